@@ -2,8 +2,9 @@
 
     networks(content)["resnet50"].build("w8a8")  # a Profile
 
-In the data file `gmacs` is what a publication counts (multiply-accumulates, 10^9), `assumed` what it leaves open. A family holds networks
-that would help each other: errors are taken with a whole family left out.
+In the data file `gmacs` is what a publication counts (multiply-accumulates, 10^9), `assumed` what
+it leaves open. A family holds networks that would help each other: errors are taken with a whole
+family left out.
 """
 
 import math
@@ -29,7 +30,10 @@ def resnet_body(g: Graph, x: Tensor, depths: tuple[int, ...], wide: int) -> Tens
         for i in range(depth):
             stride = 2 if stage and not i else 1
             if wide == 4:
-                y = g.conv(g.conv(g.conv(x, channels, act="relu"), channels, 3, stride, act="relu"), 4 * channels)
+                y = g.conv(
+                    g.conv(g.conv(x, channels, act="relu"), channels, 3, stride, act="relu"),
+                    4 * channels,
+                )
             else:
                 y = g.conv(g.conv(x, channels, 3, stride, act="relu"), channels, 3)
             x = g.add(y, x if y.shape == x.shape else g.conv(x, channels * wide, 1, stride), "relu")
@@ -53,8 +57,14 @@ def mobilenet_v2(g: Graph, width: float = 1.0) -> None:
     """Inverted residuals."""
     x = g.conv(g.input(1, 3, 224, 224), _eight(32 * width), 3, 2, act="relu6")
     for expand, channels, count, stride in (
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
-    ):  # fmt: skip
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for i in range(count):
             y = g.conv(x, x.shape[1] * expand, act="relu6") if expand > 1 else x
             y = g.conv(g.depthwise(y, 3, 1 if i else stride, "relu6"), _eight(channels * width))
@@ -66,10 +76,18 @@ def mobilenet_v3_small(g: Graph) -> None:
     """Inverted residuals with squeeze-excite and hard swish."""
     x = g.conv(g.input(1, 3, 224, 224), 16, 3, 2, act="hswish")
     for kernel, wide, channels, se, act, stride in (
-        (3, 16, 16, 1, "relu", 2), (3, 72, 24, 0, "relu", 2), (3, 88, 24, 0, "relu", 1), (5, 96, 40, 1, "hswish", 2),
-        (5, 240, 40, 1, "hswish", 1), (5, 240, 40, 1, "hswish", 1), (5, 120, 48, 1, "hswish", 1), (5, 144, 48, 1, "hswish", 1),
-        (5, 288, 96, 1, "hswish", 2), (5, 576, 96, 1, "hswish", 1), (5, 576, 96, 1, "hswish", 1),
-    ):  # fmt: skip
+        (3, 16, 16, 1, "relu", 2),
+        (3, 72, 24, 0, "relu", 2),
+        (3, 88, 24, 0, "relu", 1),
+        (5, 96, 40, 1, "hswish", 2),
+        (5, 240, 40, 1, "hswish", 1),
+        (5, 240, 40, 1, "hswish", 1),
+        (5, 120, 48, 1, "hswish", 1),
+        (5, 144, 48, 1, "hswish", 1),
+        (5, 288, 96, 1, "hswish", 2),
+        (5, 576, 96, 1, "hswish", 1),
+        (5, 576, 96, 1, "hswish", 1),
+    ):
         y = g.depthwise(g.conv(x, wide, act=act) if wide != x.shape[1] else x, kernel, stride, act)
         y = g.conv(g.squeeze_excite(y, _eight(wide / 4), "sigmoid_hard") if se else y, channels)
         x = g.add(x, y) if y.shape == x.shape else y
@@ -86,7 +104,9 @@ def mobileone(g: Graph, widths: tuple[float, ...], se: bool = False) -> None:
             for pointwise in (False, True):
                 channels = int(base * widths[stage]) if pointwise else x.shape[1]
                 block = g.conv(x, channels) if pointwise else g.depthwise(x, 3, 1 if i else 2)
-                x = g.act(g.squeeze_excite(block, channels // 16) if i >= depth - gated else block, "relu")
+                x = g.act(
+                    g.squeeze_excite(block, channels // 16) if i >= depth - gated else block, "relu"
+                )
     g.head(x)
 
 
@@ -106,14 +126,26 @@ def _image(g: Graph, x: Tensor, like: Tensor) -> Tensor:
     return g.reshape(g.transpose(x, 0, 2, 1), like.shape)
 
 
-def fastvit(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...], ratio: float, attention: bool = False, se: bool = False) -> None:
-    """RepMixer stages, with attention in the last where asked; the form for inference, 256 x 256."""
+def fastvit(
+    g: Graph,
+    depths: tuple[int, ...],
+    widths: tuple[int, ...],
+    ratio: float,
+    attention: bool = False,
+    se: bool = False,
+) -> None:
+    """RepMixer stages, with attention in the last where asked; the form for inference, 256 x
+    256.
+    """
     x = g.conv(g.input(1, 3, 256, 256), widths[0], 3, 2, act="gelu")
     x = g.conv(g.depthwise(x, 3, 2, "gelu"), widths[0], act="gelu")
     for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
         if stage:
-            x = g.conv(x, width, 7, 2, groups=math.gcd(x.shape[1], width))  # each input channel makes two
-            x = g.conv(g.squeeze_excite(x, width // 16) if se and stage > 1 else x, width, act="gelu")
+            # each input channel makes two
+            x = g.conv(x, width, 7, 2, groups=math.gcd(x.shape[1], width))
+            x = g.conv(
+                g.squeeze_excite(x, width // 16) if se and stage > 1 else x, width, act="gelu"
+            )
         if attention and stage == 3:
             x = g.depthwise(x, 7)  # conditional position
         for _ in range(depth):
@@ -127,9 +159,17 @@ def fastvit(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...], ratio: f
     g.head(g.act(g.squeeze_excite(x, x.shape[1] // 16), "gelu"))
 
 
-def efficientformer(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...], attentive: int) -> None:
+def efficientformer(
+    g: Graph, depths: tuple[int, ...], widths: tuple[int, ...], attentive: int
+) -> None:
     """Pooling blocks, then the last blocks of the last stage on tokens."""
-    x = g.conv(g.conv(g.input(1, 3, 224, 224), widths[0] // 2, 3, 2, act="relu"), widths[0], 3, 2, act="relu")
+    x = g.conv(
+        g.conv(g.input(1, 3, 224, 224), widths[0] // 2, 3, 2, act="relu"),
+        widths[0],
+        3,
+        2,
+        act="relu",
+    )
     for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
         x = g.conv(x, width, 3, 2) if stage else x
         for _ in range(depth - (attentive if stage == 3 else 0)):
@@ -139,7 +179,9 @@ def efficientformer(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...], 
     for _ in range(attentive):
         t = g.add(t, g.attention(g.norm(t), 8, 32, value_width=128))
         t = g.add(t, g.linear(g.linear(g.norm(t), 4 * widths[-1], "gelu"), widths[-1]))
-    g.linear(g.op("reduce_mean", (1, widths[-1]), {"x": g.norm(t)}, axes=[1], keep_dims=False), 1000)
+    g.linear(
+        g.op("reduce_mean", (1, widths[-1]), {"x": g.norm(t)}, axes=[1], keep_dims=False), 1000
+    )
 
 
 def repvit(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...]) -> None:
@@ -161,7 +203,13 @@ def _conv_ffn_plain(g: Graph, x: Tensor) -> Tensor:
 
 def swiftformer(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...]) -> None:
     """Convolutional blocks; the last of each stage has additive attention."""
-    x = g.conv(g.conv(g.input(1, 3, 224, 224), widths[0] // 2, 3, 2, act="relu"), widths[0], 3, 2, act="relu")
+    x = g.conv(
+        g.conv(g.input(1, 3, 224, 224), widths[0] // 2, 3, 2, act="relu"),
+        widths[0],
+        3,
+        2,
+        act="relu",
+    )
     for stage, (depth, width) in enumerate(zip(depths, widths, strict=True)):
         x = g.conv(x, width, 3, 2) if stage else x
         for i in range(depth):
@@ -171,14 +219,27 @@ def swiftformer(g: Graph, depths: tuple[int, ...], widths: tuple[int, ...]) -> N
             if last:
                 t = _tokens(g, x)
                 q, k = g.linear(t, width), g.linear(t, width)
-                gathered = g.op("reduce_sum", (1, 1, width), {"x": g.mul(q, g.softmax(g.linear(q, 1)))}, axes=[1], keep_dims=True)
-                x = g.add(x, g.mul(_image(g, g.linear(g.linear(g.add(g.mul(k, gathered), q), width), width), x)))
+                gathered = g.op(
+                    "reduce_sum",
+                    (1, 1, width),
+                    {"x": g.mul(q, g.softmax(g.linear(q, 1)))},
+                    axes=[1],
+                    keep_dims=True,
+                )
+                x = g.add(
+                    x,
+                    g.mul(
+                        _image(g, g.linear(g.linear(g.add(g.mul(k, gathered), q), width), width), x)
+                    ),
+                )
                 x = g.add(x, g.mul(g.conv(g.conv(x, 4 * width, act="gelu"), width)))
     g.head(x)
 
 
 def mobilevit_v2(g: Graph) -> None:
-    """Inverted residuals, then blocks of separable self-attention on four patches; width 1.0 at 256."""
+    """Inverted residuals, then blocks of separable self-attention on four patches; width 1.0 at
+    256.
+    """
 
     def residual(x: Tensor, channels: int, stride: int) -> Tensor:
         y = g.conv(g.depthwise(g.conv(x, 2 * x.shape[1], act="silu"), 3, stride, "silu"), channels)
@@ -194,7 +255,9 @@ def mobilevit_v2(g: Graph) -> None:
         for _ in range(depth):
             y = g.norm(t, "instance_norm")
             context = g.mul(g.conv(y, width), g.softmax(g.conv(y, 1)))
-            context = g.op("reduce_sum", (*context.shape[:3], 1), {"x": context}, axes=[-1], keep_dims=True)
+            context = g.op(
+                "reduce_sum", (*context.shape[:3], 1), {"x": context}, axes=[-1], keep_dims=True
+            )
             t = g.add(t, g.conv(g.mul(g.conv(y, width, act="relu"), context), width))
             t = g.add(t, g.conv(g.conv(g.norm(t, "instance_norm"), 2 * width, act="silu"), width))
         t = g.norm(t, "instance_norm")
@@ -215,14 +278,28 @@ def densenet(g: Graph) -> None:
 
 
 def encoder(
-    g: Graph, t: Tensor, layers: int, heads: int, inner: int, glu: bool = False, conv: int = 0, kv_heads: int = 0, head_width: int = 0
+    g: Graph,
+    t: Tensor,
+    layers: int,
+    heads: int,
+    inner: int,
+    glu: bool = False,
+    conv: int = 0,
+    kv_heads: int = 0,
+    head_width: int = 0,
 ) -> Tensor:
-    """Transformer layers on [1, N, D]; `glu` gates the inner layer, `conv` adds a Conformer's convolution and second feed-forward."""
+    """Transformer layers on [1, N, D]; `glu` gates the inner layer, `conv` adds a Conformer's
+    convolution and second feed-forward.
+    """
     width, tokens = t.shape[-1], t.shape[1]
 
     def feed_forward(t: Tensor) -> Tensor:
         y = g.norm(t)
-        y = g.mul(g.linear(y, inner, "gelu"), g.linear(y, inner)) if glu else g.linear(y, inner, "silu" if conv else "gelu")
+        y = (
+            g.mul(g.linear(y, inner, "gelu"), g.linear(y, inner))
+            if glu
+            else g.linear(y, inner, "silu" if conv else "gelu")
+        )
         return g.add(t, g.linear(y, width))
 
     for _ in range(layers):
@@ -237,7 +314,9 @@ def encoder(
     return g.norm(t)
 
 
-def transformer(g: Graph, tokens: int, width: int, layers: int, heads: int, inner: int = 0, **options: int) -> None:
+def transformer(
+    g: Graph, tokens: int, width: int, layers: int, heads: int, inner: int = 0, **options: int
+) -> None:
     """An encoder on embedded tokens."""
     encoder(g, g.input(1, tokens, width), layers, heads, inner or 4 * width, **options)
 
@@ -260,7 +339,13 @@ def depth_anything(g: Graph) -> None:
     for scale, channels in ((4, 48), (2, 96), (1, 192), (-2, 384)):
         t = encoder(g, t, 3, 6, 1536)
         y = g.conv(_image(g, t, x), channels)
-        y = g.conv_transpose(y, channels, scale, scale) if scale > 1 else g.conv(y, channels, 3, 2) if scale < 0 else y
+        y = (
+            g.conv_transpose(y, channels, scale, scale)
+            if scale > 1
+            else g.conv(y, channels, 3, 2)
+            if scale < 0
+            else y
+        )
         maps.append(g.conv(y, 64, 3))
 
     def unit(y: Tensor) -> Tensor:
@@ -305,14 +390,33 @@ def norm(g: Graph, shape: list[int], kind: str = "layer_norm") -> None:
 
 
 DEFINITIONS = (
-    resnet, centernet, mobilenet_v2, mobilenet_v3_small, mobileone, fastvit, efficientformer, repvit, swiftformer, mobilevit_v2, densenet,
-    transformer, vit, depth_anything, llama_mlp, gemm, conv_stack, attention, norm,
-)  # fmt: skip
+    resnet,
+    centernet,
+    mobilenet_v2,
+    mobilenet_v3_small,
+    mobileone,
+    fastvit,
+    efficientformer,
+    repvit,
+    swiftformer,
+    mobilevit_v2,
+    densenet,
+    transformer,
+    vit,
+    depth_anything,
+    llama_mlp,
+    gemm,
+    conv_stack,
+    attention,
+    norm,
+)
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network of a family, as the data file has it: which definition here, with which arguments."""
+    """A network of a family, as the data file has it: which definition here, with which
+    arguments.
+    """
 
     family: str
     define: str

@@ -1,9 +1,10 @@
-"""The whole chain in PyTorch against upstream's KModel with the same weights, in float64: unseen sentences, voices in turn.
+"""The whole chain in PyTorch against upstream's KModel with the same weights, in float64: unseen
+sentences, voices in turn.
 
     python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
 
-`vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1 when a duration differs or a figure is
-below --limit dB. The last line of stdout is one JSON object.
+`vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1
+when a duration differs or a figure is below --limit dB. The last line of stdout is one JSON object.
 """
 
 import json
@@ -32,11 +33,21 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
 
     result = next(TextReader.load(voice_language(voice), None).sentences(text))
     phonemes = result.phonemes
-    spoken = UtteranceInputs(input_ids(phonemes, checkpoint.config.vocab), style_row(checkpoint.voice(voice), len(phonemes)), 1.0, 0)
+    spoken = UtteranceInputs(
+        input_ids(phonemes, checkpoint.config.vocab),
+        style_row(checkpoint.voice(voice), len(phonemes)),
+        1.0,
+        0,
+    )
     reference = upstream_run(checkpoint, spoken, torch.float64)
     ours = torch_run(checkpoint, spoken, torch.float64, reference)
     changed = int(np.sum(reference["durations"] != ours["durations"]))
-    row = {"voice": voice, "text": text, "seconds": len(reference["waveform"]) / 24_000, "durations_changed": changed}
+    row = {
+        "voice": voice,
+        "text": text,
+        "seconds": len(reference["waveform"]) / 24_000,
+        "durations_changed": changed,
+    }
     return row | {name: snr_db(reference[tensor], ours[tensor]) for name, tensor in FIGURES.items()}
 
 
@@ -45,9 +56,15 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.chain_parity", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--sentences", type=int, default=10, help="of core/data/unseen.txt (default: %(default)s)")
-    parser.add_argument("--voices", type=lambda text: tuple(text.split(",")), help="default: all of the checkpoint")
-    parser.add_argument("--limit", type=float, default=100.0, help="dB to reach (default: %(default)s)")
+    parser.add_argument(
+        "--sentences", type=int, default=10, help="of core/data/unseen.txt (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--voices", type=lambda text: tuple(text.split(",")), help="default: all of the checkpoint"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=100.0, help="dB to reach (default: %(default)s)"
+    )
     arguments = parser.parse_args(argv)
     from rich.console import Console
     from rich.progress import track
@@ -60,10 +77,18 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
     checkpoint = open_checkpoint(arguments.checkpoint)
     voices, rows = arguments.voices or checkpoint.voices, []
-    for index, text in enumerate(track(texts[: arguments.sentences], "sentences", console=Console(stderr=True))):
+    for index, text in enumerate(
+        track(texts[: arguments.sentences], "sentences", console=Console(stderr=True))
+    ):
         rows.append(compared(checkpoint, text, voices[index % len(voices)]))
     told = [
-        (row["voice"], f"{row['seconds']:.1f}", str(row["durations_changed"]), *(f"{row[name]:.1f}" for name in FIGURES)) for row in rows
+        (
+            row["voice"],
+            f"{row['seconds']:.1f}",
+            str(row["durations_changed"]),
+            *(f"{row[name]:.1f}" for name in FIGURES),
+        )
+        for row in rows
     ]
     headings = ("voice", "seconds", "durations changed", "vocoder dB", "chain dB")
     print_table(f"{checkpoint.name} against upstream, float64", headings, told)

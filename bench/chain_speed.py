@@ -5,12 +5,14 @@
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --memory 1000,10000
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --opening --runtimes mlprogram,onnx
 
-The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length spoken once after a warm-up; models are
-loaded before the clock starts. With one thread seconds are the process' own CPU seconds, so that a busy machine does not count; with more
-they are wall seconds. Memory: the command a user types, in a process of its own, its high-water mark from the kernel. Opening:
-each part in turn, in a process that has its libraries loaded: CPU seconds, growth of pages that are files' (mapped) and of pages of its own
-(copied); then the first sentence, which plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout
-is one JSON object.
+The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length
+spoken once after a warm-up; models are loaded before the clock starts. With one thread seconds are
+the process' own CPU seconds, so that a busy machine does not count; with more they are wall
+seconds. Memory: the command a user types, in a process of its own, its high-water mark from the
+kernel. Opening: each part in turn, in a process that has its libraries loaded: CPU seconds, growth
+of pages that are files' (mapped) and of pages of its own (copied); then the first sentence, which
+plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout is
+one JSON object.
 """
 
 import argparse
@@ -48,7 +50,9 @@ UPSTREAM = "upstream"
 
 def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """A Markdown table."""
-    print("\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows)))
+    print(
+        "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
+    )
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -59,13 +63,29 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--method", default="fp16", help="level of the vocoder package")
     parser.add_argument("--voice", help="default: the checkpoint's first")
-    parser.add_argument("--runtimes", default="torch,mlprogram", help="with commas; upstream among them: its KModel (default: %(default)s)")
-    parser.add_argument("--words", type=numbers, default=(5, 20, 100, 500, 2000), help="lengths of text (default: 5,20,100,500,2000)")
+    parser.add_argument(
+        "--runtimes",
+        default="torch,mlprogram",
+        help="with commas; upstream among them: its KModel (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--words",
+        type=numbers,
+        default=(5, 20, 100, 500, 2000),
+        help="lengths of text (default: 5,20,100,500,2000)",
+    )
     parser.add_argument("--text", nargs="+", metavar="TEXT", help="these texts instead of lengths")
     parser.add_argument("--threads", type=threads_argument, default=1)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--memory", type=numbers, metavar="WORDS,WORDS", help="memory and joins of the command at these lengths instead")
-    what.add_argument("--opening", action="store_true", help="time and memory to open each part instead")
+    what.add_argument(
+        "--memory",
+        type=numbers,
+        metavar="WORDS,WORDS",
+        help="memory and joins of the command at these lengths instead",
+    )
+    what.add_argument(
+        "--opening", action="store_true", help="time and memory to open each part instead"
+    )
     return parser.parse_args(argv)
 
 
@@ -82,55 +102,124 @@ def memory(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 book = Path(folder) / "book.txt"
                 book.write_text(text_of(words), encoding="utf-8")
-                rows.append({"runtime": runtime, "words": words} | _spoken(arguments, runtime, book))
+                rows.append(
+                    {"runtime": runtime, "words": words} | _spoken(arguments, runtime, book)
+                )
     return rows
 
 
 def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "kokoro_ane.pipeline.speak", "--file", str(book), "-o", str(book.with_suffix(".wav"))]
+    command = [
+        sys.executable,
+        "-m",
+        "kokoro_ane.pipeline.speak",
+        "--file",
+        str(book),
+        "-o",
+        str(book.with_suffix(".wav")),
+    ]
     command += ["--runtime", runtime]
-    command += ["--build", str(arguments.build), "--timestamps", str(book.with_suffix(".json")), "--quiet"]
+    command += [
+        "--build",
+        str(arguments.build),
+        "--timestamps",
+        str(book.with_suffix(".json")),
+        "--quiet",
+    ]
     command += ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
     command += ["--method", arguments.method] if runtime != "torch" else []
     with book.with_suffix(".log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=log)
         _, status, usage = os.wait4(process.pid, 0)
         if os.waitstatus_to_exitcode(status) != EXIT_GOOD:
-            raise InputError(f"`{' '.join(command)}` ended with {os.waitstatus_to_exitcode(status)}")
+            raise InputError(
+                f"`{' '.join(command)}` ended with {os.waitstatus_to_exitcode(status)}"
+            )
         log.seek(0)
         report = json.loads(log.read().strip().splitlines()[-1])
-    kept = ("seconds_of_audio", "chunks", "real_time_factor", "worst_join_db", "peak_of_the_model", "chunks_turned_down")
-    return {"peak_mb": usage.ru_maxrss / 1000, "process_s": usage.ru_utime + usage.ru_stime} | {name: report[name] for name in kept}
+    kept = (
+        "seconds_of_audio",
+        "chunks",
+        "real_time_factor",
+        "worst_join_db",
+        "peak_of_the_model",
+        "chunks_turned_down",
+    )
+    return {"peak_mb": usage.ru_maxrss / 1000, "process_s": usage.ru_utime + usage.ru_stime} | {
+        name: report[name] for name in kept
+    }
 
 
 def print_memory(rows: list[dict[str, Any]]) -> None:
     """As the documents hold it."""
-    headings = ("runtime", "words", "audio s", "chunks", "peak MB", "real-time factor", "loudest join dB", "peak", "turned down")
-    names = ("seconds_of_audio", "chunks", "peak_mb", "real_time_factor", "worst_join_db", "peak_of_the_model", "chunks_turned_down")
-    print_markdown(headings, [(row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names)) for row in rows])
+    headings = (
+        "runtime",
+        "words",
+        "audio s",
+        "chunks",
+        "peak MB",
+        "real-time factor",
+        "loudest join dB",
+        "peak",
+        "turned down",
+    )
+    names = (
+        "seconds_of_audio",
+        "chunks",
+        "peak_mb",
+        "real_time_factor",
+        "worst_join_db",
+        "peak_of_the_model",
+        "chunks_turned_down",
+    )
+    print_markdown(
+        headings,
+        [
+            (row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names))
+            for row in rows
+        ],
+    )
 
 
 def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]:
-    """In a fresh process: encoder, vocoder and the reader of text opened one after the other, then a sentence of them all."""
+    """In a fresh process: encoder, vocoder and the reader of text opened one after the other, then
+    a sentence of them all.
+    """
     checkpoint = open_checkpoint(arguments.checkpoint)
     for name in (RUNTIMES[runtime].module.partition(":")[0], *RUNTIMES[runtime].needs):
         importlib.import_module(name)
-    encoders, vocoder = files_of(runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout))
-    voice, made, rows = checkpoint.voice(arguments.voice or checkpoint.voices[0]), dict[str, Any](), list[dict[str, Any]]()
+    encoders, vocoder = files_of(
+        runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout)
+    )
+    voice, made, rows = (
+        checkpoint.voice(arguments.voice or checkpoint.voices[0]),
+        dict[str, Any](),
+        list[dict[str, Any]](),
+    )
 
     def speak() -> int:
         pipeline = Pipeline(made["text"], made["encoder"], made["vocoder"], checkpoint.config.vocab)
-        return sum(len(speech.audio) for speech in pipeline.speak(text_of(20), voice, SpeechOptions()))
+        return sum(
+            len(speech.audio) for speech in pipeline.speak(text_of(20), voice, SpeechOptions())
+        )
 
     module = module_of(runtime)
     parts: dict[str, Callable[[], Any]] = {"encoder": partial(module.open_encoder, encoders)}
     parts["vocoder"] = partial(module.open_vocoder, vocoder)
-    for part, act in (parts | {"text": partial(TextReader.load, "us", None), "first sentence": speak}).items():
+    for part, act in (
+        parts | {"text": partial(TextReader.load, "us", None), "first sentence": speak}
+    ).items():
         pages, spent_s = (resident_kib("RssFile"), resident_kib("RssAnon")), time.process_time()
         made[part] = act()
         mapped, copied = resident_kib("RssFile") - pages[0], resident_kib("RssAnon") - pages[1]
-        grown = {"cpu_s": time.process_time() - spent_s, "mapped_mb": mapped / 1000, "copied_mb": copied / 1000}
-        rows.append({"runtime": runtime, "part": part} | grown | {"peak_mb": resident_kib("VmHWM") / 1000})
+        grown = {
+            "cpu_s": time.process_time() - spent_s,
+            "mapped_mb": mapped / 1000,
+            "copied_mb": copied / 1000,
+        }
+        rows.append(
+            {"runtime": runtime, "part": part} | grown | {"peak_mb": resident_kib("VmHWM") / 1000}
+        )
     return rows
 
 
@@ -138,7 +227,10 @@ def print_opening(rows: list[dict[str, Any]]) -> None:
     """As the documents hold it."""
     names = ("cpu_s", "mapped_mb", "copied_mb", "peak_mb")
     headings = ("runtime", "part", "CPU s", "mapped MB", "copied MB", "process' peak MB")
-    print_markdown(headings, [(row["runtime"], row["part"], *(f"{row[name]:.3g}" for name in names)) for row in rows])
+    print_markdown(
+        headings,
+        [(row["runtime"], row["part"], *(f"{row[name]:.3g}" for name in names)) for row in rows],
+    )
 
 
 def text_of(words: int) -> str:
@@ -152,9 +244,14 @@ def text_of(words: int) -> str:
 class UpstreamChain:
     """Responsibilities: 1. upstream's model, loaded once; 2. a text's chunks through it, timed."""
 
-    def __init__(self, checkpoint: Checkpoint, reader: TextReader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, reader: TextReader, clock: Callable[[], float]
+    ) -> None:
         if not has_upstreams_widths(checkpoint.config):
-            raise InputError(f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give --checkpoint kokoro-int8")
+            raise InputError(
+                f"{checkpoint.name}: upstream's decoder has one size, this checkpoint another; give"
+                " --checkpoint kokoro-int8"
+            )
         self._model: KModel = upstream_of(checkpoint)
         self._reader, self._clock = reader, clock
 
@@ -169,17 +266,28 @@ class UpstreamChain:
             first = first or self._clock() - started
         spent, audio_s = self._clock() - started, samples / SAMPLE_RATE_HZ
         stages = {"g2p": spent - inside, "encoder": 0.0, "source": 0.0, "vocoder": inside}
-        return {"seconds_of_audio": audio_s, "real_time_factor": spent / audio_s, "first_audio_s": first, "seconds_by_stage": stages}
+        return {
+            "seconds_of_audio": audio_s,
+            "real_time_factor": spent / audio_s,
+            "first_audio_s": first,
+            "seconds_by_stage": stages,
+        }
 
 
-def pipelines(checkpoint: Checkpoint, arguments: argparse.Namespace, clock: Callable[[], float]) -> dict[str, Pipeline]:
+def pipelines(
+    checkpoint: Checkpoint, arguments: argparse.Namespace, clock: Callable[[], float]
+) -> dict[str, Pipeline]:
     """A pipeline for each runtime, loaded."""
     reader = TextReader.load("us", None)
     found = {}
     for runtime in (name for name in arguments.runtimes.split(",") if name != UPSTREAM):
         method = "fp16" if runtime == "torch" else arguments.method
-        opened = open_runtime(runtime, Request(checkpoint, arguments.build, method, arguments.layout))
-        found[runtime] = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock)
+        opened = open_runtime(
+            runtime, Request(checkpoint, arguments.build, method, arguments.layout)
+        )
+        found[runtime] = Pipeline(
+            reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock
+        )
     return found
 
 
@@ -191,11 +299,16 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
 
     def by_pipeline(pipeline: Pipeline, text: str) -> dict[str, Any]:
         stats = SynthesisStats(clock)
-        for speech in pipeline.speak(text, voice, SpeechOptions(), play=Player(lambda _samples: None, stats.heard)):
+        for speech in pipeline.speak(
+            text, voice, SpeechOptions(), play=Player(lambda _samples: None, stats.heard)
+        ):
             stats.add(speech)
         return stats.report()
 
-    speakers = {name: partial(by_pipeline, found) for name, found in pipelines(checkpoint, arguments, clock).items()}
+    speakers = {
+        name: partial(by_pipeline, found)
+        for name, found in pipelines(checkpoint, arguments, clock).items()
+    }
     if UPSTREAM in arguments.runtimes.split(","):
         chain = UpstreamChain(checkpoint, TextReader.load("us", None), clock)
         speakers[UPSTREAM] = partial(chain.spoken, voice=voice)
@@ -204,10 +317,19 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
     rows = []
     for text in arguments.text or map(text_of, arguments.words):
         for runtime, speak in speakers.items():
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the high-water mark
+            # resets the high-water mark
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             told = speak(text)
             words = len(text.split())
-            rows.append({"runtime": runtime, "threads": arguments.threads, "words": words, "peak_mb": resident_kib("VmHWM") / 1000} | told)
+            rows.append(
+                {
+                    "runtime": runtime,
+                    "threads": arguments.threads,
+                    "words": words,
+                    "peak_mb": resident_kib("VmHWM") / 1000,
+                }
+                | told
+            )
     return sorted(rows, key=lambda row: list(speakers).index(row["runtime"]))
 
 
@@ -219,10 +341,22 @@ def print_speed(rows: list[dict[str, Any]]) -> None:
         total = sum(row["seconds_by_stage"].values())
         parts = " / ".join(f"{row['seconds_by_stage'][stage] / total:.0%}" for stage in shares)
         audio = f"{row['seconds_of_audio']:.1f}"
-        first = tuple("" if row.get(name) is None else f"{row[name]:.2f}" for name in ("first_audio_s", "least_margin_s"))
+        first = tuple(
+            "" if row.get(name) is None else f"{row[name]:.2f}"
+            for name in ("first_audio_s", "least_margin_s")
+        )
         figures = (f"{row['real_time_factor']:.3f}", *first, f"{row['peak_mb']:.0f}")
         cells.append((row["runtime"], str(row["words"]), audio, *figures, parts))
-    headings = ("runtime", "words", "audio s", "real-time factor", "first audio s", "least margin s", "peak MB", " / ".join(shares))
+    headings = (
+        "runtime",
+        "words",
+        "audio s",
+        "real-time factor",
+        "first audio s",
+        "least margin s",
+        "peak MB",
+        " / ".join(shares),
+    )
     print_markdown(headings, cells)
 
 
@@ -233,9 +367,14 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.memory:
         rows = memory(arguments)
         print_memory(rows)
-        growth = {name: [row["peak_mb"] for row in rows if row["runtime"] == name] for name in arguments.runtimes.split(",")}
+        growth = {
+            name: [row["peak_mb"] for row in rows if row["runtime"] == name]
+            for name in arguments.runtimes.split(",")
+        }
         flat = all(max(found) - min(found) <= MEMORY_LIMIT_MB for found in growth.values())
-        good = flat and all(row["worst_join_db"] is None or row["worst_join_db"] <= JOIN_LIMIT_DB for row in rows)
+        good = flat and all(
+            row["worst_join_db"] is None or row["worst_join_db"] <= JOIN_LIMIT_DB for row in rows
+        )
         print(json.dumps({"rows": rows, "good": good}))
         return EXIT_GOOD if good else EXIT_REJECTED
     if arguments.opening:

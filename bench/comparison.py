@@ -1,4 +1,5 @@
-"""Upstream beside ours, exact length beside padded, with random weights: what the parity tests compare.
+"""Upstream beside ours, exact length beside padded, with random weights: what the parity tests
+compare.
 
 theirs, ours = both_renders(upstream, vocoder, frames=40, dtype=torch.float64)
 """
@@ -16,20 +17,50 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
 from kokoro_ane.core.layers import Mask
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, Encoded, EncoderBackend, encode
+from kokoro_ane.encoder.encoder_steps import (
+    AlignmentLimits,
+    Buckets,
+    Encoded,
+    EncoderBackend,
+    encode,
+)
 from kokoro_ane.encoder.functions import PARTS, Encoder, torch_functions
-from kokoro_ane.pipeline.upstream import Silence, empty_model, injected_noise, istftnet, upstream_intermediates
+from kokoro_ane.pipeline.upstream import (
+    Silence,
+    empty_model,
+    injected_noise,
+    istftnet,
+    upstream_intermediates,
+)
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import gaussian_noise
 
-__all__ = ["injected_noise", "istftnet", "upstream_decoder", "upstream_model", "upstream_intermediates"]
+__all__ = [
+    "injected_noise",
+    "istftnet",
+    "upstream_decoder",
+    "upstream_model",
+    "upstream_intermediates",
+]
 
 
 def upstream_decoder(config: KokoroConfig, seed: int) -> torch.nn.Module:
-    """Upstream's Decoder (complex path) with random weights; alphas are drawn in 0.05 to 2 so that Snake's quotient matters."""
+    """Upstream's Decoder (complex path) with random weights; alphas are drawn in 0.05 to 2 so that
+    Snake's quotient matters.
+    """
     torch.manual_seed(seed)
-    decoder = istftnet().Decoder(config.hidden_dim, config.style_dim, 80, **asdict(config.istftnet), disable_complex=False).eval()
+    decoder = (
+        istftnet()
+        .Decoder(
+            config.hidden_dim,
+            config.style_dim,
+            80,
+            **asdict(config.istftnet),
+            disable_complex=False,
+        )
+        .eval()
+    )
     with torch.no_grad():
         for name, parameter in decoder.named_parameters():
             if ".alpha" in name:
@@ -41,7 +72,9 @@ def upstream_decoder(config: KokoroConfig, seed: int) -> torch.nn.Module:
     return decoder
 
 
-def upstream_model(config: dict[str, Any], seed: int, style: torch.Tensor, decoder: bool = True) -> torch.nn.Module:
+def upstream_model(
+    config: dict[str, Any], seed: int, style: torch.Tensor, decoder: bool = True
+) -> torch.nn.Module:
     """Upstream's KModel with random weights that speak under `style` [1, 256].
 
     `decoder=False` puts one in its place that returns silence, for the encoder's seams alone.
@@ -58,7 +91,9 @@ def upstream_model(config: dict[str, Any], seed: int, style: torch.Tensor, decod
 
 @torch.no_grad()
 def _spread_durations(model: torch.nn.Module, style: torch.Tensor) -> None:
-    """Turn the duration projection to where its input varies most, so that symbols differ; a random one gives all the same length."""
+    """Turn the duration projection to where its input varies most, so that symbols differ; a random
+    one gives all the same length.
+    """
     projection, seen = model.predictor.duration_proj.linear_layer, []
     hook = projection.register_forward_pre_hook(lambda _m, given: seen.append(given[0][0]))
     generator = torch.Generator().manual_seed(0)
@@ -67,9 +102,11 @@ def _spread_durations(model: torch.nn.Module, style: torch.Tensor) -> None:
     hook.remove()
     middle = seen[0].mean(dim=0)  # [C]
     varied = torch.linalg.svd(seen[0] - middle, full_matrices=False)
-    direction = varied.Vh[0] * (2.0 * len(seen[0]) ** 0.5 / varied.S[0])  # two standard deviations of logit to one of input
+    # two standard deviations of logit to one of input
+    direction = varied.Vh[0] * (2.0 * len(seen[0]) ** 0.5 / varied.S[0])
     projection.weight.copy_(projection.weight + direction)
-    steps = torch.linspace(3.0, -12.0, len(projection.bias))  # the first frames are likely, the last are rare
+    # the first frames are likely, the last are rare
+    steps = torch.linspace(3.0, -12.0, len(projection.bias))
     projection.bias.copy_(steps - projection.weight @ middle)
 
 
@@ -83,7 +120,9 @@ def real_styles() -> list[torch.Tensor]:
 
 
 def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
-    """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, the style of a real Kokoro voice."""
+    """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, the style of a
+    real Kokoro voice.
+    """
     generator = torch.Generator().manual_seed(frames)
     f0_hz = torch.rand(1, 2 * frames, generator=generator) * 200 + 80
     f0_hz[:, : 2 * frames // 3] = 0
@@ -98,7 +137,9 @@ def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
 def random_inputs(vocoder: Vocoder, frames: int, hidden: int) -> VocoderInputs:
     """The same with the spectrum of the vocoder's own source, noise from seed 0."""
     features = random_features(frames, hidden)
-    spectrum = vocoder.generator.m_source.spectrum(features["f0_hz"], gaussian_noise(frames, seed=0))
+    spectrum = vocoder.generator.m_source.spectrum(
+        features["f0_hz"], gaussian_noise(frames, seed=0)
+    )
     return VocoderInputs(**features, spectrum=spectrum)
 
 
@@ -114,23 +155,39 @@ def both_renders(
         theirs = upstream(x["asr"], x["f0_hz"].clone(), x["energy"], x["style"])
     spectrum = vocoder.generator.m_source.spectrum(x["f0_hz"], noise)[:, :, None]
     asr, f0, energy = x["asr"][:, :, None], x["f0_hz"][:, None, None], x["energy"][:, None, None]
-    return theirs.flatten().numpy(), vocoder(asr, f0, energy, x["style"][:, :, None, None], spectrum).flatten().numpy()
+    return theirs.flatten().numpy(), vocoder(
+        asr, f0, energy, x["style"][:, :, None, None], spectrum
+    ).flatten().numpy()
 
 
 @torch.no_grad()
-def padded_render(vocoder: Vocoder, x: VocoderInputs, bucket: int, masked: bool = True) -> np.ndarray:
-    """Render in `bucket` frames with noise five times as loud as the features in the padding: [600F]."""
+def padded_render(
+    vocoder: Vocoder, x: VocoderInputs, bucket: int, masked: bool = True
+) -> np.ndarray:
+    """Render in `bucket` frames with noise five times as loud as the features in the padding:
+    [600F].
+    """
     extra = bucket - x.frames
     generator = torch.Generator().manual_seed(bucket)
 
     def fill(tensor: torch.Tensor, length: int) -> torch.Tensor:
-        return torch.cat([tensor, 5 * torch.randn(*tensor.shape[:-1], length, generator=generator)], dim=-1)
+        return torch.cat(
+            [tensor, 5 * torch.randn(*tensor.shape[:-1], length, generator=generator)], dim=-1
+        )
 
     mask = torch.ones(1, 1, 1, bucket)
     mask[..., x.frames :] = 0 if masked else 1
-    asr, f0, energy = fill(x.asr[:, :, None], extra), fill(x.f0_hz[:, None, None], 2 * extra), fill(x.energy[:, None, None], 2 * extra)
+    asr, f0, energy = (
+        fill(x.asr[:, :, None], extra),
+        fill(x.f0_hz[:, None, None], 2 * extra),
+        fill(x.energy[:, None, None], 2 * extra),
+    )
     spectrum = fill(x.spectrum[:, :, None], COLUMNS_PER_FRAME * extra)
-    return vocoder(asr, f0, energy, x.style[:, :, None, None], spectrum, Mask.of(mask)).flatten()[: FRAME_SAMPLES * x.frames].numpy()
+    return (
+        vocoder(asr, f0, energy, x.style[:, :, None, None], spectrum, Mask.of(mask))
+        .flatten()[: FRAME_SAMPLES * x.frames]
+        .numpy()
+    )
 
 
 SPEEDS = (1.0, 1.0, 0.8, 1.3)
@@ -156,42 +213,76 @@ def cases(texts: int, seed: int) -> Iterator[Case]:
         length = (510, 1)[index] if index < 2 else round(510 ** float(drawn[0]))
         symbols = torch.randint(1, 178, (length,), generator=generator).tolist()
         extra_tokens = round(float(drawn[1]) ** 2 * (510 - length))
-        yield Case((0, *symbols, 0), styles[index % 6], SPEEDS[index % 4], extra_tokens, round(float(drawn[2]) * 400))
+        yield Case(
+            (0, *symbols, 0),
+            styles[index % 6],
+            SPEEDS[index % 4],
+            extra_tokens,
+            round(float(drawn[2]) * 400),
+        )
 
 
-def both_models(config: dict[str, Any], seed: int, decoder: bool = False) -> tuple[torch.nn.Module, Encoder]:
+def both_models(
+    config: dict[str, Any], seed: int, decoder: bool = False
+) -> tuple[torch.nn.Module, Encoder]:
     """Upstream's KModel with random weights, and ours with the same."""
     upstream = upstream_model(config, seed, real_styles()[0], decoder)
     encoder = Encoder(KokoroConfig.from_dict(config, "bench")).eval()
     for name in PARTS:
-        getattr(encoder, name).load_state_dict({key: value.clone() for key, value in getattr(upstream, name).state_dict().items()})
+        getattr(encoder, name).load_state_dict(
+            {key: value.clone() for key, value in getattr(upstream, name).state_dict().items()}
+        )
     return upstream, encoder
 
 
 def encoded_by_upstream(upstream: torch.nn.Module, case: Case) -> Encoded:
     """Upstream's seams, dynamic and packed, in the model's dtype."""
-    seams = upstream_intermediates(upstream, torch.tensor([case.ids]), case.style.to(next(upstream.parameters()).dtype), case.speed)
+    seams = upstream_intermediates(
+        upstream,
+        torch.tensor([case.ids]),
+        case.style.to(next(upstream.parameters()).dtype),
+        case.speed,
+    )
     width = seams["text"].shape[1]  # d and frames carry the style behind the hidden features
     hidden, frames = (seams[name][..., :width].transpose(1, 2) for name in ("d", "frames"))
-    return Encoded(seams["raw"][0], seams["durations"], hidden, seams["text"], frames, seams["asr"], seams["f0_hz"], seams["energy"])
+    return Encoded(
+        seams["raw"][0],
+        seams["durations"],
+        hidden,
+        seams["text"],
+        frames,
+        seams["asr"],
+        seams["f0_hz"],
+        seams["energy"],
+    )
 
 
 def encoded_by_us(encoder: Encoder, case: Case, durations: torch.Tensor) -> Encoded:
-    """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame padding its length."""
+    """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame
+    padding its length.
+    """
     total = int(durations.sum())
-    buckets = Buckets((len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),))
+    buckets = Buckets(
+        (len(case.ids) + case.extra_tokens,), (total + case.extra_frames + len(case.ids),)
+    )
     style = case.style[:, 128:].to(next(encoder.parameters()).dtype)
     backend = EncoderBackend(torch_functions(encoder), AlignmentLimits(10_000, 1_000_000), buckets)
     return encode(backend, case.ids, style, case.speed)
 
 
-def row(upstream: torch.nn.Module, ours: Callable[[Case, torch.Tensor], Encoded], case: Case) -> dict[str, Any]:
-    """One text: tokens, durations that differ, SNR of each seam, those behind the alignment where durations agree."""
+def row(
+    upstream: torch.nn.Module, ours: Callable[[Case, torch.Tensor], Encoded], case: Case
+) -> dict[str, Any]:
+    """One text: tokens, durations that differ, SNR of each seam, those behind the alignment where
+    durations agree.
+    """
     theirs = encoded_by_upstream(upstream, case)
     found = ours(case, theirs.durations)
     changed = int((theirs.durations != found.durations).sum())
     frames = found.asr.shape[-1]  # a package's longest bucket cuts a long text
     alike = not changed and frames == theirs.asr.shape[-1]
     seams = SEAMS if alike else SEAMS[:2]  # those before the alignment
-    figures = {name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in seams}
+    figures = {
+        name: snr_db(getattr(theirs, name).numpy(), getattr(found, name).numpy()) for name in seams
+    }
     return {"tokens": len(case.ids), "changed": changed, "snr_db": figures}

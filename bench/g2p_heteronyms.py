@@ -1,11 +1,13 @@
-"""Heteronyms in written sentences: ours, the default sense, the best fixed sense of each word, and espeak-ng on the same, with speed.
+"""Heteronyms in written sentences: ours, the default sense, the best fixed sense of each word, and
+espeak-ng on the same, with speed.
 
     python -m bench.g2p_heteronyms [--sets dev,held_out,hard,fresh] [--no-espeak] [--misses]
 
-A sentence is right when the sense chosen sounds like the expected one. espeak-ng's phonemes differ from misaki's, so it gets the sense
-whose phonemes are nearest to what it says about that place, and a tie counts for it. `best fixed` knows the answers: the sense most
-frequent in the set, word by word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is missed.
-The last line of stdout is one JSON object.
+A sentence is right when the sense chosen sounds like the expected one. espeak-ng's phonemes differ
+from misaki's, so it gets the sense whose phonemes are nearest to what it says about that place, and
+a tie counts for it. `best fixed` knows the answers: the sense most frequent in the set, word by
+word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is
+missed. The last line of stdout is one JSON object.
 """
 
 import csv
@@ -28,7 +30,9 @@ NEAR = 3  # words before and after the place where espeak-ng's word is looked fo
 
 @dataclass(frozen=True)
 class Case:
-    """A sentence as words and marks, the place of its heteronym, the senses of that word (Kokoro phonemes by key), and the key expected."""
+    """A sentence as words and marks, the place of its heteronym, the senses of that word (Kokoro
+    phonemes by key), and the key expected.
+    """
 
     sentence: str
     words: tuple[str, ...]
@@ -46,7 +50,9 @@ Choice = Callable[[Case], str]  # the key chosen
 
 
 def read_cases(name: str) -> list[Case]:
-    """The sentences of one set. Raises InputError for a name that is no set, or a line that does not hold."""
+    """The sentences of one set. Raises InputError for a name that is no set, or a line that does
+    not hold.
+    """
     from kokoro_ane.g2p.lexicon import Lexicon
     from kokoro_ane.g2p.part_of_speech import nth, split_words
 
@@ -57,10 +63,23 @@ def read_cases(name: str) -> list[Case]:
         for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
             words = split_words(row["sentence"])
             found = lexicon.find(row["word"])
-            senses = {key: sound for key, sound in ((found and found.senses) or {}).items() if sound}
+            senses = {
+                key: sound for key, sound in ((found and found.senses) or {}).items() if sound
+            }
             if row["key"] not in senses:
-                raise InputError(f"heteronyms_{name}.tsv: {row['word']} has the keys {', '.join(senses) or 'none'}, not {row['key']}")
-            cases.append(Case(row["sentence"], words, nth(words, row["word"], int(row["occurrence"])), senses, row["key"]))
+                raise InputError(
+                    f"heteronyms_{name}.tsv: {row['word']} has the keys"
+                    f" {', '.join(senses) or 'none'}, not {row['key']}"
+                )
+            cases.append(
+                Case(
+                    row["sentence"],
+                    words,
+                    nth(words, row["word"], int(row["occurrence"])),
+                    senses,
+                    row["key"],
+                )
+            )
     return cases
 
 
@@ -78,7 +97,9 @@ def ours() -> Choice:
 
 
 def shuffled(choice: Choice, seed: int) -> Choice:
-    """`choice` on the same words in random order, the heteronym at its place: what is left when the context says nothing."""
+    """`choice` on the same words in random order, the heteronym at its place: what is left when the
+    context says nothing.
+    """
     generator = random.Random(seed)
 
     def chosen(case: Case) -> str:
@@ -91,21 +112,30 @@ def shuffled(choice: Choice, seed: int) -> Choice:
 
 
 def best_fixed(cases: Sequence[Case]) -> Choice:
-    """For each word the sound most frequent among `cases`: no method without context does better on them."""
+    """For each word the sound most frequent among `cases`: no method without context does better on
+    them.
+    """
     counts: dict[str, Counter[str]] = {}
     for case in cases:
         counts.setdefault(case.word, Counter())[case.senses[case.key]] += 1
     best = {word: sounds.most_common(1)[0][0] for word, sounds in counts.items()}
-    return lambda case: next((key for key, sound in case.senses.items() if sound == best[case.word]), "DEFAULT")
+    return lambda case: next(
+        (key for key, sound in case.senses.items() if sound == best[case.word]), "DEFAULT"
+    )
 
 
 def nearest(case: Case, said: Sequence[str]) -> str:
-    """Key of the sense nearest to one of the words `said` about the heteronym's place; the expected one where it is among the nearest."""
+    """Key of the sense nearest to one of the words `said` about the heteronym's place; the expected
+    one where it is among the nearest.
+    """
     from kokoro_ane.g2p.alphabet import edit_distance
 
     place = sum(any(letter.isalnum() for letter in word) for word in case.words[: case.at])
     around = said[max(0, place - NEAR) : place + NEAR + 1]
-    distance = {key: min(edit_distance(sound, word) for word in around) for key, sound in case.senses.items()}
+    distance = {
+        key: min(edit_distance(sound, word) for word in around)
+        for key, sound in case.senses.items()
+    }
     least = min(distance.values())
     return case.key if distance[case.key] == least else min(distance, key=lambda key: distance[key])
 
@@ -122,7 +152,10 @@ def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
     start = time.process_time()
     answers = backend.phonemize(sentences)
     spent_us = (time.process_time() - start) / len(sentences) * 1e6
-    said = {sentence: [from_espeak(word) for word in answer.split()] for sentence, answer in zip(sentences, answers, strict=True)}
+    said = {
+        sentence: [from_espeak(word) for word in answer.split()]
+        for sentence, answer in zip(sentences, answers, strict=True)
+    }
     return (lambda case: nearest(case, said[case.sentence])), spent_us
 
 
@@ -148,14 +181,28 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--misses", action="store_true", help="print the sentences ours gets wrong")
     arguments = parser.parse_args(argv)
     sets = {name: read_cases(name) for name in arguments.sets.split(",")}
-    tagger, rows, figures, every = ours(), [], {}, [case for cases in sets.values() for case in cases]
+    tagger, rows, figures, every = (
+        ours(),
+        [],
+        {},
+        [case for cases in sets.values() for case in cases],
+    )
     espeak, espeak_us = (None, None) if arguments.no_espeak else espeak_choice(every)
     for name, cases in sets.items():
-        choices = {"default": lambda case: "DEFAULT", "best fixed": best_fixed(cases), "shuffled": shuffled(tagger, arguments.seed)}
+        choices = {
+            "default": lambda case: "DEFAULT",
+            "best fixed": best_fixed(cases),
+            "shuffled": shuffled(tagger, arguments.seed),
+        }
         choices |= {"espeak-ng": espeak} if espeak else {}
         choices["ours"] = tagger
-        figures[name] = {label: sum(is_right(case, choice(case)) for case in cases) / len(cases) for label, choice in choices.items()}
-        rows.append((name, str(len(cases)), *(f"{100 * value:.1f} %" for value in figures[name].values())))
+        figures[name] = {
+            label: sum(is_right(case, choice(case)) for case in cases) / len(cases)
+            for label, choice in choices.items()
+        }
+        rows.append(
+            (name, str(len(cases)), *(f"{100 * value:.1f} %" for value in figures[name].values()))
+        )
         for case in cases if arguments.misses else ():
             if not is_right(case, tagger(case)):
                 print(f"{case.word}: {tagger(case)}, expected {case.key}: {case.sentence}")
@@ -165,8 +212,20 @@ def main(argv: list[str] | None = None) -> int:
         f"\nours {sentence_us:.0f} us a sentence, {word_us:.1f} us a word of it"
         + (f"; espeak-ng {espeak_us:.0f} us a sentence" if espeak_us else "")
     )
-    good = word_us <= LIMIT_US and all(found["ours"] >= max(LIMIT, found["best fixed"]) for found in figures.values())
-    print(json.dumps({"accuracy": figures, "sentence_us": sentence_us, "word_us": word_us, "espeak_sentence_us": espeak_us, "good": good}))
+    good = word_us <= LIMIT_US and all(
+        found["ours"] >= max(LIMIT, found["best fixed"]) for found in figures.values()
+    )
+    print(
+        json.dumps(
+            {
+                "accuracy": figures,
+                "sentence_us": sentence_us,
+                "word_us": word_us,
+                "espeak_sentence_us": espeak_us,
+                "good": good,
+            }
+        )
+    )
     return EXIT_GOOD if good else EXIT_REJECTED
 
 

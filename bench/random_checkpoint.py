@@ -1,4 +1,5 @@
-"""A tiny random checkpoint folder in upstream's format, for structure tests: seconds to convert, every code path of the real one.
+"""A tiny random checkpoint folder in upstream's format, for structure tests: seconds to convert,
+every code path of the real one.
 
 folder = write_checkpoint(tmp_path, tiny_config())
 """
@@ -58,9 +59,19 @@ def kokoro_config() -> dict[str, Any]:
 
 def tiny_config() -> dict[str, Any]:
     """The same architecture, 1/16 as wide."""
-    config = kokoro_config() | {"hidden_dim": 16, "decoder": {"hidden_dim": 24, "asr_res_dim": 8}, "name": "tiny", "releasable": False}
+    config = kokoro_config() | {
+        "hidden_dim": 16,
+        "decoder": {"hidden_dim": 24, "asr_res_dim": 8},
+        "name": "tiny",
+        "releasable": False,
+    }
     config["istftnet"]["upsample_initial_channel"] = 32
-    config["plbert"] |= {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 3}
+    config["plbert"] |= {
+        "hidden_size": 24,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "num_hidden_layers": 3,
+    }
     return config
 
 
@@ -78,7 +89,9 @@ def random_vocoder(config: KokoroConfig, seed: int) -> Vocoder:
 
 @torch.no_grad()
 def enliven_encoder(parts: torch.nn.Module) -> None:
-    """Random weights of bert, bert_encoder and predictor (upstream's or ours) that say something: symbols differ, F0 is about 180 Hz."""
+    """Random weights of bert, bert_encoder and predictor (upstream's or ours) that say something:
+    symbols differ, F0 is about 180 Hz.
+    """
     for name, parameter in parts.named_parameters():
         if name.endswith(("weight_g", "gamma", "LayerNorm.weight", "layer_norm.weight")):
             parameter.mul_(torch.empty_like(parameter).uniform_(0.5, 1.5))
@@ -102,19 +115,31 @@ def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch
     projection = encoder.predictor.duration_proj.linear_layer
     with torch.no_grad():
         projection.weight.mul_(8.0)
-        projection.bias.copy_(torch.linspace(2.0, -18.0, config.max_dur))  # the first frames are likely, the last are rare
+        # the first frames are likely, the last are rare
+        projection.bias.copy_(torch.linspace(2.0, -18.0, config.max_dur))
     return {name: upstream_state(getattr(encoder, name)) for name in PARTS}
 
 
-def write_checkpoint(folder: Path, config: dict[str, Any], seed: int = 0, encoder: bool = False) -> Path:
-    """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out; `encoder=True` adds the other parts."""
+def write_checkpoint(
+    folder: Path, config: dict[str, Any], seed: int = 0, encoder: bool = False
+) -> Path:
+    """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out;
+    `encoder=True` adds the other parts.
+    """
     (folder / "voices").mkdir(parents=True, exist_ok=True)
     parsed = KokoroConfig.from_dict(config, "test")
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     parts = {"decoder": random_vocoder(parsed, seed), "text_encoder": TextEncoder(parsed)}
-    states = {name: upstream_state(part) for name, part in parts.items()} | (encoder_states(parsed, seed) if encoder else {})
-    state = {name: {f"module.{key}": value for key, value in part.items()} for name, part in states.items()}
+    states = {name: upstream_state(part) for name, part in parts.items()} | (
+        encoder_states(parsed, seed) if encoder else {}
+    )
+    state = {
+        name: {f"module.{key}": value for key, value in part.items()}
+        for name, part in states.items()
+    }
     torch.save(state, folder / WEIGHTS)
     for name in VOICES:
-        torch.save(torch.randn(VOICE_SHAPE) * (0.25 if encoder else 1.0), folder / "voices" / f"{name}.pt")
+        torch.save(
+            torch.randn(VOICE_SHAPE) * (0.25 if encoder else 1.0), folder / "voices" / f"{name}.pt"
+        )
     return folder

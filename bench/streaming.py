@@ -1,10 +1,12 @@
-"""The streaming layout in PyTorch, judged by every gate as a level is, against the fp32 model that measures its own statistics.
+"""The streaming layout in PyTorch, judged by every gate as a level is, against the fp32 model that
+measures its own statistics.
 
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
-    python -m bench.streaming --forecast PACKAGE PACKAGE ... [--seconds 3,10,30]       # built packages of any layout, on every chip
+    # built packages of any layout, on every chip
+    python -m bench.streaming --forecast PACKAGE PACKAGE ... [--seconds 3,10,30]
 
-`--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left out there). Exit 0: SHIP;
-1: REJECT; 3: UNDECIDED. The last line of stdout is one JSON object.
+`--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left
+out there). Exit 0: SHIP; 1: REJECT; 3: UNDECIDED. The last line of stdout is one JSON object.
 """
 
 import json
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from kokoro_ane.quantize.corpus import Utterance
     from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 
-JUDGED_AS = "w8"  # every gate but the 45 dB of SNR, which only an uncompressed level of the same arithmetic can keep
+# every gate but the 45 dB of SNR, which only an uncompressed level of the same arithmetic can keep
+JUDGED_AS = "w8"
 SHOWN = ("m1", "m4", "a14", "a17")  # chips in the table; the last line has all
 QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
 
@@ -32,13 +35,39 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.streaming", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--set", choices=(JUDGED, SECOND, TUNING), default=JUDGED, help="which clips (default: %(default)s)")
+    parser.add_argument(
+        "--set",
+        choices=(JUDGED, SECOND, TUNING),
+        default=JUDGED,
+        help="which clips (default: %(default)s)",
+    )
     parser.add_argument("--clips", type=int, help="the first so many (default: all)")
-    parser.add_argument("--only", help="these metrics, with commas (default: all; of the tuning set a quick few)")
-    parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
-    parser.add_argument("--measured", type=int, default=MEASURED, help="frames up to which statistics are measured (default: %(default)s)")
-    parser.add_argument("--forecast", type=Path, nargs="+", metavar="PACKAGE", help="operations, bytes and milliseconds by chip instead")
-    parser.add_argument("--seconds", default="3,10,30", help="of the utterance that is forecast (default: %(default)s)")
+    parser.add_argument(
+        "--only", help="these metrics, with commas (default: all; of the tuning set a quick few)"
+    )
+    parser.add_argument(
+        "--renders",
+        type=Path,
+        help="folder that keeps the fp32 renders (default: they are made anew)",
+    )
+    parser.add_argument(
+        "--measured",
+        type=int,
+        default=MEASURED,
+        help="frames up to which statistics are measured (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--forecast",
+        type=Path,
+        nargs="+",
+        metavar="PACKAGE",
+        help="operations, bytes and milliseconds by chip instead",
+    )
+    parser.add_argument(
+        "--seconds",
+        default="3,10,30",
+        help="of the utterance that is forecast (default: %(default)s)",
+    )
     arguments = parser.parse_args(argv)
     if arguments.forecast:
         return forecast(arguments.forecast, [float(part) for part in arguments.seconds.split(",")])
@@ -51,9 +80,17 @@ def main(argv: list[str] | None = None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     predictor = predictor_of(checkpoint)
-    backend = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, arguments.measured)
+    backend = StreamingBackend(
+        Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, arguments.measured
+    )
     clips = own_speech(checkpoint, arguments.set)[: arguments.clips]
-    only = tuple(arguments.only.split(",")) if arguments.only else QUICK if arguments.set == TUNING else ()
+    only = (
+        tuple(arguments.only.split(","))
+        if arguments.only
+        else QUICK
+        if arguments.set == TUNING
+        else ()
+    )
     return judged(backend, checkpoint, clips, only, arguments.renders, predictor.fitted)
 
 
@@ -65,7 +102,9 @@ def judged(
     renders: Path | None,
     fitted: Any,
 ) -> int:
-    """Every gate over the clips; a table of the tightest, and of each metric's mean and worst beside other seeds'."""
+    """Every gate over the clips; a table of the tightest, and of each metric's mean and worst
+    beside other seeds'.
+    """
     from kokoro_ane.eval.judge import check_record, decided, judge_clip
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.verdict import MISSING, statistic
@@ -73,15 +112,30 @@ def judged(
     reference, results = Reference(checkpoint, 0, renders), []
     for clip in clips:
         results.append(judge_clip(reference, backend, clip, only=only))
-        shown = {name: round(results[-1].figures[name], 3) for name in QUICK if name in results[-1].figures}
+        shown = {
+            name: round(results[-1].figures[name], 3)
+            for name in QUICK
+            if name in results[-1].figures
+        }
         print(clip.id, clip.voice, f"{clip.frames} frames", shown, flush=True)
     decision = decided(JUDGED_AS, results).decision
     sound = [clip for clip in results if clip.defect is None]
     figures, seeds = [clip.figures for clip in sound], [clip.seed_variation for clip in sound]
     rows = [
-        (name, *(f"{value:.4g}" for value in (statistic(name, kind, part) for kind in ("mean", "worst") for part in (figures, seeds))))
+        (
+            name,
+            *(
+                f"{value:.4g}"
+                for value in (
+                    statistic(name, kind, part)
+                    for kind in ("mean", "worst")
+                    for part in (figures, seeds)
+                )
+            ),
+        )
         for name in figures[0]
-        if statistic(name, "mean", figures) is not None and statistic(name, "mean", seeds) is not None
+        if statistic(name, "mean", figures) is not None
+        and statistic(name, "mean", seeds) is not None
     ]
     print_table(
         f"{decision.verdict}: streaming, PyTorch, {checkpoint.name}, {len(clips)} clips",
@@ -91,12 +145,24 @@ def judged(
     for reason in decision.reasons:
         print(reason)
     checks = [check_record(check) for check in decision.checks if check.state != MISSING]
-    print(json.dumps({"verdict": decision.verdict, "clips": len(clips), "fitted": fitted, "checks": checks, "reasons": decision.reasons}))
+    print(
+        json.dumps(
+            {
+                "verdict": decision.verdict,
+                "clips": len(clips),
+                "fitted": fitted,
+                "checks": checks,
+                "reasons": decision.reasons,
+            }
+        )
+    )
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(decision.verdict, EXIT_UNDECIDED)
 
 
 def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:
-    """What an utterance costs in each package: runs of its functions, operations, bytes moved and forecast time a second of audio."""
+    """What an utterance costs in each package: runs of its functions, operations, bytes moved and
+    forecast time a second of audio.
+    """
     from kokoro_ane.core.checks import open_functions
     from kokoro_ane.eval.levels import forecast_of, runs_of
 
@@ -106,16 +172,37 @@ def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:
         for length in seconds:
             runs, frames = runs_of(programs, round(length * FRAMES_PER_SECOND))
             audio_s = frames / FRAMES_PER_SECOND
-            moved = sum(count * sum(op.bytes_moved for op in profile.ops) for profile, count in runs)
-            found = {"package": package.stem.removeprefix(f"{VOCODER_NAME}-"), "audio_s": audio_s, "runs": sum(count for _, count in runs)}
-            found |= {"operations": max(len(profile.ops) for profile, _ in runs), "mb_per_s": moved / audio_s / 1e6}
+            moved = sum(
+                count * sum(op.bytes_moved for op in profile.ops) for profile, count in runs
+            )
+            found = {
+                "package": package.stem.removeprefix(f"{VOCODER_NAME}-"),
+                "audio_s": audio_s,
+                "runs": sum(count for _, count in runs),
+            }
+            found |= {
+                "operations": max(len(profile.ops) for profile, _ in runs),
+                "mb_per_s": moved / audio_s / 1e6,
+            }
             rows.append(found | {"chips": forecast_of(runs, frames)})
     table = [
-        (row["package"], f"{row['audio_s']:g}", str(row["runs"]), str(row["operations"]), f"{row['mb_per_s']:.0f}")
-        + tuple(f"{row['chips'][chip]['ms']:.1f} ({row['chips'][chip]['high_ms']:.0f})" for chip in SHOWN)
+        (
+            row["package"],
+            f"{row['audio_s']:g}",
+            str(row["runs"]),
+            str(row["operations"]),
+            f"{row['mb_per_s']:.0f}",
+        )
+        + tuple(
+            f"{row['chips'][chip]['ms']:.1f} ({row['chips'][chip]['high_ms']:.0f})"
+            for chip in SHOWN
+        )
         for row in rows
     ]
-    title = "forecast: milliseconds a second of audio (upper end of 80 %); operations: of the largest function"
+    title = (
+        "forecast: milliseconds a second of audio (upper end of 80 %); operations: of the largest"
+        " function"
+    )
     print_table(title, ("package", "s", "runs", "operations", "MB/s", *SHOWN), table)
     print(json.dumps({"rows": rows}))
     return EXIT_GOOD

@@ -1,9 +1,11 @@
-"""A stage: all that the builder (core/builder.py) has to know of one of the models to turn it into checked packages.
+"""A stage: all that the builder (core/builder.py) has to know of one of the models to turn it into
+checked packages.
 
     class MyStage: ...                       # the attributes and methods below
     manifests = build(MyStage(...), Path("build"))
 
-G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder (vocoder/vocoder_stage.py), are the instances.
+G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder (vocoder/vocoder_stage.py),
+are the instances.
 """
 
 import json
@@ -17,7 +19,14 @@ from kokoro_ane.core.checks import Check, ProgramFacts
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import TensorType, convert, package_of_ours, save_functions
-from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, PACKAGE_TOOLS, Manifest, describe_package, tool_versions
+from kokoro_ane.core.manifest import (
+    MANIFEST_FILE,
+    PACKAGE_FILE,
+    PACKAGE_TOOLS,
+    Manifest,
+    describe_package,
+    tool_versions,
+)
 from kokoro_ane.core.staging import Ours, staged_together
 from mlprogram import Program
 from mlprogram.scratch import temporary_files_in
@@ -32,7 +41,9 @@ MAIN = "main"  # what the only function of a package is called
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """What is traced and converted. `keep_fp32`: submodules whose operations stay in fp32 when the precision is fp16."""
+    """What is traced and converted. `keep_fp32`: submodules whose operations stay in fp32 when the
+    precision is fp16.
+    """
 
     module: "nn.Module"
     example: "tuple[Tensor, ...]"
@@ -43,7 +54,9 @@ class Function:
 
 @dataclass(frozen=True)
 class Part:
-    """One package of a stage: the stage's name in the manifest, the file's name, and contract function -> its name inside."""
+    """One package of a stage: the stage's name in the manifest, the file's name, and contract
+    function -> its name inside.
+    """
 
     stage: str
     file: str
@@ -54,7 +67,8 @@ class Part:
 class Kind:
     """What a stage is written as: a package, a file. `tools`: distributions that shape the bytes.
 
-    `write`: the functions of a part to a path, and opened again, by contract name. `ours`: of a folder, see core.staging.
+    `write`: the functions of a part to a path, and opened again, by contract name. `ours`: of a
+    folder, see core.staging.
     """
 
     suffix: str
@@ -78,13 +92,17 @@ class Stage(Protocol):
         """The packages; one, but for an encoder of iOS 17, which knows no functions."""
 
     def facts(self, name: str, program: Any) -> ProgramFacts:
-        """What function `name` is made of. Raises CheckFailed where it breaks a promise of the stage."""
+        """What function `name` is made of. Raises CheckFailed where it breaks a promise of the
+        stage.
+        """
 
     def figures(self, programs: Mapping[str, Any]) -> list[Check]:
         """The executed functions against PyTorch, each figure beside its limit."""
 
     def contract(self, part: Part) -> dict[str, Any]:
-        """The manifest's fields that only the stage knows: method, checkpoint, inputs, outputs, buckets and so on."""
+        """The manifest's fields that only the stage knows: method, checkpoint, inputs, outputs,
+        buckets and so on.
+        """
 
 
 class PackageStage(Stage, Protocol):
@@ -105,23 +123,45 @@ def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, 
     kind = kind or PACKAGE
     parts = stage.parts()
     ours = kind.ours or PACKAGE_FILE
-    targets = [[(out / f"{part.file}{kind.suffix}", ours), (out / f"{part.file}.json", MANIFEST_FILE)] for part in parts]
+    targets = [
+        [(out / f"{part.file}{kind.suffix}", ours), (out / f"{part.file}.json", MANIFEST_FILE)]
+        for part in parts
+    ]
     with staged_together(*chain(*targets)) as places, temporary_files_in(places[0].parents[1]):
-        aside = dict(zip((part.file for part in parts), zip(places[::2], places[1::2], strict=True), strict=True))  # package, manifest
+        # package, manifest
+        aside = dict(
+            zip(
+                (part.file for part in parts),
+                zip(places[::2], places[1::2], strict=True),
+                strict=True,
+            )
+        )
         programs: dict[str, Any] = {}
         for part in parts:
             programs |= kind.write(stage, part, aside[part.file][0])
         facts = {name: stage.facts(name, program) for name, program in programs.items()}
         figures = all_held(stage.figures(programs))
-        manifests = [manifest_of(stage, part, figures, facts, aside[part.file][0], kind).save(aside[part.file][1]) for part in parts]
-    return tuple(replace(manifest, path=out / f"{part.file}.json") for part, manifest in zip(parts, manifests, strict=True))
+        manifests = [
+            manifest_of(stage, part, figures, facts, aside[part.file][0], kind).save(
+                aside[part.file][1]
+            )
+            for part in parts
+        ]
+    return tuple(
+        replace(manifest, path=out / f"{part.file}.json")
+        for part, manifest in zip(parts, manifests, strict=True)
+    )
 
 
 def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
-    """Convert the part's functions, save them as `path` and open what was saved, by contract name."""
+    """Convert the part's functions, save them as `path` and open what was saved, by contract
+    name.
+    """
     models = {}
     for name, inside in part.functions.items():
-        models[inside] = stage.finish(converted(stage.function(name), stage.precision, stage.target))
+        models[inside] = stage.finish(
+            converted(stage.function(name), stage.precision, stage.target)
+        )
     save_functions(models, path)
     return {name: Program(path, function=inside) for name, inside in part.functions.items()}
 
@@ -133,7 +173,15 @@ def converted(function: Function, precision: str, target: str) -> "ct.models.MLM
     """One function as a Core ML model."""
     inputs, outputs = list(function.inputs), list(function.outputs)
     kept = function.keep_fp32
-    return convert(function.module, function.example, inputs=inputs, outputs=outputs, precision=precision, keep_fp32=kept, target=target)
+    return convert(
+        function.module,
+        function.example,
+        inputs=inputs,
+        outputs=outputs,
+        precision=precision,
+        keep_fp32=kept,
+        target=target,
+    )
 
 
 def all_held(figures: list[Check]) -> list[Check]:
@@ -146,7 +194,12 @@ def all_held(figures: list[Check]) -> list[Check]:
 
 
 def manifest_of(
-    stage: Stage, part: Part, figures: list[Check], facts: Mapping[str, ProgramFacts], package: Path, kind: Kind = PACKAGE
+    stage: Stage,
+    part: Part,
+    figures: list[Check],
+    facts: Mapping[str, ProgramFacts],
+    package: Path,
+    kind: Kind = PACKAGE,
 ) -> Manifest:
     """Describe a package under the name that it will have."""
     own = {name: facts[name] for name in part.functions}
@@ -154,7 +207,10 @@ def manifest_of(
     for found in own.values():
         for op_type, count in found.operations.items():
             operations[op_type] = operations.get(op_type, 0) + count
-    checks = {"figures": [asdict(figure) for figure in figures], "structure": {name: found.as_dict() for name, found in own.items()}}
+    checks = {
+        "figures": [asdict(figure) for figure in figures],
+        "structure": {name: found.as_dict() for name, found in own.items()},
+    }
     return Manifest(
         stage=part.stage,
         precision=stage.precision,
@@ -174,8 +230,12 @@ def print_report(manifests: tuple[Manifest, ...]) -> None:
     from rich.table import Table
 
     first = manifests[0]
-    titles = ", ".join(f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests)
-    table = Table(title=f"{titles}  {len(first.buckets)} lengths, {first.target}", title_justify="left")
+    titles = ", ".join(
+        f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests
+    )
+    table = Table(
+        title=f"{titles}  {len(first.buckets)} lengths, {first.target}", title_justify="left"
+    )
     for heading in ("check on the executed package", "figure", "limit", ""):
         table.add_column(heading)
     for figure in first.checks["figures"]:
@@ -183,9 +243,17 @@ def print_report(manifests: tuple[Manifest, ...]) -> None:
     for manifest in manifests:
         for name, structure in manifest.checks["structure"].items():
             forbidden = sum(structure["forbidden"].values())
-            table.add_row(f"operations of `{name}`; forbidden ones", f"{structure['count']}; {forbidden}", "; 0", "holds")
+            table.add_row(
+                f"operations of `{name}`; forbidden ones",
+                f"{structure['count']}; {forbidden}",
+                "; 0",
+                "holds",
+            )
     Console().print(table)
     if not first.releasable:
         print(not_releasable(first.checkpoint["name"]))
-    report = {"manifests": [str(manifest.path) for manifest in manifests], "package_bytes": sum(m.package_bytes for m in manifests)}
+    report = {
+        "manifests": [str(manifest.path) for manifest in manifests],
+        "package_bytes": sum(m.package_bytes for m in manifests),
+    }
     print(json.dumps(report | {"releasable": first.releasable, "checks": first.checks}))

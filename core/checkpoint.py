@@ -1,9 +1,12 @@
-"""One loader for four homes of a checkpoint: the hub, a folder with the same files, kokoro-int8 from packages, the bundled demo voice.
+"""One loader for four homes of a checkpoint: the hub, a folder with the same files, kokoro-int8
+from packages, the bundled demo voice.
 
-    checkpoint = open_checkpoint("hexgrad/Kokoro-82M")   # or a folder, "kokoro-int8", "demo", or None for the default
+    # or a folder, "kokoro-int8", "demo", or None for the default
+    checkpoint = open_checkpoint("hexgrad/Kokoro-82M")
     vocoder = Vocoder.of(checkpoint)                     # vocoder.decoder
 
-Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with weights_only, the SHA-256 is recorded.
+Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with
+weights_only, the SHA-256 is recorded.
 """
 
 import os
@@ -31,15 +34,19 @@ if TYPE_CHECKING:
 LoadedModule = TypeVar("LoadedModule", bound="nn.Module")
 HUB_REPOSITORY = "hexgrad/Kokoro-82M"
 HUB_REVISION = "f3ff3571791e39611d31c381e3a41a3af07b4987"
-HUB_SHA256 = "496dba118d1a58f5f3db2efc88dbdc216e0483fc89fe6e47ee1f2c53f18ad1e4"  # of kokoro-v1_0.pth at that revision
+# of kokoro-v1_0.pth at that revision
+HUB_SHA256 = "496dba118d1a58f5f3db2efc88dbdc216e0483fc89fe6e47ee1f2c53f18ad1e4"
 HUB_FILES = ("config.json", "kokoro-v1_0.pth", "voices/*.pt")
 HUB_TIMEOUT_S = 10
-PROBE_TIMEOUT_S = 4  # for the first answer, name look-up and connection included: all that an offline machine waits
+# for the first answer, name look-up and connection included: all that an offline machine waits
+PROBE_TIMEOUT_S = 4
 DEMO_FOLDER = Path(__file__).resolve().parent / "data" / "demo"
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
 PREFIXES = tuple(f"{name}." for name in PARTS)
 _BERT = "bert encoder.albert_layer_groups.0.albert_layers.0"
-SIZES = {  # field of config.json: part, layer and axis of the weight that shows it; lists have {} for the place in them
+# field of config.json: part, layer and axis of the weight that shows it; lists have {} for the
+# place in them
+SIZES = {
     "n_token": ("text_encoder embedding", 0),
     "hidden_dim": ("text_encoder embedding", 1),
     "text_encoder_kernel_size": ("text_encoder cnn.0.0", 2),
@@ -69,9 +76,10 @@ DEMO_NOTICE = """
 def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Checkpoint":
     """Open `source`: a folder, "kokoro-int8", "demo", HUB_REPOSITORY, or None.
 
-    None is the first that can be had: HUB_REPOSITORY from the cache or the hub, kokoro-int8, the demo voice; the last two with a notice.
-    Weights are hashed each time, but for kokoro-int8's: without `thorough` a file of the size and time of the checked one is taken for
-    it, which is enough to speak. What judges or ships asks for `thorough`.
+    None is the first that can be had: HUB_REPOSITORY from the cache or the hub, kokoro-int8, the
+    demo voice; the last two with a notice. Weights are hashed each time, but for kokoro-int8's:
+    without `thorough` a file of the size and time of the checked one is taken for it, which is
+    enough to speak. What judges or ships asks for `thorough`.
 
     Raises InputError when the folder or hub cannot give a complete checkpoint.
     """
@@ -85,7 +93,10 @@ def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Check
         return Checkpoint.from_folder(_download(), expected_sha256=HUB_SHA256)
     folder = Path(source)
     if not folder.exists():
-        raise InputError(f"checkpoint {source!r} is neither a folder nor {HUB_REPOSITORY!r} nor {KOKORO_INT8!r} nor 'demo'")
+        raise InputError(
+            f"checkpoint {source!r} is neither a folder nor {HUB_REPOSITORY!r} nor {KOKORO_INT8!r}"
+            " nor 'demo'"
+        )
     return Checkpoint.from_folder(folder)
 
 
@@ -96,7 +107,11 @@ def _default(thorough: bool) -> "Checkpoint":
         from kokoro_ane.core.kokoro_int8.cache import available
 
         if available():
-            print(f"{problem}\nReal Kokoro from installed packages instead: {not_releasable(KOKORO_INT8)}", file=sys.stderr)
+            print(
+                f"{problem}\nReal Kokoro from installed packages instead:"
+                f" {not_releasable(KOKORO_INT8)}",
+                file=sys.stderr,
+            )
             return _kokoro_int8(thorough)
         print(f"{DEMO_NOTICE}\n  ({problem})\n", file=sys.stderr)
         return Checkpoint.from_folder(DEMO_FOLDER)
@@ -104,43 +119,68 @@ def _default(thorough: bool) -> "Checkpoint":
 
 
 def _kokoro_int8(thorough: bool) -> "Checkpoint":
-    """Decoded on the first call, and checked there: by size and time, or `thorough`, by the weights' hash."""
+    """Decoded on the first call, and checked there: by size and time, or `thorough`, by the
+    weights' hash.
+    """
     from kokoro_ane.core.kokoro_int8.cache import WEIGHTS, WEIGHTS_SHA256, cached
 
     folder = cached(thorough)
-    return Checkpoint(folder, folder / WEIGHTS, KokoroConfig.load(folder / "config.json"), WEIGHTS_SHA256)
+    return Checkpoint(
+        folder, folder / WEIGHTS, KokoroConfig.load(folder / "config.json"), WEIGHTS_SHA256
+    )
 
 
 def _download() -> Path:
-    """The snapshot's folder: from the cache when complete, else from the hub; InputError when the hub does not give it."""
-    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", str(HUB_TIMEOUT_S))  # read when huggingface_hub is imported
+    """The snapshot's folder: from the cache when complete, else from the hub; InputError when the
+    hub does not give it.
+    """
+    # read when huggingface_hub is imported
+    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", str(HUB_TIMEOUT_S))
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import snapshot_download
 
-    wanted: dict[str, Any] = {"repo_id": HUB_REPOSITORY, "revision": HUB_REVISION, "allow_patterns": list(HUB_FILES)}
+    wanted: dict[str, Any] = {
+        "repo_id": HUB_REPOSITORY,
+        "revision": HUB_REVISION,
+        "allow_patterns": list(HUB_FILES),
+    }
     try:
         folder = Path(snapshot_download(**wanted, local_files_only=True))
-        if all((folder / name).exists() for name in HUB_FILES[:2]) and any(folder.glob(HUB_FILES[2])):
+        if all((folder / name).exists() for name in HUB_FILES[:2]) and any(
+            folder.glob(HUB_FILES[2])
+        ):
             return folder
-    except Exception as problem:  # noqa: BLE001  the hub's many error classes all mean "not in the cache"
-        print(f"{HUB_REPOSITORY} is not cached ({type(problem).__name__}); asking the hub", file=sys.stderr)
+    except Exception as problem:  # noqa: BLE001
+        # the hub's many error classes all mean "not in the cache"
+        print(
+            f"{HUB_REPOSITORY} is not cached ({type(problem).__name__}); asking the hub",
+            file=sys.stderr,
+        )
     try:
         _probe_hub()
         return Path(snapshot_download(**wanted, etag_timeout=HUB_TIMEOUT_S))
     except Exception as problem:  # noqa: BLE001  no common base class; each is reported by name
         reason = str(problem).strip().splitlines() or [""]
         raise InputError(
-            f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}: {type(problem).__name__}: {reason[0][:160]}"
+            f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}:"
+            f" {type(problem).__name__}: {reason[0][:160]}"
         ) from None
 
 
 def _probe_hub() -> None:
-    """One plain request, answered within PROBE_TIMEOUT_S: the library retries for 23 s without a network, for minutes at a limit."""
+    """One plain request, answered within PROBE_TIMEOUT_S: the library retries for 23 s without a
+    network, for minutes at a limit.
+    """
     from huggingface_hub import get_session, hf_hub_url
 
     def ask() -> None:
         try:
-            answer.append(get_session().head(hf_hub_url(HUB_REPOSITORY, HUB_FILES[0], revision=HUB_REVISION), timeout=PROBE_TIMEOUT_S))
+            answer.append(
+                get_session().head(
+                    hf_hub_url(HUB_REPOSITORY, HUB_FILES[0], revision=HUB_REVISION),
+                    timeout=PROBE_TIMEOUT_S,
+                )
+            )
         except Exception as problem:  # noqa: BLE001  raised again below, in the caller's thread
             answer.append(problem)
 
@@ -154,14 +194,18 @@ def _probe_hub() -> None:
         raise answer[0]
     if answer[0].status_code == HTTPStatus.TOO_MANY_REQUESTS:
         wait = answer[0].headers.get("Retry-After")
-        raise ConnectionError("its rate limit is reached (429)" + (f"; it says to wait {wait} s" if wait else ""))
+        raise ConnectionError(
+            "its rate limit is reached (429)" + (f"; it says to wait {wait} s" if wait else "")
+        )
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Responsibilities: 1. the config; 2. state dicts by part, in float32, under upstream's keys; 3. voices; 4. who it is, by value.
+    """Responsibilities: 1. the config; 2. state dicts by part, in float32, under upstream's keys;
+    3. voices; 4. who it is, by value.
 
-    `sha256` is that of the weights' file; what packages, figures and decisions are bound to is `content_sha256`.
+    `sha256` is that of the weights' file; what packages, figures and decisions are bound to is
+    `content_sha256`.
     """
 
     folder: Path
@@ -176,31 +220,51 @@ class Checkpoint:
         found = sorted(path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors"))
         if len(found) != 1:
             names = ", ".join(p.name for p in found) or "none"
-            raise InputError(f"{folder} must hold exactly one .pth file (or .safetensors) beside config.json; found: {names}")
+            raise InputError(
+                f"{folder} must hold exactly one .pth file (or .safetensors) beside config.json;"
+                f" found: {names}"
+            )
         digest = sha256_of(found[0])
         if expected_sha256 is not None and digest != expected_sha256:
             stored = found[0].resolve()  # in the hub's cache a link: what it leads to has to go
-            raise InputError(f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and download again")
-        config = config if config.name else replace(config, name=_known_names().get(digest) or _name_of(folder))
+            raise InputError(
+                f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and"
+                " download again"
+            )
+        config = (
+            config
+            if config.name
+            else replace(config, name=_known_names().get(digest) or _name_of(folder))
+        )
         _require_own_name(config.name, digest, found[0])
         return cls(folder, found[0], config, digest)
 
     @property
     def name(self) -> str:
-        """kokoro-82m, kokoro-int8, demo, or what config.json says; where it says nothing, the folder's name."""
+        """kokoro-82m, kokoro-int8, demo, or what config.json says; where it says nothing, the
+        folder's name.
+        """
         return self.config.name
 
     @property
     def releasable(self) -> bool:
-        """Whether core/data/releasable.json lists all of it. Packages of others carry their name, and no decision releases them."""
+        """Whether core/data/releasable.json lists all of it. Packages of others carry their name,
+        and no decision releases them.
+        """
         return self.withheld is None
 
     @cached_property
     def withheld(self) -> str | None:
-        """Why nothing of it may be released, in words; None where weights, config and every voice are on the list."""
+        """Why nothing of it may be released, in words; None where weights, config and every voice
+        are on the list.
+        """
         if released_weights(self.sha256) is None:  # before its voices are read
             return withheld(Identity(self.sha256, "", {}))
-        return withheld(self.identity) if self.config.releasable else "its config.json says releasable: false"
+        return (
+            withheld(self.identity)
+            if self.config.releasable
+            else "its config.json says releasable: false"
+        )
 
     @cached_property
     def identity(self) -> Identity:
@@ -209,24 +273,39 @@ class Checkpoint:
 
     @property
     def content_sha256(self) -> str:
-        """One hash over weights, config and voices: another voice under an old name is another checkpoint."""
+        """One hash over weights, config and voices: another voice under an old name is another
+        checkpoint.
+        """
         return self.identity.sha256
 
     @property
     def as_source(self) -> dict[str, str]:
-        """Name and hashes as manifests carry them: `sha256` is of the content, `weights_sha256` is for a look at the hub's page."""
+        """Name and hashes as manifests carry them: `sha256` is of the content, `weights_sha256` is
+        for a look at the hub's page.
+        """
         return {"name": self.name, "sha256": self.content_sha256, "weights_sha256": self.sha256}
 
     @cached_property
     def _parts(self) -> "dict[str, dict[str, Tensor]]":
-        data: Any = read_safetensors(self.weights) if self.weights.suffix == ".safetensors" else read_tensors(self.weights)
-        if isinstance(data, dict) and any(isinstance(name, str) and name.startswith(PREFIXES) for name in data):
+        data: Any = (
+            read_safetensors(self.weights)
+            if self.weights.suffix == ".safetensors"
+            else read_tensors(self.weights)
+        )
+        if isinstance(data, dict) and any(
+            isinstance(name, str) and name.startswith(PREFIXES) for name in data
+        ):
             data = by_part(data)  # upstream's KModel.state_dict()
         if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
-            raise InputError(f"{self.weights} is not a dict of state dicts: expected the parts {', '.join(PARTS)}")
+            raise InputError(
+                f"{self.weights} is not a dict of state dicts: expected the parts"
+                f" {', '.join(PARTS)}"
+            )
         unknown = [str(name)[:80] for name in data if name not in PARTS]
         if unknown:
-            raise InputError(f"{self.weights} holds unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
+            raise InputError(
+                f"{self.weights} holds unknown part {unknown[0]!r}; known: {', '.join(PARTS)}"
+            )
         return {name: _plain(part, f"{self.weights}: {name}") for name, part in data.items()}
 
     @property
@@ -235,9 +314,13 @@ class Checkpoint:
         return tuple(self._parts)
 
     def part(self, name: str) -> "dict[str, Tensor]":
-        """State dict of one part (`decoder`, `text_encoder`, ...) in float32, without the `module.` prefix."""
+        """State dict of one part (`decoder`, `text_encoder`, ...) in float32, without the `module.`
+        prefix.
+        """
         if name not in self._parts:
-            raise InputError(f"{self.weights} has no part {name!r}; it holds {', '.join(self._parts)}")
+            raise InputError(
+                f"{self.weights} has no part {name!r}; it holds {', '.join(self._parts)}"
+            )
         return self._parts[name]
 
     def load_part(self, module: LoadedModule, name: str) -> LoadedModule:
@@ -245,22 +328,43 @@ class Checkpoint:
         try:
             missing, extra = module.load_state_dict(self.part(name), strict=False)
         except RuntimeError as problem:
-            lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()] or [str(problem)]
-            where = self._wrong_field() or f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
+            lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()] or [
+                str(problem)
+            ]
+            where = (
+                self._wrong_field()
+                or f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
+            )
             raise InputError(f"{self.weights}: {name}: {lines[0]} ({where})") from None
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
-                raise InputError(f"{self.weights}: {name} {kind} {keys[0]} ({self._wrong_field() or f'{len(keys)} in all'})")
+                raise InputError(
+                    f"{self.weights}: {name} {kind} {keys[0]}"
+                    f" ({self._wrong_field() or f'{len(keys)} in all'})"
+                )
         return module.eval()
 
     def _wrong_field(self) -> str | None:
-        """The first field of config.json that the weights contradict, with what they say; None where none of SIZES does."""
-        wrong = next((f"{field} is {said} there, {found} in the weights" for field, said, found in self._sizes() if said != found), None)
+        """The first field of config.json that the weights contradict, with what they say; None
+        where none of SIZES does.
+        """
+        wrong = next(
+            (
+                f"{field} is {said} there, {found} in the weights"
+                for field, said, found in self._sizes()
+                if said != found
+            ),
+            None,
+        )
         return wrong and f"{self.folder / 'config.json'}: {wrong}"
 
     def _sizes(self) -> Iterator[tuple[str, int, int]]:
         """Field, what config.json says and what the weights show, where they show it."""
-        blocks = {key.split(".")[1] for key in self._parts.get("text_encoder", {}) if key.startswith("cnn.")}
+        blocks = {
+            key.split(".")[1]
+            for key in self._parts.get("text_encoder", {})
+            if key.startswith("cnn.")
+        }
         yield "n_layer", self.config.n_layer, len(blocks)
         for field, (place, axis) in SIZES.items():
             value = reduce(getattr, field.split("."), self.config)
@@ -272,7 +376,14 @@ class Checkpoint:
 
     def _weight_shape(self, part: str, layer: str) -> tuple[int, ...]:
         names = ("weight", "weight_v", "parametrizations.weight.original1")
-        return next((tuple(t.shape) for name in names if (t := self._parts.get(part, {}).get(f"{layer}.{name}")) is not None), ())
+        return next(
+            (
+                tuple(t.shape)
+                for name in names
+                if (t := self._parts.get(part, {}).get(f"{layer}.{name}")) is not None
+            ),
+            (),
+        )
 
     @property
     def voices(self) -> tuple[str, ...]:
@@ -280,7 +391,9 @@ class Checkpoint:
         return self._library.names
 
     def voice(self, name: str) -> "Tensor":
-        """Style pack [510, 1, 256] in float32; InputError lists the names when there is no such voice."""
+        """Style pack [510, 1, 256] in float32; InputError lists the names when there is no such
+        voice.
+        """
         return self._library.pack(name)
 
     def blend(self, text: str) -> "Tensor":
@@ -295,14 +408,19 @@ class Checkpoint:
 
 
 def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
-    """Raise InputError for weights under another's name: what config.json calls them is believed only where the hash agrees."""
+    """Raise InputError for weights under another's name: what config.json calls them is believed
+    only where the hash agrees.
+    """
     own = _known_names().get(weights_sha256)
     if own in (KOKORO_INT8, DEMO_NAME) and name != own:
-        raise InputError(f'{weights} holds the weights of {own}, but its config.json gives the name {name}: give it "name": "{own}"')
+        raise InputError(
+            f"{weights} holds the weights of {own}, but its config.json gives the name {name}: give"
+            f' it "name": "{own}"'
+        )
     if name in (HUB_NAME, KOKORO_INT8) and own != name:
         raise InputError(
-            f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose name its config.json or its folder "
-            'gives: give it a "name" of its own'
+            f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose"
+            ' name its config.json or its folder gives: give it a "name" of its own'
         )
 
 

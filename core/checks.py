@@ -28,7 +28,9 @@ def snr_db(reference: np.ndarray, other: np.ndarray) -> float:
 
 def rmse(reference: np.ndarray, other: np.ndarray) -> float:
     """Root of the mean squared difference, in the unit of both."""
-    return float(np.sqrt(np.square(np.asarray(reference, np.float64) - np.asarray(other, np.float64)).mean()))
+    return float(
+        np.sqrt(np.square(np.asarray(reference, np.float64) - np.asarray(other, np.float64)).mean())
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,10 @@ class Check:
 
     def text(self) -> tuple[str, str]:
         """The figure and its limit, in words."""
-        return f"{self.value:.3g} {self.unit}", f"{'>=' if self.at_least else '<='} {self.limit:g} {self.unit}"
+        return (
+            f"{self.value:.3g} {self.unit}",
+            f"{'>=' if self.at_least else '<='} {self.limit:g} {self.unit}",
+        )
 
 
 def open_functions(path: Path) -> "tuple[OpenProgram, ...]":
@@ -70,7 +75,9 @@ def computing(program: "Program") -> "list[Operation]":
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """Counts over the operations that compute. `forbidden`: those that the stage promises not to use, with how often they stand there."""
+    """Counts over the operations that compute. `forbidden`: those that the stage promises not to
+    use, with how often they stand there.
+    """
 
     operations: dict[str, int]
     forbidden: dict[str, int]
@@ -87,7 +94,9 @@ class ProgramFacts:
             operations=dict(sorted(counts.items())),
             forbidden={name: counts[name] for name in forbidden if counts[name]},
             enumerated_shapes=len(program.inputs[flexible].shapes),
-            fp16_operations=sum(any(value.dtype.name == "fp16" for value in op.outputs) for op in operations),
+            fp16_operations=sum(
+                any(value.dtype.name == "fp16" for value in op.outputs) for op in operations
+            ),
             int8_weights=sum(op.op_type in INT8_STORAGE for op in program.operations),
         )
 
@@ -100,8 +109,12 @@ class ProgramFacts:
         """What every stage promises: message -> kept."""
         return {
             f"operations that do not belong there: {self.forbidden}": not self.forbidden,
-            f"{self.enumerated_shapes} enumerated shapes for {lengths} lengths": self.enumerated_shapes == lengths or lengths == 1,
-            f"{self.fp16_operations} operations in fp16": precision == "fp16" or not self.fp16_operations,
+            f"{self.enumerated_shapes} enumerated shapes for {lengths} lengths": (
+                self.enumerated_shapes == lengths or lengths == 1
+            ),
+            f"{self.fp16_operations} operations in fp16": (
+                precision == "fp16" or not self.fp16_operations
+            ),
         }
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The commands that build packages, for a user to type: what every "not built" message names.
 
-build_command("vocoder", layout="streaming", checkpoint="demo")     # kokoro-ane build vocoder --layout streaming --checkpoint demo
+build_command("vocoder", layout="streaming", checkpoint="demo")     # kokoro-ane build vocoder
+--layout streaming --checkpoint demo
 """
 
 import argparse
@@ -9,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import ENCODER_NAME, G2P_NAME, HOST, LAYOUTS, PADDED, STREAMED, check_buckets
+from kokoro_ane.core.contract import (
+    ENCODER_NAME,
+    G2P_NAME,
+    HOST,
+    LAYOUTS,
+    PADDED,
+    STREAMED,
+    check_buckets,
+)
 from kokoro_ane.core.errors import InputError
 
 DEFAULT_BUILD = Path("build")
@@ -23,7 +32,9 @@ def build_command(
     out: Path = DEFAULT_BUILD,
     runtime: str | None = None,
 ) -> str:
-    """What builds an uncompressed package of g2p, encoder or vocoder, or the file of another runtime."""
+    """What builds an uncompressed package of g2p, encoder or vocoder, or the file of another
+    runtime.
+    """
     parts = ["kokoro-ane build", stage] + ([f"--runtime {runtime}"] if runtime else [])
     if layout not in ("", PADDED):
         parts.append(f"--layout {layout}")
@@ -33,11 +44,21 @@ def build_command(
 
 
 def quantize_command(
-    method: str, layout: str = PADDED, checkpoint: str | None = None, build: Path = DEFAULT_BUILD, stage: str = "vocoder"
+    method: str,
+    layout: str = PADDED,
+    checkpoint: str | None = None,
+    build: Path = DEFAULT_BUILD,
+    stage: str = "vocoder",
 ) -> str:
     """What builds a compressed one from it."""
-    flags = {"stage": "" if stage == "vocoder" else stage, "layout": "" if layout == PADDED else layout}
-    parts = [f"kokoro-ane quantize --method {method}", *(f"--{flag} {value}" for flag, value in flags.items() if value)]
+    flags = {
+        "stage": "" if stage == "vocoder" else stage,
+        "layout": "" if layout == PADDED else layout,
+    }
+    parts = [
+        f"kokoro-ane quantize --method {method}",
+        *(f"--{flag} {value}" for flag, value in flags.items() if value),
+    ]
     return " ".join(parts + _places(checkpoint, "--build", build))
 
 
@@ -49,10 +70,14 @@ def _places(checkpoint: str | None, flag: str, folder: Path) -> list[str]:
 def command_for(name: str) -> str:
     """What builds the package of that stage or file name."""
     rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
-    return build_command(next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder"))
+    return build_command(
+        next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder")
+    )
 
 
-def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False) -> None:
+def print_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False
+) -> None:
     """A table for people on stdout. `right`: all columns but the first hold numbers."""
     from rich.console import Console
     from rich.table import Table
@@ -75,13 +100,17 @@ def buckets_argument(text: str) -> tuple[int, ...]:
     except InputError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers such as 20,40,80") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 20,40,80"
+        ) from None
 
 
 def seed_argument(text: str) -> int:
     """A seed that every generator takes, with room for the next ones: 0 to 2**62."""
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEED):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to {MAX_SEED}")
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a whole number from 0 to {MAX_SEED}"
+        )
     return int(text)
 
 
@@ -96,33 +125,60 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     """--checkpoint, the same for every command that opens one."""
     parser.add_argument(
         "--checkpoint",
-        help="folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8', 'demo' (default: the first of these "
-        "three that can be had)",
+        help=(
+            "folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8',"
+            " 'demo' (default: the first of these three that can be had)"
+        ),
     )
 
 
 def layout_argument(parser: argparse.ArgumentParser, layouts: tuple[str, ...] = LAYOUTS) -> None:
-    """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS, by which the package is called."""
-    parser.add_argument("--layout", action=_Layout, choices=layouts, default=PADDED, help="layout of the vocoder (default: %(default)s)")
+    """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS,
+    by which the package is called.
+    """
+    parser.add_argument(
+        "--layout",
+        action=_Layout,
+        choices=layouts,
+        default=PADDED,
+        help="layout of the vocoder (default: %(default)s)",
+    )
     tail_argument(parser)
 
 
 def tail_argument(parser: argparse.ArgumentParser) -> None:
     """--tail, beside a --layout: `--tail host` is the padded layout that ends before conv_post."""
     places = ("package", "host")
-    parser.add_argument("--tail", action=_Layout, choices=places, default=places[0], help="who computes conv_post and the inverse STFT")
+    parser.add_argument(
+        "--tail",
+        action=_Layout,
+        choices=places,
+        default=places[0],
+        help="who computes conv_post and the inverse STFT",
+    )
 
 
 def settings_argument(parser: argparse.ArgumentParser) -> None:
     """--set, beside a --method: quantize.methods.with_settings reads it."""
-    said = "a trial: another value for a setting of the method's activations; give what it makes a folder of its own"
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=said)
+    said = (
+        "a trial: another value for a setting of the method's activations; give what it makes a"
+        " folder of its own"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=said
+    )
 
 
 class _Layout(argparse.Action):
     """--layout and --tail in any order: together they name one of LAYOUTS."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
         setattr(namespace, self.dest, values)
         if namespace.tail == HOST and namespace.layout in STREAMED:
             parser.error(f"--layout {namespace.layout} has no tail of its own on the host")

@@ -1,8 +1,10 @@
-"""What the commit of this checkout holds, asked of git's objects: not of the index, which can be told to look away, and not of a clone
-that a GIT_* variable names.
+"""What the commit of this checkout holds, asked of git's objects: not of the index, which can be
+told to look away, and not of a clone that a GIT_* variable names.
 
-    told = held()                              # {} where there is no git, no checkout, or an installed wheel
-    differing(("eval/gates.py",), told)        # those that are not as the commit holds them, or that it does not hold
+    # {} where there is no git, no checkout, or an installed wheel
+    told = held()
+    # those that are not as the commit holds them, or that it does not hold
+    differing(("eval/gates.py",), told)
 """
 
 import hashlib
@@ -16,10 +18,19 @@ SHORT = 10
 
 
 def git(*arguments: str) -> str:
-    """What git says of this checkout, "" where there is no git or none. No variable and no `git replace` stands between."""
+    """What git says of this checkout, "" where there is no git or none. No variable and no `git
+    replace` stands between.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        done = subprocess.run(["git", "--no-replace-objects", *arguments], cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "--no-replace-objects", *arguments],
+            cwd=ROOT,
+            env=own,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except OSError:
         return ""
     return "" if done.returncode else done.stdout.strip()
@@ -38,13 +49,19 @@ def held() -> dict[str, str]:
 
 def differing(names: Iterable[str], told: Mapping[str, str]) -> list[str]:
     """Those files that are not what the commit holds under their names."""
-    return sorted(name for name in names if told.get(name) != _blob(ROOT / name, len(told.get(name, ""))))
+    return sorted(
+        name for name in names if told.get(name) != _blob(ROOT / name, len(told.get(name, "")))
+    )
 
 
 def _blob(path: Path, letters: int) -> str:
-    """Name of a file's bytes, or of where a link leads, in git, which uses SHA-1 or SHA-256; "" for what cannot be read."""
+    """Name of a file's bytes, or of where a link leads, in git, which uses SHA-1 or SHA-256; "" for
+    what cannot be read.
+    """
     try:
         data = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
     except OSError:
         return ""
-    return hashlib.new("sha256" if letters == 64 else "sha1", b"blob %d\0" % len(data) + data).hexdigest()
+    return hashlib.new(
+        "sha256" if letters == 64 else "sha1", b"blob %d\0" % len(data) + data
+    ).hexdigest()

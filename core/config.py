@@ -2,7 +2,8 @@
 
     config = KokoroConfig.load(Path("config.json"))
 
-Upstream hard-codes three decoder widths (1024, 64 and 512); here the optional section `decoder` names them, and upstream's are the default.
+Upstream hard-codes three decoder widths (1024, 64 and 512); here the optional section `decoder`
+names them, and upstream's are the default.
 """
 
 import dataclasses
@@ -12,13 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, HOP_SAMPLES, MAX_PHONEMES, N_FFT, PROSODY_PER_FRAME, VOICE_SHAPE
+from kokoro_ane.core.contract import (
+    FRAME_SAMPLES,
+    HOP_SAMPLES,
+    MAX_PHONEMES,
+    N_FFT,
+    PROSODY_PER_FRAME,
+    VOICE_SHAPE,
+)
 from kokoro_ane.core.data_files import check_name, conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import read_json
 
-MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536  # far beyond any checkpoint, far below what hangs
-MAX_BYTES = 4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5  # of this machine's memory
+# far beyond any checkpoint, far below what hangs
+MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536
+# of this machine's memory
+MAX_BYTES = 4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5
 
 
 @dataclass(frozen=True)
@@ -36,28 +46,45 @@ class IstftNetConfig:
     def __post_init__(self) -> None:
         samples = math.prod(self.upsample_rates) * self.gen_istft_hop_size * PROSODY_PER_FRAME
         _require(
-            samples == FRAME_SAMPLES, f"istftnet.upsample_rates {self.upsample_rates} give {samples} samples a frame, not {FRAME_SAMPLES}"
+            samples == FRAME_SAMPLES,
+            f"istftnet.upsample_rates {self.upsample_rates} give {samples} samples a frame, not"
+            f" {FRAME_SAMPLES}",
         )
         fft = (self.gen_istft_n_fft, self.gen_istft_hop_size)
-        _require(fft == (N_FFT, HOP_SAMPLES), f"istftnet n_fft and hop are {fft}, not {(N_FFT, HOP_SAMPLES)}")
+        _require(
+            fft == (N_FFT, HOP_SAMPLES),
+            f"istftnet n_fft and hop are {fft}, not {(N_FFT, HOP_SAMPLES)}",
+        )
         _require(
             len(self.upsample_rates) == len(self.upsample_kernel_sizes),
             "istftnet.upsample_rates and upsample_kernel_sizes differ in length",
         )
-        _require(len(self.resblock_kernel_sizes) == len(self.resblock_dilation_sizes), "istftnet.resblock_* lists differ in length")
         _require(
-            all(len(d) == 3 for d in self.resblock_dilation_sizes), "istftnet.resblock_dilation_sizes: three dilations a block are needed"
+            len(self.resblock_kernel_sizes) == len(self.resblock_dilation_sizes),
+            "istftnet.resblock_* lists differ in length",
+        )
+        _require(
+            all(len(d) == 3 for d in self.resblock_dilation_sizes),
+            "istftnet.resblock_dilation_sizes: three dilations a block are needed",
         )
         for rate, kernel in zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True):
             fits = 1 < rate <= kernel and (kernel - rate) % 2 == 0
-            needed = "a rate of 2 or more is needed, and a kernel as long or longer by an even number"
-            _require(fits, f"istftnet.upsample_kernel_sizes has {kernel} for a rate of {rate}: {needed}")
+            needed = (
+                "a rate of 2 or more is needed, and a kernel as long or longer by an even number"
+            )
+            _require(
+                fits, f"istftnet.upsample_kernel_sizes has {kernel} for a rate of {rate}: {needed}"
+            )
         even = next((kernel for kernel in self.resblock_kernel_sizes if kernel % 2 == 0), None)
-        _require(even is None, f"istftnet.resblock_kernel_sizes has {even}: only odd kernels keep the length")
+        _require(
+            even is None,
+            f"istftnet.resblock_kernel_sizes has {even}: only odd kernels keep the length",
+        )
         stages = len(self.upsample_rates)
         _require(
             self.upsample_initial_channel >= 2**stages,
-            f"istftnet.upsample_initial_channel {self.upsample_initial_channel} cannot be halved {stages} times",
+            f"istftnet.upsample_initial_channel {self.upsample_initial_channel} cannot be halved"
+            f" {stages} times",
         )
 
 
@@ -83,7 +110,9 @@ class DecoderConfig:
 
 @dataclass(frozen=True)
 class KokoroConfig:
-    """config.json in all. `name` and `releasable` are ours. core/identity.py says by value what may be released; this can only refuse."""
+    """config.json in all. `name` and `releasable` are ours. core/identity.py says by value what may
+    be released; this can only refuse.
+    """
 
     istftnet: IstftNetConfig
     hidden_dim: int
@@ -104,34 +133,78 @@ class KokoroConfig:
     releasable: bool = True
 
     def __post_init__(self) -> None:
-        _require(max(self.n_token, len(self.vocab)) <= MAX_SYMBOLS, f"n_token or vocab holds more than {MAX_SYMBOLS} symbols")
-        outside = next((f"{symbol!r}: {number}" for symbol, number in self.vocab.items() if not 0 <= number < self.n_token), None)
+        _require(
+            max(self.n_token, len(self.vocab)) <= MAX_SYMBOLS,
+            f"n_token or vocab holds more than {MAX_SYMBOLS} symbols",
+        )
+        outside = next(
+            (
+                f"{symbol!r}: {number}"
+                for symbol, number in self.vocab.items()
+                if not 0 <= number < self.n_token
+            ),
+            None,
+        )
         _require(outside is None, f"vocab gives {outside}, outside n_token {self.n_token}")
         layers = max(self.n_layer, self.plbert.num_hidden_layers)
-        _require(layers <= MAX_LAYERS, f"n_layer or plbert.num_hidden_layers is {layers}, at most {MAX_LAYERS}")
+        _require(
+            layers <= MAX_LAYERS,
+            f"n_layer or plbert.num_hidden_layers is {layers}, at most {MAX_LAYERS}",
+        )
         _require(
             self.plbert.hidden_size % self.plbert.num_attention_heads == 0,
-            f"plbert.hidden_size {self.plbert.hidden_size} is no multiple of num_attention_heads {self.plbert.num_attention_heads}",
+            f"plbert.hidden_size {self.plbert.hidden_size} is no multiple of num_attention_heads"
+            f" {self.plbert.num_attention_heads}",
         )
         needed = 4 * self.fewest_weights
-        _require(needed <= MAX_BYTES, f"weights of these sizes take {needed / 1e9:.0f} GB, this machine has {MAX_BYTES / 1e9:.0f} to give")
-        _require(2 * self.style_dim == VOICE_SHAPE[-1], f"style_dim is {self.style_dim}; a voice's rows hold two styles of 128")
-        _require(self.hidden_dim % 2 == 0, f"hidden_dim is {self.hidden_dim}: both directions of an LSTM share it, so it is even")
+        _require(
+            needed <= MAX_BYTES,
+            f"weights of these sizes take {needed / 1e9:.0f} GB, this machine has"
+            f" {MAX_BYTES / 1e9:.0f} to give",
+        )
+        _require(
+            2 * self.style_dim == VOICE_SHAPE[-1],
+            f"style_dim is {self.style_dim}; a voice's rows hold two styles of 128",
+        )
+        _require(
+            self.hidden_dim % 2 == 0,
+            f"hidden_dim is {self.hidden_dim}: both directions of an LSTM share it, so it is even",
+        )
         kernel, positions = self.text_encoder_kernel_size, self.plbert.max_position_embeddings
-        _require(kernel % 2 == 1, f"text_encoder_kernel_size is {kernel}: only odd kernels keep the length")
+        _require(
+            kernel % 2 == 1,
+            f"text_encoder_kernel_size is {kernel}: only odd kernels keep the length",
+        )
         longest = MAX_PHONEMES + 2
-        _require(positions >= longest, f"plbert.max_position_embeddings is {positions}, an utterance takes up to {longest}")
+        _require(
+            positions >= longest,
+            f"plbert.max_position_embeddings is {positions}, an utterance takes up to {longest}",
+        )
         odd = next((symbol for symbol in self.vocab if len(symbol) != 1), None)
-        _require(self.vocab != {} and odd is None, f"vocab holds {'nothing' if odd is None else repr(odd[:20])}: each key is one character")
+        _require(
+            self.vocab != {} and odd is None,
+            f"vocab holds {'nothing' if odd is None else repr(odd[:20])}: each key is one"
+            " character",
+        )
 
     @property
     def fewest_weights(self) -> int:
         """A lower bound of how many weights the sizes ask for: the largest matrices only."""
         bert, net = self.plbert, self.istftnet
-        text = self.n_layer * self.hidden_dim**2 * self.text_encoder_kernel_size + (self.n_token + self.max_dur) * self.hidden_dim
-        attention = bert.hidden_size * (4 * bert.hidden_size + 2 * bert.intermediate_size + bert.max_position_embeddings)
+        text = (
+            self.n_layer * self.hidden_dim**2 * self.text_encoder_kernel_size
+            + (self.n_token + self.max_dur) * self.hidden_dim
+        )
+        attention = bert.hidden_size * (
+            4 * bert.hidden_size + 2 * bert.intermediate_size + bert.max_position_embeddings
+        )
         widest = max((*net.resblock_kernel_sizes, *net.upsample_kernel_sizes))
-        return text + attention + 9 * self.decoder.hidden_dim**2 + widest * net.upsample_initial_channel**2 // 4
+        return (
+            text
+            + attention
+            + 9 * self.decoder.hidden_dim**2
+            + widest * net.upsample_initial_channel**2 // 4
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str) -> "KokoroConfig":
@@ -145,7 +218,9 @@ class KokoroConfig:
 
     @classmethod
     def load(cls, path: Path) -> "KokoroConfig":
-        """Read config.json. Raises InputError for a missing file, bad JSON, an unknown or missing key, or other shapes."""
+        """Read config.json. Raises InputError for a missing file, bad JSON, an unknown or missing
+        key, or other shapes.
+        """
         data = read_json(path, "a checkpoint folder holds config.json, one .pth file and voices/")
         if not isinstance(data, dict):
             raise InputError(f"{path} holds a {type(data).__name__}, not an object")
@@ -153,12 +228,20 @@ class KokoroConfig:
 
 
 def not_releasable(name: str) -> str:
-    """Why nothing of that checkpoint may be released, and what could be, for a reader of a table, a report or a model card."""
+    """Why nothing of that checkpoint may be released, and what could be, for a reader of a table, a
+    report or a model card.
+    """
     if name == "demo":
         return "the demo voice is never released; real Kokoro is CHECKPOINT=hexgrad/Kokoro-82M"
     if name == "kokoro-int8":
-        return "kokoro-int8 has rounded weights: for trying and testing; release from the hub's (CHECKPOINT=hexgrad/Kokoro-82M)"
-    return f"{name} is not releasable: its weights, config or voices are not on the list (core/data/releasable.json), or it is fp32"
+        return (
+            "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
+            " (CHECKPOINT=hexgrad/Kokoro-82M)"
+        )
+    return (
+        f"{name} is not releasable: its weights, config or voices are not on the list"
+        " (core/data/releasable.json), or it is fp32"
+    )
 
 
 def _require(holds: bool, message: str) -> None:
@@ -176,18 +259,26 @@ def _whole(value: Any, name: str) -> None:
         if isinstance(item, list):
             _whole(item, name)
         else:
-            _require(0 < item <= MAX_WIDTH, f"{name} is {str(value)[:60]}, not a positive whole number up to {MAX_WIDTH}")
+            _require(
+                0 < item <= MAX_WIDTH,
+                f"{name} is {str(value)[:60]}, not a positive whole number up to {MAX_WIDTH}",
+            )
 
 
 def _build(cls: type, data: dict[str, Any], prefix: str) -> Any:
-    """Fill dataclass `cls` from `data`, section by section, naming the first key that is unknown, missing or of another kind."""
+    """Fill dataclass `cls` from `data`, section by section, naming the first key that is unknown,
+    missing or of another kind.
+    """
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in data:
         _require(key in fields, f"unknown key {prefix}{key}; known: {', '.join(sorted(fields))}")
     values = {}
     for name, spec in fields.items():
         if name not in data:
-            optional = spec.default is not dataclasses.MISSING or spec.default_factory is not dataclasses.MISSING
+            optional = (
+                spec.default is not dataclasses.MISSING
+                or spec.default_factory is not dataclasses.MISSING
+            )
             _require(optional, f"key {prefix}{name} is missing")
             continue
         value = data[name]

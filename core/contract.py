@@ -22,7 +22,9 @@ def _parsed(dimension: str) -> tuple[int, str, int] | None:
 
 
 def sizes(shape: Sequence[Dimension], lengths: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The shape with its lengths put in, which may be symbols. InputError where one is not known."""
+    """The shape with its lengths put in, which may be symbols. InputError where one is not
+    known.
+    """
     found: list[Any] = []
     for dimension in shape:
         parts = (0, "", int(dimension)) if str(dimension).isdecimal() else _parsed(str(dimension))
@@ -50,7 +52,9 @@ def solved(dimension: Dimension, size: Any) -> dict[str, Any]:
     return {name: value if times == 1 else value // times}
 
 
-def lengths_of(dimensions: Mapping[str, Sequence[Dimension]], shapes: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, tuple[int, int]]:
+def lengths_of(
+    dimensions: Mapping[str, Sequence[Dimension]], shapes: Mapping[str, Sequence[Sequence[int]]]
+) -> dict[str, tuple[int, int]]:
     """Smallest and largest of each length, from the shapes that a package takes of each tensor."""
     seen: dict[str, list[int]] = {}
     for tensor, dims in dimensions.items():
@@ -73,31 +77,48 @@ HARMONICS = 9  # fundamental and eight overtones
 VOCODER_NAME = "KokoroVocoder"
 TUNING, JUDGED, SECOND = "tuning", "judged", "second"  # sets of texts, core/data/speech
 BOTH = "both"  # the two that judge, one after the other
-CLAIMS = (NUMERIC, DEVICE) = ("numeric", "device")  # what a verdict says something of: figures alone; of a run on the device
+# what a verdict says something of: figures alone; of a run on the device
+CLAIMS = (NUMERIC, DEVICE) = ("numeric", "device")
 PADDED, HOST = "padded", "host"  # the same with the tail on the host
 STREAMING, STREAMING_POLYNOMIAL = "streaming", "streaming-poly"
-STREAMED = (STREAMING, STREAMING_POLYNOMIAL)  # statistics predicted, samples window by window (vocoder/streaming)
+# statistics predicted, samples window by window (vocoder/streaming)
+STREAMED = (STREAMING, STREAMING_POLYNOMIAL)
 ONE_FUNCTION = (PADDED, HOST)
 LAYOUTS = (*ONE_FUNCTION, *STREAMED)
 # of the vocoder (vocoder/layouts.py); the padded one has no name in a package's name
 FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
-DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"  # functions of the streaming layout's package
-AFFINE, STYLE_AFFINE = "affine", "style_affine"  # gains and shifts of all norms, with statistics in them; the style's alone
+# functions of the streaming layout's package
+DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"
+# gains and shifts of all norms, with statistics in them; the style's alone
+AFFINE, STYLE_AFFINE = "affine", "style_affine"
 
 
-DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)  # frames: 0.5 s to 30 s
-MAX_BUCKET_FRAMES = 2400  # one minute; above that the spectrum axis passes 288,000 columns and nobody has run it
+# frames: 0.5 s to 30 s
+DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)
+# one minute; above that the spectrum axis passes 288,000 columns and nobody has run it
+MAX_BUCKET_FRAMES = 2400
 
 
 def check_buckets(buckets: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `buckets` (frames, strictly rising) or raise InputError saying which entry is wrong."""
+    """Return `buckets` (frames, strictly rising) or raise InputError saying which entry is
+    wrong.
+    """
     if not buckets:
-        raise InputError("bucket list is empty: give at least one length in frames, for example --buckets 40,80,160")
+        raise InputError(
+            "bucket list is empty: give at least one length in frames, for example --buckets"
+            " 40,80,160"
+        )
     for before, after in zip(buckets, buckets[1:], strict=False):
         if after <= before:
-            raise InputError(f"bucket list is not rising: {after} stands after {before}; sort it and name each length once")
+            raise InputError(
+                f"bucket list is not rising: {after} stands after {before}; sort it and name each"
+                " length once"
+            )
     if buckets[0] < 2 or buckets[-1] > MAX_BUCKET_FRAMES:
-        raise InputError(f"bucket {buckets[0] if buckets[0] < 2 else buckets[-1]} is outside 2..{MAX_BUCKET_FRAMES} frames")
+        raise InputError(
+            f"bucket {buckets[0] if buckets[0] < 2 else buckets[-1]} is outside"
+            f" 2..{MAX_BUCKET_FRAMES} frames"
+        )
     return buckets
 
 
@@ -109,8 +130,9 @@ def bucket_for(frames: int, buckets: tuple[int, ...]) -> int:
         if frames <= bucket:
             return bucket
     raise InputError(
-        f"features hold {frames} frames ({frames / FRAMES_PER_SECOND:.1f} s) but the largest bucket is {buckets[-1]} "
-        f"({buckets[-1] / FRAMES_PER_SECOND:.1f} s): split the text or build with a larger bucket"
+        f"features hold {frames} frames ({frames / FRAMES_PER_SECOND:.1f} s) but the largest bucket"
+        f" is {buckets[-1]} ({buckets[-1] / FRAMES_PER_SECOND:.1f} s): split the text or build with"
+        " a larger bucket"
     )
 
 
@@ -118,8 +140,9 @@ def bucket_for(frames: int, buckets: tuple[int, ...]) -> int:
 class PackedLayout:
     """Rows of the vocoder's one flexible input `features` [1, channels, 1, bucket + 1].
 
-    Every seam tensor is padded with zeros to a multiple of bucket + 1 columns and laid down row after row in memory, so packing is
-    concatenation and unpacking is slices and reshapes; no transpose, no gather. Order: asr, f0, energy, mask, spectrum.
+    Every seam tensor is padded with zeros to a multiple of bucket + 1 columns and laid down row
+    after row in memory, so packing is concatenation and unpacking is slices and reshapes; no
+    transpose, no gather. Order: asr, f0, energy, mask, spectrum.
     """
 
     hidden_dim: int
@@ -127,7 +150,13 @@ class PackedLayout:
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
         """Rows of asr, f0, energy, mask and spectrum."""
-        return self.hidden_dim, PROSODY_PER_FRAME, PROSODY_PER_FRAME, 1, SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
+        return (
+            self.hidden_dim,
+            PROSODY_PER_FRAME,
+            PROSODY_PER_FRAME,
+            1,
+            SPECTRUM_CHANNELS * COLUMNS_PER_FRAME,
+        )
 
     @property
     def channels(self) -> int:
@@ -139,11 +168,13 @@ G2P_NAME = "G2P"
 
 ENCODER_NAME = "KokoroEncoder"
 DURATION, PROSODY = "duration", "prosody"  # functions of the encoder package
-VOICE_SHAPE = (510, 1, 256)  # one style per phoneme count; columns 0:128 for the decoder, 128:256 for the prosody
+# one style per phoneme count; columns 0:128 for the decoder, 128:256 for the prosody
+VOICE_SHAPE = (510, 1, 256)
 MAX_PHONEMES = 510  # ALBERT has 512 positions; the boundary token stands at both ends
 BOUNDARY_ID = 0  # upstream's token before and after every utterance
 PADDING_ID = -1  # of input_ids; the only flexible input of `duration` carries its own mask
 TOKEN_BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # boundary tokens included
 INPUT_IDS, SPEED, FRAMES = "input_ids", "speed", "frames"
 DURATIONS, HIDDEN, TEXT, F0_HZ, ENERGY = "durations", "hidden", "text", "f0_hz", "energy"
-MIN_SPEED, MAX_SPEED = 0.25, 4.0  # beyond these a voice is neither understood nor what upstream was trained on
+# beyond these a voice is neither understood nor what upstream was trained on
+MIN_SPEED, MAX_SPEED = 0.25, 4.0

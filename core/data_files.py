@@ -1,9 +1,12 @@
-"""One check for data that nobody vouches for: parsed JSON against type hints, and names that become file names.
+"""One check for data that nobody vouches for: parsed JSON against type hints, and names that become
+file names.
 
-    conform(data, Manifest, "build/x.json")               # a dataclass or a TypedDict: its keys and their kinds
+    # a dataclass or a TypedDict: its keys and their kinds
+    conform(data, Manifest, "build/x.json")
     conform(data["buckets"], tuple[int, ...], "buckets")
 
-Raises InputError naming the place. A whole number is no bool, a float may be written as a whole number, Any is not looked into.
+Raises InputError naming the place. A whole number is no bool, a float may be written as a whole
+number, Any is not looked into.
 """
 
 import dataclasses
@@ -16,13 +19,24 @@ from typing import Any
 from kokoro_ane.core.errors import InputError
 
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
-KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+KINDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def check_name(name: str, where: str) -> str:
-    """`name`, if a file may be called after it: letters, digits, dot, dash, underscore, 64 at most, no dot first."""
+    """`name`, if a file may be called after it: letters, digits, dot, dash, underscore, 64 at most,
+    no dot first.
+    """
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(f"{where} is {str(name)[:80]!r}: a name has letters, digits, dot, dash and underscore, 64 at most, no dot first")
+        raise InputError(
+            f"{where} is {str(name)[:80]!r}: a name has letters, digits, dot, dash and underscore,"
+            " 64 at most, no dot first"
+        )
     return name
 
 
@@ -34,7 +48,9 @@ def check_inside(file: str, where: str) -> str:
 
 
 def conform(value: Any, hint: Any, where: str) -> None:
-    """Raise InputError unless `value` (parsed JSON; a list may stand for a tuple) is what `hint` says. `where` names it."""
+    """Raise InputError unless `value` (parsed JSON; a list may stand for a tuple) is what `hint`
+    says. `where` names it.
+    """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return
@@ -76,14 +92,23 @@ def _one_of(value: Any, hints: tuple[Any, ...], where: str) -> None:
 
 
 def _keys(value: dict[str, Any], hint: Any, where: str) -> None:
-    """A dataclass's keys are all known; a TypedDict names those that are needed, and others may stand beside them."""
+    """A dataclass's keys are all known; a TypedDict names those that are needed, and others may
+    stand beside them.
+    """
     hints = typing.get_type_hints(hint)
     if dataclasses.is_dataclass(hint):
         fields = dataclasses.fields(hint)
-        needed = {f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
+        needed = {
+            f.name
+            for f in fields
+            if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        }
         unknown = sorted(set(value) - set(hints))
         if unknown:
-            raise InputError(f"{where} has the unknown key {unknown[0][:80]!r}; known: {', '.join(sorted(hints))}")
+            raise InputError(
+                f"{where} has the unknown key {unknown[0][:80]!r}; known:"
+                f" {', '.join(sorted(hints))}"
+            )
     else:
         needed = hint.__required_keys__
     missing = sorted(needed - set(value))

@@ -1,4 +1,5 @@
-"""The exceptions a user may cause, the exit codes, and the one place that turns the first into a clear line and the second.
+"""The exceptions a user may cause, the exit codes, and the one place that turns the first into a
+clear line and the second.
 
 @command
 def main(argv: list[str] | None = None) -> int: ...
@@ -19,13 +20,19 @@ from mlprogram.files import NO_ROOM
 from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
 OWN = ("kokoro_ane", "mlprogram", "training", "bench")  # a module of these that is missing is a bug
-DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # in the middle of a file: Python does not say which
-EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3  # 3: undecided, or good and not releasable
+# in the middle of a file: Python does not say which
+DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
+# 3: undecided, or good and not releasable
+EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
 
 
 def exit_of(verdict: str, releasable: bool) -> int:
-    """The one rule of quality, release and bundle: 0 is for what ships and may be released; what ships and may not is still open."""
-    return {"SHIP": EXIT_GOOD if releasable else EXIT_UNDECIDED, "REJECT": EXIT_REJECTED}.get(verdict, EXIT_UNDECIDED)
+    """The one rule of quality, release and bundle: 0 is for what ships and may be released; what
+    ships and may not is still open.
+    """
+    return {"SHIP": EXIT_GOOD if releasable else EXIT_UNDECIDED, "REJECT": EXIT_REJECTED}.get(
+        verdict, EXIT_UNDECIDED
+    )
 
 
 class InputError(ValueError):
@@ -33,7 +40,9 @@ class InputError(ValueError):
 
 
 class UtteranceTooLong(InputError):
-    """More phonemes or frames than one call of a model takes: what was asked for is good and has to be split."""
+    """More phonemes or frames than one call of a model takes: what was asked for is good and has to
+    be split.
+    """
 
 
 class CheckFailed(RuntimeError):
@@ -41,11 +50,13 @@ class CheckFailed(RuntimeError):
 
 
 def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> int:
-    """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit exit 1.
+    """Call `main(argv)`; a user's mistake becomes one line on stderr and exit 2, a missed limit
+    exit 1.
 
-    A file that cannot be read or written, a closed or full output, too little memory, and a Python without the dependencies are a user's
-    mistake too. SIGTERM ends as Ctrl-C does; where `argv` is None the process ends with the command, and a second one ends it at once. The
-    rest are bugs and keep their traceback.
+    A file that cannot be read or written, a closed or full output, too little memory, and a Python
+    without the dependencies are a user's mistake too. SIGTERM ends as Ctrl-C does; where `argv` is
+    None the process ends with the command, and a second one ends it at once. The rest are bugs and
+    keep their traceback.
     """
     try:
         with interruptible(last=argv is None):
@@ -56,7 +67,9 @@ def run_cli(main: Callable[[list[str] | None], int], argv: list[str] | None) -> 
                     return code
             except KeyboardInterrupt:
                 pass
-            return _interrupted()  # a second one is held off; what the exception kept alive, such as a progress bar, has said its last
+            # a second one is held off; what the exception kept alive, such as a progress bar, has
+            # said its last
+            return _interrupted()
     except KeyboardInterrupt:
         return _interrupted()
 
@@ -102,15 +115,23 @@ def _line(problem: Exception) -> str | None:
         return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
         known = (problem.name or "").split(".")[0] in OWN
-        return None if known else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
-    if isinstance(problem, shutil.Error):  # a tree that could not be copied: (from, to, why) of each file
+        return (
+            None
+            if known
+            else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
+        )
+    # a tree that could not be copied: (from, to, why) of each file
+    if isinstance(problem, shutil.Error):
         first = problem.args[0][0] if problem.args and problem.args[0] else ("", "output", "")
         return f"cannot write {first[1]}: {first[2]}; nothing was left half-written"
     if isinstance(problem, BrokenPipeError):
         silenced()
         return lost(problem)
     if isinstance(problem, OSError) and problem.errno in NO_ROOM:
-        return f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left half-written"
+        return (
+            f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left"
+            " half-written"
+        )
     if isinstance(problem, OSError) and problem.errno in DISK_FAILED and problem.filename is None:
         return f"a file could not be read or written: {problem.strerror}"
     if isinstance(problem, OSError) and problem.filename is not None:
@@ -123,4 +144,5 @@ def _any_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) == "strict":
             with suppress(AttributeError, ValueError):
-                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a stream put in its place may lack it
+                # a stream put in its place may lack it
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

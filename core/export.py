@@ -1,4 +1,5 @@
-"""PyTorch module to .mlpackage: the only caller of ct.convert, on any operating system, with bytes that depend on nothing but the inputs.
+"""PyTorch module to .mlpackage: the only caller of ct.convert, on any operating system, with bytes
+that depend on nothing but the inputs.
 
     model = convert(module, example, inputs=[...], outputs=[...], precision="fp16", keep_fp32=("conv_post", "stft"))
     save_package(model, Path("aside.mlpackage"))
@@ -37,7 +38,9 @@ _VOLATILE_METADATA = ("com.github.apple.coremltools.conversion_date",)
 
 @dataclass(frozen=True)
 class TensorType:
-    """One input or output of the package: fixed `shape`, or an enumeration in `shapes` whose first entry is the default."""
+    """One input or output of the package: fixed `shape`, or an enumeration in `shapes` whose first
+    entry is the default.
+    """
 
     name: str
     dtype: type[np.generic]
@@ -47,7 +50,11 @@ class TensorType:
 
 def flexible(name: str, dtype: type[np.generic], shapes: tuple[tuple[int, ...], ...]) -> TensorType:
     """An input with these enumerated shapes, or a fixed one where there is only one."""
-    return TensorType(name, dtype, shapes=shapes) if len(shapes) > 1 else TensorType(name, dtype, shape=shapes[0])
+    return (
+        TensorType(name, dtype, shapes=shapes)
+        if len(shapes) > 1
+        else TensorType(name, dtype, shape=shapes[0])
+    )
 
 
 @contextlib.contextmanager
@@ -58,12 +65,16 @@ def full_disk_is_an_oserror() -> Iterator[None]:
     except RuntimeError as problem:
         if "FileWriter" not in str(problem):
             raise
-        raise OSError(errno.ENOSPC, f"no room for the weights ({problem})", tempfile.gettempdir()) from None
+        raise OSError(
+            errno.ENOSPC, f"no room for the weights ({problem})", tempfile.gettempdir()
+        ) from None
 
 
 @contextlib.contextmanager
 def quiet_coremltools() -> Iterator[None]:
-    """Import and run coremltools without its banner, progress bars and warnings about missing macOS libraries."""
+    """Import and run coremltools without its banner, progress bars and warnings about missing macOS
+    libraries.
+    """
     logger = logging.getLogger("coremltools")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -85,12 +96,15 @@ def convert(
     keep_fp32: tuple[str, ...],
     target: str,
 ) -> "ct.models.MLModel":
-    """Trace and convert. `keep_fp32` names submodules whose operations stay in fp32 when precision is "fp16".
+    """Trace and convert. `keep_fp32` names submodules whose operations stay in fp32 when precision
+    is "fp16".
 
     Raises InputError for an unknown precision or target.
     """
     if precision not in PRECISIONS or target not in TARGETS:
-        raise InputError(f"precision {precision!r} and target {target!r}: choose from {PRECISIONS} and {TARGETS}")
+        raise InputError(
+            f"precision {precision!r} and target {target!r}: choose from {PRECISIONS} and {TARGETS}"
+        )
     import torch
 
     with quiet_coremltools(), full_disk_is_an_oserror():
@@ -113,7 +127,11 @@ def _tensor_type(spec: TensorType) -> "ct.TensorType":
     """A new object at every call: ct.convert changes the ones it is given."""
     import coremltools as ct
 
-    shape = ct.EnumeratedShapes(shapes=[list(s) for s in spec.shapes], default=list(spec.shapes[0])) if spec.shapes else spec.shape
+    shape = (
+        ct.EnumeratedShapes(shapes=[list(s) for s in spec.shapes], default=list(spec.shapes[0]))
+        if spec.shapes
+        else spec.shape
+    )
     return (
         ct.TensorType(name=spec.name, dtype=spec.dtype, shape=shape)
         if shape is not None
@@ -121,30 +139,42 @@ def _tensor_type(spec: TensorType) -> "ct.TensorType":
     )
 
 
-def _compute_precision(precision: str, keep_fp32: tuple[str, ...]) -> "ct.precision | ct.transform.FP16ComputePrecision":
+def _compute_precision(
+    precision: str, keep_fp32: tuple[str, ...]
+) -> "ct.precision | ct.transform.FP16ComputePrecision":
     import coremltools as ct
     from coremltools.converters.mil.mil.scope import ScopeSource
 
     if precision == "fp32":
         return ct.precision.FLOAT32
     return ct.transform.FP16ComputePrecision(
-        op_selector=lambda op: not set(keep_fp32) & set(op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ()))
+        op_selector=lambda op: (
+            not set(keep_fp32) & set(op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ()))
+        )
     )
 
 
 def save_package(model: "ct.models.MLModel", path: Path) -> None:
-    """Save `model` as `path` (.mlpackage) with reproducible bytes. Raises OSError when the disk cannot take it."""
+    """Save `model` as `path` (.mlpackage) with reproducible bytes. Raises OSError when the disk
+    cannot take it.
+    """
     with quiet_coremltools(), full_disk_is_an_oserror():
         model.save(str(path))
     make_reproducible(path)
 
 
 def save_functions(models: "dict[str, ct.models.MLModel]", path: Path) -> None:
-    """One package: a single model under `main`, several as functions of these names, equal weights stored once (iOS 18)."""
+    """One package: a single model under `main`, several as functions of these names, equal weights
+    stored once (iOS 18).
+    """
     if len(models) == 1:
         save_package(next(iter(models.values())), path)
         return
-    with quiet_coremltools(), full_disk_is_an_oserror(), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    with (
+        quiet_coremltools(),
+        full_disk_is_an_oserror(),
+        tempfile.TemporaryDirectory(dir=path.parent) as folder,
+    ):
         import coremltools as ct
 
         joined = ct.utils.MultiFunctionDescriptor()
@@ -158,30 +188,50 @@ def save_functions(models: "dict[str, ct.models.MLModel]", path: Path) -> None:
 
 
 def make_reproducible(package: Path) -> None:
-    """Take out what changes from run to run: conversion date, map order of the protobuf, random identifiers in Manifest.json."""
+    """Take out what changes from run to run: conversion date, map order of the protobuf, random
+    identifiers in Manifest.json.
+    """
     with quiet_coremltools():
         from coremltools.proto import Model_pb2
     manifest_path = package / "Manifest.json"
     manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
-    spec_path = package / "Data" / next(e["path"] for e in manifest["itemInfoEntries"].values() if e["path"].endswith(".mlmodel"))
+    spec_path = (
+        package
+        / "Data"
+        / next(
+            e["path"]
+            for e in manifest["itemInfoEntries"].values()
+            if e["path"].endswith(".mlmodel")
+        )
+    )
     spec = Model_pb2.Model.FromString(spec_path.read_bytes())
     for key in _VOLATILE_METADATA:
         spec.description.metadata.userDefined.pop(key, None)
     spec_path.write_bytes(spec.SerializeToString(deterministic=True))
-    new_id = {old: str(uuid.uuid5(_NAMESPACE, entry["path"])) for old, entry in manifest["itemInfoEntries"].items()}
-    manifest["itemInfoEntries"] = {new_id[old]: entry for old, entry in manifest["itemInfoEntries"].items()}
+    new_id = {
+        old: str(uuid.uuid5(_NAMESPACE, entry["path"]))
+        for old, entry in manifest["itemInfoEntries"].items()
+    }
+    manifest["itemInfoEntries"] = {
+        new_id[old]: entry for old, entry in manifest["itemInfoEntries"].items()
+    }
     manifest["rootModelIdentifier"] = new_id[manifest["rootModelIdentifier"]]
     manifest_path.write_text(json.dumps(manifest, indent=4, sort_keys=True), encoding="utf-8")
 
 
 def package_of_ours(folder: Path) -> str | None:
-    """Why an .mlpackage folder is not one that this project wrote, or None: for core.staging.staged."""
+    """Why an .mlpackage folder is not one that this project wrote, or None: for
+    core.staging.staged.
+    """
     beside = folder.with_suffix(".json")
     try:
         manifest = read_json(folder / "Manifest.json", "no package is without it")
-        if manifest["rootModelIdentifier"] in {str(uuid.uuid5(_NAMESPACE, e["path"])) for e in manifest["itemInfoEntries"].values()}:
+        if manifest["rootModelIdentifier"] in {
+            str(uuid.uuid5(_NAMESPACE, e["path"])) for e in manifest["itemInfoEntries"].values()
+        }:
             return strangers(folder, _files_of(folder))
-        if read_json(beside, "")["package"] == folder.name:  # Core ML gives a package that it opens other identifiers
+        # Core ML gives a package that it opens other identifiers
+        if read_json(beside, "")["package"] == folder.name:
             return strangers(folder, _files_of(folder))
     except (InputError, KeyError, TypeError, AttributeError):
         pass
@@ -190,17 +240,24 @@ def package_of_ours(folder: Path) -> str | None:
 
 def _files_of(package: Path) -> set[str]:
     """What may stand in a package: its manifest, the model, the weights."""
-    inside = {path.relative_to(package).as_posix() for path in (package / "Data" / "com.apple.CoreML").rglob("*")}
+    inside = {
+        path.relative_to(package).as_posix()
+        for path in (package / "Data" / "com.apple.CoreML").rglob("*")
+    }
     return {"Manifest.json"} | {name for name in inside if name.endswith((".mlmodel", ".bin"))}
 
 
 def package_sha256(package: Path) -> str:
-    """One hash over every file of an .mlpackage: names and contents, in sorted order; of a plain file its SHA-256."""
+    """One hash over every file of an .mlpackage: names and contents, in sorted order; of a plain
+    file its SHA-256.
+    """
     if package.is_file():
         return sha256_of(package)
     digest = hashlib.sha256()
     for path in sorted(p for p in package.rglob("*") if p.is_file()):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + bytes.fromhex(sha256_of(path)))
+        digest.update(
+            path.relative_to(package).as_posix().encode() + b"\0" + bytes.fromhex(sha256_of(path))
+        )
     return digest.hexdigest()
 
 

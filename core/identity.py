@@ -1,10 +1,12 @@
-"""Who a checkpoint is, by its values: one hash over weights, config and voices, and the list of those that may be released.
+"""Who a checkpoint is, by its values: one hash over weights, config and voices, and the list of
+those that may be released.
 
     identity = Identity.of(weights_sha256, config, library)
     identity.sha256, withheld(identity)      # None: every part of it is on the list
 
-A voice is hashed as the float32 numbers that it holds, so that a .pt, a .bin and a .npy of one voice agree; a config as its parsed fields
-without `name` and `releasable`, which are what it says of itself. core/data/releasable.json is the list and says where each hash is from.
+A voice is hashed as the float32 numbers that it holds, so that a .pt, a .bin and a .npy of one
+voice agree; a config as its parsed fields without `name` and `releasable`, which are what it says
+of itself. core/data/releasable.json is the list and says where each hash is from.
 """
 
 import dataclasses
@@ -32,7 +34,9 @@ OWN_WORDS = ("name", "releasable")  # of config.json
 
 
 class Released(TypedDict):
-    """One entry of the list: the hashes of a checkpoint that may be released. Fewer voices than it has are as good, others are not."""
+    """One entry of the list: the hashes of a checkpoint that may be released. Fewer voices than it
+    has are as good, others are not.
+    """
 
     repository: str
     revision: str
@@ -53,12 +57,18 @@ class Identity:
     @classmethod
     def of(cls, weights_sha256: str, config: "KokoroConfig", library: "VoiceLibrary") -> "Identity":
         """Reads every voice. Raises InputError for one that cannot be read."""
-        return cls(weights_sha256, config_sha256(config), {name: voice_sha256(library.pack_array(name)) for name in library.names})
+        return cls(
+            weights_sha256,
+            config_sha256(config),
+            {name: voice_sha256(library.pack_array(name)) for name in library.names},
+        )
 
     @property
     def sha256(self) -> str:
         """One hash over all of it."""
-        return sha256_of_json({"weights": self.weights, "config": self.config, "voices": dict(self.voices)})
+        return sha256_of_json(
+            {"weights": self.weights, "config": self.config, "voices": dict(self.voices)}
+        )
 
 
 def sha256_of_json(data: object) -> str:
@@ -67,13 +77,20 @@ def sha256_of_json(data: object) -> str:
 
 
 def config_sha256(config: "KokoroConfig") -> str:
-    """Of the parsed fields: spaces, the order of keys and a default that is written out change nothing."""
-    return sha256_of_json({key: value for key, value in dataclasses.asdict(config).items() if key not in OWN_WORDS})
+    """Of the parsed fields: spaces, the order of keys and a default that is written out change
+    nothing.
+    """
+    return sha256_of_json(
+        {key: value for key, value in dataclasses.asdict(config).items() if key not in OWN_WORDS}
+    )
 
 
 def voice_sha256(pack: "Tensor | np.ndarray") -> str:
-    """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's .bin."""
-    import numpy as np  # late: the names of this file are asked for before a command's flags are read
+    """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
+    .bin.
+    """
+    # late: the names of this file are asked for before a command's flags are read
+    import numpy as np
 
     return hashlib.sha256(np.asarray(pack).astype("<f4").tobytes()).hexdigest()
 
@@ -92,15 +109,27 @@ def released_weights(weights_sha256: str) -> Released | None:
 
 
 def withheld(identity: Identity) -> str | None:
-    """Why this checkpoint may not be released, naming the first part that is not on the list; None where all are."""
+    """Why this checkpoint may not be released, naming the first part that is not on the list; None
+    where all are.
+    """
     entry = released_weights(identity.weights)
     if entry is None:
-        return f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable checkpoints"
+        return (
+            f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable"
+            " checkpoints"
+        )
     if (told := held()) and differing((LIST,), told):
         return f"{LIST} is not as the commit of this checkout holds it"
     if identity.config != entry["config"]:
         return f"its config.json is not that of {entry['repository']}"
-    other = next((name for name, sha256 in sorted(identity.voices.items()) if entry["voices"].get(name) != sha256), None)
+    other = next(
+        (
+            name
+            for name, sha256 in sorted(identity.voices.items())
+            if entry["voices"].get(name) != sha256
+        ),
+        None,
+    )
     if other is not None:
         return f"its voice {other} is not that of {entry['repository']}"
     return None if identity.voices else "it has no voices"

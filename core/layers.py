@@ -1,10 +1,12 @@
-"""Layers in (B, C, 1, S) that load upstream's state-dict keys: convolution, transposed convolution, AdaIN, Snake, masks.
+"""Layers in (B, C, 1, S) that load upstream's state-dict keys: convolution, transposed convolution,
+AdaIN, Snake, masks.
 
     mask = Mask.of(torch.ones(1, 1, 1, frames))
     y = AdaIN1d(style_dim=128, channels=512)(x, style, mask)
 
-Three ideas: time is the last and contiguous axis; a Linear is a 1x1 convolution; whatever can be folded (weight norm, the instance norm's
-affine, the 1 of `1 + gamma`, 1/alpha) is folded when the state dict is loaded, by a hook beside the layer that needs it.
+Three ideas: time is the last and contiguous axis; a Linear is a 1x1 convolution; whatever can be
+folded (weight norm, the instance norm's affine, the 1 of `1 + gamma`, 1/alpha) is folded when the
+state dict is loaded, by a hook beside the layer that needs it.
 """
 
 import math
@@ -43,11 +45,16 @@ def replace_module(root: nn.Module, path: str, module: nn.Module) -> None:
 
 
 NORM_EPSILON = 1e-5  # torch.nn.InstanceNorm1d's default, which upstream uses
-_WEIGHT_NORM_NAMES = (("weight_g", "weight_v"), ("parametrizations.weight.original0", "parametrizations.weight.original1"))
+_WEIGHT_NORM_NAMES = (
+    ("weight_g", "weight_v"),
+    ("parametrizations.weight.original0", "parametrizations.weight.original1"),
+)
 
 
 class Mask(NamedTuple):
-    """A prefix mask [B, 1, 1, S] (1 inside the utterance, 0 in the padding) and its mean [B, 1, 1, 1]."""
+    """A prefix mask [B, 1, 1, S] (1 inside the utterance, 0 in the padding) and its mean [B, 1, 1,
+    1].
+    """
 
     values: Tensor
     mean: Tensor
@@ -58,7 +65,9 @@ class Mask(NamedTuple):
 
     def upsampled(self, factor: int) -> "Mask":
         """The same mask at `factor` times the rate; factor is a constant of the exported graph."""
-        return Mask(F.interpolate(self.values, scale_factor=(1.0, float(factor)), mode="nearest"), self.mean)
+        return Mask(
+            F.interpolate(self.values, scale_factor=(1.0, float(factor)), mode="nearest"), self.mean
+        )
 
 
 def masked(x: Tensor, mask: Mask | None) -> Tensor:
@@ -67,7 +76,9 @@ def masked(x: Tensor, mask: Mask | None) -> Tensor:
 
 
 def weight_norm_folded(g: Tensor, v: Tensor) -> Tensor:
-    """g v / |v| with the norm over all axes but the first (torch.nn.utils.weight_norm, dim=0), computed in float64."""
+    """g v / |v| with the norm over all axes but the first (torch.nn.utils.weight_norm, dim=0),
+    computed in float64.
+    """
     wide = v.double()
     norm = wide.flatten(1).norm(dim=1).view(-1, *[1] * (v.dim() - 1))
     return (g.double() * wide / norm).to(v.dtype)
@@ -76,7 +87,8 @@ def weight_norm_folded(g: Tensor, v: Tensor) -> Tensor:
 class _UpstreamWeight(nn.Module):
     """Load hook shared by both convolutions: fold weight norm, insert the height axis.
 
-    `weight_norm=True` means upstream stores g and v; the folded weight is then not accepted in their place, and the other way round.
+    `weight_norm=True` means upstream stores g and v; the folded weight is then not accepted in
+    their place, and the other way round.
     """
 
     weight_norm: bool
@@ -101,22 +113,30 @@ class _UpstreamWeight(nn.Module):
         else:
             name, value = found
             if tuple(value.shape) != self.upstream_shape():
-                errors.append(f"{prefix}{name} has shape {list(value.shape)}, expected {list(self.upstream_shape())}")
+                errors.append(
+                    f"{prefix}{name} has shape {list(value.shape)}, expected"
+                    f" {list(self.upstream_shape())}"
+                )
                 value = self.weight.detach()
-            state[key] = value.reshape(self.weight.shape)  # [out, in, k] or a Linear's [out, in] -> [out, in, 1, k]
+            # [out, in, k] or a Linear's [out, in] -> [out, in, 1, k]
+            state[key] = value.reshape(self.weight.shape)
         super()._load_from_state_dict(state, prefix, metadata, strict, missing, unexpected, errors)
         if self.weight_norm:
             missing[:] = [f"{prefix}weight_v" if name == key else name for name in missing]
 
     def _take(self, state: dict[str, Tensor], prefix: str) -> tuple[str, Tensor] | None:
-        """Name and value of the weight in upstream's shape, its keys taken out of `state`; None where it is missing."""
+        """Name and value of the weight in upstream's shape, its keys taken out of `state`; None
+        where it is missing.
+        """
         if not self.weight_norm:
             value = state.pop(prefix + "weight", None)
             return None if value is None else ("weight", value)
         for g_name, v_name in _WEIGHT_NORM_NAMES:
             if prefix + g_name in state and prefix + v_name in state:
                 g, v = state.pop(prefix + g_name), state.pop(prefix + v_name)
-                return (v_name, weight_norm_folded(g, v)) if g.shape == (len(v), 1, 1) else (g_name, g)
+                return (
+                    (v_name, weight_norm_folded(g, v)) if g.shape == (len(v), 1, 1) else (g_name, g)
+                )
         return None
 
     def upstream_shape(self) -> tuple[int, ...]:
@@ -153,14 +173,23 @@ class Conv(_UpstreamWeight, nn.Conv2d):
         bias: bool = True,
         weight_norm: bool = True,
     ) -> None:
-        super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), dilation=(1, dilation), bias=bias)
+        super().__init__(
+            inner,
+            out,
+            (1, kernel),
+            stride=(1, stride),
+            padding=(0, padding),
+            dilation=(1, dilation),
+            bias=bias,
+        )
         self.weight_norm = weight_norm
 
 
 class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
     """ConvTranspose1d as ConvTranspose2d (1, k) on [B, C, 1, S], weight-normed upstream.
 
-    Upstream's `output_padding` becomes as many zero taps at the kernel's end: the same sum, without the crop that coremltools adds for it.
+    Upstream's `output_padding` becomes as many zero taps at the kernel's end: the same sum, without
+    the crop that coremltools adds for it.
     """
 
     upstream_dim = 3
@@ -168,11 +197,24 @@ class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
     bias: Tensor
     padding: tuple[int, ...]
 
-    def __init__(self, inner: int, out: int, kernel: int, *, stride: int, padding: int, output_padding: int = 0, groups: int = 1) -> None:
-        super().__init__(inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), groups=groups)
+    def __init__(
+        self,
+        inner: int,
+        out: int,
+        kernel: int,
+        *,
+        stride: int,
+        padding: int,
+        output_padding: int = 0,
+        groups: int = 1,
+    ) -> None:
+        super().__init__(
+            inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), groups=groups
+        )
         self.zero_taps = output_padding
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: the length follows from the stride
+    # no output_size: the length follows from the stride
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """[B, inner, 1, S] -> [B, out, 1, stride * S] for the paddings used here."""
         weight = F.pad(self.weight, (0, self.zero_taps)) if self.zero_taps else self.weight
         return F.conv_transpose2d(x, weight, self.bias, self.stride, self.padding, 0, self.groups)
@@ -190,7 +232,9 @@ class Linear(_UpstreamWeight, nn.Conv2d):
 
 
 class StyleAffine(Linear):
-    """AdaIN's `fc`: style -> gain and shift. The 1 of `1 + gamma` lives in the bias of the gain half."""
+    """AdaIN's `fc`: style -> gain and shift. The 1 of `1 + gamma` lives in the bias of the gain
+    half.
+    """
 
     def __init__(self, style_dim: int, channels: int) -> None:
         super().__init__(style_dim, 2 * channels)
@@ -204,7 +248,9 @@ class StyleAffine(Linear):
 
     def upstream_state(self) -> dict[str, Tensor]:
         state = super().upstream_state()
-        state["bias"] = torch.cat([state["bias"][: self.channels] - 1, state["bias"][self.channels :]])
+        state["bias"] = torch.cat(
+            [state["bias"][: self.channels] - 1, state["bias"][self.channels :]]
+        )
         return state
 
 
@@ -232,11 +278,14 @@ def upstream_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 class AdaIN1d(nn.Module):
-    """Adaptive instance norm: (x - mean) / std * gain(style) + shift(style), statistics inside the mask only.
+    """Adaptive instance norm: (x - mean) / std * gain(style) + shift(style), statistics inside the
+    mask only.
 
-    Made for fp16: the rounded mean is subtracted first and what it missed is taken from the shift, because means of real Kokoro are up to
-    117 deviations; the squares are those of `scale` * (x - mean), `scale` a power of two that keeps them inside fp16's range.
-    Upstream's `norm.weight` and `norm.bias`, absent in the released checkpoint, are folded into the affine when a state dict has them.
+    Made for fp16: the rounded mean is subtracted first and what it missed is taken from the shift,
+    because means of real Kokoro are up to 117 deviations; the squares are those of `scale` * (x -
+    mean), `scale` a power of two that keeps them inside fp16's range. Upstream's `norm.weight` and
+    `norm.bias`, absent in the released checkpoint, are folded into the affine when a state dict has
+    them.
     """
 
     def __init__(self, style_dim: int, channels: int, scale: float = 1.0) -> None:
@@ -245,11 +294,14 @@ class AdaIN1d(nn.Module):
         self.scale = scale
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
-        """x [B, C, 1, S] and style [B, style_dim, 1, 1] -> [B, C, 1, S]; the padding of the result is not zero."""
+        """x [B, C, 1, S] and style [B, style_dim, 1, 1] -> [B, C, 1, S]; the padding of the result
+        is not zero.
+        """
         gain, shift = self.fc(style).chunk(2, dim=1)  # [B, C, 1, 1] each
         if mask is None:
             return F.instance_norm(x, eps=NORM_EPSILON) * gain + shift
-        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean  # a ratio of means: a sum over S overflows fp16
+        # a ratio of means: a sum over S overflows fp16
+        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
         centered = (x - mean) * (mask.values * self.scale)
         rest = centered.mean(dim=3, keepdim=True) / mask.mean  # what the rounding of the mean left
         power = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
@@ -257,20 +309,27 @@ class AdaIN1d(nn.Module):
         return centered * factor + (shift - rest * factor)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        weight, bias = state.pop(prefix + "norm.weight", None), state.pop(prefix + "norm.bias", None)
+        weight, bias = (
+            state.pop(prefix + "norm.weight", None),
+            state.pop(prefix + "norm.bias", None),
+        )
         fc_weight, fc_bias = prefix + "fc.weight", prefix + "fc.bias"
         if weight is not None and bias is not None and fc_weight in state and fc_bias in state:
             gamma_w, beta_w = state[fc_weight].chunk(2)
             gamma_b, beta_b = state[fc_bias].chunk(2)
-            state[fc_weight] = torch.cat([gamma_w * weight[:, None], beta_w + gamma_w * bias[:, None]])
+            state[fc_weight] = torch.cat(
+                [gamma_w * weight[:, None], beta_w + gamma_w * bias[:, None]]
+            )
             state[fc_bias] = torch.cat([(1 + gamma_b) * weight - 1, beta_b + (1 + gamma_b) * bias])
         super()._load_from_state_dict(state, prefix, *rest)
 
 
 class Snake(nn.Module):
-    """x + sin(alpha x)^2 / alpha per channel, with 1/alpha stored: coremltools turns `1 / alpha` into inverse(epsilon=1e-4).
+    """x + sin(alpha x)^2 / alpha per channel, with 1/alpha stored: coremltools turns `1 / alpha`
+    into inverse(epsilon=1e-4).
 
-    Source: Ziyin et al., arXiv 2006.08195. In training the quotient follows alpha; `eval()` and loading freeze it.
+    Source: Ziyin et al., arXiv 2006.08195. In training the quotient follows alpha; `eval()` and
+    loading freeze it.
     """
 
     inverse_alpha: Tensor
@@ -293,7 +352,9 @@ class Snake(nn.Module):
         self.freeze()
 
     def upstream_state(self) -> dict[str, Tensor]:
-        """alpha [1, C, 1] under the bare name of the list entry (upstream keeps a ParameterList)."""
+        """alpha [1, C, 1] under the bare name of the list entry (upstream keeps a
+        ParameterList).
+        """
         return {"": self.alpha.detach().squeeze(-1)}
 
     @torch.no_grad()
@@ -320,7 +381,11 @@ class AdainResBlk1d(nn.Module):
         self.norm1 = AdaIN1d(style_dim, inner)
         self.norm2 = AdaIN1d(style_dim, out)
         self.conv1x1 = Conv(inner, out, 1, bias=False) if inner != out else None
-        self.pool = ConvTranspose(inner, inner, 3, stride=2, padding=1, output_padding=1, groups=inner) if upsample else None
+        self.pool = (
+            ConvTranspose(inner, inner, 3, stride=2, padding=1, output_padding=1, groups=inner)
+            if upsample
+            else None
+        )
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> tuple[Tensor, Mask | None]:
         """x [B, inner, 1, S] -> [B, out, 1, S or 2S] and the mask at the new rate."""

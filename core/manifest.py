@@ -1,4 +1,5 @@
-"""The manifest beside each package: what it was made from, its contract, what was checked. Written last, by rename.
+"""The manifest beside each package: what it was made from, its contract, what was checked. Written
+last, by rename.
 
     manifest = Manifest.load(Path("build/KokoroVocoder-demo-fp16.json"))
     manifest.verify()          # the package on disk is the one that was checked
@@ -31,9 +32,14 @@ FORMAT = 2  # 2: layout, functions, token lengths, compute units and alignment i
 
 
 def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
-    """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be released."""
+    """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be
+    released.
+    """
     name = f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"
-    return check_name(name, f"the package's name, of checkpoint {checkpoint_name[:64]!r} and method {method[:64]!r}")
+    return check_name(
+        name,
+        f"the package's name, of checkpoint {checkpoint_name[:64]!r} and method {method[:64]!r}",
+    )
 
 
 def level_name(method: str, layout: str) -> str:
@@ -48,19 +54,37 @@ def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:
 
 @contextmanager
 def described(path: Path) -> Iterator[None]:
-    """What a package's room reads from the fields that only it knows: a key or a kind that is wrong becomes an InputError."""
+    """What a package's room reads from the fields that only it knows: a key or a kind that is wrong
+    becomes an InputError.
+    """
     try:
         yield
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError) as problem:
-        what = f"{type(problem).__name__}: {str(problem).splitlines()[0][:120] if str(problem) else ''}"
-        raise InputError(f"{path} does not describe such a package ({what}): run `{command_for(path.name)}` again") from None
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        RuntimeError,
+        OverflowError,
+    ) as problem:
+        what = (
+            f"{type(problem).__name__}:"
+            f" {str(problem).splitlines()[0][:120] if str(problem) else ''}"
+        )
+        raise InputError(
+            f"{path} does not describe such a package ({what}): run `{command_for(path.name)}`"
+            " again"
+        ) from None
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Responsibilities: 1. provenance (checkpoint, parent, tools); 2. contract (I/O, buckets, source weights); 3. check figures."""
+    """Responsibilities: 1. provenance (checkpoint, parent, tools); 2. contract (I/O, buckets,
+    source weights); 3. check figures.
+    """
 
     stage: str
     method: str
@@ -80,7 +104,8 @@ class Manifest:
     checks: dict[str, Any]
     tools: dict[str, str]
     layout: str = ""  # of the vocoder: one of LAYOUTS
-    functions: dict[str, str] = dataclasses.field(default_factory=dict)  # contract name -> name in the package
+    # contract name -> name in the package
+    functions: dict[str, str] = dataclasses.field(default_factory=dict)
     token_buckets: tuple[int, ...] = ()
     compute_units: dict[str, str] = dataclasses.field(default_factory=dict)
     alignment: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -101,33 +126,56 @@ class Manifest:
 
     @property
     def checkpoint_sha256(self) -> str:
-        """Content hash of the checkpoint that the package was built from: weights, config and voices."""
+        """Content hash of the checkpoint that the package was built from: weights, config and
+        voices.
+        """
         return self.checkpoint["sha256"]
 
     def require_made_from(self, checkpoint: "Checkpoint", command: str) -> None:
-        """Raise InputError for a package of other weights, config or voices, and for one that says of itself that it may be released."""
+        """Raise InputError for a package of other weights, config or voices, and for one that says
+        of itself that it may be released.
+        """
         if self.checkpoint_sha256 != checkpoint.content_sha256:
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
             built, given = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
-            what = "the same weights with another config or other voices" if same else "other weights"
+            what = (
+                "the same weights with another config or other voices" if same else "other weights"
+            )
             told = f"was built from checkpoint {built}, but {checkpoint.folder} is {given}, {what}"
-            raise InputError(f"{self.path} {told}: packages of different checkpoints do not fit together; run `{command}`")
+            raise InputError(
+                f"{self.path} {told}: packages of different checkpoints do not fit together; run"
+                f" `{command}`"
+            )
         if self.releasable and not checkpoint.releasable:
-            raise InputError(f"{self.path} says releasable: true, but {checkpoint.withheld}: it was edited; run `{command}`")
+            raise InputError(
+                f"{self.path} says releasable: true, but {checkpoint.withheld}: it was edited; run"
+                f" `{command}`"
+            )
 
     def verify(self) -> None:
-        """Raise InputError unless the package on disk is the one this manifest was written for, as large as it says."""
+        """Raise InputError unless the package on disk is the one this manifest was written for, as
+        large as it says.
+        """
         folder = self.package.endswith(".mlpackage") or len(self.functions) > 1
         if not (self.package_path.is_dir() if folder else self.package_path.is_file()):
-            raise InputError(f"{self.package_path} is missing though {self.path} describes it: run `{command_for(self.stage)}` again")
+            raise InputError(
+                f"{self.package_path} is missing though {self.path} describes it: run"
+                f" `{command_for(self.stage)}` again"
+            )
         size = package_bytes(self.package_path)  # before it is read to be hashed
         if size != self.package_bytes:
-            told = f"package_bytes {self.package_bytes}, but {self.package} has {size}: one of them was changed"
+            told = (
+                f"package_bytes {self.package_bytes}, but {self.package} has {size}: one of them"
+                " was changed"
+            )
             raise InputError(f"{self.path} says {told}; run `{command_for(self.stage)}` again")
         found = package_sha256(self.package_path)
         if found != self.package_sha256:
             told = f"its manifest says {self.package_sha256[:12]}"
-            raise InputError(f"{self.package_path} has hash {found[:12]}, {told}: run `{command_for(self.stage)}` again")
+            raise InputError(
+                f"{self.package_path} has hash {found[:12]}, {told}: run"
+                f" `{command_for(self.stage)}` again"
+            )
 
     def save(self, path: Path) -> "Manifest":
         """Write as `path`; returns the manifest that knows its place."""
@@ -138,26 +186,44 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
-        """Read a manifest; InputError when it is missing, not JSON, of another format, or has other keys."""
+        """Read a manifest; InputError when it is missing, not JSON, of another format, or has other
+        keys.
+        """
         there(path)  # a build may have been killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
         known = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise InputError(f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again")
+            raise InputError(
+                f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again"
+            )
         if set(data) != known:
             other = sorted(set(data) ^ known)[0]
-            raise InputError(f"{path} has other keys than a manifest: {other[:80]!r}; run `{command_for(path.name)}` again")
+            raise InputError(
+                f"{path} has other keys than a manifest: {other[:80]!r}; run"
+                f" `{command_for(path.name)}` again"
+            )
         conform(data, cls, str(path))
         _require_sound(data, str(path))
-        return cls(**data | {"buckets": tuple(data["buckets"]), "token_buckets": tuple(data["token_buckets"]), "path": path})
+        return cls(
+            **data
+            | {
+                "buckets": tuple(data["buckets"]),
+                "token_buckets": tuple(data["token_buckets"]),
+                "path": path,
+            }
+        )
 
 
 def _require_sound(data: dict[str, Any], where: str) -> None:
-    """What the kinds alone do not say: names that stay in their folder, hashes, lengths that rise."""
+    """What the kinds alone do not say: names that stay in their folder, hashes, lengths that
+    rise.
+    """
     check_name(data["package"], f"{where}.package")
     for name in (*data["functions"], *data["functions"].values()):
         check_name(name, f"{where}.functions")
-    if not isinstance(data["checkpoint"].get("sha256"), str) or not isinstance(data["checkpoint"].get("name"), str):
+    if not isinstance(data["checkpoint"].get("sha256"), str) or not isinstance(
+        data["checkpoint"].get("name"), str
+    ):
         raise InputError(f"{where}.checkpoint has no name and sha256")
     check_name(data["checkpoint"]["name"], f"{where}.checkpoint.name")
     if data["layout"] not in ("", *LAYOUTS):
@@ -165,8 +231,12 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
         raise InputError(f"{where} says layout {data['layout'][:20]!r}, {told}")
     for key in ("buckets", "token_buckets"):
         lengths = data[key]
-        if any(not 0 < length <= MAX_LENGTH for length in lengths) or lengths != sorted(set(lengths)):
-            raise InputError(f"{where}.{key} is {str(lengths)[:60]}, not lengths that rise, {MAX_LENGTH} at most")
+        if any(not 0 < length <= MAX_LENGTH for length in lengths) or lengths != sorted(
+            set(lengths)
+        ):
+            raise InputError(
+                f"{where}.{key} is {str(lengths)[:60]}, not lengths that rise, {MAX_LENGTH} at most"
+            )
     if not data["buckets"]:
         raise InputError(f"{where}.buckets is empty")
 
@@ -174,11 +244,17 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
 def _manifest_of_ours(path: Path) -> str | None:
     """One that was damaged is ours too, where our package stands beside it."""
     package = path.with_suffix(".mlpackage")
-    return None if package.is_dir() and package_of_ours(package) is None else json_of("package_sha256").reason(path)
+    return (
+        None
+        if package.is_dir() and package_of_ours(package) is None
+        else json_of("package_sha256").reason(path)
+    )
 
 
 def folder_of_ours(folder: Path) -> str | None:
-    """Why a folder of another runtime's functions is not one that this project wrote, or None: for core.staging.staged."""
+    """Why a folder of another runtime's functions is not one that this project wrote, or None: for
+    core.staging.staged.
+    """
     inside = {path.name for path in folder.iterdir() if path.name.endswith((folder.suffix, ".bin"))}
     return _described(folder) or strangers(folder, inside)
 
@@ -190,9 +266,14 @@ def _described(path: Path) -> str | None:
     return "no manifest beside it names it"
 
 
-MANIFEST_FILE, PACKAGE_FILE = OwnFile(_manifest_of_ours), OwnFile(_described)  # an old one that a build replaces
+# an old one that a build replaces
+MANIFEST_FILE, PACKAGE_FILE = OwnFile(_manifest_of_ours), OwnFile(_described)
 
 
 def describe_package(package: Path) -> dict[str, Any]:
     """Name, hash and size of a package that stands where it will stay."""
-    return {"package": package.name, "package_sha256": package_sha256(package), "package_bytes": package_bytes(package)}
+    return {
+        "package": package.name,
+        "package_sha256": package_sha256(package),
+        "package_bytes": package_bytes(package),
+    }

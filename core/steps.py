@@ -1,10 +1,12 @@
 """The chain as a list: steps that read and write named tensors, whoever computes them.
 
-    tensors = run_steps(STEPS, context, {"phonemes": ..., "speed": ..., "seed": ...})  # every tensor of one utterance, by name
+    # every tensor of one utterance, by name
+    tensors = run_steps(STEPS, context, {"phonemes": ..., "speed": ..., "seed": ...})
     tensors["waveform"]  # [600F]
 
-The steps stand in encoder/encoder_steps.py, vocoder/vocoder_steps.py and pipeline/chain.py; docs/synthesis.md says the same in words. Each
-is a function of named tensors alone, so one that goes wrong is found by itself (kokoro-ane vectors --check).
+The steps stand in encoder/encoder_steps.py, vocoder/vocoder_steps.py and pipeline/chain.py;
+docs/synthesis.md says the same in words. Each is a function of named tensors alone, so one that
+goes wrong is found by itself (kokoro-ane vectors --check).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +21,9 @@ EQUAL = float("inf")  # the tolerance of what is counted, moved or padded, but n
 
 @dataclass(frozen=True)
 class Step:
-    """`stage`: whose time it counts to. `writes`: tensor -> least SNR in dB that a port has to reach; EQUAL = every element."""
+    """`stage`: whose time it counts to. `writes`: tensor -> least SNR in dB that a port has to
+    reach; EQUAL = every element.
+    """
 
     name: str
     stage: str
@@ -30,14 +34,27 @@ class Step:
 
     def as_dict(self) -> dict[str, Any]:
         """For index.json."""
-        tolerance = {name: "equal" if limit == EQUAL else {"snr_db_at_least": limit} for name, limit in self.writes.items()}
-        return {"name": self.name, "says": self.says, "reads": list(self.reads), "writes": tolerance}
+        tolerance = {
+            name: "equal" if limit == EQUAL else {"snr_db_at_least": limit}
+            for name, limit in self.writes.items()
+        }
+        return {
+            "name": self.name,
+            "says": self.says,
+            "reads": list(self.reads),
+            "writes": tolerance,
+        }
 
 
 def run_steps(
-    steps: Iterable[Step], context: Any, given: Tensors, clock: Callable[[], float] | None = None, seconds: dict[str, float] | None = None
+    steps: Iterable[Step],
+    context: Any,
+    given: Tensors,
+    clock: Callable[[], float] | None = None,
+    seconds: dict[str, float] | None = None,
 ) -> Tensors:
-    """Every tensor of one utterance. A step whose tensors are all given is skipped: recorded durations, another run's F0.
+    """Every tensor of one utterance. A step whose tensors are all given is skipped: recorded
+    durations, another run's F0.
 
     `clock` and `seconds`: where the time of each stage is added up.
     """
@@ -52,8 +69,12 @@ def run_steps(
     return tensors
 
 
-def computed(function: Callable[..., Iterable[Any]], *given: np.ndarray, arrays: bool) -> list[np.ndarray]:
-    """What a backend's function makes of arrays. It takes and gives NumPy arrays, or tensors: memory shared, without gradients."""
+def computed(
+    function: Callable[..., Iterable[Any]], *given: np.ndarray, arrays: bool
+) -> list[np.ndarray]:
+    """What a backend's function makes of arrays. It takes and gives NumPy arrays, or tensors:
+    memory shared, without gradients.
+    """
     if arrays:
         return list(function(*given))
     import torch

@@ -16,12 +16,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # What NumPy raises for an .npz, encrypted, cut off, or of something else.
-DAMAGED = (OSError, ValueError, EOFError, LookupError, TypeError, AttributeError, RuntimeError, SyntaxError, BadZipFile, zlib.error)
+DAMAGED = (
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    SyntaxError,
+    BadZipFile,
+    zlib.error,
+)
 MAX_ELEMENTS = 1 << 31  # of one tensor: a stored one may be a single number repeated over any shape
 
 
 def read_tensors(path: Path) -> Any:
-    """torch.load with weights_only; InputError when the file is truncated or holds anything but tensors."""
+    """torch.load with weights_only; InputError when the file is truncated or holds anything but
+    tensors.
+    """
     import torch
 
     _require_file(path)
@@ -31,11 +44,16 @@ def read_tensors(path: Path) -> Any:
         if isinstance(problem, MemoryError):
             raise
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
-        raise InputError(f"{path} cannot be read as a PyTorch file (truncated, or not weights): {reason[0][:120]}") from None
+        raise InputError(
+            f"{path} cannot be read as a PyTorch file (truncated, or not weights):"
+            f" {reason[0][:120]}"
+        ) from None
 
 
 def plain_tensor(value: Any, where: str) -> "Tensor":
-    """`value` in float32 (whole numbers stay whole), if it is a dense, stored, finite, real tensor; else InputError naming `where`."""
+    """`value` in float32 (whole numbers stay whole), if it is a dense, stored, finite, real tensor;
+    else InputError naming `where`.
+    """
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -51,7 +69,9 @@ def plain_tensor(value: Any, where: str) -> "Tensor":
     if kind is not None:
         raise InputError(f"{where} is {kind}: a dense tensor of real numbers is needed")
     if value.numel() > MAX_ELEMENTS:
-        raise InputError(f"{where} has shape {list(value.shape)[:8]}: more than {MAX_ELEMENTS} numbers")
+        raise InputError(
+            f"{where} has shape {list(value.shape)[:8]}: more than {MAX_ELEMENTS} numbers"
+        )
     if not value.is_floating_point():
         return value
     value = value.float()
@@ -61,21 +81,29 @@ def plain_tensor(value: Any, where: str) -> "Tensor":
 
 
 def read_npy(path: Path) -> "np.ndarray":
-    """A .npy file. InputError: truncated, objects in it, or a header that claims more than the file holds."""
+    """A .npy file. InputError: truncated, objects in it, or a header that claims more than the file
+    holds.
+    """
     import numpy as np
 
     _require_file(path)
     try:
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))  # mapped first: that compares the header with the file's size
+        # mapped first: that compares the header with the file's size
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
     except MemoryError:
         raise
-    except Exception as problem:  # noqa: BLE001  a damaged header is evaluated as a literal and may raise anything
+    except Exception as problem:  # noqa: BLE001
+        # a damaged header is evaluated as a literal and may raise anything
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise InputError(f"{path} cannot be read as a NumPy array: {reason[0][:120]}") from None
 
 
-def read_npz(file: "Path | IO[bytes]", again: str = "", names: Sequence[str] = ()) -> "dict[str, np.ndarray]":
-    """The arrays of an .npz, or those of these `names`. InputError, `again` behind it: damaged, encrypted, one is missing, objects."""
+def read_npz(
+    file: "Path | IO[bytes]", again: str = "", names: Sequence[str] = ()
+) -> "dict[str, np.ndarray]":
+    """The arrays of an .npz, or those of these `names`. InputError, `again` behind it: damaged,
+    encrypted, one is missing, objects.
+    """
     import numpy as np
 
     try:
@@ -93,15 +121,21 @@ def _require_file(path: Path) -> None:
 
 
 def read_safetensors(path: Path) -> "dict[str, dict[str, Tensor]]":
-    """State dicts by part, from keys "PART.KEY". InputError when the file is truncated or something else."""
+    """State dicts by part, from keys "PART.KEY". InputError when the file is truncated or something
+    else.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     _require_file(path)
     try:
         tensors = load_file(path)
-    except (SafetensorError, OSError, AttributeError, KeyError, ValueError) as problem:  # the second two: a dtype that torch has not
-        raise InputError(f"{path} cannot be read as safetensors (truncated, or not weights): {str(problem)[:120]}") from None
+    except (SafetensorError, OSError, AttributeError, KeyError, ValueError) as problem:
+        # the second two: a dtype that torch has not
+        raise InputError(
+            f"{path} cannot be read as safetensors (truncated, or not weights):"
+            f" {str(problem)[:120]}"
+        ) from None
     return by_part(tensors)
 
 

@@ -1,9 +1,11 @@
-"""ALBERT as Kokoro uses it: one transformer layer applied twelve times to symbols and positions. Upstream's keys, no transformers.
+"""ALBERT as Kokoro uses it: one transformer layer applied twelve times to symbols and positions.
+Upstream's keys, no transformers.
 
     hidden = Albert(config.plbert, config.n_token)(input_ids, inside)   # [1, T, 768]
 
-One utterance at a time, so every reshape has a single -1. Source of the architecture: Lan et al., arXiv 1909.11942; keys:
-transformers.AlbertModel. The pooler and the token types past the first are in the checkpoint and never reach the output.
+One utterance at a time, so every reshape has a single -1. Source of the architecture: Lan et al.,
+arXiv 1909.11942; keys: transformers.AlbertModel. The pooler and the token types past the first are
+in the checkpoint and never reach the output.
 """
 
 import math
@@ -16,7 +18,8 @@ from torch import Tensor, nn
 from kokoro_ane.core.config import PlbertConfig
 from kokoro_ane.core.layers import Modules
 
-EMBEDDING_SIZE, TOKEN_TYPES, NORM_EPSILON = 128, 2, 1e-12  # AlbertConfig's defaults, which upstream does not change
+# AlbertConfig's defaults, which upstream does not change
+EMBEDDING_SIZE, TOKEN_TYPES, NORM_EPSILON = 128, 2, 1e-12
 EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
 
 
@@ -31,8 +34,11 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(EMBEDDING_SIZE, eps=NORM_EPSILON)
 
     def forward(self, input_ids: Tensor, inside: Tensor) -> Tensor:
-        """input_ids [1, T], inside [1, T, 1] -> [1, T, 128]. Positions are counted off the mask: no arange, so no shape operation."""
-        positions = (torch.cumsum(inside.squeeze(2), dim=1) - 1).to(input_ids.dtype)  # [1, T]: 0 .. n - 1, then n - 1 in the padding
+        """input_ids [1, T], inside [1, T, 1] -> [1, T, 128]. Positions are counted off the mask: no
+        arange, so no shape operation.
+        """
+        # [1, T]: 0 .. n - 1, then n - 1 in the padding
+        positions = (torch.cumsum(inside.squeeze(2), dim=1) - 1).to(input_ids.dtype)
         both = self.word_embeddings(input_ids) + self.position_embeddings(positions)
         return self.LayerNorm(both + self.token_type_embeddings.weight[0])
 
@@ -52,18 +58,24 @@ class Attention(nn.Module):
         self.LayerNorm = nn.LayerNorm(width, eps=NORM_EPSILON)
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
-        """x [1, T, width], excluded [1, 1, 1, T] (0, or -EXCLUDED in the padding) -> [1, T, width]."""
+        """x [1, T, width], excluded [1, 1, 1, T] (0, or -EXCLUDED in the padding) -> [1, T,
+        width].
+        """
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))
-        scores = (query / math.sqrt(self.head_size)) @ key.transpose(2, 3) + excluded  # [1, heads, T, T]
+        # [1, heads, T, T]
+        scores = (query / math.sqrt(self.head_size)) @ key.transpose(2, 3) + excluded
         mixed = (torch.softmax(scores, dim=-1) @ value).transpose(1, 2)  # [1, T, heads, head_size]
         return self.LayerNorm(x + self.dense(mixed.reshape(1, -1, self.heads * self.head_size)))
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape(1, -1, self.heads, self.head_size).transpose(1, 2)  # [1, heads, T, head_size]
+        # [1, heads, T, head_size]
+        return x.reshape(1, -1, self.heads, self.head_size).transpose(1, 2)
 
 
 class Layer(nn.Module):
-    """Attention, then two linear layers with tanh-approximated GELU, each with residual and norm."""
+    """Attention, then two linear layers with tanh-approximated GELU, each with residual and
+    norm.
+    """
 
     def __init__(self, config: PlbertConfig) -> None:
         super().__init__()
@@ -75,7 +87,9 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
         """[1, T, width] -> [1, T, width]."""
         x = self.attention(x, excluded)
-        return self.full_layer_layer_norm(self.ffn_output(F.gelu(self.ffn(x), approximate="tanh")) + x)
+        return self.full_layer_layer_norm(
+            self.ffn_output(F.gelu(self.ffn(x), approximate="tanh")) + x
+        )
 
 
 class LayerGroup(nn.Module):
@@ -104,13 +118,16 @@ class Transformer(nn.Module):
 
 
 class Albert(nn.Module):
-    """Responsibilities: 1. embed; 2. mix. What stands in the padding changes nothing inside and means nothing itself."""
+    """Responsibilities: 1. embed; 2. mix. What stands in the padding changes nothing inside and
+    means nothing itself.
+    """
 
     def __init__(self, config: PlbertConfig, symbols: int) -> None:
         super().__init__()
         self.embeddings = Embeddings(config, symbols)
         self.encoder = Transformer(config)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)  # in the checkpoint, never read
+        # in the checkpoint, never read
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, input_ids: Tensor, inside: Tensor) -> Tensor:
         """input_ids [1, T] (any valid id in the padding), inside [1, T, 1] -> [1, T, width]."""

@@ -1,4 +1,5 @@
-"""The encoder as a Stage: functions `duration` and `prosody`, what stays in fp32, the promises of its programs, its contract.
+"""The encoder as a Stage: functions `duration` and `prosody`, what stays in fp32, the promises of
+its programs, its contract.
 
     manifests = build(EncoderStage(checkpoint, Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)), Path("build"))
 
@@ -41,7 +42,15 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import TensorType, flexible
 from kokoro_ane.core.manifest import Manifest, described, package_name
 from kokoro_ane.core.voices import VoiceLibrary, style_row
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, Encoded, EncoderBackend, Functions, encode, program_functions
+from kokoro_ane.encoder.encoder_steps import (
+    AlignmentLimits,
+    Buckets,
+    Encoded,
+    EncoderBackend,
+    Functions,
+    encode,
+    program_functions,
+)
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
 from kokoro_ane.encoder.lstm import PrefixLSTM
 from mlprogram import Program
@@ -49,18 +58,38 @@ from mlprogram import Program
 if TYPE_CHECKING:
     import coremltools as ct
 
-LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}  # random weights reach 55 and 117: a package below these is broken, not imprecise
+# random weights reach 55 and 117: a package below these is broken, not imprecise
+LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}
 LIMIT_F0_HZ = 0.5
-CHECK_TOKENS = (3, 60, 200, MAX_PHONEMES + 2)  # shortest, a sentence, a paragraph, the longest; as far as the buckets go
+# shortest, a sentence, a paragraph, the longest; as far as the buckets go
+CHECK_TOKENS = (3, 60, 200, MAX_PHONEMES + 2)
 SPEEDS = (1.0, 0.8, 1.3)
-KEEP_FP32 = {DURATION: ("duration_predictor",), PROSODY: ("f0_predictor",)}  # by measurement: docs/encoder.md
-FORBIDDEN = ("random_normal", "random_uniform", "random_bernoulli", "random_categorical", "while_loop", "cond", "scatter", "scatter_nd",
-             "scatter_along_axis", "gather_along_axis", "non_zero", "shape", "reverse", "reverse_sequence")  # fmt: skip
+# by measurement: docs/encoder.md
+KEEP_FP32 = {DURATION: ("duration_predictor",), PROSODY: ("f0_predictor",)}
+FORBIDDEN = (
+    "random_normal",
+    "random_uniform",
+    "random_bernoulli",
+    "random_categorical",
+    "while_loop",
+    "cond",
+    "scatter",
+    "scatter_nd",
+    "scatter_along_axis",
+    "gather_along_axis",
+    "non_zero",
+    "shape",
+    "reverse",
+    "reverse_sequence",
+)
 MAX_OPERATIONS = 1500  # a masked unrolled LSTM was 134,397 and compiled for ten minutes
 COMPUTE_UNITS = {
     "default": "CPU_AND_GPU",
     "M5": "CPU_ONLY",
-    "reason": "the LSTM aborts on the M5's GPU (FluidInference/FluidAudio issue 667) and runs on the CPU elsewhere",
+    "reason": (
+        "the LSTM aborts on the M5's GPU (FluidInference/FluidAudio issue 667) and runs on the CPU"
+        " elsewhere"
+    ),
 }
 
 
@@ -74,7 +103,9 @@ class Utterance:
 
 
 def fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, ...]:
-    """The tightest buckets for one utterance, and those about three times as long, as far as they exist."""
+    """The tightest buckets for one utterance, and those about three times as long, as far as they
+    exist.
+    """
     pairs = []
     for factor in (1, 3):
         wide = next((b for b in buckets.tokens if b >= tokens * factor), buckets.tokens[-1])
@@ -84,8 +115,13 @@ def fills(buckets: Buckets, tokens: int, frames: int) -> tuple[Buckets, ...]:
 
 
 def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance]:
-    """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of a corpus."""
-    library, known = VoiceLibrary(checkpoint.folder / "voices"), sorted(checkpoint.config.vocab.values())
+    """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of
+    a corpus.
+    """
+    library, known = (
+        VoiceLibrary(checkpoint.folder / "voices"),
+        sorted(checkpoint.config.vocab.values()),
+    )
     if not library.names:
         raise InputError(f"{library.folder} holds no voice: the check needs at least one")
     utterances, generator = [], torch.Generator().manual_seed(0)
@@ -108,33 +144,71 @@ def check_figures(
 ) -> list[Check]:
     """Every tensor that leaves the package against PyTorch at exact length, at each fill."""
     reference, package = torch_functions(encoder), program_functions(programs)
-    pairs = [pair for utterance in utterances for pair in _pairs(reference, package, utterance, buckets, limits)]
+    pairs = [
+        pair
+        for utterance in utterances
+        for pair in _pairs(reference, package, utterance, buckets, limits)
+    ]
     return compared(pairs, precision)
 
 
 def _pairs(
-    torch_twin: Functions, package: Functions, utterance: Utterance, buckets: Buckets, limits: AlignmentLimits
+    torch_twin: Functions,
+    package: Functions,
+    utterance: Utterance,
+    buckets: Buckets,
+    limits: AlignmentLimits,
 ) -> list[tuple[Encoded, Encoded]]:
-    given, unbounded = (utterance.ids, utterance.style, utterance.speed), replace(limits, total_frames=sys.maxsize)
+    given, unbounded = (
+        (utterance.ids, utterance.style, utterance.speed),
+        replace(limits, total_frames=sys.maxsize),
+    )
     longest = buckets.frames[-1]
     reference = encode(EncoderBackend(torch_twin, unbounded, None, longest), *given)
     wanted = fills(buckets, len(utterance.ids), reference.asr.shape[-1])
-    return [(reference, encode(EncoderBackend(package, unbounded, fill, longest), *given)) for fill in wanted]
+    return [
+        (reference, encode(EncoderBackend(package, unbounded, fill, longest), *given))
+        for fill in wanted
+    ]
 
 
 def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check]:
-    """Worst figure of each tensor over all pairs; features are compared only where all durations agree."""
+    """Worst figure of each tensor over all pairs; features are compared only where all durations
+    agree.
+    """
     tokens = sum(len(wanted.durations) for wanted, _ in pairs)
     changed = sum(int((wanted.durations != got.durations).sum()) for wanted, got in pairs)
-    figures = [Check(f"durations changed, of {tokens} tokens at {len(pairs)} fills", changed, 0, at_least=False, unit="tokens")]
+    figures = [
+        Check(
+            f"durations changed, of {tokens} tokens at {len(pairs)} fills",
+            changed,
+            0,
+            at_least=False,
+            unit="tokens",
+        )
+    ]
     if changed:
         return figures
     limit = LIMIT_SNR_DB[precision]
     for name in ("text", "asr", "hidden", "energy", "f0_hz"):
-        worst = min(snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy()) for wanted, got in pairs)
-        figures.append(Check(f"{name} against PyTorch, worst fill", worst, limit, at_least=True, unit="dB"))
+        worst = min(
+            snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy())
+            for wanted, got in pairs
+        )
+        figures.append(
+            Check(f"{name} against PyTorch, worst fill", worst, limit, at_least=True, unit="dB")
+        )
     worst_hz = max(rmse(wanted.f0_hz.numpy(), got.f0_hz.numpy()) for wanted, got in pairs)
-    return [*figures, Check("F0 against PyTorch, RMS difference, worst fill", worst_hz, LIMIT_F0_HZ, at_least=False, unit="Hz")]
+    return [
+        *figures,
+        Check(
+            "F0 against PyTorch, RMS difference, worst fill",
+            worst_hz,
+            LIMIT_F0_HZ,
+            at_least=False,
+            unit="Hz",
+        ),
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,11 +233,18 @@ class EncoderStage:
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
         if self.target == "iOS17":
-            return tuple(self._part(ENCODER_NAME + name.capitalize(), {name: MAIN}) for name in (DURATION, PROSODY))
+            return tuple(
+                self._part(ENCODER_NAME + name.capitalize(), {name: MAIN})
+                for name in (DURATION, PROSODY)
+            )
         return (self._part(ENCODER_NAME, {DURATION: DURATION, PROSODY: PROSODY}),)
 
     def _part(self, stage: str, functions: dict[str, str]) -> Part:
-        return Part(stage, package_name(stage, self.checkpoint.name, self.checkpoint.releasable, self.precision), functions)
+        return Part(
+            stage,
+            package_name(stage, self.checkpoint.name, self.checkpoint.releasable, self.precision),
+            functions,
+        )
 
     def function(self, name: str) -> Function:
         """See encoder_function."""
@@ -177,7 +258,9 @@ class EncoderStage:
         """One LSTM operation for each two-way LSTM of PyTorch, no operation that hangs on data."""
         facts = ProgramFacts.of(program, INPUT_IDS if name == DURATION else FRAMES, FORBIDDEN)
         lengths = len(self.buckets.tokens if name == DURATION else self.buckets.frames)
-        wanted = sum(isinstance(module, PrefixLSTM) for module in self.function(name).module.modules())
+        wanted = sum(
+            isinstance(module, PrefixLSTM) for module in self.function(name).module.modules()
+        )
         found = facts.operations.get("lstm", 0)
         own = {
             f"{facts.count} operations, limit {MAX_OPERATIONS}": facts.count < MAX_OPERATIONS,
@@ -189,11 +272,16 @@ class EncoderStage:
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """Every tensor that leaves the package, at several fills."""
         utterances = check_utterances(self.checkpoint, self.buckets)
-        return check_figures(programs, self.encoder, utterances, self.buckets, self.limits, self.precision)
+        return check_figures(
+            programs, self.encoder, utterances, self.buckets, self.limits, self.precision
+        )
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage."""
-        config, words = self.checkpoint.config, contract_words(self.checkpoint.config.hidden_dim, self.checkpoint.config.style_dim)
+        config, words = (
+            self.checkpoint.config,
+            contract_words(self.checkpoint.config.hidden_dim, self.checkpoint.config.style_dim),
+        )
         return {
             "method": self.precision,
             "checkpoint": self.checkpoint.as_source,
@@ -202,16 +290,27 @@ class EncoderStage:
             "hidden_dim": config.hidden_dim,
             "inputs": {name: words[name]["inputs"] for name in part.functions},
             "outputs": {name: words[name]["outputs"] for name in part.functions},
-            "source": {"kept_fp32": {name: list(KEEP_FP32[name]) for name in part.functions}} if self.precision == "fp16" else {},
+            "source": (
+                {"kept_fp32": {name: list(KEEP_FP32[name]) for name in part.functions}}
+                if self.precision == "fp16"
+                else {}
+            ),
             "token_buckets": self.buckets.tokens,
             "compute_units": COMPUTE_UNITS,
             "alignment": asdict(self.limits),
         }
 
 
-def encoder_function(encoder: Encoder, name: str, buckets: Buckets, keep_fp32: tuple[str, ...] | None = None) -> Function:
-    """What is traced: inputs and outputs are float32 and int32 in every precision. `keep_fp32`: other blocks than KEEP_FP32's."""
-    style_dim, hidden = encoder.predictor.F0[0].norm1.fc.in_channels, encoder.bert_encoder.out_features
+def encoder_function(
+    encoder: Encoder, name: str, buckets: Buckets, keep_fp32: tuple[str, ...] | None = None
+) -> Function:
+    """What is traced: inputs and outputs are float32 and int32 in every precision. `keep_fp32`:
+    other blocks than KEEP_FP32's.
+    """
+    style_dim, hidden = (
+        encoder.predictor.F0[0].norm1.fc.in_channels,
+        encoder.bert_encoder.out_features,
+    )
     style = TensorType(STYLE, np.float32, shape=(1, style_dim))
     kept = KEEP_FP32[name] if keep_fp32 is None else keep_fp32
     if name == DURATION:
@@ -223,10 +322,22 @@ def encoder_function(encoder: Encoder, name: str, buckets: Buckets, keep_fp32: t
             TensorType(SPEED, np.float32, shape=(1,)),
         )
         example: tuple[torch.Tensor, ...] = (ids, torch.zeros(1, style_dim), torch.ones(1))
-        return Function(DurationFunction(encoder), example, inputs, _float_outputs(DURATIONS, HIDDEN, TEXT), kept)
+        return Function(
+            DurationFunction(encoder),
+            example,
+            inputs,
+            _float_outputs(DURATIONS, HIDDEN, TEXT),
+            kept,
+        )
     shapes = tuple((1, hidden + 1, 1, frames) for frames in buckets.frames)
     example = (torch.ones(shapes[0]), torch.zeros(1, style_dim))
-    return Function(ProsodyFunction(encoder), example, (flexible(FRAMES, np.float32, shapes), style), _float_outputs(F0_HZ, ENERGY), kept)
+    return Function(
+        ProsodyFunction(encoder),
+        example,
+        (flexible(FRAMES, np.float32, shapes), style),
+        _float_outputs(F0_HZ, ENERGY),
+        kept,
+    )
 
 
 def _float_outputs(*names: str) -> tuple[TensorType, ...]:
@@ -235,22 +346,56 @@ def _float_outputs(*names: str) -> tuple[TensorType, ...]:
 
 def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
     """Inputs and outputs of both functions, for the manifest."""
-    style = {"shape": [1, style_dim], "dtype": "float32", "row": "voice pack [510, 1, 256], phoneme count - 1, columns 128:256"}
+    style = {
+        "shape": [1, style_dim],
+        "dtype": "float32",
+        "row": "voice pack [510, 1, 256], phoneme count - 1, columns 128:256",
+    }
     column = {"shape": [1, hidden, 1, "tokens"], "dtype": "float32"}
-    rate = {"shape": [1, "2 * bucket"], "dtype": "float32", "rate_hz": 80, "valid": "first 2 * frames values"}
-    ids = {"shape": [1, "tokens"], "dtype": "int32", "padding": PADDING_ID, "boundary": "0 before and after the symbols"}
+    rate = {
+        "shape": [1, "2 * bucket"],
+        "dtype": "float32",
+        "rate_hz": 80,
+        "valid": "first 2 * frames values",
+    }
+    ids = {
+        "shape": [1, "tokens"],
+        "dtype": "int32",
+        "padding": PADDING_ID,
+        "boundary": "0 before and after the symbols",
+    }
     return {
         DURATION: {
-            "inputs": {INPUT_IDS: ids, STYLE: style, SPEED: {"shape": [1], "dtype": "float32", "range": [MIN_SPEED, MAX_SPEED]}},
+            "inputs": {
+                INPUT_IDS: ids,
+                STYLE: style,
+                SPEED: {"shape": [1], "dtype": "float32", "range": [MIN_SPEED, MAX_SPEED]},
+            },
             "outputs": {
-                DURATIONS: {"shape": [1, "tokens"], "dtype": "float32", "unit": "frames", "rounding": "half to even, at least 1"},
-                HIDDEN: column | {"use": "repeat each column for its token's frames, then `frames` of prosody"},
-                TEXT: column | {"use": "repeat each column for its token's frames, then asr of the vocoder"},
+                DURATIONS: {
+                    "shape": [1, "tokens"],
+                    "dtype": "float32",
+                    "unit": "frames",
+                    "rounding": "half to even, at least 1",
+                },
+                HIDDEN: (
+                    column
+                    | {"use": "repeat each column for its token's frames, then `frames` of prosody"}
+                ),
+                TEXT: (
+                    column
+                    | {"use": "repeat each column for its token's frames, then asr of the vocoder"}
+                ),
             },
         },
         PROSODY: {
             "inputs": {
-                FRAMES: {"shape": [1, hidden + 1, 1, "bucket"], "dtype": "float32", "rows": {"hidden": hidden, "mask": 1}, "padding": 0},
+                FRAMES: {
+                    "shape": [1, hidden + 1, 1, "bucket"],
+                    "dtype": "float32",
+                    "rows": {"hidden": hidden, "mask": 1},
+                    "padding": 0,
+                },
                 STYLE: style,
             },
             "outputs": {F0_HZ: rate | {"unit": "Hz"}, ENERGY: rate},
@@ -259,7 +404,9 @@ def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
 
 
 class EncoderPackage:
-    """Responsibilities: 1. refuse packages that are not what their manifests describe; 2. its functions, lengths and limits."""
+    """Responsibilities: 1. refuse packages that are not what their manifests describe; 2. its
+    functions, lengths and limits.
+    """
 
     def __init__(self, manifest_paths: tuple[Path, ...], precision: str = "declared") -> None:
         self.manifests = tuple(Manifest.load(path) for path in manifest_paths)
@@ -268,10 +415,15 @@ class EncoderPackage:
             manifest.verify()
             with described(manifest.path):  # a ProgramError is a ValueError
                 for name, inside in manifest.functions.items():
-                    programs[name] = Program(manifest.package_path, function=inside, precision=precision)
+                    programs[name] = Program(
+                        manifest.package_path, function=inside, precision=precision
+                    )
         missing = {DURATION, PROSODY} - set(programs)
         if missing:
-            raise InputError(f"{manifest_paths[0]} holds no function {sorted(missing)[0]!r}: an iOS 17 encoder is two packages, name both")
+            raise InputError(
+                f"{manifest_paths[0]} holds no function {sorted(missing)[0]!r}: an iOS 17 encoder"
+                " is two packages, name both"
+            )
         with described(self.manifests[0].path):
             self.functions = program_functions(programs)
             self.buckets = Buckets(self.manifests[0].token_buckets, self.manifests[0].buckets)

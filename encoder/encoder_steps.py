@@ -1,10 +1,11 @@
-"""Phonemes to features, step by step: vocabulary, style row, durations, alignment by gather, prosody.
+"""Phonemes to features, step by step: vocabulary, style row, durations, alignment by gather,
+prosody.
 
     encoded = encode(EncoderBackend(torch_functions(encoder), limits), ids, style, speed=1.0)
     encoded.asr, encoded.f0_hz, encoded.energy      # what the vocoder reads
 
-T = tokens with the boundary at both ends, F = frames. The backend is PyTorch at exact length or padded, or the executed package. NumPy
-alone: a runtime that needs no PyTorch imports none here.
+T = tokens with the boundary at both ends, F = frames. The backend is PyTorch at exact length or
+padded, or the executed package. NumPy alone: a runtime that needs no PyTorch imports none here.
 """
 
 import math
@@ -48,14 +49,21 @@ _SHOWN = 5  # unknown symbols named in one message
 
 
 def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
-    """Ids with the boundary token at both ends. Raises InputError: nothing to say, too long, or symbols outside the vocabulary."""
+    """Ids with the boundary token at both ends. Raises InputError: nothing to say, too long, or
+    symbols outside the vocabulary.
+    """
     if not phonemes.strip():
         raise InputError("no phonemes: there is nothing to say")
     if len(phonemes) > MAX_PHONEMES:
-        raise InputError(f"{len(phonemes)} phonemes: at most {MAX_PHONEMES} fit one utterance; split the text at a sentence end")
+        raise InputError(
+            f"{len(phonemes)} phonemes: at most {MAX_PHONEMES} fit one utterance; split the text at"
+            " a sentence end"
+        )
     unknown = [(place, symbol) for place, symbol in enumerate(phonemes) if symbol not in vocab]
     if unknown:
-        shown = ", ".join(f"{symbol!r} (U+{ord(symbol):04X}) at {place}" for place, symbol in unknown[:_SHOWN])
+        shown = ", ".join(
+            f"{symbol!r} (U+{ord(symbol):04X}) at {place}" for place, symbol in unknown[:_SHOWN]
+        )
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
         raise InputError(f"phonemes outside the vocabulary of {len(vocab)} symbols: {shown}{more}")
     return (BOUNDARY_ID, *(vocab[symbol] for symbol in phonemes), BOUNDARY_ID)
@@ -64,46 +72,62 @@ def input_ids(phonemes: str, vocab: Mapping[str, int]) -> tuple[int, ...]:
 def check_speed(speed: float) -> float:
     """Return `speed` or raise InputError: 1 is the voice's own pace, 2 twice as fast."""
     if not math.isfinite(speed) or not MIN_SPEED <= speed <= MAX_SPEED:
-        raise InputError(f"speed {speed} is outside {MIN_SPEED:g} to {MAX_SPEED:g}: 1 is the voice's own pace, 2 twice as fast")
+        raise InputError(
+            f"speed {speed} is outside {MIN_SPEED:g} to {MAX_SPEED:g}: 1 is the voice's own pace, 2"
+            " twice as fast"
+        )
     return speed
 
 
 @dataclass(frozen=True)
 class AlignmentLimits:
-    """Frames one token may last, and all together. A trained model stays far below; beyond it something is broken."""
+    """Frames one token may last, and all together. A trained model stays far below; beyond it
+    something is broken.
+    """
 
     token_frames: int
     total_frames: int
 
     @classmethod
     def of(cls, config: KokoroConfig, longest_bucket: int) -> "AlignmentLimits":
-        """What the projection can sum up to at the slowest speed, and what the longest frame bucket holds."""
+        """What the projection can sum up to at the slowest speed, and what the longest frame bucket
+        holds.
+        """
         return cls(int(config.max_dur / MIN_SPEED), longest_bucket)
 
 
 def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
-    """Round as upstream does (half to even, at least 1): raw [n] frames -> [n] int64. InputError beyond the limits or for NaN."""
+    """Round as upstream does (half to even, at least 1): raw [n] frames -> [n] int64. InputError
+    beyond the limits or for NaN.
+    """
     bad = np.flatnonzero(~np.isfinite(raw))
     if len(bad):
-        raise InputError(f"duration of token {int(bad[0])} is {float(raw[bad[0]])}: the model or its input is broken")
+        raise InputError(
+            f"duration of token {int(bad[0])} is {float(raw[bad[0]])}: the model or its input is"
+            " broken"
+        )
     frames = np.maximum(np.rint(raw), 1).astype(np.int64)
     longest = int(frames.argmax())
     if frames[longest] > limits.token_frames:
         raise InputError(
-            f"token {longest} lasts {int(frames[longest])} frames ({int(frames[longest]) / FRAMES_PER_SECOND:.1f} s); at most "
-            f"{limits.token_frames} are possible: the model or its input is broken"
+            f"token {longest} lasts {int(frames[longest])} frames"
+            f" ({int(frames[longest]) / FRAMES_PER_SECOND:.1f} s); at most {limits.token_frames}"
+            " are possible: the model or its input is broken"
         )
     total = int(frames.sum())
     if total > limits.total_frames:
         raise UtteranceTooLong(
-            f"the utterance lasts {total} frames ({total / FRAMES_PER_SECOND:.1f} s), the longest bucket holds {limits.total_frames} "
-            f"({limits.total_frames / FRAMES_PER_SECOND:.1f} s): split the text or speak faster"
+            f"the utterance lasts {total} frames ({total / FRAMES_PER_SECOND:.1f} s), the longest"
+            f" bucket holds {limits.total_frames} ({limits.total_frames / FRAMES_PER_SECOND:.1f}"
+            " s): split the text or speak faster"
         )
     return frames
 
 
 def packed_frames(en: np.ndarray, bucket: int) -> np.ndarray:
-    """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and zeros in the padding."""
+    """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and
+    zeros in the padding.
+    """
     with_mask = np.concatenate([en, np.ones_like(en[:, :1])], axis=1)
     return np.pad(with_mask, ((0, 0), (0, 0), (0, 0), (0, bucket - en.shape[-1])))
 
@@ -120,7 +144,9 @@ class Buckets:
         for bucket in self.tokens:
             if count <= bucket:
                 return bucket
-        raise UtteranceTooLong(f"{count - 2} phonemes: the package takes at most {self.tokens[-1] - 2}; split the text")
+        raise UtteranceTooLong(
+            f"{count - 2} phonemes: the package takes at most {self.tokens[-1] - 2}; split the text"
+        )
 
 
 Named = Mapping[str, Any]  # inputs or outputs of one function, arrays or tensors
@@ -128,7 +154,8 @@ Named = Mapping[str, Any]  # inputs or outputs of one function, arrays or tensor
 
 @dataclass(frozen=True)
 class Functions:
-    """`duration(ids [1, T], style [1, 128], speed [1])` -> durations, hidden, text; `prosody(frames, style)` -> F0, energy.
+    """`duration(ids [1, T], style [1, 128], speed [1])` -> durations, hidden, text;
+    `prosody(frames, style)` -> F0, energy.
 
     Of tensors; of NumPy arrays where EncoderBackend.arrays says so.
     """
@@ -155,8 +182,8 @@ def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Funct
 class EncoderBackend:
     """Who computes the two functions, and at which lengths.
 
-    buckets None: at exact length. first_frames: cut behind the alignment, for checks on texts longer than any bucket. arrays: the
-    functions take and give NumPy arrays instead of tensors.
+    buckets None: at exact length. first_frames: cut behind the alignment, for checks on texts
+    longer than any bucket. arrays: the functions take and give NumPy arrays instead of tensors.
     """
 
     functions: Functions
@@ -191,12 +218,19 @@ class Context(Protocol):
 
 
 def _ids(context: Context, given: Tensors) -> Tensors:
-    return {"ids": np.array(input_ids("".join(map(chr, given["phonemes"])), context.vocab), np.int32)}
+    return {
+        "ids": np.array(input_ids("".join(map(chr, given["phonemes"])), context.vocab), np.int32)
+    }
 
 
 def _pad(context: Context, given: Tensors) -> Tensors:
     ids = given["ids"]
-    return {"input_ids": np.pad(ids, (0, context.encoder.token_width(len(ids)) - len(ids)), constant_values=PADDING_ID)[None]}  # [1, T]
+    # [1, T]
+    return {
+        "input_ids": np.pad(
+            ids, (0, context.encoder.token_width(len(ids)) - len(ids)), constant_values=PADDING_ID
+        )[None]
+    }
 
 
 def _style(context: Context, given: Tensors) -> Tensors:
@@ -219,11 +253,16 @@ def _round(context: Context, given: Tensors) -> Tensors:
 
 def _align(context: Context, given: Tensors) -> Tensors:
     durations = given["durations"]
-    return {"token_of_frame": np.repeat(np.arange(len(durations)), durations)[: context.encoder.first_frames]}
+    return {
+        "token_of_frame": np.repeat(np.arange(len(durations)), durations)[
+            : context.encoder.first_frames
+        ]
+    }
 
 
 def _asr(_: Context, given: Tensors) -> Tensors:
-    return {"asr": given["text"][..., given["token_of_frame"]][:, :, 0]}  # [1, C, 1, F] -> [1, C, F]
+    # [1, C, 1, F] -> [1, C, F]
+    return {"asr": given["text"][..., given["token_of_frame"]][:, :, 0]}
 
 
 def _frames(context: Context, given: Tensors) -> Tensors:
@@ -233,7 +272,9 @@ def _frames(context: Context, given: Tensors) -> Tensors:
 
 def _prosody(context: Context, given: Tensors) -> Tensors:
     backend = context.encoder
-    f0_hz, energy = computed(backend.functions.prosody, given["frames"], given["style_prosody"], arrays=backend.arrays)
+    f0_hz, energy = computed(
+        backend.functions.prosody, given["frames"], given["style_prosody"], arrays=backend.arrays
+    )
     valid = PROSODY_PER_FRAME * len(given["token_of_frame"])
     return {"f0_hz": f0_hz[:, :valid], "energy": energy[:, :valid]}
 
@@ -241,18 +282,49 @@ def _prosody(context: Context, given: Tensors) -> Tensors:
 STEPS = (
     Step("ids", STAGE, "symbols to numbers, 0 at both ends", ("phonemes",), {"ids": EQUAL}, _ids),
     Step("pad", STAGE, "smallest token bucket, -1 behind", ("ids",), {"input_ids": EQUAL}, _pad),
-    Step("style", STAGE, "row n - 1 of the voice; columns 0:128 and 128:256", ("phonemes",),
-         {"style_decoder": EQUAL, "style_prosody": EQUAL}, _style),
-    Step("duration", STAGE, "package KokoroEncoder, function duration; cut to n + 2 columns",
-         ("ids", "input_ids", "style_prosody", "speed"), {"raw": 80.0, "hidden": 80.0, "text": 40.0}, _duration),
+    Step(
+        "style",
+        STAGE,
+        "row n - 1 of the voice; columns 0:128 and 128:256",
+        ("phonemes",),
+        {"style_decoder": EQUAL, "style_prosody": EQUAL},
+        _style,
+    ),
+    Step(
+        "duration",
+        STAGE,
+        "package KokoroEncoder, function duration; cut to n + 2 columns",
+        ("ids", "input_ids", "style_prosody", "speed"),
+        {"raw": 80.0, "hidden": 80.0, "text": 40.0},
+        _duration,
+    ),
     Step("round", STAGE, "half to even, at least 1", ("raw",), {"durations": EQUAL}, _round),
-    Step("align", STAGE, "token i stands durations[i] times", ("durations",), {"token_of_frame": EQUAL}, _align),
+    Step(
+        "align",
+        STAGE,
+        "token i stands durations[i] times",
+        ("durations",),
+        {"token_of_frame": EQUAL},
+        _align,
+    ),
     Step("asr", STAGE, "gather of the text", ("text", "token_of_frame"), {"asr": EQUAL}, _asr),
-    Step("frames", STAGE, "gather of hidden; mask as last row, zeros up to the frame bucket", ("hidden", "token_of_frame"),
-         {"frames": EQUAL}, _frames),
-    Step("prosody", STAGE, "package KokoroEncoder, function prosody; cut to 2F", ("frames", "style_prosody", "token_of_frame"),
-         {"f0_hz": 80.0, "energy": 40.0}, _prosody),
-)  # fmt: skip
+    Step(
+        "frames",
+        STAGE,
+        "gather of hidden; mask as last row, zeros up to the frame bucket",
+        ("hidden", "token_of_frame"),
+        {"frames": EQUAL},
+        _frames,
+    ),
+    Step(
+        "prosody",
+        STAGE,
+        "package KokoroEncoder, function prosody; cut to 2F",
+        ("frames", "style_prosody", "token_of_frame"),
+        {"f0_hz": 80.0, "energy": 40.0},
+        _prosody,
+    ),
+)
 FROM_IDS = tuple(step for step in STEPS if step.name not in ("ids", "style"))
 
 
@@ -260,8 +332,8 @@ FROM_IDS = tuple(step for step in STEPS if step.name not in ("ids", "style"))
 class Encoded:
     """One utterance of n tokens and F frames, cut to length.
 
-    raw [n] frames before rounding, durations [n] int64; hidden and text [1, C, n]; asr [1, C, F]; f0_hz and energy [1, 2F];
-    frames [1, C, F]: hidden, aligned.
+    raw [n] frames before rounding, durations [n] int64; hidden and text [1, C, n]; asr [1, C, F];
+    f0_hz and energy [1, 2F]; frames [1, C, F]: hidden, aligned.
     """
 
     raw: "Tensor"
@@ -278,7 +350,10 @@ class Encoded:
         """From the steps' tensors."""
         import torch
 
-        found = {name: torch.from_numpy(np.ascontiguousarray(tensors[name])) for name in cls.__dataclass_fields__}
+        found = {
+            name: torch.from_numpy(np.ascontiguousarray(tensors[name]))
+            for name in cls.__dataclass_fields__
+        }
         count = found["asr"].shape[-1]
         columns = {name: found[name][:, :, 0] for name in ("hidden", "text")}
         return cls(**found | columns | {"frames": found["frames"][:, :-1, 0, :count]})
@@ -293,12 +368,22 @@ class Encoding:
     voice: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-def encode(backend: EncoderBackend, ids: tuple[int, ...], style: "Tensor", speed: float, durations: "np.ndarray | None" = None) -> Encoded:
-    """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the dtype to compute in. durations [n]:
-    frames to align by, instead of the rounded `raw`.
+def encode(
+    backend: EncoderBackend,
+    ids: tuple[int, ...],
+    style: "Tensor",
+    speed: float,
+    durations: "np.ndarray | None" = None,
+) -> Encoded:
+    """The steps from `ids` on. ids with boundary tokens; style [1, 128], the prosody half, in the
+    dtype to compute in. durations [n]: frames to align by, instead of the rounded `raw`.
 
     Raises InputError for a speed or a length that is out of range.
     """
-    given = {"ids": np.array(ids, np.int32), "style_prosody": style.numpy(), "speed": np.array([check_speed(speed)], np.float32)}
+    given = {
+        "ids": np.array(ids, np.int32),
+        "style_prosody": style.numpy(),
+        "speed": np.array([check_speed(speed)], np.float32),
+    }
     given |= {} if durations is None else {"durations": durations.astype(np.int64)}
     return Encoded.of(run_steps(FROM_IDS, Encoding(backend), given))

@@ -1,4 +1,5 @@
-"""The encoder in PyTorch, cut into the two functions that are exported: upstream's four parts before the decoder, at any padding.
+"""The encoder in PyTorch, cut into the two functions that are exported: upstream's four parts
+before the decoder, at any padding.
 
     functions = torch_functions(Encoder.of(checkpoint))
     durations, hidden, text = functions.duration(input_ids, style, speed)
@@ -17,7 +18,8 @@ from kokoro_ane.encoder.albert import Albert
 from kokoro_ane.encoder.encoder_steps import Functions
 from kokoro_ane.encoder.prosody import ProsodyPredictor, TextEncoder, with_style
 
-PARTS = ("bert", "bert_encoder", "predictor", "text_encoder")  # upstream's names, and of the attributes below
+# upstream's names, and of the attributes below
+PARTS = ("bert", "bert_encoder", "predictor", "text_encoder")
 
 
 class Encoder(nn.Module):
@@ -32,31 +34,47 @@ class Encoder(nn.Module):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Encoder":
-        """The checkpoint's encoder in float32. InputError names a part that the checkpoint does not hold."""
+        """The checkpoint's encoder in float32. InputError names a part that the checkpoint does not
+        hold.
+        """
         encoder = cls(checkpoint.config)
         for name in PARTS:
             try:
                 checkpoint.part(name)
             except InputError as problem:
-                raise InputError(f"{problem}: checkpoint {checkpoint.name!r} has no encoder; Kokoro-82M and the demo voice do") from None
+                raise InputError(
+                    f"{problem}: checkpoint {checkpoint.name!r} has no encoder; Kokoro-82M and the"
+                    " demo voice do"
+                ) from None
             checkpoint.load_part(getattr(encoder, name), name)
         return encoder.eval()
 
 
 class DurationPredictor(nn.Module):
-    """Symbols and style to durations: the blocks whose rounding shifts every frame after it. Its own scope, so that it can stay in fp32."""
+    """Symbols and style to durations: the blocks whose rounding shifts every frame after it. Its
+    own scope, so that it can stay in fp32.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.bert, self.bert_encoder = encoder.bert, encoder.bert_encoder
-        self.duration_encoder, self.duration_lstm = encoder.predictor.text_encoder, encoder.predictor.lstm
+        self.duration_encoder, self.duration_lstm = (
+            encoder.predictor.text_encoder,
+            encoder.predictor.lstm,
+        )
         self.duration_proj = encoder.predictor.duration_proj
 
-    def forward(self, ids: Tensor, inside: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor]:
-        """ids [1, T], inside [1, T, 1], style [1, 128], speed [1] -> durations [1, T] in frames and hidden [1, C, 1, T]."""
+    def forward(
+        self, ids: Tensor, inside: Tensor, style: Tensor, speed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """ids [1, T], inside [1, T, 1], style [1, 128], speed [1] -> durations [1, T] in frames and
+        hidden [1, C, 1, T].
+        """
         d_en = self.bert_encoder(self.bert(ids, inside))  # [1, T, C]
         hidden = self.duration_encoder(d_en, style, inside)
-        durations = self.duration_proj(self.duration_lstm(with_style(hidden, style, inside), inside), speed)
+        durations = self.duration_proj(
+            self.duration_lstm(with_style(hidden, style, inside), inside), speed
+        )
         return durations, hidden.transpose(1, 2).unsqueeze(2)
 
 
@@ -65,12 +83,19 @@ class DurationFunction(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.duration_predictor, self.text_encoder = DurationPredictor(encoder), encoder.text_encoder
+        self.duration_predictor, self.text_encoder = (
+            DurationPredictor(encoder),
+            encoder.text_encoder,
+        )
 
-    def forward(self, input_ids: Tensor, style: Tensor, speed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Shapes: input_ids [1, T] int32, PADDING_ID in the padding; style [1, 128], the prosody half; speed [1].
+    def forward(
+        self, input_ids: Tensor, style: Tensor, speed: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Shapes: input_ids [1, T] int32, PADDING_ID in the padding; style [1, 128], the prosody
+        half; speed [1].
 
-        Returns durations [1, T] in frames, not rounded (the padding means nothing); hidden and text [1, C, 1, T], zero in the padding.
+        Returns durations [1, T] in frames, not rounded (the padding means nothing); hidden and text
+        [1, C, 1, T], zero in the padding.
         """
         inside = (input_ids > PADDING_ID).to(style.dtype).unsqueeze(2)  # [1, T, 1]
         ids = input_ids.clamp(min=0)
@@ -93,7 +118,9 @@ class CurvePredictor(nn.Module):
 
 
 class F0Predictor(nn.Module):
-    """The frame-rate LSTM and the pitch behind it. Its own scope, so that it can stay in fp32: the source sums F0 up to a phase."""
+    """The frame-rate LSTM and the pitch behind it. Its own scope, so that it can stay in fp32: the
+    source sums F0 up to a phase.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -101,10 +128,17 @@ class F0Predictor(nn.Module):
         self.curve = CurvePredictor(encoder.predictor.F0, encoder.predictor.F0_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor, Mask]:
-        """As ProsodyFunction -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1], mask."""
+        """As ProsodyFunction -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1],
+        mask.
+        """
         rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
         inside = rows[..., -1:]  # [1, F, 1]
-        x = self.shared(with_style(rows[..., :-1], style, inside), inside).transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
+        # [1, C, 1, F]
+        x = (
+            self.shared(with_style(rows[..., :-1], style, inside), inside)
+            .transpose(1, 2)
+            .unsqueeze(2)
+        )
         column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])
         return self.curve(x, column, mask), x, column, mask
 
@@ -118,7 +152,9 @@ class ProsodyFunction(nn.Module):
         self.energy_predictor = CurvePredictor(encoder.predictor.N, encoder.predictor.N_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-        """frames [1, C + 1, 1, F] of `packed_frames`; style [1, 128] -> F0 (Hz) and energy [1, 2F]; their padding means nothing."""
+        """frames [1, C + 1, 1, F] of `packed_frames`; style [1, 128] -> F0 (Hz) and energy [1, 2F];
+        their padding means nothing.
+        """
         f0_hz, x, column, mask = self.f0_predictor(frames, style)
         return f0_hz, self.energy_predictor(x, column, mask)
 

@@ -1,12 +1,17 @@
-"""A two-way LSTM that padding cannot reach, as one stock LSTM: upstream's pack_padded_sequence without a data-dependent shape.
+"""A two-way LSTM that padding cannot reach, as one stock LSTM: upstream's pack_padded_sequence
+without a data-dependent shape.
 
-    y = PrefixLSTM(640, 256)(x, inside)   # x [B, T, 640], inside [B, T, 1] is 1 on the prefix, 0 in the padding
+    # x [B, T, 640], inside [B, T, 1] is 1 on the prefix, 0 in the padding
+    y = PrefixLSTM(640, 256)(x, inside)
 
-The backward direction meets the padding first and would carry it into the text. One more input column says "padding"; its weight closes
-the input gate, so the cell keeps its initial zero, `c = f 0 + 0 g` and `h = o tanh 0`, exactly, until the last real step. No flip, no
-gather, no second LSTM: the exported program has one `lstm` operation. The forward direction meets the padding last and is masked there.
+The backward direction meets the padding first and would carry it into the text. One more input
+column says "padding"; its weight closes the input gate, so the cell keeps its initial zero, `c = f
+0 + 0 g` and `h = o tanh 0`, exactly, until the last real step. No flip, no gather, no second LSTM:
+the exported program has one `lstm` operation. The forward direction meets the padding last and is
+masked there.
 
-`without_lstm` and `with_operators` write the loop out for exporters that have no LSTM, at exact length.
+`without_lstm` and `with_operators` write the loop out for exporters that have no LSTM, at exact
+length.
 """
 
 import copy
@@ -16,53 +21,83 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.layers import replace_module
 
-CLOSED_GATE = 1e4  # sigmoid(-1e4 + anything a gate sums up to) is 0 in fp16, fp32 and fp64; fp16 holds it
+# sigmoid(-1e4 + anything a gate sums up to) is 0 in fp16, fp32 and fp64; fp16 holds it
+CLOSED_GATE = 1e4
 DIRECTIONS = ("l0", "l0_reverse")
 
 
 class PrefixLSTM(nn.LSTM):
-    """One layer, two directions, upstream's parameters and keys; the padding column exists in the graph only."""
+    """One layer, two directions, upstream's parameters and keys; the padding column exists in the
+    graph only.
+    """
 
     weight_ih_l0: Tensor
 
     def __init__(self, inner: int, hidden: int) -> None:
         super().__init__(inner, hidden, batch_first=True, bidirectional=True)
 
-    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:  # type: ignore[override]  # always from zeros: no first state
-        """x [B, T, inner], inside [B, T, 1] or None at exact length -> [B, T, 2 hidden], zero in the padding."""
+    # always from zeros: no first state
+    def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:  # type: ignore[override]
+        """x [B, T, inner], inside [B, T, 1] or None at exact length -> [B, T, 2 hidden], zero in
+        the padding.
+        """
         if inside is None:
             return super().forward(x)[0]
         flagged = torch.cat([x * inside, (1 - inside) * CLOSED_GATE], dim=2)  # [B, T, inner + 1]
         state = x.new_zeros(2, len(x), self.hidden_size)
-        return torch.lstm(flagged, (state, state), self._weights(), True, 1, 0.0, False, True, True)[0] * inside
+        return (
+            torch.lstm(flagged, (state, state), self._weights(), True, 1, 0.0, False, True, True)[0]
+            * inside
+        )
 
     def _weights(self) -> list[Tensor]:
-        """torch.lstm's list, one column wider: -1 for the input gate (the first quarter), 0 for the others. The flag is large, not the
-        weight, so that a scale per row still fits the rest of the row."""
-        gate = torch.arange(4 * self.hidden_size, device=self.weight_ih_l0.device) < self.hidden_size
+        """torch.lstm's list, one column wider: -1 for the input gate (the first quarter), 0 for the
+        others. The flag is large, not the weight, so that a scale per row still fits the rest of
+        the row.
+        """
+        gate = (
+            torch.arange(4 * self.hidden_size, device=self.weight_ih_l0.device) < self.hidden_size
+        )
         column = -gate[:, None].to(self.weight_ih_l0.dtype)  # [4 hidden, 1]
         weights: list[Tensor] = []
         for end in DIRECTIONS:
             inward = torch.cat([getattr(self, f"weight_ih_{end}"), column], dim=1)
-            weights += [inward, *(getattr(self, f"{kind}_{end}") for kind in ("weight_hh", "bias_ih", "bias_hh"))]
+            weights += [
+                inward,
+                *(getattr(self, f"{kind}_{end}") for kind in ("weight_hh", "bias_ih", "bias_hh")),
+            ]
         return weights
 
 
 class ScanLSTM(nn.Module):
-    """PrefixLSTM with its step written out; the inputs' product is one matrix product before the loop."""
+    """PrefixLSTM with its step written out; the inputs' product is one matrix product before the
+    loop.
+    """
 
     def __init__(self, lstm: PrefixLSTM) -> None:
         super().__init__()
         self.hidden = lstm.hidden_size
         for end in DIRECTIONS:
-            self.register_buffer(f"inward_{end}", getattr(lstm, f"weight_ih_{end}").detach().t().contiguous())  # [inner, 4 hidden]
-            self.register_buffer(f"onward_{end}", getattr(lstm, f"weight_hh_{end}").detach().t().contiguous())  # [hidden, 4 hidden]
-            self.register_buffer(f"bias_{end}", (getattr(lstm, f"bias_ih_{end}") + getattr(lstm, f"bias_hh_{end}")).detach())
+            # [inner, 4 hidden]
+            self.register_buffer(
+                f"inward_{end}", getattr(lstm, f"weight_ih_{end}").detach().t().contiguous()
+            )
+            # [hidden, 4 hidden]
+            self.register_buffer(
+                f"onward_{end}", getattr(lstm, f"weight_hh_{end}").detach().t().contiguous()
+            )
+            self.register_buffer(
+                f"bias_{end}",
+                (getattr(lstm, f"bias_ih_{end}") + getattr(lstm, f"bias_hh_{end}")).detach(),
+            )
 
     def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
         """x [1, T, inner] -> [1, T, 2 hidden]."""
         rows = x.squeeze(0)  # [T, inner]
-        ahead, back = self._one_way(rows, DIRECTIONS[0]), self._one_way(rows.flip(0), DIRECTIONS[1]).flip(0)
+        ahead, back = (
+            self._one_way(rows, DIRECTIONS[0]),
+            self._one_way(rows.flip(0), DIRECTIONS[1]).flip(0),
+        )
         return torch.cat([ahead, back], dim=1).unsqueeze(0)
 
     def _one_way(self, rows: Tensor, end: str) -> Tensor:
@@ -70,7 +105,8 @@ class ScanLSTM(nn.Module):
         from torch._higher_order_ops.scan import scan
 
         onward = getattr(self, f"onward_{end}")
-        sums = (rows @ getattr(self, f"inward_{end}") + getattr(self, f"bias_{end}")).unsqueeze(1)  # [T, 1, 4 hidden]
+        # [T, 1, 4 hidden]
+        sums = (rows @ getattr(self, f"inward_{end}") + getattr(self, f"bias_{end}")).unsqueeze(1)
 
         def step(carried: list[Tensor], row: Tensor) -> tuple[list[Tensor], Tensor]:
             state, cell = carried  # [1, hidden] each
@@ -95,7 +131,9 @@ def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Modul
 
 @torch.library.custom_op("kokoro_ane::lstm_steps", mutates_args=())
 def lstm_steps(sums: Tensor, onward: Tensor) -> Tensor:
-    """sums [T, 4 hidden], what the inputs give each gate (enter, keep, new, leave); onward [hidden, 4 hidden] -> states [T, hidden]."""
+    """sums [T, 4 hidden], what the inputs give each gate (enter, keep, new, leave); onward [hidden,
+    4 hidden] -> states [T, hidden].
+    """
     state = cell = sums.new_zeros(len(onward))
     states = []
     for row in sums:

@@ -1,10 +1,12 @@
-"""Upstream's layers behind ALBERT, under its keys: the prosody predictor (durations, F0, energy) and the vocoder's text encoder.
+"""Upstream's layers behind ALBERT, under its keys: the prosody predictor (durations, F0, energy)
+and the vocoder's text encoder.
 
     hidden = ProsodyPredictor(config).text_encoder(d_en, style, inside)  # [1, T, hidden]
 
 How they are joined stands in encoder/functions.py, which cuts them into the two exported functions.
-Source: upstream kokoro/modules.py, ProsodyPredictor and DurationEncoder, without dropout. `inside` is 1 on the utterance, 0 in the padding.
-Upstream carries the style along in `d` and `en`; it is the same row at every step, so here it is joined where an LSTM reads it.
+Source: upstream kokoro/modules.py, ProsodyPredictor and DurationEncoder, without dropout. `inside`
+is 1 on the utterance, 0 in the padding. Upstream carries the style along in `d` and `en`; it is the
+same row at every step, so here it is joined where an LSTM reads it.
 """
 
 import torch
@@ -46,7 +48,9 @@ class DurationEncoder(nn.Module):
         width, style_dim = config.hidden_dim, config.style_dim
         self.lstms = nn.ModuleList()
         for _ in range(config.n_layer):
-            self.lstms.extend([PrefixLSTM(width + style_dim, width // 2), AdaLayerNorm(style_dim, width)])
+            self.lstms.extend(
+                [PrefixLSTM(width + style_dim, width // 2), AdaLayerNorm(style_dim, width)]
+            )
 
     def forward(self, x: Tensor, style: Tensor, inside: Tensor) -> Tensor:
         """x [1, T, C] -> [1, T, C], zero in the padding."""
@@ -63,12 +67,16 @@ class DurationProjection(nn.Module):
         self.linear_layer = nn.Linear(width, max_frames)
 
     def forward(self, x: Tensor, speed: Tensor) -> Tensor:
-        """x [1, T, C], speed [1] -> frames a token [1, T]: the sum of `max_frames` probabilities of lasting one frame more."""
+        """x [1, T, C], speed [1] -> frames a token [1, T]: the sum of `max_frames` probabilities of
+        lasting one frame more.
+        """
         return torch.sigmoid(self.linear_layer(x)).sum(dim=2) / speed
 
 
 class ProsodyPredictor(nn.Module):
-    """Holds 1. what says how long each symbol lasts; 2. what says pitch and energy at 80 per second."""
+    """Holds 1. what says how long each symbol lasts; 2. what says pitch and energy at 80 per
+    second.
+    """
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
@@ -102,32 +110,46 @@ class ChannelNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, 1, T] -> the same shape."""
-        # Affine inside the norm: coremltools makes `y gamma + beta` a batch_norm with epsilon 1e-5, which is 5e-6 off.
+        # Affine inside the norm: coremltools makes `y gamma + beta` a batch_norm with epsilon 1e-5,
+        # which is 5e-6 off.
         rows = x.permute(0, 2, 3, 1)  # [B, 1, T, C]
-        return F.layer_norm(rows, self.gamma.shape, self.gamma, self.beta, TEXT_NORM_EPSILON).permute(0, 3, 1, 2)
+        return F.layer_norm(
+            rows, self.gamma.shape, self.gamma, self.beta, TEXT_NORM_EPSILON
+        ).permute(0, 3, 1, 2)
 
 
 class TextEncoder(nn.Module):
-    """Responsibilities: 1. embed symbols; 2. mix neighbours by convolution, then the sentence by a two-way LSTM. It knows no time."""
+    """Responsibilities: 1. embed symbols; 2. mix neighbours by convolution, then the sentence by a
+    two-way LSTM. It knows no time.
+    """
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
         width, kernel = config.hidden_dim, config.text_encoder_kernel_size
         self.embedding = nn.Embedding(config.n_token, width)
         self.cnn = nn.ModuleList(
-            nn.Sequential(Conv(width, width, kernel, padding=(kernel - 1) // 2), ChannelNorm(width), nn.LeakyReLU(LEAKY_SLOPE))
+            nn.Sequential(
+                Conv(width, width, kernel, padding=(kernel - 1) // 2),
+                ChannelNorm(width),
+                nn.LeakyReLU(LEAKY_SLOPE),
+            )
             for _ in range(config.n_layer)
         )
         self.lstm = PrefixLSTM(width, width // 2)
 
-    def forward(self, input_ids: Tensor, lengths: Tensor | None = None, inside: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Tensor, lengths: Tensor | None = None, inside: Tensor | None = None
+    ) -> Tensor:
         """input_ids [B, T] -> [B, hidden, 1, T], zero in the padding.
 
-        Padding is marked by `lengths` [B], or by `inside` [B, T, 1] itself (1 on the prefix), or there is none.
+        Padding is marked by `lengths` [B], or by `inside` [B, T, 1] itself (1 on the prefix), or
+        there is none.
         """
         if lengths is not None:
             steps = torch.arange(input_ids.shape[1], device=input_ids.device)
-            inside = (steps < lengths.to(input_ids.device)[:, None])[..., None].to(self.embedding.weight.dtype)
+            inside = (steps < lengths.to(input_ids.device)[:, None])[..., None].to(
+                self.embedding.weight.dtype
+            )
         columns = None if inside is None else inside.transpose(1, 2).unsqueeze(2)  # [B, 1, 1, T]
         x = _only(self.embedding(input_ids).transpose(1, 2).unsqueeze(2), columns)  # [B, C, 1, T]
         for block in self.cnn:

@@ -1,9 +1,12 @@
-"""Whether each channel of a compressed package is its parent's: the weights as they are decoded, held against what they were made from.
+"""Whether each channel of a compressed package is its parent's: the weights as they are decoded,
+held against what they were made from.
 
-    wrong_scales(Path("KokoroVocoder-demo-fp16.mlpackage"), Path("KokoroVocoder-demo-w8.mlpackage"), balanced=False)  # () where all are
+    # () where all are
+    wrong_scales(Path("KokoroVocoder-demo-fp16.mlpackage"), Path("KokoroVocoder-demo-w8.mlpackage"), balanced=False)
 
-A wrong scale is an error along the channel's own weights, rounding one in all directions, so the two are told apart without a listener.
-What balancing moves is taken out or left out: factors of input channels, and affines, whose rows it divides (quantize/balance.py).
+A wrong scale is an error along the channel's own weights, rounding one in all directions, so the
+two are told apart without a listener. What balancing moves is taken out or left out: factors of
+input channels, and affines, whose rows it divides (quantize/balance.py).
 """
 
 from collections.abc import Iterator
@@ -13,14 +16,19 @@ import numpy as np
 
 from mlprogram.examine.profile import OpenProgram, open_program
 
-MOST = 4.0  # of the error along over that across: 2.4 at most in eleven built levels, where 4 is 4 % of scale in w8 and a third in p4
-LEAST = 0.01  # of a layer's usual channel: weights that lie on the table's own values have no error across
+# of the error along over that across: 2.4 at most in eleven built levels, where 4 is 4 % of scale
+# in w8 and a third in p4
+MOST = 4.0
+# of a layer's usual channel: weights that lie on the table's own values have no error across
+LEAST = 0.01
 SUFFIXES = ("_palettized", "_quantized")
 AFFINE, TRANSPOSED = "_fc_", "conv_transpose"
 
 
 def wrong_scales(parent: Path, package: Path, balanced: bool) -> tuple[str, ...]:
-    """One line for each layer with channels of another scale than its parent's. `balanced`: whether channels were balanced before."""
+    """One line for each layer with channels of another scale than its parent's. `balanced`: whether
+    channels were balanced before.
+    """
     found = []
     for name, before, after in _pairs(open_program(parent), open_program(package)):
         if balanced and AFFINE in name:
@@ -28,33 +36,68 @@ def wrong_scales(parent: Path, package: Path, balanced: bool) -> tuple[str, ...]
         excess = scale_errors(before, after, balanced)
         wrong = np.flatnonzero(excess > MOST)
         if len(wrong):
-            found.append(f"{name}: {len(wrong)} of {len(excess)} channels have another scale than the parent's, the first is {wrong[0]}")
+            found.append(
+                f"{name}: {len(wrong)} of {len(excess)} channels have another scale than the"
+                f" parent's, the first is {wrong[0]}"
+            )
     return tuple(found)
 
 
 def scale_errors(before: np.ndarray, after: np.ndarray, balanced: bool = False) -> np.ndarray:
-    """Weights [O, I, ...] of the parent and of the package -> [O]: |gain - 1| times the channel's norm, over its error across its weights,
-    or over the layer's median of that, or over a hundredth of its median norm, whichever is largest."""
-    old, new = (np.asarray(weights, np.float64).reshape(*weights.shape[:2], -1) for weights in (before, after))  # [O, I, taps]
-    if balanced:  # each input channel has a factor of its own: the median over outputs, which a few wrong scales do not move
+    """Weights [O, I, ...] of the parent and of the package -> [O]: |gain - 1| times the channel's
+    norm, over its error across its weights, or over the layer's median of that, or over a hundredth
+    of its median norm, whichever is largest.
+    """
+    # [O, I, taps]
+    old, new = (
+        np.asarray(weights, np.float64).reshape(*weights.shape[:2], -1)
+        for weights in (before, after)
+    )
+    # each input channel has a factor of its own: the median over outputs, which a few wrong scales
+    # do not move
+    if balanced:
         ratios = (old * new).sum(axis=2) / np.maximum(np.square(old).sum(axis=2), 1e-30)
         old = old * np.median(ratios, axis=0)[:, None]
     old, new = (weights.reshape(len(weights), -1) for weights in (old, new))  # [O, I taps]
     norms = np.linalg.norm(old, axis=1)
     gains = (old * new).sum(axis=1) / np.maximum(np.square(norms), 1e-30)
     across = np.linalg.norm(new - gains[:, None] * old, axis=1)
-    return np.abs(gains - 1) * norms / np.maximum(across, max(np.median(across), LEAST * np.median(norms), 1e-30))
+    return (
+        np.abs(gains - 1)
+        * norms
+        / np.maximum(across, max(np.median(across), LEAST * np.median(norms), 1e-30))
+    )
 
 
-def _pairs(parent: OpenProgram, package: OpenProgram) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Name and weights [O, I, ...] of every compressed layer of both; one that was converted to another form is left out."""
-    transposed = {op.inputs["weight"][0] for op in package.function.body.walk() if op.op_type == TRANSPOSED}
+def _pairs(
+    parent: OpenProgram, package: OpenProgram
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Name and weights [O, I, ...] of every compressed layer of both; one that was converted to
+    another form is left out.
+    """
+    transposed = {
+        op.inputs["weight"][0] for op in package.function.body.walk() if op.op_type == TRANSPOSED
+    }
     for stored in package.storage.weights:
-        name = next((stored.removesuffix(suffix) for suffix in SUFFIXES if stored.endswith(suffix)), stored)
+        name = next(
+            (stored.removesuffix(suffix) for suffix in SUFFIXES if stored.endswith(suffix)), stored
+        )
         if name == stored or name not in parent.storage.weights:
             continue
         before, after = parent.plan.constants[name].value, package.plan.constants[stored].value
-        if before.ndim == 4 and after.shape == (before.shape[0] * before.shape[3], before.shape[1], 1, 1):  # vocoder/scaled_conv.py
+        # vocoder/scaled_conv.py
+        if before.ndim == 4 and after.shape == (
+            before.shape[0] * before.shape[3],
+            before.shape[1],
+            1,
+            1,
+        ):
             before = before.transpose(0, 3, 1, 2).reshape(after.shape)  # [O taps, I, 1, 1]
         if before.shape == after.shape:
-            yield name, *((weights.swapaxes(0, 1) if stored in transposed else weights) for weights in (before, after))
+            yield (
+                name,
+                *(
+                    (weights.swapaxes(0, 1) if stored in transposed else weights)
+                    for weights in (before, after)
+                ),
+            )

@@ -1,10 +1,14 @@
-"""Prove that the gates reject and pass: models with a known error, and harmless changes, judged as if each were a compression level.
+"""Prove that the gates reject and pass: models with a known error, and harmless changes, judged as
+if each were a compression level.
 
     kokoro-ane controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
-    kokoro-ane controls --stage product       # of the whole chain, on the tuning set: docs/release.md
-    kokoro-ane controls --stage encoder       # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md
+    # of the whole chain, on the tuning set: docs/release.md
+    kokoro-ane controls --stage product
+    # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md
+    kokoro-ane controls --stage encoder
 
-Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The last line of stdout is one JSON object.
+Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The
+last line of stdout is one JSON object.
 """
 
 import argparse
@@ -31,12 +35,32 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser("kokoro-ane controls", __doc__)
     checkpoint_argument(parser)
     stages = ("vocoder", "encoder", "product")
-    parser.add_argument("--stage", choices=stages, default="vocoder", help="whose gates (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help=f"how many clips each is judged on (default: {CLIPS}; of the encoder all 48)")
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with a product's packages (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)")
+    parser.add_argument(
+        "--stage", choices=stages, default="vocoder", help="whose gates (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--clips",
+        type=int,
+        help=f"how many clips each is judged on (default: {CLIPS}; of the encoder all 48)",
+    )
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with a product's packages (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of the noise; the seed variation takes seed + 1 (default: %(default)s)",
+    )
     parser.add_argument("--only", help="these controls, by name, with commas (default: all)")
-    parser.add_argument("--renders", type=Path, help="folder that keeps the fp32 renders (default: they are made anew)")
+    parser.add_argument(
+        "--renders",
+        type=Path,
+        help="folder that keeps the fp32 renders (default: they are made anew)",
+    )
     return parser.parse_args(argv)
 
 
@@ -52,12 +76,20 @@ def print_table(title: str, found: "Sequence[Caught]", good: bool) -> None:
     for caught in found:
         told = "rejected" if caught.rejected else "passed"
         verdict = f"[green]{told}[/]" if caught.rejected != good else f"[bold red]{told.upper()}[/]"
-        table.add_row(caught.name, verdict, f"{caught.pesq:.2f}", f"{caught.mcd_db:.2f}", ", ".join(caught.broken) or "-")
+        table.add_row(
+            caught.name,
+            verdict,
+            f"{caught.pesq:.2f}",
+            f"{caught.mcd_db:.2f}",
+            ", ".join(caught.broken) or "-",
+        )
     console_of(WIDTH).print(table)
 
 
 def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
-    """Errors and harmless changes of these names, by comma, or all. InputError for one that is neither."""
+    """Errors and harmless changes of these names, by comma, or all. InputError for one that is
+    neither.
+    """
     from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS
 
     asked = set(names.split(",")) if names else {*CONTROLS, *(change.name for change in HARMLESS)}
@@ -65,7 +97,9 @@ def controls_of(names: str | None) -> "tuple[list[Control], list[Harmless]]":
     harmless = [change for change in HARMLESS if change.name in asked]
     unknown = sorted(asked - {c.name for c in bad} - {c.name for c in harmless})
     if unknown:
-        raise InputError(f"--only {', '.join(unknown)}: no control is called so; there are {', '.join(CONTROLS)}")
+        raise InputError(
+            f"--only {', '.join(unknown)}: no control is called so; there are {', '.join(CONTROLS)}"
+        )
     return bad, harmless
 
 
@@ -84,7 +118,14 @@ def encoder_controls(arguments: argparse.Namespace) -> int:
         for name, say in makers.items():
             made = bench.judged(name, say).decision
             print(f"{name}: {made.verdict}", file=sys.stderr)
-            rows.append({"name": name, "right": made.verdict == verdict, "verdict": made.verdict, "broken": list(made.broken)})
+            rows.append(
+                {
+                    "name": name,
+                    "right": made.verdict == verdict,
+                    "verdict": made.verdict,
+                    "broken": list(made.broken),
+                }
+            )
     return told_as_wanted(arguments.stage, rows)
 
 
@@ -101,20 +142,29 @@ def product_controls(arguments: argparse.Namespace) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     reference = Reference(checkpoint, arguments.seed, arguments.renders)
-    clips, known, rows = own_speech(checkpoint, TUNING)[: arguments.clips or CLIPS], dict[str, dict[str, float]](), []
+    clips, known, rows = (
+        own_speech(checkpoint, TUNING)[: arguments.clips or CLIPS],
+        dict[str, dict[str, float]](),
+        [],
+    )
     for name, bad, make in controls(reference, arguments.build):
         made = judged(reference, clips, make, known)
         verdict, broken = made.decision.verdict, list(made.decision.broken)
         print(f"{name}: {verdict}", file=sys.stderr)
         figures = {metric: row for metric, row in made.summary().items() if row["mean"] is not None}
         right = (verdict == REJECT) == bad  # of fewer than 24 clips none ships
-        rows.append({"name": name, "right": right, "verdict": verdict, "broken": broken, "figures": figures})
+        rows.append(
+            {"name": name, "right": right, "verdict": verdict, "broken": broken, "figures": figures}
+        )
     return told_as_wanted(arguments.stage, rows)
 
 
 def told_as_wanted(stage: str, rows: "list[dict[str, Any]]") -> int:
     """The table, then the exit code."""
-    told = [(str(row["name"]), str(row["verdict"]), ", ".join(map(str, row["broken"])) or "-") for row in rows]
+    told = [
+        (str(row["name"]), str(row["verdict"]), ", ".join(map(str, row["broken"])) or "-")
+        for row in rows
+    ]
     print_rows(f"controls of the {stage}'s gates", ("control", "", "broken gates"), told)
     right = sum(row["right"] for row in rows)
     print(f"{right} of {len(rows)} are judged as they should be")
@@ -128,7 +178,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     if arguments.stage != "vocoder":
         if arguments.only:
-            raise InputError(f"--only belongs to the vocoder's controls: the {arguments.stage}'s are judged together")
+            raise InputError(
+                f"--only belongs to the vocoder's controls: the {arguments.stage}'s are judged"
+                " together"
+            )
         return (encoder_controls if arguments.stage == "encoder" else product_controls)(arguments)
     arguments.clips = CLIPS if arguments.clips is None else arguments.clips
     errors, changes = controls_of(arguments.only)
@@ -141,24 +194,46 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.eval.faults import ControlTrials
     from kokoro_ane.eval.reference import Reference, judged_clips
 
-    lineup = ControlTrials(Reference(checkpoint, arguments.seed, arguments.renders), judged_clips(checkpoint, count=arguments.clips))
+    lineup = ControlTrials(
+        Reference(checkpoint, arguments.seed, arguments.renders),
+        judged_clips(checkpoint, count=arguments.clips),
+    )
     everything: list[Control | Harmless] = [*errors, *changes]
     shown = track(everything, "controls", console=Console(stderr=True), transient=True)
     found = [lineup.caught(control) for control in shown]
     bad, harmless = found[: len(errors)], found[len(errors) :]
     print_table("negative controls", bad, good=False)
     print_table("harmless changes", harmless, good=True)
-    rejected, passed = sum(caught.rejected for caught in bad), sum(not caught.rejected for caught in harmless)
-    told = f"{rejected} of {len(bad)} errors rejected, {passed} of {len(harmless)} harmless changes passed"
+    rejected, passed = (
+        sum(caught.rejected for caught in bad),
+        sum(not caught.rejected for caught in harmless),
+    )
+    told = (
+        f"{rejected} of {len(bad)} errors rejected, {passed} of {len(harmless)} harmless changes"
+        " passed"
+    )
     print(f"{told}, on {arguments.clips} clips of {checkpoint.name}")
     rows = {"controls": rows_of(bad), "harmless": rows_of(harmless)}
-    print(json.dumps({"rejected": rejected, "passed": passed, **rows, "clips": arguments.clips, "seed": arguments.seed}))
+    print(
+        json.dumps(
+            {
+                "rejected": rejected,
+                "passed": passed,
+                **rows,
+                "clips": arguments.clips,
+                "seed": arguments.seed,
+            }
+        )
+    )
     return EXIT_GOOD if (rejected, passed) == (len(bad), len(harmless)) else EXIT_REJECTED
 
 
 def rows_of(found: "Sequence[Caught]") -> list[dict[str, object]]:
     """As plain data."""
-    return [{"name": caught.name, "rejected": caught.rejected, "broken": list(caught.broken)} for caught in found]
+    return [
+        {"name": caught.name, "rejected": caught.rejected, "broken": list(caught.broken)}
+        for caught in found
+    ]
 
 
 if __name__ == "__main__":

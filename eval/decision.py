@@ -1,9 +1,11 @@
-"""Which level to release, the smallest or the fastest by forecast of those that ship, and the decision as plain data.
+"""Which level to release, the smallest or the fastest by forecast of those that ship, and the
+decision as plain data.
 
     choice = choose(levels, "smallest", chip="m4", withheld="the demo voice is never released")
     write_json(out, decision_record(levels, choice, context, seed_variations(context), objective="smallest", chip="m4"))
 
-The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every figure.
+The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every
+figure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,15 @@ from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.report_table import short as two_digits
 from kokoro_ane.eval.session import FASTEST, SMALLEST, JudgeContext
 from kokoro_ane.eval.store import utterance_sha256
-from kokoro_ane.eval.verdict import BOOTSTRAP_SEED, CONFIDENCE, REJECT, RESAMPLES, SHIP, UNDECIDED, statistic
+from kokoro_ane.eval.verdict import (
+    BOOTSTRAP_SEED,
+    CONFIDENCE,
+    REJECT,
+    RESAMPLES,
+    SHIP,
+    UNDECIDED,
+    statistic,
+)
 from kokoro_ane.pipeline.decision_file import FORMAT
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.render import render_reference
@@ -37,9 +47,11 @@ NAMED = 3  # broken gates that a note names
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise. `releasable`: false for a demo voice.
+    """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise.
+    `releasable`: false for a demo voice.
 
-    `bests`: what else one may choose by, with the level that is best by it and what it costs and saves.
+    `bests`: what else one may choose by, with the level that is best by it and what it costs and
+    saves.
     """
 
     verdict: str
@@ -56,54 +68,110 @@ class Choice:
         return self.verdict == SHIP and self.releasable
 
 
-def choose(levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: str | None) -> Choice:
-    """The best level by the objective that ships and is meant for the Neural Engine. `withheld`: why nothing may be released, if so."""
+def choose(
+    levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: str | None
+) -> Choice:
+    """The best level by the objective that ships and is meant for the Neural Engine. `withheld`:
+    why nothing may be released, if so.
+    """
     releasable = withheld is None
     rank, measure = _ranking(objective, chip)
     keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
     shipping = [level for level in keeping if not level.unfit]
-    notes = [f"{level.method} keeps every gate but is not chosen: {level.unfit}" for level in keeping if level.unfit]
+    notes = [
+        f"{level.method} keeps every gate but is not chosen: {level.unfit}"
+        for level in keeping
+        if level.unfit
+    ]
     notes += [] if withheld is None else [withheld]
     if not shipping:
         return _nothing(levels, releasable, notes)
     tied = fastest(shipping, chip) if objective == FASTEST else shipping[:1]
     best = tied[0]
-    better = [level for level in levels if level.record and level.verdict != SHIP and rank(level) < rank(best)]
-    notes += [f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}" for level in sorted(better, key=rank)]
+    better = [
+        level
+        for level in levels
+        if level.record and level.verdict != SHIP and rank(level) < rank(best)
+    ]
+    notes += [
+        f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}"
+        for level in sorted(better, key=rank)
+    ]
     others = [level for level in shipping if level is not best]
-    beside = f"the next is {others[0].method} with {measure(others[0])}" if others else "the only one"
+    beside = (
+        f"the next is {others[0].method} with {measure(others[0])}" if others else "the only one"
+    )
     notes += [note for level in shipping if (note := _no_gain(level, levels, chip))]
-    reason = f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
+    reason = (
+        f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
+    )
     if tied[1:]:
         names = ", ".join(level.method for level in tied)
-        reason = f"which of {names} is the fastest is UNDECIDED, and {best.method} is the smallest of them: {measure(best)}"
-    return Choice(SHIP, best.method, reason, releasable, tuple(notes), costs(best, levels), bests(shipping, levels, chip))
+        reason = (
+            f"which of {names} is the fastest is UNDECIDED, and {best.method} is the smallest of"
+            f" them: {measure(best)}"
+        )
+    return Choice(
+        SHIP,
+        best.method,
+        reason,
+        releasable,
+        tuple(notes),
+        costs(best, levels),
+        bests(shipping, levels, chip),
+    )
 
 
-def bests(shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel], chip: str) -> tuple[dict[str, str], ...]:
-    """The best shipping level by size, by forecast time on the Neural Engine, and by nearness to fp32 (of those smaller than fp16)."""
+def bests(
+    shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel], chip: str
+) -> tuple[dict[str, str], ...]:
+    """The best shipping level by size, by forecast time on the Neural Engine, and by nearness to
+    fp32 (of those smaller than fp16).
+    """
     size, engine = (_ranking(objective, chip) for objective in (SMALLEST, FASTEST))
     smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
     nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
-    found = (("size", min(shipping, key=size[0])), ("the Neural Engine", fastest(shipping, chip)[0]), ("fidelity", nearest))
+    found = (
+        ("size", min(shipping, key=size[0])),
+        ("the Neural Engine", fastest(shipping, chip)[0]),
+        ("fidelity", nearest),
+    )
     told = {"size": size[1], "the Neural Engine": engine[1], "fidelity": _nearness}
-    return tuple({"by": by, "level": level.method, "figure": told[by](level), "costs": costs(level, levels)} for by, level in found)
+    return tuple(
+        {"by": by, "level": level.method, "figure": told[by](level), "costs": costs(level, levels)}
+        for by, level in found
+    )
 
 
 def whole(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
     """The uncompressed level of the same layout."""
     layout = level.method.rpartition("-")[0]
-    return next((other for other in levels if other.facts and other.method == (f"{layout}-fp16" if layout else "fp16")), None)
+    return next(
+        (
+            other
+            for other in levels
+            if other.facts and other.method == (f"{layout}-fp16" if layout else "fp16")
+        ),
+        None,
+    )
 
 
 def costs(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> str:
-    """What a level costs and saves against fp16 of its layout: "62 % smaller than fp16, PESQ 0.01 lower"; "" where there is none."""
+    """What a level costs and saves against fp16 of its layout: "62 % smaller than fp16, PESQ 0.01
+    lower"; "" where there is none.
+    """
     base = whole(level, levels)
     if base is None or base is level:
         return "uncompressed" if base else ""
     saved, lost = 1 - level.bytes / base.bytes, _pesq(base) - _pesq(level)
-    heard = "PESQ the same" if abs(lost) < LEAST_PESQ else f"PESQ {abs(lost):.2f} {'lower' if lost > 0 else 'higher'}"
-    return f"{abs(saved):.0%} {'smaller' if saved > 0 else 'larger'} than {base.method}, {heard}".replace("%", " %")
+    heard = (
+        "PESQ the same"
+        if abs(lost) < LEAST_PESQ
+        else f"PESQ {abs(lost):.2f} {'lower' if lost > 0 else 'higher'}"
+    )
+    return f"{abs(saved):.0%} {'smaller' if saved > 0 else 'larger'} than {base.method}, {heard}".replace(
+        "%", " %"
+    )
 
 
 def _pesq(level: JudgedLevel) -> float:
@@ -118,7 +186,13 @@ def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) 
     """No level ships: rejected, or not told yet."""
     untold = [level.method for level in levels if level.verdict == UNDECIDED and not level.failed]
     if untold:
-        return Choice(UNDECIDED, None, f"no level ships, and the clips cannot tell about {', '.join(untold)}", releasable, tuple(notes))
+        return Choice(
+            UNDECIDED,
+            None,
+            f"no level ships, and the clips cannot tell about {', '.join(untold)}",
+            releasable,
+            tuple(notes),
+        )
     return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
 
 
@@ -127,15 +201,21 @@ def _no_gain(level: JudgedLevel, levels: Sequence[JudgedLevel], chip: str) -> st
     base, share = whole(level, levels), level.facts.int8_macs_share if level.facts else 0.0
     if base is None or not share or (ratio := time_ratio(level, base, chip)).verdict == FASTER:
         return ""
-    told = f"{level.method} multiplies {share:.0%} of its arithmetic in int8; that it is faster on {chip.upper()} is".replace("%", " %")
+    told = (
+        f"{level.method} multiplies {share:.0%} of its arithmetic in int8; that it is faster on"
+        f" {chip.upper()} is".replace("%", " %")
+    )
     said = "UNDECIDED" if ratio.verdict == UNDECIDED else "forecast to be wrong"
     return (
-        f"{told} {said}: {ratio.value:.2f} of {base.method}'s time by forecast, {ratio.low:.2f} to {ratio.high:.2f}; what it saves is size"
+        f"{told} {said}: {ratio.value:.2f} of {base.method}'s time by forecast, {ratio.low:.2f} to"
+        f" {ratio.high:.2f}; what it saves is size"
     )
 
 
 def time_ratio(level: JudgedLevel, other: JudgedLevel, chip: str) -> Ratio:
-    """A level's forecast time over another's, with the interval of such ratios: errors that both share cancel."""
+    """A level's forecast time over another's, with the interval of such ratios: errors that both
+    share cancel.
+    """
     mine, theirs = level.forecast[chip], other.forecast[chip]
     same = level.method.rpartition("-")[0] == other.method.rpartition("-")[0]
     fitted = bool(mine["fitted"] and theirs["fitted"])
@@ -145,11 +225,17 @@ def time_ratio(level: JudgedLevel, other: JudgedLevel, chip: str) -> Ratio:
 def fastest(shipping: Sequence[JudgedLevel], chip: str) -> list[JudgedLevel]:
     """The levels that the forecast cannot tell from the fastest of all, the smallest first."""
     first = min(shipping, key=lambda level: level.forecast[chip]["ms"])
-    tied = [level for level in shipping if level is first or time_ratio(level, first, chip).verdict == UNDECIDED]
+    tied = [
+        level
+        for level in shipping
+        if level is first or time_ratio(level, first, chip).verdict == UNDECIDED
+    ]
     return sorted(tied, key=lambda level: level.bytes)
 
 
-def _ranking(objective: str, chip: str) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
+def _ranking(
+    objective: str, chip: str
+) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
     """A sort key and a figure in words."""
     if objective == SMALLEST:
         return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
@@ -171,12 +257,16 @@ def _why(level: JudgedLevel) -> str:
 
 
 def thread_variation(reference: Reference, utterance: Utterance) -> dict[str, float]:
-    """Figures of one clip rendered by fp32 on one thread and on two: what the order of additions does."""
+    """Figures of one clip rendered by fp32 on one thread and on two: what the order of additions
+    does.
+    """
     before, renders = torch.get_num_threads(), []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            renders.append(render_reference(reference.vocoder, reference.inputs(utterance)).astype("float64"))
+            renders.append(
+                render_reference(reference.vocoder, reference.inputs(utterance)).astype("float64")
+            )
     finally:
         torch.set_num_threads(before)
     one, two = renders
@@ -184,14 +274,26 @@ def thread_variation(reference: Reference, utterance: Utterance) -> dict[str, fl
 
 
 def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]:
-    """The reference's own spread: another noise seed over all clips, another thread count on the first."""
+    """The reference's own spread: another noise seed over all clips, another thread count on the
+    first.
+    """
     store, reference = context.store, context.reference
     other_seed = [
-        store.seed_variation(clip) or store.keep_seed_variation(clip, reference.of(clip).seed_variation()) for clip in context.clips
+        store.seed_variation(clip)
+        or store.keep_seed_variation(clip, reference.of(clip).seed_variation())
+        for clip in context.clips
     ]
     first = context.clips[0]
-    threads = [store.figures("seed_variation/threads", lambda: thread_variation(reference, first), utterance_sha256(first))]
-    return {name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))}
+    threads = [
+        store.figures(
+            "seed_variation/threads",
+            lambda: thread_variation(reference, first),
+            utterance_sha256(first),
+        )
+    ]
+    return {
+        name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))
+    }
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
@@ -201,7 +303,12 @@ def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
 
 
 def decision_record(
-    levels: Sequence[JudgedLevel], choice: Choice, context: JudgeContext, spread: Mapping[str, Any], objective: str, chip: str
+    levels: Sequence[JudgedLevel],
+    choice: Choice,
+    context: JudgeContext,
+    spread: Mapping[str, Any],
+    objective: str,
+    chip: str,
 ) -> dict[str, Any]:
     """Decision first, then levels, the model's own spread, provenance."""
     return {
@@ -225,23 +332,49 @@ def decision_record(
 
 def level_record(level: JudgedLevel) -> dict[str, Any]:
     """One level: what it is, what was measured, what was forecast."""
-    own: dict[str, Any] = {"method": level.method, "title": level.title, "failed": level.failed, "unfit_for_engine": level.unfit}
-    own |= {"bytes": level.bytes, "verdict": level.verdict, "facts": asdict(level.facts) if level.facts else None}
-    return own | {key: value for key, value in level.record.items() if key not in ("format", "method", "verdict", "releasable", "withheld")}
+    own: dict[str, Any] = {
+        "method": level.method,
+        "title": level.title,
+        "failed": level.failed,
+        "unfit_for_engine": level.unfit,
+    }
+    own |= {
+        "bytes": level.bytes,
+        "verdict": level.verdict,
+        "facts": asdict(level.facts) if level.facts else None,
+    }
+    return own | {
+        key: value
+        for key, value in level.record.items()
+        if key not in ("format", "method", "verdict", "releasable", "withheld")
+    }
 
 
 def limits_notes(context: JudgeContext) -> list[str]:
-    """What a reader must know of limits that were set or moved after the figures: which commits, and that these verdicts are by the new."""
+    """What a reader must know of limits that were set or moved after the figures: which commits,
+    and that these verdicts are by the new.
+    """
     history, oldest = context.store.limits_history(), context.store.oldest()
     now = history[-1]
     told = f"the limits of commit {short(now['commit'])} ({now['committed'] or 'no date'})"
     if len(history) > 1:
-        before = ", ".join(f"{short(entry['commit'])} on {entry['first_used']}" for entry in history[:-1])
-        return [f"limits were moved after results: these figures were judged before under commit {before}; every verdict here is by {told}"]
+        before = ", ".join(
+            f"{short(entry['commit'])} on {entry['first_used']}" for entry in history[:-1]
+        )
+        return [
+            "limits were moved after results: these figures were judged before under commit"
+            f" {before}; every verdict here is by {told}"
+        ]
     if now["commit"].endswith("+") or now["commit"] == "none":
-        return [f"limits that no commit holds: eval/gates.py or eval/verdict.py differ from commit {now['commit'].rstrip('+')[:10]}"]
+        return [
+            "limits that no commit holds: eval/gates.py or eval/verdict.py differ from commit"
+            f" {now['commit'].rstrip('+')[:10]}"
+        ]
     if oldest and datetime.fromisoformat(now["committed"]) > datetime.fromisoformat(oldest):
-        return [f"limits are newer than results: {told} came after the first figure ({oldest}); every verdict here is by them"]
+        return [
+            f"limits are newer than results: {told} came after the first figure ({oldest}); every"
+            " verdict here is by them"
+        ]
     return []
 
 

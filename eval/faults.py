@@ -2,7 +2,8 @@
 
     Spoilt(Faults(checkpoint, vocoder, seed=0), of_tail(HALVED)).render(inputs)
 
-Errors of the model are injected into a copy of the PyTorch vocoder; the vocoder itself is never changed.
+Errors of the model are injected into a copy of the PyTorch vocoder; the vocoder itself is never
+changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,23 +35,31 @@ DROPOUT_SAMPLES = SAMPLE_RATE_HZ // 100  # 10 ms
 
 
 class BrokenTail(InverseStft):
-    """[B, 22, 1, S] -> [B, 1, 1, 5 (S - 1)] as the true tail, but for `fault`, and with the columns of `silent` at magnitude 0."""
+    """[B, 22, 1, S] -> [B, 1, 1, 5 (S - 1)] as the true tail, but for `fault`, and with the columns
+    of `silent` at magnitude 0.
+    """
 
     def __init__(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> None:
         super().__init__()
         self.fault, self.silent = fault, silent
 
     def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
-        """x [B, 22, 1, S] at exact length (the mask is not read) -> [B, 1, 1, 5 (S - 1)] with the fault in it."""
+        """x [B, 22, 1, S] at exact length (the mask is not read) -> [B, 1, 1, 5 (S - 1)] with the
+        fault in it.
+        """
         magnitude = torch.exp(x[:, :BINS])  # [B, 11, 1, S]
         magnitude[..., self.silent[0] : self.silent[1]] = 0.0
         if self.fault == HALVED:
             magnitude[:, 1:-1] *= 0.5
         phase = torch.sin(x[:, BINS:])
-        spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)  # [B, 22, 1, S]
+        # [B, 22, 1, S]
+        spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)
         early = 1 if self.fault == LATE else 0
-        signal = F.conv_transpose2d(spectrum, self.kernel, stride=(1, HOP_SAMPLES))  # [B, 1, 1, 5 (S - 1) + 20]
-        envelope = F.conv_transpose2d(torch.ones_like(x[:, :1]), self.window_power, stride=(1, HOP_SAMPLES))
+        # [B, 1, 1, 5 (S - 1) + 20]
+        signal = F.conv_transpose2d(spectrum, self.kernel, stride=(1, HOP_SAMPLES))
+        envelope = F.conv_transpose2d(
+            torch.ones_like(x[:, :1]), self.window_power, stride=(1, HOP_SAMPLES)
+        )
         if self.fault == UNNORMALIZED:
             envelope = torch.ones_like(envelope)
         inside = slice(N_FFT // 2 - early, signal.shape[3] - N_FFT // 2 - early)
@@ -59,14 +68,18 @@ class BrokenTail(InverseStft):
 
 def dropout_columns(signal: np.ndarray) -> tuple[int, int]:
     """First and one-past-last spectrum column of the loudest 10 ms."""
-    power = np.convolve(np.square(signal.astype(np.float64)), np.ones(DROPOUT_SAMPLES), mode="valid")
+    power = np.convolve(
+        np.square(signal.astype(np.float64)), np.ones(DROPOUT_SAMPLES), mode="valid"
+    )
     start = int(np.argmax(power)) // HOP_SAMPLES
     return start, start + DROPOUT_SAMPLES // HOP_SAMPLES
 
 
 @dataclass(frozen=True)
 class Faults:
-    """Responsibilities: 1. the PyTorch vocoder that errors are put into, never changed itself; 2. its seed and spoilt copies."""
+    """Responsibilities: 1. the PyTorch vocoder that errors are put into, never changed itself; 2.
+    its seed and spoilt copies.
+    """
 
     checkpoint: Checkpoint
     vocoder: Vocoder
@@ -96,7 +109,9 @@ class Faults:
         copy = deepcopy(self.vocoder)
         for module in copy.modules():
             if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
-                module.weight.data = rounded(module.weight.data, bits=4, axis=int(isinstance(module, nn.ConvTranspose2d)))
+                module.weight.data = rounded(
+                    module.weight.data, bits=4, axis=int(isinstance(module, nn.ConvTranspose2d))
+                )
         return copy.eval()
 
 
@@ -105,7 +120,9 @@ Render = Callable[[Faults, VocoderInputs], np.ndarray]  # [600 F] float32 of a c
 
 @dataclass(frozen=True)
 class Control:
-    """One known error: the metric that is expected to catch it, how it renders, where it was seen."""
+    """One known error: the metric that is expected to catch it, how it renders, where it was
+    seen.
+    """
 
     name: str
     metric: str
@@ -115,7 +132,9 @@ class Control:
 
 @dataclass(frozen=True)
 class Harmless:
-    """One change that nobody hears: how it renders, why it does no harm, and the metric that may name it, where the graph is wrong."""
+    """One change that nobody hears: how it renders, why it does no harm, and the metric that may
+    name it, where the graph is wrong.
+    """
 
     name: str
     render: Render
@@ -151,26 +170,47 @@ class Caught:
 
 
 class ControlTrials:
-    """Responsibilities: 1. the fp32 renders' own spread, measured once; 2. each control against the gates. `only`: these metrics."""
+    """Responsibilities: 1. the fp32 renders' own spread, measured once; 2. each control against the
+    gates. `only`: these metrics.
+    """
 
-    def __init__(self, reference: Reference, clips: Sequence[Utterance], only: Sequence[str] = ()) -> None:
+    def __init__(
+        self, reference: Reference, clips: Sequence[Utterance], only: Sequence[str] = ()
+    ) -> None:
         self._reference, self._clips, self._only = reference, clips, only
         self._faults = Faults(reference.checkpoint, reference.vocoder, reference.seed)
         self._renders = {clip.id: reference.of(clip) for clip in clips}
-        self._seed_variation = {clip.id: self._renders[clip.id].seed_variation(only) for clip in clips}
+        self._seed_variation = {
+            clip.id: self._renders[clip.id].seed_variation(only) for clip in clips
+        }
 
     def caught(self, control: Control | Harmless) -> Caught:
         """Judge one control. Of a harmless change the gates that may name it do not count."""
         changed = Spoilt(self._faults, control.render)
         results = [self._result(changed, clip) for clip in self._clips]
         silent = tuple(f"{result.id} {result.defect}" for result in results if result.defect)
-        held = [gate for gate in gates_for(JUDGED_AS) if gate.metric != getattr(control, "named_by", None)]
+        held = [
+            gate
+            for gate in gates_for(JUDGED_AS)
+            if gate.metric != getattr(control, "named_by", None)
+        ]
         made = decided(JUDGED_AS, results, gates=held)
         found = (statistic(name, MEAN, made.figures) for name in ("pesq", "mcd_db"))
-        return Caught(control.name, silent + made.decision.broken, *(float("nan") if value is None else value for value in found))
+        return Caught(
+            control.name,
+            silent + made.decision.broken,
+            *(float("nan") if value is None else value for value in found),
+        )
 
     def _result(self, changed: Spoilt, clip: Utterance) -> ClipResult:
-        return judge_clip(self._reference, changed, clip, self._seed_variation[clip.id], self._renders[clip.id], self._only)
+        return judge_clip(
+            self._reference,
+            changed,
+            clip,
+            self._seed_variation[clip.id],
+            self._renders[clip.id],
+            self._only,
+        )
 
 
 def of_waveform(change: Callable[[np.ndarray], np.ndarray]) -> Render:

@@ -3,8 +3,9 @@
     level = judged_level(METHODS["w8"], "streaming", context)
     level.verdict, level.bytes, level.record["summary"]
 
-Packages are built by the same commands a user types. A level that cannot be built stays in the table with the reason. Size, shares and
-forecasts are read off the package, never off its manifest; a manifest that says otherwise is an InputError.
+Packages are built by the same commands a user types. A level that cannot be built stays in the
+table with the reason. Size, shares and forecasts are read off the package, never off its manifest;
+a manifest that says otherwise is an InputError.
 """
 
 from collections import Counter
@@ -15,7 +16,14 @@ from typing import Any
 
 from kokoro_ane.core.checks import ProgramFacts, open_functions
 from kokoro_ane.core.commands import quantize_command
-from kokoro_ane.core.contract import DECODER, FEATURES, FRAMES_PER_SECOND, STREAMED, UTTERANCE, WINDOW
+from kokoro_ane.core.contract import (
+    DECODER,
+    FEATURES,
+    FRAMES_PER_SECOND,
+    STREAMED,
+    UTTERANCE,
+    WINDOW,
+)
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import package_bytes
@@ -41,8 +49,10 @@ from mlprogram.examine.rules import load_rules
 from mlprogram.examine.storage import Storage
 
 FORMAT = 3
-FORECAST_FRAMES = 80  # two seconds: the shape the forecast times are given for, where the package has it
-IOS = {6: "iOS15", 7: "iOS16", 8: "iOS17", 9: "iOS18"}  # by specification version, as coremltools.target counts
+# two seconds: the shape the forecast times are given for, where the package has it
+FORECAST_FRAMES = 80
+# by specification version, as coremltools.target counts
+IOS = {6: "iOS15", 7: "iOS16", 8: "iOS17", 9: "iOS18"}
 CONVOLUTIONS = ("conv", "conv_transpose")
 SHARE_DIGITS = 5  # of int8_macs_share in a manifest
 
@@ -51,24 +61,41 @@ Runs = Sequence[tuple[Profile, int]]  # a function at its shapes, and how often 
 
 
 def forecast_of(runs: Runs, frames: int) -> dict[str, dict[str, float]]:
-    """By chip: `ms` per second of audio with its 80 % interval `low_ms` to `high_ms`, optimistic reading; `fitted`, whether the interval is
-    that of networks of this kind; `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in both readings."""
+    """By chip: `ms` per second of audio with its 80 % interval `low_ms` to `high_ms`, optimistic
+    reading; `fitted`, whether the interval is that of networks of this kind; `engine_low` and
+    `engine_high`, the shares of multiply-accumulates on the engine in both readings.
+    """
     rules, costs, seconds, found = load_rules(), load_costs(), frames / FRAMES_PER_SECOND, {}
     macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
     for name, chip in rules.chips.items():
         placed = [forecast_residency(profile, rules, name) for profile, _ in runs]
-        times = [(times_of(each, chip, costs).optimistic, count) for each, (_, count) in zip(placed, runs, strict=True)]
-        ms = {key: sum(count * getattr(time, key) for time, count in times) / seconds for key in ("ms", "low_ms", "high_ms")}
+        times = [
+            (times_of(each, chip, costs).optimistic, count)
+            for each, (_, count) in zip(placed, runs, strict=True)
+        ]
+        ms = {
+            key: sum(count * getattr(time, key) for time, count in times) / seconds
+            for key in ("ms", "low_ms", "high_ms")
+        }
         low, high = (
             sum(share * part for share, part in zip(shares, macs, strict=True)) / sum(macs)
-            for shares in ([each.lowest_share("macs") for each in placed], [each.optimistic.share("macs") for each in placed])
+            for shares in (
+                [each.lowest_share("macs") for each in placed],
+                [each.optimistic.share("macs") for each in placed],
+            )
         )
-        found[name] = ms | {"fitted": float(all(time.fitted for time, _ in times)), "engine_low": low, "engine_high": high}
+        found[name] = ms | {
+            "fitted": float(all(time.fitted for time, _ in times)),
+            "engine_low": low,
+            "engine_high": high,
+        }
     return found
 
 
 def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> tuple[Runs, int]:
-    """What an utterance of about so many frames runs, and of how many: the shapes nearest to it; in the streaming layout, windows."""
+    """What an utterance of about so many frames runs, and of how many: the shapes nearest to it; in
+    the streaming layout, windows.
+    """
     if WINDOW not in programs:
         (program,) = programs.values()
         nearest = _nearest(program, frames)
@@ -77,15 +104,32 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> tuple[Runs, int
     frames = frames_of(decoder)
     sizes = tuple(choice[FEATURES][-1] - 1 for choice in programs[WINDOW].all_shapes())
     measured = programs[UTTERANCE].all_shapes()[-1][FEATURES][-1] - 1
-    used = Counter(window.frames for window in fixed_windows(frames, sizes, early=False)) if frames > measured else Counter[int]()
+    used = (
+        Counter(window.frames for window in fixed_windows(frames, sizes, early=False))
+        if frames > measured
+        else Counter[int]()
+    )
     found = [(profile_program(programs[DECODER], decoder), 1)]
     if not used:
-        found.append((profile_program(programs[UTTERANCE], _nearest(programs[UTTERANCE], frames)), 1))
-    return found + [(profile_program(programs[WINDOW], _nearest(programs[WINDOW], size)), count) for size, count in used.items()], frames
+        found.append(
+            (profile_program(programs[UTTERANCE], _nearest(programs[UTTERANCE], frames)), 1)
+        )
+    return (
+        found
+        + [
+            (profile_program(programs[WINDOW], _nearest(programs[WINDOW], size)), count)
+            for size, count in used.items()
+        ],
+        frames,
+    )
 
 
 def _nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
-    choices = program.all_shapes() if any(len(spec.shapes) > 1 for spec in program.inputs.values()) else [program.shapes({})]
+    choices = (
+        program.all_shapes()
+        if any(len(spec.shapes) > 1 for spec in program.inputs.values())
+        else [program.shapes({})]
+    )
     return min(choices, key=lambda choice: abs(frames_of(choice) - frames))
 
 
@@ -107,18 +151,28 @@ class PackageFacts:
 
     @classmethod
     def read(cls, package: Path, frames: int) -> "PackageFacts":
-        """Of a package on disk; costs are counted at the shape nearest to `frames` frames, shares at the smallest."""
+        """Of a package on disk; costs are counted at the shape nearest to `frames` frames, shares
+        at the smallest.
+        """
         programs = {program.function.name: program for program in open_functions(package)}
         runs, counted = runs_of(programs, frames)
         smallest = [profile for profile, _ in runs_of(programs, 0)[0]]
         version = next(iter(programs.values())).package.spec.specificationVersion
-        operations = (op.op_type for program in programs.values() for op in program.function.body.walk())
-        stored = {f"{name}/{key}": weight for name, program in programs.items() for key, weight in program.storage.weights.items()}
+        operations = (
+            op.op_type for program in programs.values() for op in program.function.body.walk()
+        )
+        stored = {
+            f"{name}/{key}": weight
+            for name, program in programs.items()
+            for key, weight in program.storage.weights.items()
+        }
         return cls(
             bytes=package_bytes(package),
             int8_macs_share=int8_share(smallest),
             stored_bytes=Storage(stored).bytes_by_kind(),
-            operations=dict(sorted(Counter(name for name in operations if name != "const").items())),
+            operations=dict(
+                sorted(Counter(name for name in operations if name != "const").items())
+            ),
             minimum_ios=IOS.get(version, f"specification {version}"),
             forecast=forecast_of(runs, counted),
         )
@@ -131,7 +185,11 @@ class PackageFacts:
 
     def require_told(self, manifest: Manifest) -> None:
         """Raise InputError where the manifest says something else than the package."""
-        computing = {name: count for name, count in self.operations.items() if not name.startswith("constexpr_")}
+        computing = {
+            name: count
+            for name, count in self.operations.items()
+            if not name.startswith("constexpr_")
+        }
         compressed = manifest.compression != {}
         told = {
             "package_bytes": (manifest.package_bytes, self.bytes),
@@ -139,17 +197,23 @@ class PackageFacts:
             "operations": (manifest.operations, self.operations if compressed else computing),
         }
         if compressed:
-            told["compression.int8_macs_share"] = (manifest.compression.get("int8_macs_share"), self.int8_macs_share)
+            told["compression.int8_macs_share"] = (
+                manifest.compression.get("int8_macs_share"),
+                self.int8_macs_share,
+            )
         for name, (said, found) in told.items():
             if said != found:
                 raise InputError(
-                    f"{manifest.path} says {name} {str(said)[:60]}, the package itself {str(found)[:60]}: the manifest was edited; run "
-                    f"`{quantize_command(manifest.method, manifest.layout)}` again"
+                    f"{manifest.path} says {name} {str(said)[:60]}, the package itself"
+                    f" {str(found)[:60]}: the manifest was edited; run"
+                    f" `{quantize_command(manifest.method, manifest.layout)}` again"
                 )
 
 
 def int8_share(profiles: Sequence[Profile]) -> float:
-    """Share of the convolutions' multiply-accumulates done on integer weights and integer inputs."""
+    """Share of the convolutions' multiply-accumulates done on integer weights and integer
+    inputs.
+    """
     integer = whole = 0
     for profile in profiles:
         makers = {tensor.name: op.op_type for op in profile.ops for tensor in op.outputs}
@@ -166,7 +230,9 @@ def _is_int8(op: OpProfile, makers: dict[str, str]) -> bool:
 
 
 def facts_of(path: Path, frames: int) -> PackageFacts:
-    """Of a package or file on disk. Only a package has a forecast: nothing else runs on the Neural Engine."""
+    """Of a package or file on disk. Only a package has a forecast: nothing else runs on the Neural
+    Engine.
+    """
     if path.suffix == pte_file.SUFFIX:
         return _compiled(path, pte_file.facts(pte_file.PteProgram(path, (), ())), pte_file.TARGET)
     if path.suffix == library.SUFFIX:
@@ -175,7 +241,9 @@ def facts_of(path: Path, frames: int) -> PackageFacts:
 
 
 def _compiled(path: Path, facts: ProgramFacts, target: str) -> PackageFacts:
-    """A compiler's own code and layout of weights, float32: entries and bytes are all that can be read."""
+    """A compiler's own code and layout of weights, float32: entries and bytes are all that can be
+    read.
+    """
     size = path.stat().st_size
     return PackageFacts(size, 0.0, {"compiled float32": size}, dict(facts.operations), target, {})
 
@@ -199,7 +267,9 @@ def _onnx(path: Path) -> PackageFacts:
     )
 
 
-def full_record(judgement: Judgement, manifest: Manifest, facts: PackageFacts, context: JudgeContext) -> dict[str, Any]:
+def full_record(
+    judgement: Judgement, manifest: Manifest, facts: PackageFacts, context: JudgeContext
+) -> dict[str, Any]:
     """Provenance, decision, summary, what the package is, and every clip's figures."""
     why = withheld(context.checkpoint)
     return {
@@ -230,9 +300,19 @@ def full_record(judgement: Judgement, manifest: Manifest, facts: PackageFacts, c
 
 def short_record(record: dict[str, Any], out: Path) -> dict[str, Any]:
     """One line's worth: verdict, broken gates, summary, where the rest is."""
-    kept = {key: record[key] for key in ("method", "verdict", "releasable", "broken", "reasons", "summary")}
-    kept["summary"] = {name: {k: v if v is None else round(v, 4) for k, v in row.items()} for name, row in kept["summary"].items()}
-    return kept | {"clips": len(record["clips"]), "package_sha256": record["provenance"]["package_sha256"], "file": str(out)}
+    kept = {
+        key: record[key]
+        for key in ("method", "verdict", "releasable", "broken", "reasons", "summary")
+    }
+    kept["summary"] = {
+        name: {k: v if v is None else round(v, 4) for k, v in row.items()}
+        for name, row in kept["summary"].items()
+    }
+    return kept | {
+        "clips": len(record["clips"]),
+        "package_sha256": record["provenance"]["package_sha256"],
+        "file": str(out),
+    }
 
 
 @dataclass(frozen=True)
@@ -267,44 +347,72 @@ class JudgedLevel:
 def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLevel:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
-    A package of another checkpoint, or one that differs from its manifest, is an InputError: it is never built over.
+    A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
+    never built over.
     """
     failed = _failure(method, layout, context)
     if failed:
         name = level_name(method.name, layout)
         context.progress.step(name, len(context.clips))
         return JudgedLevel(name, method.title, method.unfit_for_engine, failed=failed)
-    return judged_package(method, find_package(context.build, context.checkpoint, method, layout), context)
+    return judged_package(
+        method, find_package(context.build, context.checkpoint, method, layout), context
+    )
 
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
-    """Judge a package that is there. InputError for one that is not what its name says (quantize/genuine.py)."""
+    """Judge a package that is there. InputError for one that is not what its name says
+    (quantize/genuine.py).
+    """
     require_genuine(manifest, level_name(method.name, manifest.layout), context.checkpoint)
     facts = known_facts(manifest, context)
     wrong = wrong_channels(method, manifest, context)
-    judgement = decided(method.name, measured_clips(manifest, context), context.claim, manifest.layout, wrong)
+    judgement = decided(
+        method.name, measured_clips(manifest, context), context.claim, manifest.layout, wrong
+    )
     record = full_record(judgement, manifest, facts, context)
-    return JudgedLevel(manifest.level, method.title, method.unfit_for_engine, None, manifest, facts, record, judgement)
+    return JudgedLevel(
+        manifest.level,
+        method.title,
+        method.unfit_for_engine,
+        None,
+        manifest,
+        facts,
+        record,
+        judgement,
+    )
 
 
 def known_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
     """Of its package, read once. InputError where the manifest says otherwise."""
     name = f"facts-{manifest.package_sha256[:16]}"
-    kept = context.store.figures(name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES)))
+    kept = context.store.figures(
+        name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES))
+    )
     facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
     facts.require_told(manifest)
     return facts
 
 
 def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) -> list[str]:
-    """Layers of a compressed package whose channels have another scale than its parent's (eval/channel_gains.py). InputError where the
-    parent is not in the build folder; nothing is read of the streaming layout's three functions and of files that are no packages."""
-    if method.parent is None or manifest.layout in STREAMED or manifest.package_path.suffix != PACKAGE:
+    """Layers of a compressed package whose channels have another scale than its parent's
+    (eval/channel_gains.py). InputError where the parent is not in the build folder; nothing is read
+    of the streaming layout's three functions and of files that are no packages.
+    """
+    if (
+        method.parent is None
+        or manifest.layout in STREAMED
+        or manifest.package_path.suffix != PACKAGE
+    ):
         return []
-    parent = find_package(context.build, context.checkpoint, method_named(method.parent), manifest.layout)
+    parent = find_package(
+        context.build, context.checkpoint, method_named(method.parent), manifest.layout
+    )
     name, balanced = f"channels-{manifest.package_sha256[:16]}", method.balances
     found = context.store.figures(
-        name, lambda: {"wrong": list(wrong_scales(parent.package_path, manifest.package_path, balanced))}, parent.package_sha256
+        name,
+        lambda: {"wrong": list(wrong_scales(parent.package_path, manifest.package_path, balanced))},
+        parent.package_sha256,
     )
     return list(found["wrong"])
 
@@ -312,11 +420,21 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
 def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
     """Figures of every clip, measured at most once, in the clips' order."""
     store, sha256, scale = context.store, manifest.package_sha256, context.execution.scale
-    found = {clip.id: result for clip in context.clips if (result := store.clip_result(sha256, context.execution, clip)) is not None}
+    found = {
+        clip.id: result
+        for clip in context.clips
+        if (result := store.clip_result(sha256, context.execution, clip)) is not None
+    }
     open_ends = [clip for clip in context.clips if clip.id not in found]
     context.progress.begin(manifest.level, len(found), open_ends, context.workers.count)
-    known = {clip.id: kept for clip in open_ends if (kept := store.seed_variation(clip, scale)) is not None}
-    for clip, result, seconds in context.workers.measure(manifest.path, context.execution, open_ends, known):
+    known = {
+        clip.id: kept
+        for clip in open_ends
+        if (kept := store.seed_variation(clip, scale)) is not None
+    }
+    for clip, result, seconds in context.workers.measure(
+        manifest.path, context.execution, open_ends, known
+    ):
         found[clip.id] = store.keep_clip(sha256, context.execution, clip, result)
         if clip.id not in known:
             store.keep_seed_variation(clip, result.seed_variation, scale)

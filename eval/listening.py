@@ -2,8 +2,9 @@
 
     write_pack(Path("build/release/listening"), heard, levels=["w8"], seed=0)
 
-In each pair one file is the fp32 reference and one a level, in an order that only the key knows; some pairs are the reference twice, so a
-listener who hears differences everywhere is found out. The key is base64, and the sheet carries its SHA-256: it cannot be changed unseen.
+In each pair one file is the fp32 reference and one a level, in an order that only the key knows;
+some pairs are the reference twice, so a listener who hears differences everywhere is found out. The
+key is base64, and the sheet carries its SHA-256: it cannot be changed unseen.
 """
 
 import base64
@@ -27,7 +28,8 @@ from kokoro_ane.quantize.corpus import Utterance
 from mlprogram.scratch import scratch
 
 REFERENCE = "fp32 reference"
-SHORTEST_S, LONGEST_S = 2.0, 7.0  # of a clip that is compared by ear: long enough for a sentence, short enough to remember
+# of a clip that is compared by ear: long enough for a sentence, short enough to remember
+SHORTEST_S, LONGEST_S = 2.0, 7.0
 FULL_SCALE = 32767
 
 
@@ -39,10 +41,16 @@ class Heard:
     signals: Mapping[str, np.ndarray]
 
 
-def audition(reference: Reference, packages: Mapping[str, Callable[[], Subject]], clips: Sequence[Utterance]) -> list[Heard]:
-    """Render each clip by the reference and by every package. One package is open at a time: fourteen took 6 GB."""
+def audition(
+    reference: Reference, packages: Mapping[str, Callable[[], Subject]], clips: Sequence[Utterance]
+) -> list[Heard]:
+    """Render each clip by the reference and by every package. One package is open at a time:
+    fourteen took 6 GB.
+    """
     inputs = {clip.id: reference.inputs(clip) for clip in clips}
-    signals = {clip.id: {REFERENCE: reference.of(clip).reference.astype(np.float32)} for clip in clips}
+    signals = {
+        clip.id: {REFERENCE: reference.of(clip).reference.astype(np.float32)} for clip in clips
+    }
     for name, opened in packages.items():
         package = opened()
         for clip in clips:
@@ -50,26 +58,44 @@ def audition(reference: Reference, packages: Mapping[str, Callable[[], Subject]]
     return [Heard(clip, signals[clip.id]) for clip in clips]
 
 
-def chosen_clips(record: Mapping[str, Any], clips: Sequence[Utterance], count: int = 3) -> list[Utterance]:
-    """Clips to listen to: the one where the named level (else the first judged) scores worst, then others of other voices, short ones.
+def chosen_clips(
+    record: Mapping[str, Any], clips: Sequence[Utterance], count: int = 3
+) -> list[Utterance]:
+    """Clips to listen to: the one where the named level (else the first judged) scores worst, then
+    others of other voices, short ones.
 
     Only judged clips of SHORTEST_S to LONGEST_S; the shortest where none is that short.
     """
-    judged = next(level for level in record["levels"] if level.get("clips") and record["level"] in (None, level["method"]))
+    judged = next(
+        level
+        for level in record["levels"]
+        if level.get("clips") and record["level"] in (None, level["method"])
+    )
     pesq = {clip["id"]: clip["figures"].get("pesq", 0.0) for clip in judged["clips"]}
     known = sorted((clip for clip in clips if clip.id in pesq), key=lambda clip: clip.frames)
     if not known:
-        raise InputError("no clip of the decision is one that this checkpoint says: run `kokoro-ane release` again")
-    fitting = [clip for clip in known if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S] or known[:count]
+        raise InputError(
+            "no clip of the decision is one that this checkpoint says: run `kokoro-ane release`"
+            " again"
+        )
+    fitting = [
+        clip for clip in known if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S
+    ] or known[:count]
     found = [min(fitting, key=lambda clip: pesq[clip.id])]
     while len(found) < min(count, len(fitting)):
         left = [clip for clip in fitting if clip not in found]
-        found.append(min(left, key=lambda clip: (sum(clip.voice == other.voice for other in found), clip.frames)))
+        found.append(
+            min(
+                left,
+                key=lambda clip: (sum(clip.voice == other.voice for other in found), clip.frames),
+            )
+        )
     return found
 
 
 def kept(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
-    """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of its difference to `reference`.
+    """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of
+    its difference to `reference`.
 
     "difference": the player adds the reference's samples, and has the signal's own again.
     """
@@ -79,7 +105,11 @@ def kept(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, A
     difference = _samples(signal).astype(np.int32) - _samples(reference)
     if np.abs(difference).max(initial=0) > FULL_SCALE:
         return alone
-    return min(alone, {"flac": _flac(difference.astype(np.int16)), "difference": True}, key=lambda way: len(way["flac"]))
+    return min(
+        alone,
+        {"flac": _flac(difference.astype(np.int16)), "difference": True},
+        key=lambda way: len(way["flac"]),
+    )
 
 
 def _samples(signal: np.ndarray) -> np.ndarray:
@@ -91,7 +121,14 @@ def _flac(samples: np.ndarray) -> str:
     import soundfile
 
     with scratch() as folder:  # a stream of Python's would swallow Ctrl-C in its callbacks
-        soundfile.write(folder / "x.flac", samples, SAMPLE_RATE_HZ, format="FLAC", subtype="PCM_16", compression_level=1.0)
+        soundfile.write(
+            folder / "x.flac",
+            samples,
+            SAMPLE_RATE_HZ,
+            format="FLAC",
+            subtype="PCM_16",
+            compression_level=1.0,
+        )
         return base64.b64encode((folder / "x.flac").read_bytes()).decode()
 
 
@@ -108,7 +145,9 @@ README = """Blinded listening pack
 
 
 def pairs(heard: Sequence[Heard], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
-    """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by the seed."""
+    """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by
+    the seed.
+    """
     drawn = random.Random(seed)
     found = []
     for clip in heard:
@@ -127,14 +166,27 @@ def _sheet(numbers: Sequence[str]) -> str:
 
 
 def pack_of_ours(folder: Path) -> str | None:
-    """Why a folder is not a pack that nobody has filled in yet, or None: for core.staging.staged."""
-    numbers = sorted({path.name[:-6] for path in folder.glob("*-[AB].wav")}, key=lambda number: (len(number), number))
+    """Why a folder is not a pack that nobody has filled in yet, or None: for
+    core.staging.staged.
+    """
+    numbers = sorted(
+        {path.name[:-6] for path in folder.glob("*-[AB].wav")},
+        key=lambda number: (len(number), number),
+    )
     sheet = folder / SHEET
     if not (folder / KEY).is_file() or not sheet.is_file():
         return f"it is not a listening pack: it holds no {KEY} and {SHEET}"
     if sheet.read_bytes() != _sheet(numbers).encode():
         return f"somebody has written into {sheet}"
-    return strangers(folder, {KEY, SHEET, "README.txt", *(f"{number}-{side}.wav" for number in numbers for side in "AB")})
+    return strangers(
+        folder,
+        {
+            KEY,
+            SHEET,
+            "README.txt",
+            *(f"{number}-{side}.wav" for number in numbers for side in "AB"),
+        },
+    )
 
 
 def write_pack(folder: Path, heard: Sequence[Heard], levels: Sequence[str], seed: int) -> int:
@@ -149,8 +201,14 @@ def write_pack(folder: Path, heard: Sequence[Heard], levels: Sequence[str], seed
         for pair in chosen:
             for side in "AB":
                 samples = signals[pair["clip"]][pair[side]].clip(-1.0, 1.0)
-                soundfile.write(aside / f"{pair['pair']}-{side}.wav", samples, SAMPLE_RATE_HZ, subtype="PCM_16")
-        (aside / SHEET).write_text(_sheet([pair["pair"] for pair in chosen]), encoding="utf-8", newline="")
+                soundfile.write(
+                    aside / f"{pair['pair']}-{side}.wav", samples, SAMPLE_RATE_HZ, subtype="PCM_16"
+                )
+        (aside / SHEET).write_text(
+            _sheet([pair["pair"] for pair in chosen]), encoding="utf-8", newline=""
+        )
         (aside / KEY).write_bytes(base64.b64encode(key) + b"\n")
-        (aside / "README.txt").write_text(README.format(digest=hashlib.sha256(key).hexdigest()), encoding="utf-8")
+        (aside / "README.txt").write_text(
+            README.format(digest=hashlib.sha256(key).hexdigest()), encoding="utf-8"
+        )
     return len(chosen)

@@ -1,4 +1,5 @@
-"""Negative controls of a product, on the tuning set: what must be rejected, what must pass, and the figures that chose the factors.
+"""Negative controls of a product, on the tuning set: what must be rejected, what must pass, and the
+figures that chose the factors.
 
 for name, bad, make in controls(reference, Path("build")):
     judgement = judged(reference, clips, make, rows={})
@@ -27,22 +28,38 @@ UNSEEN_SEED = 7
 
 
 def controls(reference: Reference, build: Path) -> Iterator[tuple[str, bool, Make]]:
-    """Name, whether it must be rejected, and the chain: of fp32, and pairs of packages as far as they stand in the build folder."""
+    """Name, whether it must be rejected, and the chain: of fp32, and pairs of packages as far as
+    they stand in the build folder.
+    """
     yield from ((f"style row n {step:+d}", False, _fp32(reference, step)) for step in ROW_STEPS)
     yield "another noise seed", False, _fp32(reference, other_seed=UNSEEN_SEED)
     yield "speed 3 % off", True, _fp32(reference, faster=FASTER)
     yield f"a style row {FAR_ROW} away", True, _fp32(reference, FAR_ROW)
     blunt = deepcopy(Encoder.of(reference.checkpoint))
     blunt.predictor.F0[0] = Dropped()  # type: ignore[assignment]
-    yield "a block of F0 dropped", True, _fp32(reference, backend=replace(reference.encoder, functions=torch_functions(blunt)))
+    yield (
+        "a block of F0 dropped",
+        True,
+        _fp32(reference, backend=replace(reference.encoder, functions=torch_functions(blunt))),
+    )
     for method, level in PAIRS:
         request = Request(reference.checkpoint, build, method, encoder=level)
         if all(path.is_file() for path in (request.vocoder, *request.encoders)):
             encoder, vocoder = EncoderPackage(request.encoders), open_package(request.vocoder)
-            yield f"vocoder {method}, encoder {level}", True, chain(reference, encoder.backend, vocoder)
+            yield (
+                f"vocoder {method}, encoder {level}",
+                True,
+                chain(reference, encoder.backend, vocoder),
+            )
 
 
-def _fp32(reference: Reference, step: int = 0, faster: float = 1.0, other_seed: int = 0, backend: EncoderBackend | None = None) -> Make:
+def _fp32(
+    reference: Reference,
+    step: int = 0,
+    faster: float = 1.0,
+    other_seed: int = 0,
+    backend: EncoderBackend | None = None,
+) -> Make:
     def make(clip: Utterance) -> Rendition:
         how = (reference, backend or reference.encoder, clip, step, faster)
         (said, inputs), (_, other) = spoken(*how), spoken(*how, other_seed)
@@ -51,7 +68,9 @@ def _fp32(reference: Reference, step: int = 0, faster: float = 1.0, other_seed: 
     return make
 
 
-def judged(reference: Reference, clips: Sequence[Utterance], make: Make, rows: dict[str, dict[str, float]]) -> Judgement:
+def judged(
+    reference: Reference, clips: Sequence[Utterance], make: Make, rows: dict[str, dict[str, float]]
+) -> Judgement:
     """`rows`: the row variation by clip, filled as it is measured."""
     results = []
     for clip in clips:

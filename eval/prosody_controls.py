@@ -1,4 +1,5 @@
-"""Negative controls of the encoder, each the fp32 model with one thing wrong, judged as if it were a level; and what must pass.
+"""Negative controls of the encoder, each the fp32 model with one thing wrong, judged as if it were
+a level; and what must pass.
 
 for name, say in controls(bench).items(): bench.judged(name, say).decision.verdict      # REJECT
 for name, say in harmless(bench).items(): bench.judged(name, say).decision.verdict      # SHIP
@@ -22,7 +23,9 @@ FASTER = 1.03
 
 
 class Dropped(nn.Module):
-    """A block that is not there: a curve's block passes x and its mask on, an LSTM the part of x [1, T, C + S] without the style."""
+    """A block that is not there: a curve's block passes x and its mask on, an LSTM the part of x
+    [1, T, C + S] without the style.
+    """
 
     def __init__(self, width: int | None = None) -> None:
         super().__init__()
@@ -34,7 +37,9 @@ class Dropped(nn.Module):
 
 
 def without(bench: ProsodyBench, block: str) -> Say:
-    """The fp32 model without its first block of F0 or energy, or without the second layer of the duration encoder."""
+    """The fp32 model without its first block of F0 or energy, or without the second layer of the
+    duration encoder.
+    """
     encoder = deepcopy(bench.encoder)
     if block == "duration":
         encoder.predictor.text_encoder.lstms[2] = Dropped(encoder.bert_encoder.out_features)
@@ -45,12 +50,17 @@ def without(bench: ProsodyBench, block: str) -> Say:
 
 @torch.no_grad()
 def exchanged(bench: ProsodyBench) -> Say:
-    """The two letters that the sentences say most take each other's embeddings, in ALBERT and in the text encoder."""
+    """The two letters that the sentences say most take each other's embeddings, in ALBERT and in
+    the text encoder.
+    """
     encoder, vocab = deepcopy(bench.encoder), bench.checkpoint.config.vocab
     letters = {number for symbol, number in vocab.items() if symbol.isalpha()}
     counts = Counter(int(i) for clip in bench.clips for i in clip.input_ids if int(i) in letters)
     (one, _), (other, _) = counts.most_common(2)
-    for weight in (encoder.bert.embeddings.word_embeddings.weight, encoder.text_encoder.embedding.weight):
+    for weight in (
+        encoder.bert.embeddings.word_embeddings.weight,
+        encoder.text_encoder.embedding.weight,
+    ):
         assert isinstance(weight, Tensor)
         weight[[one, other]] = weight[[other, one]]
     return _said(bench, encoder)
@@ -75,7 +85,10 @@ def swapped(bench: ProsodyBench) -> Say:
 def controls(bench: ProsodyBench) -> Mapping[str, Say]:
     """Each must be rejected."""
     return {
-        **{f"a block of {name} dropped": without(bench, name) for name in ("F0", "energy", "duration")},
+        **{
+            f"a block of {name} dropped": without(bench, name)
+            for name in ("F0", "energy", "duration")
+        },
         "two tokens swapped": swapped(bench),
         "a style row 50 away": bench.said_by(step=FAR_ROW),
         "speed 3 % off": lambda clip: bench.said_by()(replace(clip, speed=clip.speed * FASTER)),
@@ -85,4 +98,7 @@ def controls(bench: ProsodyBench) -> Mapping[str, Say]:
 
 def harmless(bench: ProsodyBench) -> Mapping[str, Say]:
     """Each must pass."""
-    return {"fp32 itself": bench.said_by(), **{f"style row n {step:+d}": bench.said_by(step=step) for step in ROW_STEPS}}
+    return {
+        "fp32 itself": bench.said_by(),
+        **{f"style row n {step:+d}": bench.said_by(step=step) for step in ROW_STEPS},
+    }

@@ -1,11 +1,12 @@
-"""Judge an encoder: the executed package against the fp32 model on the judged sentences, in units of the neighbouring style row.
+"""Judge an encoder: the executed package against the fp32 model on the judged sentences, in units
+of the neighbouring style row.
 
     bench = ProsodyBench(checkpoint, clips)
     judgement = bench.judged("w8g", EncoderPackage(manifests).backend)
     judgement.decision.verdict, judgement.figures
 
-The reference's durations are given to both when F0, energy and text features are compared: a frame more in one phoneme would otherwise
-shift all that follow and be counted again in each.
+The reference's durations are given to both when F0, energy and text features are compared: a frame
+more in one phoneme would otherwise shift all that follow and be counted again in each.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,13 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, FRAMES_PER_SECOND
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Encoded, EncoderBackend, encode, whole_frames
+from kokoro_ane.encoder.encoder_steps import (
+    AlignmentLimits,
+    Encoded,
+    EncoderBackend,
+    encode,
+    whole_frames,
+)
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.eval.gates import WORST
 from kokoro_ane.eval.judge import ClipResult, Judgement, decided
@@ -41,12 +48,17 @@ from kokoro_ane.vocoder.source import VOICED_ABOVE_HZ
 
 ROW_STEPS = (1, -1)  # phonemes: the rows that are the scale
 MS_PER_FRAME = 1000 / FRAMES_PER_SECOND
-CENTS, PITCH_FLOOR_HZ = 1200.0, 50.0  # below no voice speaks: the curve passes there on its way to voiceless, which VOICING counts
+# below no voice speaks: the curve passes there on its way to voiceless, which VOICING counts
+CENTS, PITCH_FLOOR_HZ = 1200.0, 50.0
 Say = Callable[[Utterance], Encoded]  # on the alignment of the utterance's own durations
 
 
-def prosody_figures(utterance: Utterance, wanted: Encoded, got: Encoded, durations: np.ndarray) -> dict[str, float]:
-    """Every figure of one sentence. wanted, got: on the utterance's alignment; durations [n]: what `got` would align by."""
+def prosody_figures(
+    utterance: Utterance, wanted: Encoded, got: Encoded, durations: np.ndarray
+) -> dict[str, float]:
+    """Every figure of one sentence. wanted, got: on the utterance's alignment; durations [n]: what
+    `got` would align by.
+    """
     pitch, other = wanted.f0_hz[0].numpy(), got.f0_hz[0].numpy()  # [2F]
     voiced, also = pitch > VOICED_ABOVE_HZ, other > VOICED_ABOVE_HZ
     both = (pitch > PITCH_FLOOR_HZ) & (other > PITCH_FLOOR_HZ)
@@ -57,7 +69,8 @@ def prosody_figures(utterance: Utterance, wanted: Encoded, got: Encoded, duratio
     return duration_figures(utterance, durations) | {
         PITCH: float(np.sqrt(np.square(cents).mean())),
         VOICING: 100 * float((voiced != also).mean()),
-        ENERGY: 100 * float(np.sqrt(np.square(got.energy[0].numpy() - energy).mean()) / energy.std()),
+        ENERGY: 100
+        * float(np.sqrt(np.square(got.energy[0].numpy() - energy).mean()) / energy.std()),
         TEXT: 100 * float(np.sqrt(error.mean() / power)),
         TEXT_TOKEN: 100 * float(np.sqrt(error.max() / power)),
     }
@@ -70,12 +83,15 @@ def duration_figures(utterance: Utterance, durations: np.ndarray) -> dict[str, f
         TOKENS: 100 * float((moved != 0).mean()),
         MOVED: 100 * float((np.abs(moved) > 1).mean()),
         LENGTH: 100 * abs(int(moved.sum())) / utterance.frames,
-        PAUSE: MS_PER_FRAME * max((abs(int(moved[span].sum())) for span in pauses(utterance.phonemes)), default=0),
+        PAUSE: MS_PER_FRAME
+        * max((abs(int(moved[span].sum())) for span in pauses(utterance.phonemes)), default=0),
     }
 
 
 def pauses(phonemes: str) -> list[slice]:
-    """Tokens of each pause: marks and spaces side by side, at least one mark; token 0 is the boundary."""
+    """Tokens of each pause: marks and spaces side by side, at least one mark; token 0 is the
+    boundary.
+    """
     spans, start = [], None
     for place, symbol in enumerate((*phonemes, "")):
         if symbol and (symbol in PAUSES or symbol == " "):
@@ -88,7 +104,9 @@ def pauses(phonemes: str) -> list[slice]:
 
 
 class ProsodyBench:
-    """Responsibilities: 1. what fp32 says, once; 2. the row variation; 3. figures and a decision for anything that speaks."""
+    """Responsibilities: 1. what fp32 says, once; 2. the row variation; 3. figures and a decision
+    for anything that speaks.
+    """
 
     def __init__(self, checkpoint: Checkpoint, clips: Sequence[Utterance]) -> None:
         self.checkpoint, self.clips = checkpoint, tuple(clips)
@@ -108,11 +126,19 @@ class ProsodyBench:
         return style_row(pack, count)[:, self.checkpoint.config.style_dim :]
 
     def said_by(self, backend: EncoderBackend | None = None, step: int = 0) -> Say:
-        """A speaker on the clip's own alignment: the fp32 model, or another backend; `step`: by another style row."""
+        """A speaker on the clip's own alignment: the fp32 model, or another backend; `step`: by
+        another style row.
+        """
         how = backend or EncoderBackend(torch_functions(self.encoder), self.limits)
 
         def say(clip: Utterance) -> Encoded:
-            return encode(how, tuple(int(i) for i in clip.input_ids), self.style(clip, step), clip.speed, clip.durations)
+            return encode(
+                how,
+                tuple(int(i) for i in clip.input_ids),
+                self.style(clip, step),
+                clip.speed,
+                clip.durations,
+            )
 
         return say
 
@@ -126,14 +152,22 @@ class ProsodyBench:
     def figures(self, clip: Utterance, say: Say) -> dict[str, float]:
         """Figures of whoever speaks. Raises InputError for durations that are none."""
         got = say(clip)
-        return prosody_figures(clip, self.wanted(clip), got, whole_frames(got.raw.numpy(), self.limits))
+        return prosody_figures(
+            clip, self.wanted(clip), got, whole_frames(got.raw.numpy(), self.limits)
+        )
 
     def row_variation(self, clip: Utterance) -> dict[str, float]:
         """Mean over the neighbouring rows, and under "NAME worst" the worst of them."""
         if clip.id not in self.rows:
             found = [self.figures(clip, self.said_by(step=step)) for step in ROW_STEPS]
-            means = {name: float(np.mean([figures[name] for figures in found])) for name in PROSODY_METRICS}
-            self.rows[clip.id] = means | {f"{name} {WORST}": max(figures[name] for figures in found) for name in PROSODY_METRICS}
+            means = {
+                name: float(np.mean([figures[name] for figures in found]))
+                for name in PROSODY_METRICS
+            }
+            self.rows[clip.id] = means | {
+                f"{name} {WORST}": max(figures[name] for figures in found)
+                for name in PROSODY_METRICS
+            }
         return self.rows[clip.id]
 
     def clip(self, clip: Utterance, say: Say) -> ClipResult:
@@ -144,7 +178,15 @@ class ProsodyBench:
                 figures, defect = {}, "holds NaN or infinity"
         except InputError as problem:
             figures, defect = {}, str(problem)
-        return ClipResult(clip.id, clip.voice, clip.frames / FRAMES_PER_SECOND, clip.text, figures, self.row_variation(clip), defect)
+        return ClipResult(
+            clip.id,
+            clip.voice,
+            clip.frames / FRAMES_PER_SECOND,
+            clip.text,
+            figures,
+            self.row_variation(clip),
+            defect,
+        )
 
     def judged(self, method: str, say: Say) -> Judgement:
         """Every clip of it."""

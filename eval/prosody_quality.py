@@ -1,10 +1,11 @@
-"""`kokoro-ane quality --stage encoder` and `kokoro-ane controls --stage encoder`: a level found or built, judged, described.
+"""`kokoro-ane quality --stage encoder` and `kokoro-ane controls --stage encoder`: a level found or
+built, judged, described.
 
     with prosody_bench(checkpoint, seed=0, cache=Path("build/release/cache")) as (bench, store):
         level = judged_encoder(bench, store, "w8g", source=None, build=Path("build"))
 
-48 sentences of both judged sets, by PyTorch and by the executed package: minutes. Figures are kept by package and sentence, as the
-vocoder's are.
+48 sentences of both judged sets, by PyTorch and by the executed package: minutes. Figures are kept
+by package and sentence, as the vocoder's are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,14 +33,30 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def prosody_bench(checkpoint: "Checkpoint", seed: int, cache: Path, count: int | None = None) -> Iterator[tuple[ProsodyBench, Store]]:
-    """Sentences of both judged sets, and what was measured before. InputError for a count that is not there."""
+def prosody_bench(
+    checkpoint: "Checkpoint", seed: int, cache: Path, count: int | None = None
+) -> Iterator[tuple[ProsodyBench, Store]]:
+    """Sentences of both judged sets, and what was measured before. InputError for a count that is
+    not there.
+    """
     with shared_cores(1):  # before the sentences: their last bits hang on the number of threads
-        yield ProsodyBench(checkpoint, judged_clips(checkpoint, BOTH, count)), Store.open(cache, checkpoint, seed)
+        yield (
+            ProsodyBench(checkpoint, judged_clips(checkpoint, BOTH, count)),
+            Store.open(cache, checkpoint, seed),
+        )
 
 
-def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | None, build: Path, may_build: bool = True) -> dict[str, Any]:
-    """Find or build the packages, judge the sentences (those measured before are read): the record. Raises as built_encoder."""
+def judged_encoder(
+    bench: ProsodyBench,
+    store: Store,
+    name: str,
+    source: str | None,
+    build: Path,
+    may_build: bool = True,
+) -> dict[str, Any]:
+    """Find or build the packages, judge the sentences (those measured before are read): the record.
+    Raises as built_encoder.
+    """
     package = EncoderPackage(built_encoder(bench.checkpoint, source, build, may_build, name))
     manifests, say = package.manifests, bench.said_by(package.backend)
     sha256, clips = "-".join(manifest.package_sha256[:16] for manifest in manifests), []
@@ -49,8 +66,14 @@ def judged_encoder(bench: ProsodyBench, store: Store, name: str, source: str | N
 
     for clip in shown(bench.clips, f"{name}: sentences"):
         about = utterance_sha256(clip)
-        bench.rows[clip.id] = store.figures(f"prosody-rows/{clip.id}", partial(bench.row_variation, clip), about)
-        clips.append(ClipResult(**store.figures(f"prosody-{sha256}/{clip.id}", partial(measured, clip), about)))
+        bench.rows[clip.id] = store.figures(
+            f"prosody-rows/{clip.id}", partial(bench.row_variation, clip), about
+        )
+        clips.append(
+            ClipResult(
+                **store.figures(f"prosody-{sha256}/{clip.id}", partial(measured, clip), about)
+            )
+        )
     made, why = decided(name, clips, gates=PROSODY_GATES), withheld(bench.checkpoint)
     return {
         "format": 1,
@@ -81,7 +104,10 @@ def shown(work: Sequence[Any], name: str) -> Any:
 def print_prosody(record: dict[str, Any]) -> None:
     """Verdict first, then every figure beside the neighbouring rows' and its limit."""
     size = record["provenance"]["package_bytes"] / 1e6
-    print(f"{record['verdict']}  encoder {record['method']}, {size:.2f} MB, clips: {len(record['clips'])}")
+    print(
+        f"{record['verdict']}  encoder {record['method']}, {size:.2f} MB, clips:"
+        f" {len(record['clips'])}"
+    )
     if record["withheld"]:
         print(f"not releasable: {record['withheld']}")
     for reason in record["reasons"]:
@@ -89,10 +115,17 @@ def print_prosody(record: dict[str, Any]) -> None:
     rows = []
     for name, found in record["summary"].items():
         checks = [one for one in record["checks"] if one["gate"].split()[0] == name]
-        limits = "; ".join(f"{one['gate'].split()[1]} {one['rule']} {one['state']}" for one in checks)
-        own, near = (" / ".join(_short(found[f"{column}{kind}"]) for kind in ("mean", "worst")) for column in ("", "seed_variation_"))
+        limits = "; ".join(
+            f"{one['gate'].split()[1]} {one['rule']} {one['state']}" for one in checks
+        )
+        own, near = (
+            " / ".join(_short(found[f"{column}{kind}"]) for kind in ("mean", "worst"))
+            for column in ("", "seed_variation_")
+        )
         rows.append((name, own, near, limits))
-    print_table("mean / worst of the sentences", ("figure", "level", "neighbouring row", "limits"), rows)
+    print_table(
+        "mean / worst of the sentences", ("figure", "level", "neighbouring row", "limits"), rows
+    )
 
 
 def _short(value: float | None) -> str:

@@ -1,9 +1,12 @@
-"""What a figure depends on, found and not listed: the source files that make it, the libraries they import, the limits it is held against.
+"""What a figure depends on, found and not listed: the source files that make it, the libraries they
+import, the limits it is held against.
 
     code_sha256(), libraries().sha256, limits()["commit"]
-    uncommitted()                              # why what decides here is nobody's word, None where a commit and the installers stand for it
+    # why what decides here is nobody's word, None where a commit and the installers stand for it
+    uncommitted()
 
-Files and libraries are followed from ROOTS through every import, those inside functions too, so that nothing has to be remembered here.
+Files and libraries are followed from ROOTS through every import, those inside functions too, so
+that nothing has to be remembered here.
 """
 
 import ast
@@ -18,7 +21,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, requires, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    distribution,
+    packages_distributions,
+    requires,
+    version,
+)
 from pathlib import Path
 
 from kokoro_ane.core import commit as commits
@@ -39,7 +48,9 @@ THREADS = 2  # that hash libraries: 1 GB with PyTorch's, 2 s of CPU in a run tha
 
 @dataclass(frozen=True)
 class Libraries:
-    """`sha256`: by library, over names and bytes of its files. `strange`: imported code that its installer's RECORD does not hold so."""
+    """`sha256`: by library, over names and bytes of its files. `strange`: imported code that its
+    installer's RECORD does not hold so.
+    """
 
     sha256: dict[str, str]
     strange: tuple[str, ...]
@@ -49,12 +60,20 @@ class Libraries:
         """Of importable names; one that is not installed has no files."""
         homes, sha256, strange = packages_distributions(), {}, list[str]()
         for name in sorted(names):
-            told = {path: digest for home in set(homes.get(name, ())) for path, digest in _recorded(home)}
+            told = {
+                path: digest
+                for home in set(homes.get(name, ()))
+                for path, digest in _recorded(home)
+            }
             own = set(_imported(name))
             found = _digests(path for path in {*told, *own} if path.is_file())
             whole = "".join(f"{path.name} {found[path]}\n" for path in sorted(found))
             sha256[name] = hashlib.sha256(whole.encode()).hexdigest()
-            strange += [str(path) for path in sorted(own) if path.suffix in CODE and found.get(path) != told.get(path)]
+            strange += [
+                str(path)
+                for path in sorted(own)
+                if path.suffix in CODE and found.get(path) != told.get(path)
+            ]
         return cls(sha256, tuple(strange))
 
 
@@ -75,12 +94,19 @@ def _imported(name: str) -> Iterator[Path]:
         return
     for place in (spec.submodule_search_locations or [spec.origin or ""]) if spec else ():
         path = Path(place).resolve()
-        yield from (inner for inner in (path.rglob("*") if path.is_dir() else (path,)) if _counts(inner))
+        yield from (
+            inner for inner in (path.rglob("*") if path.is_dir() else (path,)) if _counts(inner)
+        )
 
 
 def _counts(path: Path) -> bool:
-    """Bytecode and what numba compiles at the first use (librosa's) are made anew, and headers are for compilers."""
-    return path.suffix not in (".pyc", ".h", ".hpp", ".cuh", "") and not {"include", "__pycache__"} & {*path.parts}
+    """Bytecode and what numba compiles at the first use (librosa's) are made anew, and headers are
+    for compilers.
+    """
+    return path.suffix not in (".pyc", ".h", ".hpp", ".cuh", "") and not {
+        "include",
+        "__pycache__",
+    } & {*path.parts}
 
 
 def _digests(paths: Iterable[Path]) -> dict[Path, str]:
@@ -90,28 +116,46 @@ def _digests(paths: Iterable[Path]) -> dict[Path, str]:
 
 def _digest(path: Path) -> tuple[Path, str]:
     with path.open("rb") as stream:
-        return path, base64.urlsafe_b64encode(hashlib.file_digest(stream, "sha256").digest()).rstrip(b"=").decode()
+        return (
+            path,
+            base64.urlsafe_b64encode(hashlib.file_digest(stream, "sha256").digest())
+            .rstrip(b"=")
+            .decode(),
+        )
 
 
 @cache
 def code_files() -> tuple[Path, ...]:
     """Every source file of ours that a figure depends on."""
-    whole = (path.relative_to(ROOT).as_posix() for room in WHOLE for path in (ROOT / room).rglob("*.py"))
+    whole = (
+        path.relative_to(ROOT).as_posix() for room in WHOLE for path in (ROOT / room).rglob("*.py")
+    )
     return files_behind((*ROOTS, *whole), NOT_CODE)
 
 
 def code_sha256() -> str:
     """Hash of those files and of what they read: names and bytes."""
-    return sha256_of_files((*code_files(), *sorted(path for pattern in READ for path in ROOT.glob(pattern))))
+    return sha256_of_files(
+        (*code_files(), *sorted(path for pattern in READ for path in ROOT.glob(pattern)))
+    )
 
 
 @cache
 def library_names() -> frozenset[str]:
-    """Every library that the files import or name as a text (its weights are read, not its code)."""
+    """Every library that the files import or name as a text (its weights are read, not its
+    code).
+    """
     names = {name.split(".")[0] for path in code_files() for name in imported(path)}
     homes = set(packages_distributions())
-    names |= {name for path in code_files() if path.is_relative_to(ROOT / "eval") for name in _texts(path) & homes}
-    return frozenset(name for name in names if name not in sys.stdlib_module_names and not (ROOT / name).is_dir())
+    names |= {
+        name
+        for path in code_files()
+        if path.is_relative_to(ROOT / "eval")
+        for name in _texts(path) & homes
+    }
+    return frozenset(
+        name for name in names if name not in sys.stdlib_module_names and not (ROOT / name).is_dir()
+    )
 
 
 @cache
@@ -137,13 +181,20 @@ def library_versions() -> dict[str, str]:
 
 
 def limits() -> dict[str, str]:
-    """`sha256` of what eval/gates.py and eval/verdict.py compute, the `commit` that last touched them, when it was `committed`. A "+" after
-    the commit: the files differ from it; "none" outside a git checkout."""
+    """`sha256` of what eval/gates.py and eval/verdict.py compute, the `commit` that last touched
+    them, when it was `committed`. A "+" after the commit: the files differ from it; "none" outside
+    a git checkout.
+    """
     said = commits.git("log", "-1", "--format=%H %cI", "--", *LIMITS).split()
     commit, committed = said if len(said) == 2 else ("none", "")
     changed = "+" if said and commits.differing(LIMITS, commits.held()) else ""
-    meant = [ast.dump(ast.parse((ROOT / name).read_text(encoding="utf-8"))) for name in LIMITS]  # comments and spaces left out
-    return {"sha256": hashlib.sha256("\0".join(meant).encode()).hexdigest(), "commit": commit + changed, "committed": committed}
+    # comments and spaces left out
+    meant = [ast.dump(ast.parse((ROOT / name).read_text(encoding="utf-8"))) for name in LIMITS]
+    return {
+        "sha256": hashlib.sha256("\0".join(meant).encode()).hexdigest(),
+        "commit": commit + changed,
+        "committed": committed,
+    }
 
 
 def commit() -> str:
@@ -153,7 +204,9 @@ def commit() -> str:
 
 
 def differing() -> list[str]:
-    """Files of the commit, or that figures and decisions are made by, that are not as the commit holds them."""
+    """Files of the commit, or that figures and decisions are made by, that are not as the commit
+    holds them.
+    """
     used = (path.relative_to(ROOT).as_posix() for path in (*code_files(), *files_behind(DECIDES)))
     return commits.differing({*(told := commits.held()), *used}, told)
 
@@ -168,13 +221,25 @@ def withheld(checkpoint: Checkpoint) -> str | None:
 
 
 def uncommitted() -> str | None:
-    """Why nothing that is decided here may be released, whatever the checkpoint: files that no commit or no installer stands for."""
+    """Why nothing that is decided here may be released, whatever the checkpoint: files that no
+    commit or no installer stands for.
+    """
     head, changed, strange = commits.git("rev-parse", "HEAD"), differing(), libraries().strange
     if not head:
-        return "not releasable from here: no git checkout says which commit decides (an installed wheel, or no git)"
+        return (
+            "not releasable from here: no git checkout says which commit decides (an installed"
+            " wheel, or no git)"
+        )
     if changed:
-        return f"not releasable from here: {changed[0]}{_more(changed)} not as commit {head[:10]} holds it"
-    return f"not releasable from here: {Path(strange[0]).name}{_more(strange)} not as it was installed" if strange else None
+        return (
+            f"not releasable from here: {changed[0]}{_more(changed)} not as commit {head[:10]}"
+            " holds it"
+        )
+    return (
+        f"not releasable from here: {Path(strange[0]).name}{_more(strange)} not as it was installed"
+        if strange
+        else None
+    )
 
 
 def _more(names: Sequence[str]) -> str:
@@ -184,7 +249,11 @@ def _more(names: Sequence[str]) -> str:
 def _texts(path: Path) -> set[str]:
     """The texts that stand in a file as values."""
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
 
 
 def _normal(requirement: str) -> str:

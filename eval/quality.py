@@ -1,16 +1,21 @@
-"""Decide whether a compression level is good enough to release: the executed package against the fp32 model, sentence by sentence.
+"""Decide whether a compression level is good enough to release: the executed package against the
+fp32 model, sentence by sentence.
 
     python eval/quality.py --method w8 [--checkpoint demo] [--clips 6] [--precision ane_numerics] [--layout streaming] [--features package]
-    python eval/quality.py --method w8g --stage encoder        # durations, F0, energy, text features: docs/encoder.md
-    python eval/quality.py --method fp32 --runtime onnx        # what ONNX Runtime makes of its own file, by the same gates
+    # durations, F0, energy, text features: docs/encoder.md
+    python eval/quality.py --method w8g --stage encoder
+    # what ONNX Runtime makes of its own file, by the same gates
+    python eval/quality.py --method fp32 --runtime onnx
 
-A package that is not built yet is built first, another runtime's file is named with its command; clips that were measured before are
-read from BUILD/release/cache, and an interrupted run goes on where it stopped. Exit 0: SHIP, and it may be released. Exit 1: REJECT. Exit
-2: bad input. Exit 3: UNDECIDED, or SHIP of what may not be released. The last line of stdout is one JSON object; every clip's figures are
-in build/quality/NAME.json. docs/metrics.md says what is measured and why.
+A package that is not built yet is built first, another runtime's file is named with its command;
+clips that were measured before are read from BUILD/release/cache, and an interrupted run goes on
+where it stopped. Exit 0: SHIP, and it may be released. Exit 1: REJECT. Exit 2: bad input. Exit 3:
+UNDECIDED, or SHIP of what may not be released. The last line of stdout is one JSON object; every
+clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
 """
 
-if __package__ in (None, ""):  # run as a file: put the repository root, not eval/, first on sys.path
+# run as a file: put the repository root, not eval/, first on sys.path
+if __package__ in (None, ""):
     import pathlib
     import sys
 
@@ -36,15 +41,28 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser("kokoro-ane quality", __doc__)
     levels = tuple(dict.fromkeys((*LEVELS, *STAGE_METHODS["encoder"])))
     parser.add_argument("--method", required=True, choices=levels, help="level to judge")
-    parser.add_argument("--stage", choices=("vocoder", "encoder"), default="vocoder", help="whose level (default: %(default)s)")
-    parser.add_argument("--runtime", default=DEFAULT_RUNTIME, help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)")
+    parser.add_argument(
+        "--stage",
+        choices=("vocoder", "encoder"),
+        default="vocoder",
+        help="whose level (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--runtime",
+        default=DEFAULT_RUNTIME,
+        help=f"who renders it: {', '.join(RUNTIMES)} (default: %(default)s)",
+    )
     session_arguments(parser)
-    parser.add_argument("--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)")
+    parser.add_argument(
+        "--out", type=Path, help="file for the clips' figures (default: BUILD/quality/NAME.json)"
+    )
     return parser.parse_args(argv)
 
 
 def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
-    """The level that the flags name, built where it is missing, and the file that holds every clip's figures."""
+    """The level that the flags name, built where it is missing, and the file that holds every
+    clip's figures.
+    """
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_implied, check_output, json_of
 
@@ -63,10 +81,19 @@ def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
     asked = (arguments.runtime, arguments.method, arguments.layout)
     method, manifest = judged_manifest(*asked, checkpoint, arguments.checkpoint, arguments.build)
     flags = (arguments.precision, arguments.features, arguments.runtime)
-    named = (flag for flag in flags if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-")))
-    out = arguments.out or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
+    named = (
+        flag
+        for flag in flags
+        if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-"))
+    )
+    out = (
+        arguments.out
+        or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
+    )
     check_implied(out, ours)
-    with session(arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True) as context:
+    with session(
+        arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True
+    ) as context:
         level = judged_package(method, manifest, context)
     write_json(out, level.record, ours)
     return level, out
@@ -79,21 +106,36 @@ def judge_encoder(arguments: argparse.Namespace) -> int:
     from kokoro_ane.core.staging import check_implied, json_of, write_json
 
     method_named(arguments.method, "encoder")
-    own = {"layout": PADDED, "runtime": DEFAULT_RUNTIME, "features": PYTORCH, "precision": "declared"}
+    own = {
+        "layout": PADDED,
+        "runtime": DEFAULT_RUNTIME,
+        "features": PYTORCH,
+        "precision": "declared",
+    }
     for flag, default in own.items():
         if getattr(arguments, flag) != default:
             raise InputError(f"--{flag} belongs to the vocoder's levels")
-    ours, out = json_of("clips", "provenance"), arguments.out or arguments.build / "quality" / f"encoder-{arguments.method}.json"
+    ours, out = (
+        json_of("clips", "provenance"),
+        arguments.out or arguments.build / "quality" / f"encoder-{arguments.method}.json",
+    )
     check_implied(out, ours)
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
     with quiet_coremltools():
         from kokoro_ane.eval.prosody_quality import judged_encoder, print_prosody, prosody_bench
 
-    with prosody_bench(checkpoint, arguments.seed, arguments.build / "release" / "cache", arguments.clips) as (bench, store):
-        record = judged_encoder(bench, store, arguments.method, arguments.checkpoint, arguments.build)
+    with prosody_bench(
+        checkpoint, arguments.seed, arguments.build / "release" / "cache", arguments.clips
+    ) as (bench, store):
+        record = judged_encoder(
+            bench, store, arguments.method, arguments.checkpoint, arguments.build
+        )
     write_json(out, record, ours)
     print_prosody(record)
-    short = {key: record[key] for key in ("stage", "method", "verdict", "releasable", "broken", "reasons", "summary")}
+    short = {
+        key: record[key]
+        for key in ("stage", "method", "verdict", "releasable", "broken", "reasons", "summary")
+    }
     print(json.dumps(short | {"clips": len(record["clips"]), "file": str(out)}, allow_nan=False))
     return exit_of(record["verdict"], record["releasable"])
 

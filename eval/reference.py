@@ -1,10 +1,12 @@
-"""The reference: the checkpoint's own speech, and the fp32 renders that every level is measured against.
+"""The reference: the checkpoint's own speech, and the fp32 renders that every level is measured
+against.
 
     reference = Reference(checkpoint, seed=0, folder=None)
     renders = reference.of(clip)  # reference, three other seeds, held vowel, and the seed variation
 
-The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and identical for all renders; only the harmonic
-source's noise differs in the other seeds. With a folder, renders are kept there: a further level costs only its own execution.
+The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and
+identical for all renders; only the harmonic source's noise differs in the other seeds. With a
+folder, renders are kept there: a further level costs only its own execution.
 """
 
 from collections.abc import Sequence
@@ -47,7 +49,8 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRenders:
-    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel of its voice, the same ways.
+    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel
+    of its voice, the same ways.
 
     `heard`: what the models make of the reference, where that was kept.
     """
@@ -61,8 +64,18 @@ class ReferenceRenders:
     heard: Heard | None = None
 
     def trial(self, test: np.ndarray, vowel: np.ndarray, clock: np.ndarray | None = None) -> Trial:
-        """A subject's sentence and vowel against the fp32 model's; `clock`: the fp32 model on the subject's own features."""
-        return Trial(self.reference, test, self.other_seeds, Tone(self.pitch_hz, self.vowel, vowel), self.text, self.baseline, clock)
+        """A subject's sentence and vowel against the fp32 model's; `clock`: the fp32 model on the
+        subject's own features.
+        """
+        return Trial(
+            self.reference,
+            test,
+            self.other_seeds,
+            Tone(self.pitch_hz, self.vowel, vowel),
+            self.text,
+            self.baseline,
+            clock,
+        )
 
     @cached_property
     def baseline(self) -> Baseline:
@@ -72,20 +85,38 @@ class ReferenceRenders:
     def seed_trials(self) -> list[Trial]:
         """Each other seed as if it were judged, against the ones that are left."""
         trials = []
-        for i, (signal, vowel) in enumerate(zip(self.other_seeds, self.vowel_other_seeds, strict=True)):
+        for i, (signal, vowel) in enumerate(
+            zip(self.other_seeds, self.vowel_other_seeds, strict=True)
+        ):
             left = self.baseline.without(i)
-            trials.append(Trial(self.reference, signal, left.other_seeds, Tone(self.pitch_hz, self.vowel, vowel), self.text, left))
+            trials.append(
+                Trial(
+                    self.reference,
+                    signal,
+                    left.other_seeds,
+                    Tone(self.pitch_hz, self.vowel, vowel),
+                    self.text,
+                    left,
+                )
+            )
         return trials
 
     def seed_variation(self, only: Sequence[str] = ()) -> dict[str, float]:
-        """The model's own spread: every metric's mean over the other seeds, and under "NAME worst" the worst of them."""
+        """The model's own spread: every metric's mean over the other seeds, and under "NAME worst"
+        the worst of them.
+        """
         figures = [measure(trial, only) for trial in self.seed_trials()]
         means = {name: float(np.mean([figure[name] for figure in figures])) for name in figures[0]}
-        return means | {f"{name} {WORST}": METRICS[name].worst([figure[name] for figure in figures]) for name in means}
+        return means | {
+            f"{name} {WORST}": METRICS[name].worst([figure[name] for figure in figures])
+            for name in means
+        }
 
 
 class Reference:
-    """Responsibilities: 1. inputs of a clip and of its held vowel; 2. their fp32 renders, once. It judges nothing."""
+    """Responsibilities: 1. inputs of a clip and of its held vowel; 2. their fp32 renders, once. It
+    judges nothing.
+    """
 
     def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
@@ -95,7 +126,9 @@ class Reference:
 
     @cached_property
     def _eager(self) -> EagerVocoder:
-        """The same network in two thirds of the time, 100 dB from it: for the other seeds and the clock."""
+        """The same network in two thirds of the time, 100 dB from it: for the other seeds and the
+        clock.
+        """
         return EagerVocoder(self.vocoder)
 
     @cached_property
@@ -111,7 +144,9 @@ class Reference:
         noise = gaussian_noise(said.frames, self.seed + other_seed)
         return replace(said, spectrum=self.vocoder.generator.m_source.spectrum(said.f0_hz, noise))
 
-    def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
+    def vowel_inputs(
+        self, utterance: Utterance, other_seed: int = 0
+    ) -> tuple[VocoderInputs, float]:
         """Features of a clip's held vowel and its F0 in Hz."""
         return held_vowel(utterance, self._said(utterance), self.vocoder, self.seed + other_seed)
 
@@ -120,9 +155,14 @@ class Reference:
         return render_reference(self._eager, inputs).astype(np.float64)
 
     def _said(self, utterance: Utterance) -> VocoderInputs:
-        """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its vowel."""
+        """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its
+        vowel.
+        """
         if self._last is None or self._last[0] is not utterance:
-            self._last = utterance, vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed)
+            self._last = (
+                utterance,
+                vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed),
+            )
         return self._last[1]
 
     def of(self, utterance: Utterance) -> ReferenceRenders:
@@ -139,21 +179,43 @@ class Reference:
             kept = self._rendered(utterance)
             heard = Heard(kept["reference"].astype(np.float64)).plain()
             _keep(path, kept | {name: np.asarray(value) for name, value in heard.items()})
-        return _renders(utterance.text, read_checksummed_arrays(path, _about(path), "; delete it and it is rendered again"))
+        return _renders(
+            utterance.text,
+            read_checksummed_arrays(path, _about(path), "; delete it and it is rendered again"),
+        )
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
         """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
         vocoders: list[Vocoder | EagerVocoder] = [self.vocoder, *[self._eager] * OTHER_SEEDS]
-        sentence = np.stack([render_reference(vocoder, self.inputs(utterance, seed)) for seed, vocoder in enumerate(vocoders)])
+        sentence = np.stack(
+            [
+                render_reference(vocoder, self.inputs(utterance, seed))
+                for seed, vocoder in enumerate(vocoders)
+            ]
+        )
         held = [self.vowel_inputs(utterance, seed) for seed in range(len(vocoders))]
-        vowels = np.stack([render_reference(vocoder, vowel) for vocoder, (vowel, _) in zip(vocoders, held, strict=True)])
-        names = {"reference": sentence[0], "other_seeds": sentence[1:], "vowel": vowels[0], "vowel_other_seeds": vowels[1:]}
+        vowels = np.stack(
+            [
+                render_reference(vocoder, vowel)
+                for vocoder, (vowel, _) in zip(vocoders, held, strict=True)
+            ]
+        )
+        names = {
+            "reference": sentence[0],
+            "other_seeds": sentence[1:],
+            "vowel": vowels[0],
+            "vowel_other_seeds": vowels[1:],
+        }
         return names | {"pitch_hz": np.asarray(held[0][1])}
 
 
 def _renders(text: str, kept: dict[str, Any]) -> ReferenceRenders:
-    signals: dict[str, Any] = {name: kept[name].astype(np.float64) for name in ("reference", "vowel")}
-    seeds: dict[str, Any] = {name: tuple(kept[name].astype(np.float64)) for name in ("other_seeds", "vowel_other_seeds")}
+    signals: dict[str, Any] = {
+        name: kept[name].astype(np.float64) for name in ("reference", "vowel")
+    }
+    seeds: dict[str, Any] = {
+        name: tuple(kept[name].astype(np.float64)) for name in ("other_seeds", "vowel_other_seeds")
+    }
     heard = Heard.read(kept) if "words" in kept else None
     return ReferenceRenders(text, pitch_hz=float(kept["pitch_hz"]), heard=heard, **signals, **seeds)
 
@@ -162,7 +224,11 @@ def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
     """Write by rename: a file that is there is whole."""
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez(
-            stream, allow_pickle=False, **checksummed_arrays({name: np.asarray(value) for name, value in signals.items()}, _about(path))
+            stream,
+            allow_pickle=False,
+            **checksummed_arrays(
+                {name: np.asarray(value) for name, value in signals.items()}, _about(path)
+            ),
         )
 
 
@@ -172,23 +238,36 @@ def _about(path: Path) -> dict[str, str]:
 
 
 @torch.no_grad()
-def held_vowel(utterance: Utterance, said: VocoderInputs, vocoder: Vocoder, seed: int) -> tuple[VocoderInputs, float]:
+def held_vowel(
+    utterance: Utterance, said: VocoderInputs, vocoder: Vocoder, seed: int
+) -> tuple[VocoderInputs, float]:
     """Inputs of the clip's held vowel, for THD+N, with the noise of `seed`, and its F0 in Hz.
 
-    The loudest voiced column of the clip, drawn out at the nearest pitch that has whole periods in the measured window.
+    The loudest voiced column of the clip, drawn out at the nearest pitch that has whole periods in
+    the measured window.
     """
-    loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))  # at 80 per second
+    # at 80 per second
+    loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))
     pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
     f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
     energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
-    asr = said.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)  # [1, hidden, F]
+    # [1, hidden, F]
+    asr = said.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
     spectrum = vocoder.generator.m_source.spectrum(f0_hz, gaussian_noise(HELD_FRAMES, seed))
     return VocoderInputs(asr, f0_hz, energy, said.style, spectrum), pitch_hz
 
 
-def judged_clips(checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None) -> list[Utterance]:
-    """The first `count` clips of the set, or of both that judge. InputError when a text is tuned on, or when there are fewer."""
-    chosen = [clip for part in ((JUDGED, SECOND) if name == BOTH else (name,)) for clip in own_speech(checkpoint, part)]
+def judged_clips(
+    checkpoint: Checkpoint, name: str = JUDGED, count: int | None = None
+) -> list[Utterance]:
+    """The first `count` clips of the set, or of both that judge. InputError when a text is tuned
+    on, or when there are fewer.
+    """
+    chosen = [
+        clip
+        for part in ((JUDGED, SECOND) if name == BOTH else (name,))
+        for clip in own_speech(checkpoint, part)
+    ]
     require_disjoint(own_speech(checkpoint, TUNING), chosen)
     if count is not None and not 1 <= count <= len(chosen):
         raise InputError(f"--clips {count}: there are {len(chosen)} clips, give 1 to {len(chosen)}")

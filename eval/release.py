@@ -1,12 +1,15 @@
-"""Choose the compression level to release: judge every level on the same clips, print one table, name one level and say why.
+"""Choose the compression level to release: judge every level on the same clips, print one table,
+name one level and say why.
 
     kokoro-ane release [--objective smallest|fastest] [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
-    kokoro-ane release --product [--encoders w8g] [--methods p6]      # a level a stage, judged together: docs/release.md
+    # a level a stage, judged together: docs/release.md
+    kokoro-ane release --product [--encoders w8g] [--methods p6]
 
-Packages that are missing are built first. What was measured before is read from BUILD/release/cache: an interrupted run goes on where it
-stopped. Exit 0: the named level may be released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable (a demo
-voice is judged like any other and never released). The last line of stdout is one JSON object; all of it is in BUILD/release/decision.json
-(with --product, product.json).
+Packages that are missing are built first. What was measured before is read from
+BUILD/release/cache: an interrupted run goes on where it stopped. Exit 0: the named level may be
+released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable (a demo
+voice is judged like any other and never released). The last line of stdout is one JSON object; all
+of it is in BUILD/release/decision.json (with --product, product.json).
 """
 
 import argparse
@@ -33,16 +36,42 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane release", __doc__)
     parser.add_argument(
-        "--objective", choices=OBJECTIVES, default="smallest", help="what to choose by among levels that ship (default: %(default)s)"
+        "--objective",
+        choices=OBJECTIVES,
+        default="smallest",
+        help="what to choose by among levels that ship (default: %(default)s)",
     )
-    parser.add_argument("--methods", help=f"levels to judge, with commas: w8,streaming-w8 (default: all of --layout: {','.join(METHODS)})")
-    parser.add_argument("--product", action="store_true", help="combine levels of encoder and vocoder that ship, judge what is heard")
-    parser.add_argument("--encoders", default=ENCODERS, help="with --product: levels of the encoder, with commas (default: %(default)s)")
+    parser.add_argument(
+        "--methods",
+        help=(
+            "levels to judge, with commas: w8,streaming-w8 (default: all of --layout:"
+            f" {','.join(METHODS)})"
+        ),
+    )
+    parser.add_argument(
+        "--product",
+        action="store_true",
+        help="combine levels of encoder and vocoder that ship, judge what is heard",
+    )
+    parser.add_argument(
+        "--encoders",
+        default=ENCODERS,
+        help="with --product: levels of the encoder, with commas (default: %(default)s)",
+    )
     session_arguments(parser)
     chips = tuple(load_rules().chips)
-    parser.add_argument("--chip", choices=chips, default="m4", help="chip of the latency column and of fastest (default: %(default)s)")
-    parser.add_argument("--no-build", action="store_true", help="judge only the packages that are there")
-    parser.add_argument("--out", type=Path, help="folder for decision, report and cache (default: BUILD/release)")
+    parser.add_argument(
+        "--chip",
+        choices=chips,
+        default="m4",
+        help="chip of the latency column and of fastest (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-build", action="store_true", help="judge only the packages that are there"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="folder for decision, report and cache (default: BUILD/release)"
+    )
     return parser.parse_args(argv)
 
 
@@ -56,7 +85,10 @@ def judged(context: "JudgeContext", asked: "list[tuple[Method, str]]") -> "list[
         start = time.monotonic()
         levels.append(judged_level(method, layout, context))
         said, took = levels[-1].failed or levels[-1].verdict, in_words(time.monotonic() - start)
-        print(f"{levels[-1].method}: {said} ({took}; {len(levels)} of {len(asked)} levels)", file=sys.stderr)
+        print(
+            f"{levels[-1].method}: {said} ({took}; {len(levels)} of {len(asked)} levels)",
+            file=sys.stderr,
+        )
     return levels
 
 
@@ -84,23 +116,50 @@ def main(argv: list[str] | None = None) -> int:
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval.decision import choose, decision_record, seed_variations
-        from kokoro_ane.eval.product import judged_products, print_products, product_record, shipping_vocoders
+        from kokoro_ane.eval.product import (
+            judged_products,
+            print_products,
+            product_record,
+            shipping_vocoders,
+        )
         from kokoro_ane.eval.provenance import withheld
         from kokoro_ane.eval.terminal import print_release
     vocoders = (named or shipping_vocoders(arguments.build, arguments.layout)) if product else ()
     count = len(encoders) * len(vocoders) if product else len(levels_asked)
     with session(arguments, checkpoint, count, folder / "cache", not arguments.no_build) as context:
-        levels = judged_products(context, encoders, vocoders) if product else judged(context, levels_asked)
+        levels = (
+            judged_products(context, encoders, vocoders)
+            if product
+            else judged(context, levels_asked)
+        )
         if all(level.failed for level in levels):
             raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
         choice = choose(levels, arguments.objective, arguments.chip, withheld(checkpoint))
         asked = (arguments.objective, arguments.chip)
         spread = {} if product else seed_variations(context)
-        record = product_record(levels, choice, context, *asked) if product else decision_record(levels, choice, context, spread, *asked)
+        record = (
+            product_record(levels, choice, context, *asked)
+            if product
+            else decision_record(levels, choice, context, spread, *asked)
+        )
     write_json(out, checksummed(record, PRODUCT_ABOUT if product else ABOUT), ours)
-    print_products(levels, choice) if product else print_release(levels, choice, spread, arguments.chip)
-    short = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "reason": choice.reason}
-    print(json.dumps(short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)}, allow_nan=False))
+    (
+        print_products(levels, choice)
+        if product
+        else print_release(levels, choice, spread, arguments.chip)
+    )
+    short = {
+        "verdict": choice.verdict,
+        "level": choice.level,
+        "releasable": choice.releasable,
+        "reason": choice.reason,
+    }
+    print(
+        json.dumps(
+            short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)},
+            allow_nan=False,
+        )
+    )
     return exit_of(choice.verdict, choice.releasable)
 
 

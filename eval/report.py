@@ -1,9 +1,11 @@
-"""Write the release decision as one self-contained HTML page, and a blinded A/B listening pack beside it.
+"""Write the release decision as one self-contained HTML page, and a blinded A/B listening pack
+beside it.
 
     kokoro-ane report [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
 
-Reads BUILD/release/decision.json (`kokoro-ane release` writes it) and renders a few clips again for the players. Exit 0: written.
-Exit 2: bad input, or packages other than the decision is about. The last line of stdout is one JSON object.
+Reads BUILD/release/decision.json (`kokoro-ane release` writes it) and renders a few clips again for
+the players. Exit 0: written. Exit 2: bad input, or packages other than the decision is about. The
+last line of stdout is one JSON object.
 """
 
 import argparse
@@ -22,46 +24,78 @@ if TYPE_CHECKING:
     from kokoro_ane.eval.reference import Subject
 
 
-OURS = bytes_of(b'<script type="application/json" id="sounds">')  # in every page that this command wrote
+# in every page that this command wrote
+OURS = bytes_of(b'<script type="application/json" id="sounds">')
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane report", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="folder with decision.json, and for the page (default: BUILD/release)")
-    parser.add_argument("--pairs-seed", type=seed_argument, default=0, help="of the order in the listening pack (default: %(default)s)")
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with the packages (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder with decision.json, and for the page (default: BUILD/release)",
+    )
+    parser.add_argument(
+        "--pairs-seed",
+        type=seed_argument,
+        default=0,
+        help="of the order in the listening pack (default: %(default)s)",
+    )
     return parser.parse_args(argv)
 
 
-def judged_packages(record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path) -> "dict[str, Callable[[], Subject]]":
-    """What opens each judged package; InputError when one has changed since, or the checkpoint is another."""
+def judged_packages(
+    record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path
+) -> "dict[str, Callable[[], Subject]]":
+    """What opens each judged package; InputError when one has changed since, or the checkpoint is
+    another.
+    """
     from kokoro_ane.quantize.locator import find_package, parse_level
     from kokoro_ane.vocoder.render import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
     if decided != checkpoint.content_sha256:
-        told = f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is {checkpoint.content_sha256[:12]}"
+        told = (
+            f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is"
+            f" {checkpoint.content_sha256[:12]}"
+        )
         raise InputError(f"{told}: give --checkpoint, or run `kokoro-ane release` again")
     packages: dict[str, Callable[[], Subject]] = {}
     for level in (level for level in record["levels"] if level.get("clips")):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
-            raise InputError(f"{manifest.package} has changed since the decision: run `kokoro-ane release` again")
-        packages[level["method"]] = partial(open_package, manifest.path, record["provenance"]["precision"])
+            raise InputError(
+                f"{manifest.package} has changed since the decision: run `kokoro-ane release` again"
+            )
+        packages[level["method"]] = partial(
+            open_package, manifest.path, record["provenance"]["precision"]
+        )
     return packages
 
 
 def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
-    """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the system that the encoder asks for."""
+    """What an app takes besides the vocoder: `bytes` by name, what is `lacking` in `build`, and the
+    system that the encoder asks for.
+    """
     from kokoro_ane.core.staging import there
     from kokoro_ane.pipeline.text_tables import TEXT_BYTES, languages_for
     from kokoro_ane.pipeline.voice_file import first_voice_bytes
     from kokoro_ane.quantize.locator import HALF, Request
 
     request = Request(checkpoint, build, HALF)
-    encoders = [request.found(path) for path in request.encoders] if all(map(there, request.encoders)) else []
+    encoders = (
+        [request.found(path) for path in request.encoders]
+        if all(map(there, request.encoders))
+        else []
+    )
     sizes = {"encoder": sum(manifest.package_bytes for manifest in encoders)} if encoders else {}
     read = sum(TEXT_BYTES[language] for language in languages_for(checkpoint.voices[:1]))
     sizes |= {"rules, words and G2P network": read, "one voice": first_voice_bytes(checkpoint)}
@@ -74,7 +108,11 @@ def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
     from kokoro_ane.quantize.locator import manifest_path
     from kokoro_ane.quantize.methods import method_named
 
-    return sorted((build / "sensitivity").glob(f"{manifest_path(build, checkpoint, method_named('fp16')).stem}-*.png"))
+    return sorted(
+        (build / "sensitivity").glob(
+            f"{manifest_path(build, checkpoint, method_named('fp16')).stem}-*.png"
+        )
+    )
 
 
 @command
@@ -105,12 +143,28 @@ def main(argv: list[str] | None = None) -> int:
     heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
     with staged(html, OURS) as aside:
-        aside.write_text(page(record, heard, curves_of(arguments.build, checkpoint), product), encoding="utf-8")
-    in_doubt = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"] or list(packages)[-1:]
+        aside.write_text(
+            page(record, heard, curves_of(arguments.build, checkpoint), product), encoding="utf-8"
+        )
+    in_doubt = [
+        level["method"] for level in record["levels"] if level["verdict"] == "SHIP"
+    ] or list(packages)[-1:]
     pairs = write_pack(folder / "listening", heard, in_doubt, arguments.pairs_seed)
-    print(f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")
+    print(
+        f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips"
+        " each"
+    )
     print(f"{folder / 'listening'}  {pairs} blinded pairs")
-    print(json.dumps({"report": str(html), "bytes": html.stat().st_size, "listening": str(folder / "listening"), "pairs": pairs}))
+    print(
+        json.dumps(
+            {
+                "report": str(html),
+                "bytes": html.stat().st_size,
+                "listening": str(folder / "listening"),
+                "pairs": pairs,
+            }
+        )
+    )
     return EXIT_GOOD
 
 

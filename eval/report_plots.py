@@ -1,7 +1,9 @@
-"""Plots of the report as SVG that fits any width, takes the page's colours, light or dark, and keeps its letters' size.
+"""Plots of the report as SVG that fits any width, takes the page's colours, light or dark, and
+keeps its letters' size.
 
-scatter(record)                # size against PESQ, every point labelled, each level's own gate beside it
-strips(record, "mcd_db")       # every sentence of every level, with the gates of that level
+scatter(record)                # size against PESQ, every point labelled, each level's own gate
+beside it strips(record, "mcd_db")       # every sentence of every level, with the gates of that
+level
 
 Places across are percentages; only what stands at a point is in pixels.
 """
@@ -27,40 +29,83 @@ def judged_levels(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def strips(record: Mapping[str, Any], metric: str) -> str:
-    """A row for the other seed and for each level: a dot a sentence, a bar at the mean, this level's gates."""
+    """A row for the other seed and for each level: a dot a sentence, a bar at the mean, this
+    level's gates.
+    """
     levels, digits = judged_levels(record), digits_of(metric)
     rows: list[tuple[str, list[float | None], list[Mapping[str, Any]]]] = []
-    rows.append(("another seed", [clip["seed_variation"].get(metric) for clip in levels[0]["clips"]], []))
+    rows.append(
+        ("another seed", [clip["seed_variation"].get(metric) for clip in levels[0]["clips"]], [])
+    )
     for level in levels:
-        rows.append((level["method"], [clip["figures"].get(metric) for clip in level["clips"]], _gates(level, metric)))
-    measured = [(name, [value for value in values if value is not None], gates) for name, values, gates in rows]
+        rows.append(
+            (
+                level["method"],
+                [clip["figures"].get(metric) for clip in level["clips"]],
+                _gates(level, metric),
+            )
+        )
+    measured = [
+        (name, [value for value in values if value is not None], gates)
+        for name, values, gates in rows
+    ]
     places = [value for _, values, _ in measured for value in values]
     places += [place for _, _, gates in measured for check in gates for place in limits_of(check)]
     if not places:
         return ""
     low, high = _range(places)
-    body = "".join(_strip(name, values, gates, low, high, digits) for name, values, gates in measured)
+    body = "".join(
+        _strip(name, values, gates, low, high, digits) for name, values, gates in measured
+    )
     unit, best = METRICS[metric].unit, METRICS[metric].best
     ends = f'<text class="axis" x="0" y="14">{figure(low, digits)}</text>'
-    ends += f'<text class="axis" x="100%" y="14" text-anchor="end">{figure(high, digits)} {escape(unit)}</text>'
-    axis = f'<div class="strip"><span></span><svg role="presentation">{ends}</svg><span class="value pale">mean</span></div>'
-    head = f'<h3>{escape(METRICS[metric].title)} <span class="pale">{escape(unit)}, {best} is better</span></h3>'
+    ends += (
+        f'<text class="axis" x="100%" y="14" text-anchor="end">{figure(high, digits)}'
+        f" {escape(unit)}</text>"
+    )
+    axis = (
+        f'<div class="strip"><span></span><svg role="presentation">{ends}</svg><span class="value'
+        ' pale">mean</span></div>'
+    )
+    head = (
+        f'<h3>{escape(METRICS[metric].title)} <span class="pale">{escape(unit)}, {best} is'
+        " better</span></h3>"
+    )
     return f"{head}{body}{axis}"
 
 
-def _strip(name: str, values: Sequence[float], gates: Sequence[Mapping[str, Any]], low: float, high: float, digits: int) -> str:
+def _strip(
+    name: str,
+    values: Sequence[float],
+    gates: Sequence[Mapping[str, Any]],
+    low: float,
+    high: float,
+    digits: int,
+) -> str:
     def x(value: float) -> str:
         return f"{100 * (value - low) / (high - low):.1f}%"
 
     dots = "".join(f'<circle cx="{x(value)}" cy="12" r="3.5"/>' for value in values)
     mean = sum(values) / len(values) if values else None
-    bar = f'<line class="mean" x1="{x(mean)}" x2="{x(mean)}" y1="3" y2="21"/>' if mean is not None else ""
+    bar = (
+        f'<line class="mean" x1="{x(mean)}" x2="{x(mean)}" y1="3" y2="21"/>'
+        if mean is not None
+        else ""
+    )
     lines = "".join(_gate_line(check, x(place)) for check in gates for place in limits_of(check))
     rail = '<line class="rail" x1="0" x2="100%" y1="12" y2="12"/>'
-    told = f"{name}: {len(values)} sentences, mean {figure(mean, digits)}" + "".join(f", {c['gate'].split()[1]} {c['rule']}" for c in gates)
+    told = f"{name}: {len(values)} sentences, mean {figure(mean, digits)}" + "".join(
+        f", {c['gate'].split()[1]} {c['rule']}" for c in gates
+    )
     seed = ' class="seed"' if not gates and name == "another seed" else ""
-    image = f'<svg role="img" aria-label="{escape(told)}"{seed}>{rail}<g class="dot">{dots}</g>{bar}{lines}</svg>'
-    return f'<div class="strip"><span>{escape(name)}</span>{image}<span class="value">{figure(mean, digits)}</span></div>'
+    image = (
+        f'<svg role="img" aria-label="{escape(told)}"{seed}>{rail}<g'
+        f' class="dot">{dots}</g>{bar}{lines}</svg>'
+    )
+    return (
+        f'<div class="strip"><span>{escape(name)}</span>{image}<span'
+        f' class="value">{figure(mean, digits)}</span></div>'
+    )
 
 
 def _gates(level: Mapping[str, Any], metric: str) -> list[Mapping[str, Any]]:
@@ -80,13 +125,22 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def scatter(record: Mapping[str, Any], metric: str = "pesq") -> str:
-    """Size on disk against the mean, a whisker down to the worst sentence, a red tick at the level's own gate for the mean."""
-    levels = [level for level in judged_levels(record) if level["summary"][metric]["mean"] is not None]
+    """Size on disk against the mean, a whisker down to the worst sentence, a red tick at the
+    level's own gate for the mean.
+    """
+    levels = [
+        level for level in judged_levels(record) if level["summary"][metric]["mean"] is not None
+    ]
     if not levels:
         return ""
-    gates = {level["method"]: [c for c in _gates(level, metric) if c["gate"].split()[1] == MEAN] for level in levels}
+    gates = {
+        level["method"]: [c for c in _gates(level, metric) if c["gate"].split()[1] == MEAN]
+        for level in levels
+    }
     heights = [level["summary"][metric][key] for level in levels for key in ("mean", "worst")]
-    low, high = _range([*heights, *(limit_of(check) for checks in gates.values() for check in checks)])
+    low, high = _range(
+        [*heights, *(limit_of(check) for checks in gates.values() for check in checks)]
+    )
     least, most = 0.0, max(level["bytes"] for level in levels) / 1e6 * 1.08
 
     def y(value: float) -> float:
@@ -97,16 +151,33 @@ def scatter(record: Mapping[str, Any], metric: str = "pesq") -> str:
 
     grid = "".join(_grid_line(value, y(value)) for value in _ticks(low, high))
     ticks = "".join(_tick(value, x(value)) for value in _ticks(least, most))
-    at = {level["method"]: (_px(x(level["bytes"] / 1e6)), y(level["summary"][metric]["mean"])) for level in levels}
-    placed: list[Box] = [(across - 6, down - 6, across + 6, down + 6) for across, down in at.values()]
+    at = {
+        level["method"]: (_px(x(level["bytes"] / 1e6)), y(level["summary"][metric]["mean"]))
+        for level in levels
+    }
+    placed: list[Box] = [
+        (across - 6, down - 6, across + 6, down + 6) for across, down in at.values()
+    ]
     points = ""
     for level in sorted(levels, key=lambda level: level["bytes"]):
-        line, ticked = level["summary"][metric], [y(limit_of(check)) for check in gates[level["method"]]]
+        line, ticked = (
+            level["summary"][metric],
+            [y(limit_of(check)) for check in gates[level["method"]]],
+        )
         kind = escape(level["verdict"].lower())
-        label = level["method"] if len(levels) > CROWDED else f"{level['method']} {figure(line['mean'])}"
-        points += _point(x(level["bytes"] / 1e6), y(line["mean"]), y(line["worst"]), ticked, label, kind, placed)
+        label = (
+            level["method"]
+            if len(levels) > CROWDED
+            else f"{level['method']} {figure(line['mean'])}"
+        )
+        points += _point(
+            x(level["bytes"] / 1e6), y(line["mean"]), y(line["worst"]), ticked, label, kind, placed
+        )
     unit = f'<text class="axis" x="{LEFT}%" y="{HEIGHT_PX - 4}">vocoder on disk, MB</text>'
-    unit += f'<text class="axis" x="0" y="10">{escape(METRICS[metric].title)}, {escape(METRICS[metric].unit)}</text>'
+    unit += (
+        f'<text class="axis" x="0" y="10">{escape(METRICS[metric].title)},'
+        f" {escape(METRICS[metric].unit)}</text>"
+    )
     said = f'role="img" aria-label="size on disk against {escape(METRICS[metric].title)}"'
     return f'<svg class="scatter" {said}>{grid}{ticks}{unit}{points}</svg>'
 
@@ -115,23 +186,52 @@ def _px(percent: float) -> float:
     return percent / 100 * PHONE_PX
 
 
-def _point(x: float, y: float, worst: float, gates: Sequence[float], label: str, kind: str, placed: list[Box]) -> str:
-    """A point with its whisker, gate and label; the label goes where none is yet, with a line to its point."""
+def _point(
+    x: float,
+    y: float,
+    worst: float,
+    gates: Sequence[float],
+    label: str,
+    kind: str,
+    placed: list[Box],
+) -> str:
+    """A point with its whisker, gate and label; the label goes where none is yet, with a line to
+    its point.
+    """
     dx, dy, anchor = _free_place(_px(x), y, len(label) * LETTER_PX, placed)
-    ticks = "".join(f'<line class="gate" x1="-9" x2="9" y1="{gate - y:.1f}" y2="{gate - y:.1f}"/>' for gate in gates)
-    leader = f'<line class="rail" x1="0" y1="0" x2="{dx * 0.8:.1f}" y2="{dy:.1f}"/>' if abs(dy) > LINE_PX / 2 else ""
+    ticks = "".join(
+        f'<line class="gate" x1="-9" x2="9" y1="{gate - y:.1f}" y2="{gate - y:.1f}"/>'
+        for gate in gates
+    )
+    leader = (
+        f'<line class="rail" x1="0" y1="0" x2="{dx * 0.8:.1f}" y2="{dy:.1f}"/>'
+        if abs(dy) > LINE_PX / 2
+        else ""
+    )
     text = f'<text x="{dx}" y="{dy + 4:.1f}" text-anchor="{anchor}">{escape(label)}</text>'
     whisker = f'<line class="whisker {kind}" x1="0" x2="0" y1="0" y2="{worst - y:.1f}"/>'
-    return f'<svg x="{x}%" y="{y}" overflow="visible">{leader}{whisker}{ticks}<circle class="{kind}" r="5"/>{text}</svg>'
+    return (
+        f'<svg x="{x}%" y="{y}" overflow="visible">{leader}{whisker}{ticks}<circle class="{kind}"'
+        f' r="5"/>{text}</svg>'
+    )
 
 
 def _free_place(x: float, y: float, width: float, placed: list[Box]) -> tuple[float, float, str]:
-    """Offset and anchor of a label whose box meets no other, within the plot; remembered in `placed`."""
+    """Offset and anchor of a label whose box meets no other, within the plot; remembered in
+    `placed`.
+    """
     for dx, dy, anchor in _places():
         left = x + dx if anchor == "start" else x + dx - width
         box = (left, y + dy - LINE_PX / 2, left + width, y + dy + LINE_PX / 2)
-        inside = box[0] >= _px(LEFT) and box[2] <= PHONE_PX and box[1] >= TOP_PX - 8 and box[3] <= BOTTOM_PX
-        if inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in placed):
+        inside = (
+            box[0] >= _px(LEFT)
+            and box[2] <= PHONE_PX
+            and box[1] >= TOP_PX - 8
+            and box[3] <= BOTTOM_PX
+        )
+        if inside and not any(
+            box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in placed
+        ):
             placed.append(box)
             return dx, dy, anchor
     return (-10.0, 0.0, "end") if x > PHONE_PX / 2 else (10.0, 0.0, "start")
@@ -153,7 +253,10 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _grid_line(value: float, y: float) -> str:
-    return f'<line class="grid" x1="{LEFT}%" x2="{RIGHT}%" y1="{y}" y2="{y}"/><text class="axis" x="0" y="{y + 4}">{value:g}</text>'
+    return (
+        f'<line class="grid" x1="{LEFT}%" x2="{RIGHT}%" y1="{y}" y2="{y}"/><text class="axis" x="0"'
+        f' y="{y + 4}">{value:g}</text>'
+    )
 
 
 def _tick(value: float, x: float) -> str:

@@ -1,4 +1,5 @@
-"""The report's table of levels: a row each on a screen, a card each on a phone, every column in both.
+"""The report's table of levels: a row each on a screen, a card each on a phone, every column in
+both.
 
 html = level_table(record)
 """
@@ -45,7 +46,9 @@ def metric_of(check: Mapping[str, Any]) -> str:
 
 
 def interval_of(level: Mapping[str, Any], metric: str) -> tuple[float, float] | None:
-    """The 95 % interval of a metric's mean, where a gate holds that mean and the figures differ at all."""
+    """The 95 % interval of a metric's mean, where a gate holds that mean and the figures differ at
+    all.
+    """
     found = next((check for check in level["checks"] if check["gate"] == f"{metric} mean"), None)
     if found is None or found["low"] is None or found["low"] == found["high"]:
         return None
@@ -53,11 +56,17 @@ def interval_of(level: Mapping[str, Any], metric: str) -> tuple[float, float] | 
 
 
 def used(check: Mapping[str, Any]) -> float | None:
-    """How much of what its limit allows a figure uses: above 1 the gate is broken. None where there is no measure of that."""
+    """How much of what its limit allows a figure uses: above 1 the gate is broken. None where there
+    is no measure of that.
+    """
     value, limit, metric = check["value"], limit_of(check), METRICS[metric_of(check)]
     if value is None:
         return None
-    room, spent = (metric.perfect - limit, metric.perfect - value) if metric.best == HIGHER else (limit, abs(value))
+    room, spent = (
+        (metric.perfect - limit, metric.perfect - value)
+        if metric.best == HIGHER
+        else (limit, abs(value))
+    )
     return spent / room if room > 0 else None
 
 
@@ -67,7 +76,8 @@ def tightest(level: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return max(measured, key=lambda check: used(check) or 0.0, default=None)
 
 
-SHOWN = ("pesq", "mcd_db")  # columns of their own, and so has each of these that the registry knows:
+# columns of their own, and so has each of these that the registry knows:
+SHOWN = ("pesq", "mcd_db")
 SHOWN_IF_MEASURED = ("word_errors_added", "local_spectrum_db", "speaker_distance")
 
 
@@ -80,23 +90,47 @@ def shown() -> tuple[str, ...]:
 
 
 def level_table(record: Mapping[str, Any]) -> str:
-    """Every level on identical inputs, and the model's own spread below them. record["product"]: report.product_of, where known."""
+    """Every level on identical inputs, and the model's own spread below them. record["product"]:
+    report.product_of, where known.
+    """
     rows = "".join(row(level, record) for level in record["levels"])
     rows += "".join(spread_row(name, spread, record) for name, spread in record["spread"].items())
-    return table("Every level on the same sentences and noise, and what the fp32 model does to itself.", headings(record), rows)
+    return table(
+        "Every level on the same sentences and noise, and what the fp32 model does to itself.",
+        headings(record),
+        rows,
+    )
 
 
 def table(caption: str, names: Sequence[str], rows: str, left: int = 2) -> str:
     """A table whose first `left` columns and rows' first cells (th) hold words."""
-    head = "".join(f'<th scope="col"{" class=left" if i < left else ""}>{escape(name)}</th>' for i, name in enumerate(names))
-    return f'<table class="stack"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    head = "".join(
+        f'<th scope="col"{" class=left" if i < left else ""}>{escape(name)}</th>'
+        for i, name in enumerate(names)
+    )
+    return (
+        "<table"
+        f' class="stack"><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    )
 
 
 def headings(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the columns, with units."""
-    metrics = (f"{METRICS[name].title.removesuffix(' wide band')}, {METRICS[name].unit}" for name in shown())
+    metrics = (
+        f"{METRICS[name].title.removesuffix(' wide band')}, {METRICS[name].unit}"
+        for name in shown()
+    )
     sizes = ("vocoder, MB", *(["product, MB"] if record.get("product") else []))
-    return ("level", "verdict", *sizes, *metrics, "tightest gate", "Neural Engine", "runs from", f"ms per s, {record['chip'].upper()}")
+    return (
+        "level",
+        "verdict",
+        *sizes,
+        *metrics,
+        "tightest gate",
+        "Neural Engine",
+        "runs from",
+        f"ms per s, {record['chip'].upper()}",
+    )
 
 
 def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
@@ -104,7 +138,10 @@ def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     chosen = ' class="chosen"' if level["method"] == record["level"] else ""
     if level["failed"]:
         name = f'<th scope="row"><b>{escape(level["method"])}</b><small>{escape(level["title"])}</small></th>'
-        return f'<tr{chosen}>{name}<td class="left wide" colspan="{len(headings(record)) - 1}">{escape(level["failed"])}</td></tr>'
+        return (
+            f'<tr{chosen}>{name}<td class="left wide"'
+            f' colspan="{len(headings(record)) - 1}">{escape(level["failed"])}</td></tr>'
+        )
     name = f'<th scope="row"><b>{escape(level["method"])}</b><small>{escape(level["title"])}</small></th>'
     said = escape(level["verdict"])
     verdict = f'<td class="left"><span class="badge {said.lower()}">{said}</span></td>'
@@ -129,15 +166,29 @@ def spread_row(name: str, spread: Mapping[str, float | None], record: Mapping[st
     cells = [_pair(spread.get(metric), spread.get(f"{metric}_worst"), metric) for metric in shown()]
     sizes = [""] * (2 if record.get("product") else 1)
     cells = [*sizes, *cells, *[""] * (len(headings(record)) - 2 - len(sizes) - len(cells))]
-    body = "".join(_cell(heading, text) for heading, text in zip(headings(record)[2:], cells, strict=True))
+    body = "".join(
+        _cell(heading, text) for heading, text in zip(headings(record)[2:], cells, strict=True)
+    )
     return f'<tr class="spread"><th scope="row">{escape(name)}</th><td></td>{body}</tr>'
 
 
 def _system(level: Mapping[str, Any], product: Mapping[str, Any] | None) -> str:
     """The worse of vocoder and encoder, and whose that is."""
     own = level["facts"]["minimum_ios"]
-    worse = max(own, product["encoder_ios"], key=lambda name: int("0" + "".join(filter(str.isdigit, name)))) if product else own
-    whose = "<small>the vocoder</small>" if not product or not product["encoder_ios"] else "<small>the encoder</small>" * (worse != own)
+    worse = (
+        max(
+            own,
+            product["encoder_ios"],
+            key=lambda name: int("0" + "".join(filter(str.isdigit, name))),
+        )
+        if product
+        else own
+    )
+    whose = (
+        "<small>the vocoder</small>"
+        if not product or not product["encoder_ios"]
+        else "<small>the encoder</small>" * (worse != own)
+    )
     return escape(worse).replace("iOS", "iOS ") + whose
 
 
@@ -153,7 +204,11 @@ def _pair(mean: float | None, worst: float | None, metric: str) -> str:
 
 def _metric(level: Mapping[str, Any], metric: str) -> str:
     line, interval, digits = level["summary"][metric], interval_of(level, metric), digits_of(metric)
-    span = f"<small>{figure(interval[0], digits)}–{figure(interval[1], digits)}</small>" if interval else ""
+    span = (
+        f"<small>{figure(interval[0], digits)}–{figure(interval[1], digits)}</small>"
+        if interval
+        else ""
+    )
     return f"{figure(line['mean'], digits)}{span}<small>{figure(line['worst'], digits)}</small>"
 
 
@@ -172,7 +227,10 @@ def _tightest(level: Mapping[str, Any]) -> str:
     if check is None:
         return "–"
     metric, digits = metric_of(check), digits_of(metric_of(check))
-    told = f'<span class="n">{figure(check["value"], digits)}, limit {figure(limit_of(check), digits)}</span>'
+    told = (
+        f'<span class="n">{figure(check["value"], digits)}, limit'
+        f" {figure(limit_of(check), digits)}</span>"
+    )
     broken = len(level["broken"])
     more = f"<small>{broken} gate{'s' if broken > 1 else ''} broken</small>" if broken else ""
     return f"{escape(METRICS[metric].title)}<small>{told}</small>{more}"
@@ -184,29 +242,49 @@ def _engine(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     band = level["facts"]["forecast"].get(record["chip"])
     share = level["facts"]["int8_macs_share"]
     int8 = f"<small>{share:.0%} in int8</small>".replace("%", " %") if share else ""
-    return f"{100 * band['engine_low']:.0f}–{100 * band['engine_high']:.0f} % of work{int8}" if band else "–"
+    return (
+        f"{100 * band['engine_low']:.0f}–{100 * band['engine_high']:.0f} % of work{int8}"
+        if band
+        else "–"
+    )
 
 
 def _time(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     time = level["facts"]["forecast"].get(record["chip"])
-    return f"{short(time['ms'])}<small>{short(time['low_ms'])}–{short(time['high_ms'])}</small>" if time else "–"
+    return (
+        f"{short(time['ms'])}<small>{short(time['low_ms'])}–{short(time['high_ms'])}</small>"
+        if time
+        else "–"
+    )
 
 
 Case = tuple[Mapping[str, Any], Mapping[str, Any]]  # a level and one of its checks
 
 
 def reasons(record: Mapping[str, Any]) -> str:
-    """One paragraph a reason that some level does not satisfy; then what else was said of levels; first who keeps every gate."""
+    """One paragraph a reason that some level does not satisfy; then what else was said of levels;
+    first who keeps every gate.
+    """
     judged = [level for level in record["levels"] if level.get("clips")]
     found: dict[str, dict[str, list[Case]]] = {}  # by reason, by gate
     for level in judged:
         for check in level["checks"]:
             if check["state"] != HOLDS:
-                found.setdefault(check["reason"], {}).setdefault(check["gate"], []).append((level, check))
+                found.setdefault(check["reason"], {}).setdefault(check["gate"], []).append(
+                    (level, check)
+                )
     ordered = sorted(found.items(), key=lambda item: -max(len(cases) for cases in item[1].values()))
     said = "".join(_reason(reason, gates) for reason, gates in ordered)
-    keeping = [level["method"] for level in judged if all(check["state"] == HOLDS for check in level["checks"])]
-    kept = f"<p>Every gate holds for {escape(', '.join(keeping))}.</p>" if keeping else "<p>No level keeps every gate.</p>"
+    keeping = [
+        level["method"]
+        for level in judged
+        if all(check["state"] == HOLDS for check in level["checks"])
+    ]
+    kept = (
+        f"<p>Every gate holds for {escape(', '.join(keeping))}.</p>"
+        if keeping
+        else "<p>No level keeps every gate.</p>"
+    )
     return kept + said + _others(judged, {gate for gates in found.values() for gate in gates})
 
 
@@ -219,7 +297,10 @@ def _reason(reason: str, gates: Mapping[str, list[Case]]) -> str:
 def _gate(gate: str, cases: Sequence[Case]) -> str:
     metric, kind = gate.split()[:2]
     told = "; ".join(_case(level, check) for level, check in cases)
-    return f"<b>{escape(METRICS[metric].title)}</b>, {'worst sentence' if kind == 'worst' else kind}: {told}"
+    return (
+        f"<b>{escape(METRICS[metric].title)}</b>, {'worst sentence' if kind == 'worst' else kind}:"
+        f" {told}"
+    )
 
 
 def _case(level: Mapping[str, Any], check: Mapping[str, Any]) -> str:
@@ -227,9 +308,20 @@ def _case(level: Mapping[str, Any], check: Mapping[str, Any]) -> str:
     if check["state"] == MISSING:
         return f"{escape(level['method'])} not measured"
     low, high = check["low"], check["high"]
-    span = f" ({figure(low, digits)} to {figure(high, digits)})" if low is not None and low != high else ""
-    moves = any(reason.startswith(check["gate"]) and "the limit moves too" in reason for reason in level["reasons"])
-    doubt = f" – too near to tell{', and the limit moves too' if moves else ''}" if check["state"] == STRADDLES else ""
+    span = (
+        f" ({figure(low, digits)} to {figure(high, digits)})"
+        if low is not None and low != high
+        else ""
+    )
+    moves = any(
+        reason.startswith(check["gate"]) and "the limit moves too" in reason
+        for reason in level["reasons"]
+    )
+    doubt = (
+        f" – too near to tell{', and the limit moves too' if moves else ''}"
+        if check["state"] == STRADDLES
+        else ""
+    )
     told = f"{figure(check['value'], digits)} {unit}{span}, limit {figure(limit_of(check), digits)}"
     return f"{escape(level['method'])} {escape(told)}{doubt}"
 
@@ -241,7 +333,10 @@ def _others(judged: list[Mapping[str, Any]], found: Collection[str]) -> str:
         for reason in level["reasons"]:
             if reason != "every gate holds" and not any(reason.startswith(gate) for gate in found):
                 said.setdefault(reason, []).append(level["method"])
-    return "".join(f'<div class="reason"><p>{escape(reason)}: {escape(", ".join(names))}.</p></div>' for reason, names in said.items())
+    return "".join(
+        f'<div class="reason"><p>{escape(reason)}: {escape(", ".join(names))}.</p></div>'
+        for reason, names in said.items()
+    )
 
 
 def every_figure(level: Mapping[str, Any]) -> str:
@@ -251,10 +346,23 @@ def every_figure(level: Mapping[str, Any]) -> str:
     rows = ""
     for metric, line in level["summary"].items():
         cells = "".join(
-            f'<td data-label="{name}">{figure(line[column], digits_of(metric))}</td>' for name, column in zip(names, columns, strict=True)
+            f'<td data-label="{name}">{figure(line[column], digits_of(metric))}</td>'
+            for name, column in zip(names, columns, strict=True)
         )
-        gates = ", ".join(f"{c['gate'].split()[1]} {c['rule']}: {c['state']}" for c in level["checks"] if metric_of(c) == metric)
+        gates = ", ".join(
+            f"{c['gate'].split()[1]} {c['rule']}: {c['state']}"
+            for c in level["checks"]
+            if metric_of(c) == metric
+        )
         title = f"{escape(METRICS[metric].title)} <small>{escape(METRICS[metric].unit)}</small>"
-        rows += f'<tr><th scope="row">{title}</th>{cells}<td class="left wide">{escape(gates)}</td></tr>'
-    told = table(f"{level['method']}: every metric, with its gates.", ("metric", *names, "gate"), rows, left=1)
+        rows += (
+            f'<tr><th scope="row">{title}</th>{cells}<td class="left'
+            f' wide">{escape(gates)}</td></tr>'
+        )
+    told = table(
+        f"{level['method']}: every metric, with its gates.",
+        ("metric", *names, "gate"),
+        rows,
+        left=1,
+    )
     return f"<details><summary>{escape(level['method'])}</summary>{told}</details>"

@@ -1,8 +1,11 @@
-"""A release decision as far as the report shows it: read, and held to what eval.decision writes, whoever wrote its checksum.
+"""A release decision as far as the report shows it: read, and held to what eval.decision writes,
+whoever wrote its checksum.
 
-    record = read_reported(Path("build/release/decision.json"))     # InputError names the first thing that is not so
+    # InputError names the first thing that is not so
+    record = read_reported(Path("build/release/decision.json"))
 
-Kinds are checked first (`Reported`), then words that are one of a few, then what one part says of another.
+Kinds are checked first (`Reported`), then words that are one of a few, then what one part says of
+another.
 """
 
 import re
@@ -162,7 +165,9 @@ class Reported(TypedDict):
 
 
 def read_reported(path: Path) -> Reported:
-    """The decision; InputError when there is none, it was edited, or it says what no decision says."""
+    """The decision; InputError when there is none, it was edited, or it says what no decision
+    says.
+    """
     record = read_decision(path)
     conform(record, Reported, str(path))
     for problem in _problems(record):
@@ -178,17 +183,26 @@ def _problems(record: Any) -> Iterator[str]:
         parse_level(level["method"])
     yield from _leaves(record | {"provenance": made | {"seed": 0, "seed_variation_seed": 0}})
     yield from (
-        f"{what} {value!r:.60} is not one of {', '.join(known):.1000}" for what, value, known in _words(record) if value not in known
+        f"{what} {value!r:.60} is not one of {', '.join(known):.1000}"
+        for what, value, known in _words(record)
+        if value not in known
     )
     if len({level["method"] for level in levels}) < len(levels) or not judged:
         yield "levels: at least one that was judged, and none twice"
-    if not all(0 <= made[name] <= MAX_SEED + 1 for name in ("seed", "seed_variation_seed")) or not made["limits"]:
+    if (
+        not all(0 <= made[name] <= MAX_SEED + 1 for name in ("seed", "seed_variation_seed"))
+        or not made["limits"]
+    ):
         yield f"provenance: seeds from 0 to {MAX_SEED}, and limits"
-    named = [record["level"]] * (record["level"] is not None) + [best["level"] for best in record["bests"]]
+    named = [record["level"]] * (record["level"] is not None) + [
+        best["level"] for best in record["bests"]
+    ]
     if any(name not in judged or judged[name]["verdict"] != SHIP for name in named):
         yield "a level is named that was not judged or does not ship"
     ships = record["verdict"] == SHIP
-    if ships != (record["level"] is not None) or record["may_be_released"] != (ships and record["releasable"]):
+    if ships != (record["level"] is not None) or record["may_be_released"] != (
+        ships and record["releasable"]
+    ):
         yield "verdict, level and may_be_released contradict each other"
     for name, level in judged.items():
         yield from (f"{name}: {problem}" for problem in _of_level(level))
@@ -225,15 +239,27 @@ def _of_level(level: Any) -> Iterator[str]:
     for check in level["checks"]:
         if not RULE.fullmatch(check["rule"]) or abs(float(check["rule"].split()[-1])) > LARGEST:
             yield f"rule {check['rule']!r:.60} is none such as '>= 4.0'"
-        if (check["low"] is None) != (check["high"] is None) or (check["value"] is None) != (check["state"] == MISSING):
+        if (check["low"] is None) != (check["high"] is None) or (check["value"] is None) != (
+            check["state"] == MISSING
+        ):
             yield f"{check['gate']}: half an interval, or no value"
 
 
 def _leaves(value: Any) -> Iterator[str]:
     """Numbers that no figure has, and texts that no file can hold."""
-    for item in (*value.keys(), *value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for item in (
+        (*value.keys(), *value.values())
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    ):
         yield from _leaves(item)
     if isinstance(value, (int, float)) and abs(value) > LARGEST:
         yield "a number in it is beyond 1e12"
-    if isinstance(value, str) and not value.isascii() and value.encode(errors="replace").decode() != value:
+    if (
+        isinstance(value, str)
+        and not value.isascii()
+        and value.encode(errors="replace").decode() != value
+    ):
         yield f"{value!r:.60} holds half a character"

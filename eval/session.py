@@ -1,4 +1,5 @@
-"""What eval.quality and eval.release share: their flags, and everything that a level needs to be judged.
+"""What eval.quality and eval.release share: their flags, and everything that a level needs to be
+judged.
 
 with session(arguments, checkpoint, levels=8) as context:
     judged_level(METHODS["w8"], "padded", context)
@@ -25,15 +26,20 @@ if TYPE_CHECKING:
     from kokoro_ane.quantize.corpus import Utterance
 
 
-FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")  # who computes what a level is given: PyTorch in fp32; the encoder package
-PRECISIONS = ("declared", "ane_numerics")  # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
-OBJECTIVES = (SMALLEST, FASTEST) = ("smallest", "fastest")  # what is chosen by, among levels that ship
+# who computes what a level is given: PyTorch in fp32; the encoder package
+FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")
+# of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
+PRECISIONS = ("declared", "ane_numerics")
+# what is chosen by, among levels that ship
+OBJECTIVES = (SMALLEST, FASTEST) = ("smallest", "fastest")
 MAX_WORKERS = 64
 
 
 @dataclass(frozen=True)
 class JudgeContext:
-    """Everything that a level needs to be judged: packages, fp32 reference, clips, what was measured before."""
+    """Everything that a level needs to be judged: packages, fp32 reference, clips, what was
+    measured before.
+    """
 
     checkpoint: "Checkpoint"
     source: str | None  # --checkpoint as given, for the build commands
@@ -53,22 +59,69 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     checkpoint_argument(parser)
     layout_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)")
-    parser.add_argument("--set", choices=(JUDGED, SECOND, BOTH), default=JUDGED, help="texts and voices to judge on (default: %(default)s)")
     parser.add_argument(
-        "--seed", type=seed_argument, default=0, help="of the noise; the seed variation takes seed + 1 (default: %(default)s)"
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with the packages (default: %(default)s)",
     )
-    parser.add_argument("--precision", choices=PRECISIONS, default="declared", help="how packages are executed (default: %(default)s)")
-    parser.add_argument("--features", choices=FEATURES, default=PYTORCH, help="the level's features, by whom (default: %(default)s)")
-    parser.add_argument("--claim", choices=CLAIMS, default=NUMERIC, help="a device claim stays UNDECIDED here (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=2, help="processes that measure clips, to the same figures (default: %(default)s)")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, whose workers measure instead (docs/release.md)")
+    parser.add_argument(
+        "--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)"
+    )
+    parser.add_argument(
+        "--set",
+        choices=(JUDGED, SECOND, BOTH),
+        default=JUDGED,
+        help="texts and voices to judge on (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=seed_argument,
+        default=0,
+        help="of the noise; the seed variation takes seed + 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="declared",
+        help="how packages are executed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--features",
+        choices=FEATURES,
+        default=PYTORCH,
+        help="the level's features, by whom (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--claim",
+        choices=CLAIMS,
+        default=NUMERIC,
+        help="a device claim stays UNDECIDED here (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="processes that measure clips, to the same figures (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster, whose workers measure instead (docs/release.md)",
+    )
 
 
 @contextmanager
-def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int, cache: Path, may_build: bool) -> Iterator[JudgeContext]:
-    """Clips, fp32 reference, what was measured before under `cache`, worker processes and a progress display, until the block ends."""
+def session(
+    arguments: argparse.Namespace,
+    checkpoint: "Checkpoint",
+    levels: int,
+    cache: Path,
+    may_build: bool,
+) -> Iterator[JudgeContext]:
+    """Clips, fp32 reference, what was measured before under `cache`, worker processes and a
+    progress display, until the block ends.
+    """
     from kokoro_ane.eval.cluster import cluster
     from kokoro_ane.eval.execution import Execution, Progress, Workers, arithmetic, shared_cores
     from kokoro_ane.eval.reference import Reference, judged_clips
@@ -79,18 +132,33 @@ def session(arguments: argparse.Namespace, checkpoint: "Checkpoint", levels: int
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
     runtime = getattr(arguments, "runtime", DEFAULT_RUNTIME)
     if arguments.features == PACKAGE and not RUNTIMES[runtime].packages:
-        raise InputError(f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none")
+        raise InputError(
+            f"--features {PACKAGE} is of the encoder package: {RUNTIMES[runtime].title} runs none"
+        )
     precision = arithmetic(runtime, arguments.precision)
-    package = built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build) if arguments.features == PACKAGE else ()
-    processes = (os.cpu_count() or 1) if arguments.scheduler else arguments.workers  # one thread, as Dask gives its workers
+    package = (
+        built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build)
+        if arguments.features == PACKAGE
+        else ()
+    )
+    # one thread, as Dask gives its workers
+    processes = (os.cpu_count() or 1) if arguments.scheduler else arguments.workers
     with ExitStack() as held:
-        held.enter_context(shared_cores(processes))  # the clips too: their features' last bits hang on the number of threads
+        # the clips too: their features' last bits hang on the number of threads
+        held.enter_context(shared_cores(processes))
         chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
         store = Store.open(cache, checkpoint, arguments.seed)
         reference = Reference(checkpoint, arguments.seed, store.renders)
-        engine = held.enter_context(cluster(arguments.scheduler, store.key)) if arguments.scheduler else None
+        engine = (
+            held.enter_context(cluster(arguments.scheduler, store.key))
+            if arguments.scheduler
+            else None
+        )
         count = engine.count if engine else arguments.workers
-        with Workers(reference, store.renders, count, engine) as workers, Progress(levels * len(chosen)) as progress:
+        with (
+            Workers(reference, store.renders, count, engine) as workers,
+            Progress(levels * len(chosen)) as progress,
+        ):
             yield JudgeContext(
                 checkpoint=checkpoint,
                 source=arguments.checkpoint,

@@ -23,7 +23,12 @@ from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UND
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
 STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
-PASSED = {HOLDS: "[green]yes[/]", STRADDLES: "[yellow]open[/]", MISSING: "[yellow]open[/]", BROKEN: "[bold red]NO[/]"}
+PASSED = {
+    HOLDS: "[green]yes[/]",
+    STRADDLES: "[yellow]open[/]",
+    MISSING: "[yellow]open[/]",
+    BROKEN: "[bold red]NO[/]",
+}
 COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
@@ -41,38 +46,70 @@ def print_judgement(level: JudgedLevel) -> None:
     console = console_of(WIDTH)
     made = level.record["provenance"]
     verdict, nearest = judgement.decision.verdict, tightest(level.record)
-    console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}")
+    console.print(
+        f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}"
+    )
     if not level.record["releasable"]:
         shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
         why = level.record["withheld"] or not_releasable(manifest.checkpoint["name"])
         console.print(f"[yellow]{shipped}{why}[/]", highlight=False, soft_wrap=True)
     if nearest:
-        told = f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']}, {100 * (used(nearest) or 0):.0f} % used"
+        told = (
+            f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']},"
+            f" {100 * (used(nearest) or 0):.0f} % used"
+        )
         console.print(f"tightest gate: {told}", highlight=False, soft_wrap=True)
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
     if made["set"] != BOTH and any(check.state == STRADDLES for check in judgement.decision.checks):
         console.print(f"  - `--set {BOTH}` judges twice as many clips", highlight=False)
     of_what = f"{made['precision']} precision, features by {made['features']}"
-    console.print(metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {of_what}"))
+    console.print(
+        metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {of_what}")
+    )
 
 
 def metric_table(judgement: Judgement, title: str) -> Table:
     """One row a metric: the package's mean and worst, the other seed's, the limits."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     table.add_column("metric")
     for heading in ("mean", "worst", "seed variation\nmean", "seed variation\nworst"):
-        table.add_column(heading, justify="right", style="dim" if heading.startswith("seed variation") else "")
+        table.add_column(
+            heading, justify="right", style="dim" if heading.startswith("seed variation") else ""
+        )
     table.add_column("pass")
     table.add_column("limit")
     for name, row in judgement.summary().items():
-        checks = {check.gate.statistic: check for check in judgement.decision.checks if check.gate.metric == name}
+        checks = {
+            check.gate.statistic: check
+            for check in judgement.decision.checks
+            if check.gate.metric == name
+        }
         cells = (_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST))
         other_seed = (_cell(row[f"seed_variation_{kind}"], None) for kind in (MEAN, WORST))
         limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
-        state = max((check.state for check in checks.values()), key=(HOLDS, STRADDLES, MISSING, BROKEN).index, default="")
-        table.add_row(f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]", *cells, *other_seed, PASSED.get(state, ""), limits)
-    table.caption = "seed variation: fp32 with another noise seed, for scale; * the limit is its mean"
+        state = max(
+            (check.state for check in checks.values()),
+            key=(HOLDS, STRADDLES, MISSING, BROKEN).index,
+            default="",
+        )
+        table.add_row(
+            f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]",
+            *cells,
+            *other_seed,
+            PASSED.get(state, ""),
+            limits,
+        )
+    table.caption = (
+        "seed variation: fp32 with another noise seed, for scale; * the limit is its mean"
+    )
     table.caption_justify = "left"
     return table
 
@@ -94,50 +131,100 @@ def vetoes(level: JudgedLevel) -> str:
         return level.failed
     broken = level.record["broken"]
     more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
-    return ", ".join(broken[:NAMED]) + more or ("-" if level.verdict != UNDECIDED else level.record["reasons"][0])
+    return ", ".join(broken[:NAMED]) + more or (
+        "-" if level.verdict != UNDECIDED else level.record["reasons"][0]
+    )
 
 
 def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
-    """One level's row: size, int8 share, PESQ, MCD (95 % intervals below) and MCD in seeds, latency, verdict, what is wrong."""
+    """One level's row: size, int8 share, PESQ, MCD (95 % intervals below) and MCD in seeds,
+    latency, verdict, what is wrong.
+    """
     if level.failed:
         return (level.method, *["-"] * 7, "not built", level.failed)
     summary, band = level.record["summary"], level.forecast.get(chip)
     pesq, mcd = summary["pesq"], summary["mcd_db"]
     share = level.facts.int8_macs_share if level.facts else None
-    seeds = mcd["mean"] / mcd["seed_variation_mean"] if mcd["mean"] is not None and mcd["seed_variation_mean"] else None
+    seeds = (
+        mcd["mean"] / mcd["seed_variation_mean"]
+        if mcd["mean"] is not None and mcd["seed_variation_mean"]
+        else None
+    )
     return (
-        f"{level.method}\n[dim]{level.title}[/]", f"{level.bytes / 1e6:.2f}", f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
+        f"{level.method}\n[dim]{level.title}[/]",
+        f"{level.bytes / 1e6:.2f}",
+        f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
         f"{share:.1%}" if share is not None else "-",
-        _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"), _number(mcd["mean"]) + _span(level, "mcd_db"),
-        _number(seeds), f"{short(band['ms'])}\n[dim]{short(band['low_ms'])}-{short(band['high_ms'])}[/]" if band else "-",
-        level.verdict, vetoes(level),
-    )  # fmt: skip
+        _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"),
+        _number(mcd["mean"]) + _span(level, "mcd_db"),
+        _number(seeds),
+        (
+            f"{short(band['ms'])}\n[dim]{short(band['low_ms'])}-{short(band['high_ms'])}[/]"
+            if band
+            else "-"
+        ),
+        level.verdict,
+        vetoes(level),
+    )
 
 
 def print_release(
-    levels: Sequence[JudgedLevel], choice: Choice, seed_variations: Mapping[str, Mapping[str, float | None]], chip: str
+    levels: Sequence[JudgedLevel],
+    choice: Choice,
+    seed_variations: Mapping[str, Mapping[str, float | None]],
+    chip: str,
 ) -> None:
     """Decision, notes, table."""
     console = console_of(RELEASE_WIDTH)
-    table = Table(title="compression levels against fp32, same features, same noise", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title="compression levels against fp32, same features, same noise",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
     headings = (
-        "level", "MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "of seeds", f"ms/s {chip}", "verdict", "broken or open",
-    )  # fmt: skip
+        "level",
+        "MB",
+        "of fp16",
+        "int8 MACs",
+        "PESQ mean / worst",
+        "MCD dB",
+        "of seeds",
+        f"ms/s {chip}",
+        "verdict",
+        "broken or open",
+    )
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("level", "verdict", "broken or open") else "right")
+        table.add_column(
+            heading,
+            justify="left" if heading in ("level", "verdict", "broken or open") else "right",
+        )
     for level in levels:
         base = whole(level, levels)
         *plain, verdict, wrong = cells(level, base.bytes if base else 0, chip)
         table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
     table.add_section()
     for name, row in seed_variations.items():
-        table.add_row(f"[dim]{name}", "", "", "", _pair(row["pesq"], row["pesq_worst"]), _number(row["mcd_db"]), "", "", "", "")
+        table.add_row(
+            f"[dim]{name}",
+            "",
+            "",
+            "",
+            _pair(row["pesq"], row["pesq_worst"]),
+            _number(row["mcd_db"]),
+            "",
+            "",
+            "",
+            "",
+        )
     table.caption = (
-        f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast per second of audio, 80 % interval below it, "
-        "not a measurement"
+        f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast per second"
+        " of audio, 80 % interval below it, not a measurement"
     )
     table.caption_justify = "left"
-    console.print(f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False)
+    console.print(
+        f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False
+    )
     for note in choice.notes:
         console.print(f"  - {note}", highlight=False)
     console.print(table)

@@ -3,8 +3,9 @@
     decision = decide(gates_for("w8"), clips, seed_variation)
     decision.verdict, decision.broken
 
-A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval over clips (seeded) lies on one side of
-the limit. A worst clip is a fact: it breaks its gate by itself, however few clips there are.
+A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
+over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
+itself, however few clips there are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,9 @@ from kokoro_ane.eval.gates import FEWEST_CLIPS, WORST, Gate
 from kokoro_ane.eval.metrics.catalog import METRICS
 
 SHIP, REJECT, UNDECIDED = VERDICTS = ("SHIP", "REJECT", "UNDECIDED")
-DEVICE_DOUBT = "a device claim needs a run on that device: what was executed here is mlprogram's model of one"
+DEVICE_DOUBT = (
+    "a device claim needs a run on that device: what was executed here is mlprogram's model of one"
+)
 HOLDS, BROKEN, STRADDLES, MISSING = "holds", "broken", "straddles", "missing"
 RESAMPLES, CONFIDENCE, BOOTSTRAP_SEED = 2000, 0.95, 0
 _TAILS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))  # percentiles
@@ -27,7 +30,9 @@ Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per cl
 
 @dataclass(frozen=True)
 class Check:
-    """A gate held against a figure. `low`, `high`: the interval of a mean. `value` is None when the metric was not measured."""
+    """A gate held against a figure. `low`, `high`: the interval of a mean. `value` is None when the
+    metric was not measured.
+    """
 
     gate: Gate
     value: float | None
@@ -45,10 +50,17 @@ class Check:
         """What was missed or could not be told, by how much, and why that matters."""
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
-        span = "" if self.low is None or self.low == self.high else f" ({self.low:.4g} to {self.high:.4g})"
+        span = (
+            ""
+            if self.low is None or self.low == self.high
+            else f" ({self.low:.4g} to {self.high:.4g})"
+        )
         moves = ", with which the limit moves too" if self.gate.tightened_by_seeds else ""
         told = f", too near to tell with these clips{moves}" if self.state == STRADDLES else ""
-        return f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{told}: {self.gate.reason}"
+        return (
+            f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{told}:"
+            f" {self.gate.reason}"
+        )
 
 
 @dataclass(frozen=True)
@@ -66,72 +78,124 @@ class Decision:
 
 
 def statistic(metric: str, kind: str, clips: Figures) -> float | None:
-    """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no clip.
+    """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no
+    clip.
 
     In a seed variation the worst over clips is that of the worst seeds ("NAME worst").
     """
     name = f"{metric} {WORST}"
-    values = [clip[name] if kind == WORST and name in clip else clip[metric] for clip in clips if metric in clip]
+    values = [
+        clip[name] if kind == WORST and name in clip else clip[metric]
+        for clip in clips
+        if metric in clip
+    ]
     if not values or len(values) != len(clips):
         return None
-    worst = METRICS[metric].worst if metric in METRICS else max  # of prosody: all are best when small
+    # of prosody: all are best when small
+    worst = METRICS[metric].worst if metric in METRICS else max
     return float(worst(values)) if kind == WORST else float(sum(values) / len(values))
 
 
 def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float, float]:
-    """95 % interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same interval.
+    """95 % interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same
+    interval.
 
     Fewer than FEWEST_CLIPS values are hardly resampled: the interval is then at least Student's.
     """
     sample = np.asarray(values, dtype=np.float64)
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0])
-    drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))  # clips of each resample
+    # clips of each resample
+    drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
     low, high = np.percentile(sample[drawn].mean(axis=1), _TAILS)
     if len(sample) < FEWEST_CLIPS:
-        half = float(student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1) * sample.std(ddof=1) / np.sqrt(len(sample)))
+        half = float(
+            student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1)
+            * sample.std(ddof=1)
+            / np.sqrt(len(sample))
+        )
         low, high = min(low, sample.mean() - half), max(high, sample.mean() + half)
     return float(low), float(high)
 
 
 def decide(
-    gates: Sequence[Gate], clips: Figures, seed_variation: Figures, defects: Sequence[str] = (), doubts: Sequence[str] = ()
+    gates: Sequence[Gate],
+    clips: Figures,
+    seed_variation: Figures,
+    defects: Sequence[str] = (),
+    doubts: Sequence[str] = (),
 ) -> Decision:
     """Hold the clips' figures against the gates.
 
-    `seed_variation`: their figures for other seeds. `defects`: clips that gave no audio. `doubts`: what else forbids a SHIP. A gate
-    that is certainly broken or a defect gives REJECT, however few clips there are; a missing figure, a mean too near its limit, few clips
-    or a doubt gives UNDECIDED.
+    `seed_variation`: their figures for other seeds. `defects`: clips that gave no audio. `doubts`:
+    what else forbids a SHIP. A gate that is certainly broken or a defect gives REJECT, however few
+    clips there are; a missing figure, a mean too near its limit, few clips or a doubt gives
+    UNDECIDED.
     """
     checks = tuple(check(gate, clips, seed_variation) for gate in gates)
-    certain = [c for c in checks if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)]
+    certain = [
+        c
+        for c in checks
+        if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
+    ]
     broken = tuple(c.complaint() for c in certain)
     if defects or broken:
         return Decision(REJECT, checks, (*defects, *broken))
-    untold = tuple(c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)) + tuple(doubts)
+    untold = tuple(
+        c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)
+    ) + tuple(doubts)
     if len(clips) < FEWEST_CLIPS:
-        return Decision(UNDECIDED, checks, (f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}", *untold))
-    return Decision(UNDECIDED, checks, untold) if untold else Decision(SHIP, checks, ("every gate holds",))
+        return Decision(
+            UNDECIDED,
+            checks,
+            (f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}", *untold),
+        )
+    return (
+        Decision(UNDECIDED, checks, untold)
+        if untold
+        else Decision(SHIP, checks, ("every gate holds",))
+    )
 
 
 def check(gate: Gate, clips: Figures, seed_variation: Figures) -> Check:
-    """One gate. A limit in seed variations is resampled together with the seed variation of the same clips."""
+    """One gate. A limit in seed variations is resampled together with the seed variation of the
+    same clips.
+    """
     value = statistic(gate.metric, gate.statistic, clips)
-    variation = statistic(gate.metric, gate.statistic, seed_variation) if gate.tightened_by_seeds else None
+    variation = (
+        statistic(gate.metric, gate.statistic, seed_variation) if gate.tightened_by_seeds else None
+    )
     limit = gate.limit_for(variation)
-    if value is None or (gate.tightened_by_seeds and (variation is None or len(seed_variation) != len(clips))):
+    if value is None or (
+        gate.tightened_by_seeds and (variation is None or len(seed_variation) != len(clips))
+    ):
         return Check(gate, None, limit, MISSING)
     if gate.statistic == WORST:
         return Check(gate, value, limit, HOLDS if gate.keeps(value, limit) else BROKEN)
     own = [clip[gate.metric] for clip in clips]
-    least, most = _margins(gate, own, [clip[gate.metric] for clip in seed_variation] if gate.tightened_by_seeds else None)
+    least, most = _margins(
+        gate,
+        own,
+        [clip[gate.metric] for clip in seed_variation] if gate.tightened_by_seeds else None,
+    )
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
     return Check(gate, value, limit, state, *interval(own))
 
 
-def _margins(gate: Gate, own: Sequence[float], variation: Sequence[float] | None) -> tuple[float, float]:
-    """95 % interval of how far the mean is on the good side. The smaller of two limits holds, so the smaller of two margins counts."""
+def _margins(
+    gate: Gate, own: Sequence[float], variation: Sequence[float] | None
+) -> tuple[float, float]:
+    """95 % interval of how far the mean is on the good side. The smaller of two limits holds, so
+    the smaller of two margins counts.
+    """
     margins = [interval([gate.margin(value, gate.limit) for value in own])]
     if variation is not None and gate.seed_multiple is not None:
-        margins.append(interval([gate.margin(value, gate.seed_multiple * other) for value, other in zip(own, variation, strict=True)]))
+        margins.append(
+            interval(
+                [
+                    gate.margin(value, gate.seed_multiple * other)
+                    for value, other in zip(own, variation, strict=True)
+                ]
+            )
+        )
     return min(low for low, _ in margins), min(high for _, high in margins)

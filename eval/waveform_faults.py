@@ -1,4 +1,5 @@
-"""Damage done to a rendered waveform [samples] at 24 kHz: what controls and the metrics' tests share.
+"""Damage done to a rendered waveform [samples] at 24 kHz: what controls and the metrics' tests
+share.
 
 dipped(signal, by_db=9.0), hum(signal)
 """
@@ -18,16 +19,28 @@ def low_pass(signal: np.ndarray, cutoff_hz: float = 4000.0) -> np.ndarray:
 
 
 def band_limited(signal: np.ndarray) -> np.ndarray:
-    """A low-pass at 9 kHz of 12; for a voice that is itself band-limited, at the same three quarters of the band it has."""
+    """A low-pass at 9 kHz of 12; for a voice that is itself band-limited, at the same three
+    quarters of the band it has.
+    """
     wide = signal.astype(np.float64)
     return low_pass(wide, 0.75 * bandwidth_hz(wide)).astype(np.float32)
 
 
 def bandwidth_hz(signal: np.ndarray) -> float:
     """Upper edge of the highest 1 kHz band within 50 dB of the whole energy."""
-    energy, hz = np.square(np.abs(np.fft.rfft(signal))), np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ)
-    bands = np.array([energy[(hz >= low) & (hz < low + 1000)].sum() for low in range(0, SAMPLE_RATE_HZ // 2, 1000)])
-    return 1000.0 * float(1 + np.flatnonzero(bands >= energy.sum() * 10 ** (EMPTY_BAND_DB / 10)).max())
+    energy, hz = (
+        np.square(np.abs(np.fft.rfft(signal))),
+        np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ),
+    )
+    bands = np.array(
+        [
+            energy[(hz >= low) & (hz < low + 1000)].sum()
+            for low in range(0, SAMPLE_RATE_HZ // 2, 1000)
+        ]
+    )
+    return 1000.0 * float(
+        1 + np.flatnonzero(bands >= energy.sum() * 10 ** (EMPTY_BAND_DB / 10)).max()
+    )
 
 
 def clipped(signal: np.ndarray) -> np.ndarray:
@@ -36,12 +49,18 @@ def clipped(signal: np.ndarray) -> np.ndarray:
     return np.clip(signal, -half, half)
 
 
-def dipped(signal: np.ndarray, by_db: float = 9.0, samples: int = 1440, fade: int = 120) -> np.ndarray:
-    """The loudest `samples` (60 ms) quieter by `by_db`, faded in and out over 5 ms outside of them. The signal's own dtype."""
+def dipped(
+    signal: np.ndarray, by_db: float = 9.0, samples: int = 1440, fade: int = 120
+) -> np.ndarray:
+    """The loudest `samples` (60 ms) quieter by `by_db`, faded in and out over 5 ms outside of them.
+    The signal's own dtype.
+    """
     power = np.convolve(np.square(signal.astype(np.float64)), np.ones(samples), mode="valid")
     start = int(np.argmax(power))
     weight = np.zeros(len(signal) + 2 * fade)
-    weight[start : start + samples + 2 * fade] = np.r_[np.linspace(0, 1, fade), np.ones(samples), np.linspace(1, 0, fade)]
+    weight[start : start + samples + 2 * fade] = np.r_[
+        np.linspace(0, 1, fade), np.ones(samples), np.linspace(1, 0, fade)
+    ]
     return (signal * 10 ** (-by_db / 20 * weight[fade : fade + len(signal)])).astype(signal.dtype)
 
 
@@ -53,7 +72,9 @@ def swaying(signal: np.ndarray, by_db: float = 2.0, hz: float = 5.0) -> np.ndarr
 
 def trembling(signal: np.ndarray, depth: float = 0.03, hz: float = 40.0) -> np.ndarray:
     """The level 3 % up and down, 40 times a second. The signal's own dtype."""
-    return (signal * (1 + depth * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))).astype(signal.dtype)
+    return (
+        signal * (1 + depth * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))
+    ).astype(signal.dtype)
 
 
 def rough(signal: np.ndarray) -> np.ndarray:
@@ -62,12 +83,16 @@ def rough(signal: np.ndarray) -> np.ndarray:
 
 
 def haunted(signal: np.ndarray, down_db: float = 36.0) -> np.ndarray:
-    """The clip said backwards below itself: another voice at a level of its own, `down_db` under the clip's."""
+    """The clip said backwards below itself: another voice at a level of its own, `down_db` under
+    the clip's.
+    """
     return signal + np.float32(10 ** (-down_db / 20)) * signal[::-1]
 
 
 def late_from_the_middle(signal: np.ndarray) -> np.ndarray:
-    """Two pieces joined with one sample too many: from the middle of the clip on, everything is a sample late."""
+    """Two pieces joined with one sample too many: from the middle of the clip on, everything is a
+    sample late.
+    """
     middle = len(signal) // FRAME_SAMPLES // 2 * FRAME_SAMPLES
     return np.concatenate([signal[:middle], signal[middle - 1 : -1]])
 
@@ -79,7 +104,11 @@ def offset(signal: np.ndarray) -> np.ndarray:
 
 def hum(signal: np.ndarray) -> np.ndarray:
     """50 Hz, 35 dB below the peak."""
-    wave = np.sin(2 * np.pi * 50 * np.arange(len(signal)) / SAMPLE_RATE_HZ) * np.abs(signal).max() * 10 ** (-35 / 20)
+    wave = (
+        np.sin(2 * np.pi * 50 * np.arange(len(signal)) / SAMPLE_RATE_HZ)
+        * np.abs(signal).max()
+        * 10 ** (-35 / 20)
+    )
     return (signal + wave).astype(np.float32)
 
 
@@ -119,5 +148,9 @@ def later(signal: np.ndarray) -> np.ndarray:
 
 def hiss(signal: np.ndarray) -> np.ndarray:
     """White noise 70 dB below the speech."""
-    noise = np.random.default_rng(0).standard_normal(len(signal)) * np.sqrt(np.square(signal).mean()) * 10 ** (-HISS_DB / 20)
+    noise = (
+        np.random.default_rng(0).standard_normal(len(signal))
+        * np.sqrt(np.square(signal).mean())
+        * 10 ** (-HISS_DB / 20)
+    )
     return (signal + noise).astype(np.float32)

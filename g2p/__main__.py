@@ -1,9 +1,11 @@
 """Phonemes of a text in Kokoro's vocabulary.
 
     kokoro-ane g2p "Hello, world." [--explain] [--dialect us|gb] [--lexicon my.tsv]
-    kokoro-ane g2p --file book.txt        # streamed, one line a sentence; without text and --file: stdin
+    # streamed, one line a sentence; without text and --file: stdin
+    kokoro-ane g2p --file book.txt
 
-Exit 0: something to say. Exit 2: bad input. The last line of stdout is one JSON object; `phonemes` there is null beyond 100,000 symbols.
+Exit 0: something to say. Exit 2: bad input. The last line of stdout is one JSON object; `phonemes`
+there is null beyond 100,000 symbols.
 """
 
 import argparse
@@ -57,10 +59,17 @@ class Summary:
         """One JSON object."""
         shown = " ".join(self.phonemes) if self.symbols <= SHOWN_SYMBOLS else None
         return json.dumps(
-            {"dialect": dialect, "sentences": self.sentences, "words": self.words, "symbols": self.symbols, "sources": self.sources,
-             "dropped": self.dropped, "phonemes": shown},
+            {
+                "dialect": dialect,
+                "sentences": self.sentences,
+                "words": self.words,
+                "symbols": self.symbols,
+                "sources": self.sources,
+                "dropped": self.dropped,
+                "phonemes": shown,
+            },
             ensure_ascii=False,
-        )  # fmt: skip
+        )
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -68,9 +77,15 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser("kokoro-ane g2p", __doc__)
     parser.add_argument("text", nargs="?", help="what to say; `-` or nothing: read stdin")
     parser.add_argument("--file", type=Path, help="UTF-8 text of any size")
-    parser.add_argument("--explain", action="store_true", help="a table of every word: spoken form, phonemes, source, confidence, place")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="a table of every word: spoken form, phonemes, source, confidence, place",
+    )
     parser.add_argument("--dialect", default="us", help="us, gb; also a, b, en-us, en-gb")
-    parser.add_argument("--lexicon", type=Path, help="your own words: TSV (word, tab, phonemes) or JSON")
+    parser.add_argument(
+        "--lexicon", type=Path, help="your own words: TSV (word, tab, phonemes) or JSON"
+    )
     arguments = parser.parse_args(argv)
     if arguments.file and arguments.text is not None:
         parser.error("give a text or --file, not both")
@@ -78,7 +93,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
-    """Pieces of a UTF-8 stream. Raises InputError on a wrong encoding or binary content, naming the byte."""
+    """Pieces of a UTF-8 stream. Raises InputError on a wrong encoding or binary content, naming the
+    byte.
+    """
     import codecs
 
     decoder, place = codecs.getincrementaldecoder("utf-8-sig")(), 0
@@ -90,9 +107,15 @@ def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as problem:
-            raise InputError(f"{name} is not UTF-8 text (near byte {place + problem.start}): convert it, for example with iconv") from None
+            raise InputError(
+                f"{name} is not UTF-8 text (near byte {place + problem.start}): convert it, for"
+                " example with iconv"
+            ) from None
         if "\0" in text:
-            raise InputError(f"{name} is binary, not text: a zero byte stands near byte {place + text.index(chr(0))}")
+            raise InputError(
+                f"{name} is binary, not text: a zero byte stands near byte"
+                f" {place + text.index(chr(0))}"
+            )
         place += len(block)
         if text:
             yield text
@@ -123,7 +146,9 @@ def pieces(arguments: argparse.Namespace, stack: ExitStack) -> Iterable[str]:
 
 
 def explained(result: "Result", console: "Console") -> None:
-    """A table of one sentence. Lines that fit are put together here: rich takes 0.2 ms a word for what hardly ever has to be folded."""
+    """A table of one sentence. Lines that fit are put together here: rich takes 0.2 ms a word for
+    what hardly ever has to be folded.
+    """
     from rich.cells import cell_len, set_cell_size
 
     rows = [_cells(word) for word in result.words]
@@ -141,8 +166,19 @@ def explained(result: "Result", console: "Console") -> None:
 
 
 def _cells(word: "Word") -> tuple[str, ...]:
-    spoken = "" if word.source in ("override", "punctuation") or word.spoken == word.text else word.spoken
-    return visible(word.text), visible(spoken), word.phonemes, word.source, f"{word.confidence:.2f}", f"{word.start}:{word.end}"
+    spoken = (
+        ""
+        if word.source in ("override", "punctuation") or word.spoken == word.text
+        else word.spoken
+    )
+    return (
+        visible(word.text),
+        visible(spoken),
+        word.phonemes,
+        word.source,
+        f"{word.confidence:.2f}",
+        f"{word.start}:{word.end}",
+    )
 
 
 def _folded(rows: list[tuple[str, ...]], console: "Console") -> None:
@@ -186,10 +222,15 @@ def main(argv: list[str] | None = None) -> int:
     if not summary.words:
         left = ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items()))
         raise InputError(
-            f"nothing to say: {'only ' + left if left else 'the text is empty'}; give words, numbers or abbreviations in English"
+            f"nothing to say: {'only ' + left if left else 'the text is empty'}; give words,"
+            " numbers or abbreviations in English"
         )
     if summary.dropped:
-        print("dropped: " + ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items())), file=sys.stderr)
+        print(
+            "dropped: "
+            + ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items())),
+            file=sys.stderr,
+        )
     print(summary.line(arguments.dialect))
     return EXIT_GOOD
 

@@ -1,12 +1,16 @@
-"""Kokoro's phoneme symbols and what is done with them: sounds for the neural models, stress moved up or down, errors counted.
+"""Kokoro's phoneme symbols and what is done with them: sounds for the neural models, stress moved
+up or down, errors counted.
 
-    ids = encode("o'clock")       # (tag, letters ...); the tag asks for an answer like the gold list's
+    # (tag, letters ...); the tag asks for an answer like the gold list's
+    ids = encode("o'clock")
     AMERICAN.cut("həlˈO")         # ("h", "ə", "l", "ˈO"): a vowel and its stress are one sound
     restress("fɔɹ", 0.5)          # "fˌɔɹ": a capitalised function word
-    error_rates(["kˈæt"], ["kˈæt"]).per      # edits per sound (PER) and wrong words (WER), in percent
+    # edits per sound (PER) and wrong words (WER), in percent
+    error_rates(["kˈæt"], ["kˈæt"]).per
 
-Stress levels are misaki's, so `[word](-1)` means what its users know: -2 no stress at all, -1 one step down, 0 and -0.5 no primary, 0.5
-and 1 secondary where there was none (1 also lifts a secondary to primary), 2 primary in any case.
+Stress levels are misaki's, so `[word](-1)` means what its users know: -2 no stress at all, -1 one
+step down, 0 and -0.5 no primary, 0.5 and 1 secondary where there was none (1 also lifts a secondary
+to primary), 2 primary in any case.
 """
 
 import re
@@ -37,7 +41,9 @@ LONG = "ː"  # of a British vowel; one sound with it
 
 @dataclass(frozen=True)
 class Alphabet:
-    """What one dialect's model answers with: consonants, and vowels with their length, each without stress and with either mark."""
+    """What one dialect's model answers with: consonants, and vowels with their length, each without
+    stress and with either mark.
+    """
 
     consonants: tuple[str, ...]
     vowels: tuple[str, ...]
@@ -46,7 +52,13 @@ class Alphabet:
     @cached_property
     def sounds(self) -> tuple[str, ...]:
         """The outputs in order; the first is the CTC blank."""
-        return ("", *self.consonants, *self.vowels, *(PRIMARY + v for v in self.vowels), *(SECONDARY + v for v in self.vowels))
+        return (
+            "",
+            *self.consonants,
+            *self.vowels,
+            *(PRIMARY + v for v in self.vowels),
+            *(SECONDARY + v for v in self.vowels),
+        )
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -54,7 +66,9 @@ class Alphabet:
         return {sound: place for place, sound in enumerate(self.sounds)}
 
     def cut(self, phonemes: str) -> tuple[str, ...] | None:
-        """Kokoro phonemes as sounds; None when a symbol is unknown or a mark stands before no vowel."""
+        """Kokoro phonemes as sounds; None when a symbol is unknown or a mark stands before no
+        vowel.
+        """
         found = []
         for match in _SOUND.finditer(phonemes):
             if match[0] not in self.ids:
@@ -66,17 +80,24 @@ class Alphabet:
 _SOUND = re.compile(f"[{PRIMARY}{SECONDARY}]?[^{PRIMARY}{SECONDARY}{LONG}]{LONG}?|.")
 AMERICAN = Alphabet(tuple(AMERICAN_CONSONANTS), tuple(AMERICAN_VOWELS), ("us_gold", "us_silver"))
 BRITISH = Alphabet(
-    tuple(AMERICAN_CONSONANTS.removesuffix("T")), (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː"), ("gb_gold", "gb_silver")
+    tuple(AMERICAN_CONSONANTS.removesuffix("T")),
+    (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː"),
+    ("gb_gold", "gb_silver"),
 )
 ALPHABETS: dict[Dialect, Alphabet] = {US: AMERICAN, GB: BRITISH}
 SOUNDS, TAGS = AMERICAN.sounds, AMERICAN.tags
-KOKORO = str.maketrans({"ɾ": "T", "ʔ": "t"})  # what Kokoro v1.0 was trained on, misaki/en.py (`G2P.__call__`)
+# what Kokoro v1.0 was trained on, misaki/en.py (`G2P.__call__`)
+KOKORO = str.maketrans({"ɾ": "T", "ʔ": "t"})
 WITHOUT_STRESS = str.maketrans("", "", PRIMARY + SECONDARY)
 
 
 def folded(word: str) -> str:
-    """Lower case, accents off, typographic apostrophes and hyphens made plain: what the model reads."""
-    plain = unicodedata.normalize("NFKD", word.replace("’", "'").replace("‐", "-").replace("‑", "-"))
+    """Lower case, accents off, typographic apostrophes and hyphens made plain: what the model
+    reads.
+    """
+    plain = unicodedata.normalize(
+        "NFKD", word.replace("’", "'").replace("‐", "-").replace("‑", "-")
+    )
     return "".join(c for c in plain.casefold() if not unicodedata.combining(c))
 
 
@@ -89,17 +110,25 @@ def readable(word: str) -> bool:
 def speakable(word: str) -> bool:
     """Whether a `readable` word can be said at all; otherwise it is spelled out.
 
-    It has a vowel letter, and no more consonant letters in a row, or at its beginning, than any of the 183,000 words of misaki's two
-    American lists that has a vowel letter (`borschts`, `catchphrase`: 6; `Schwarzwald`: 4).
+    It has a vowel letter, and no more consonant letters in a row, or at its beginning, than any of
+    the 183,000 words of misaki's two American lists that has a vowel letter (`borschts`,
+    `catchphrase`: 6; `Schwarzwald`: 4).
     """
     letters = folded(word)
     longest = max(map(len, CONSONANT_RUN.findall(letters)), default=0)
     first = CONSONANT_RUN.match(letters)
-    return readable(word) and VOWEL_LETTER.search(letters) is not None and longest <= MAX_RUN and (not first or len(first[0]) <= MAX_ONSET)
+    return (
+        readable(word)
+        and VOWEL_LETTER.search(letters) is not None
+        and longest <= MAX_RUN
+        and (not first or len(first[0]) <= MAX_ONSET)
+    )
 
 
 def encode(word: str, tag: int = 0) -> tuple[int, ...]:
-    """Ids of a `readable` word, the tag (its place in Alphabet.tags) first. Raises KeyError for a character outside LETTERS."""
+    """Ids of a `readable` word, the tag (its place in Alphabet.tags) first. Raises KeyError for a
+    character outside LETTERS.
+    """
     return (1 + tag, *(LETTER_ID[letter] for letter in folded(word)))
 
 
@@ -114,7 +143,10 @@ def without_stress(phonemes: str) -> str:
 
 
 # Keys of `vocab` in Kokoro-82M's config.json, in its order; a test compares.
-SYMBOLS = ';:,.!?—…"()“” ̃ʣʥʦʨᵝꭧAIOQSTWYᵊabcdefhijklmnopqrstuvwxyzɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔˈˌːʰʲ↓→↗↘ᵻ'
+SYMBOLS = (
+    ';:,.!?—…"()“”'
+    " ̃ʣʥʦʨᵝꭧAIOQSTWYᵊabcdefhijklmnopqrstuvwxyzɑɐɒæβɔɕçɖðʤəɚɛɜɟɡɥɨɪʝɯɰŋɳɲɴøɸθœɹɾɻʁɽʂʃʈʧʊʋʌɣɤχʎʒʔˈˌːʰʲ↓→↗↘ᵻ"
+)
 KNOWN = frozenset(SYMBOLS)
 VOWELS = frozenset("AIOQWYaeiouæɐɑɒɔəɛɜɪʊʌᵊᵻ")
 DIPHTHONGS = frozenset("AIOQWY")
@@ -133,7 +165,9 @@ def weight(phonemes: str) -> int:
 
 
 def restress(phonemes: str, level: float | None) -> str:
-    """`phonemes` at another stress level (module docstring); None leaves them. A word without a vowel cannot carry stress."""
+    """`phonemes` at another stress level (module docstring); None leaves them. A word without a
+    vowel cannot carry stress.
+    """
     if level is None:
         return phonemes
     primary, secondary = PRIMARY in phonemes, SECONDARY in phonemes
@@ -144,7 +178,11 @@ def restress(phonemes: str, level: float | None) -> str:
     if level in (0, 0.5, 1) and not primary and not secondary:
         return _mark_first_vowel(phonemes, SECONDARY)
     if level >= 1 and not primary:
-        return phonemes.replace(SECONDARY, PRIMARY) if secondary else _mark_first_vowel(phonemes, PRIMARY)
+        return (
+            phonemes.replace(SECONDARY, PRIMARY)
+            if secondary
+            else _mark_first_vowel(phonemes, PRIMARY)
+        )
     return phonemes
 
 
@@ -158,14 +196,17 @@ NAMES: dict[str, Language] = {
     "es": "es", "e": "es", "es-es": "es", "it": "it", "i": "it", "it-it": "it",
     "fr": "fr", "f": "fr", "fr-fr": "fr", "pt": "pt", "p": "pt", "pt-br": "pt",
 }  # fmt: skip
-VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it", "f": "fr", "p": "pt"}  # by the first letter: af_heart, ef_dora
-UNREAD = {"h": "Hindi", "j": "Japanese", "z": "Mandarin"}  # voices of Kokoro that nobody here reads for
+# by the first letter: af_heart, ef_dora
+VOICES: dict[str, Language] = {"a": US, "b": GB, "e": "es", "i": "it", "f": "fr", "p": "pt"}
+# voices of Kokoro that nobody here reads for
+UNREAD = {"h": "Hindi", "j": "Japanese", "z": "Mandarin"}
 LANGUAGES = ("en", "es", "it", "fr", "pt")
 LIKE_BRITAIN = ("gb", "uk", "ie", "au", "nz", "in", "za")
 
 
 def dialect_of(name: str) -> Language:
-    """The dialect or language of a name, case and underscores ignored; of a BCP 47 tag (es-MX, en-AU) its language's.
+    """The dialect or language of a name, case and underscores ignored; of a BCP 47 tag (es-MX,
+    en-AU) its language's.
 
     Raises InputError with the list for one that is unknown.
     """
@@ -174,32 +215,40 @@ def dialect_of(name: str) -> Language:
     found = NAMES.get(plain) or (NAMES.get(language) if regions and language in LANGUAGES else None)
     if found is None:
         raise InputError(
-            f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that begins with {', '.join(LANGUAGES)}"
+            f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that"
+            f" begins with {', '.join(LANGUAGES)}"
         )
     return GB if found == US and regions and regions[-1] in LIKE_BRITAIN else found
 
 
 def spoken_by(voice: str) -> Language | None:
-    """What a voice of Kokoro speaks, by its name: American where the name is of another kind, None for a language nobody here reads."""
+    """What a voice of Kokoro speaks, by its name: American where the name is of another kind, None
+    for a language nobody here reads.
+    """
     if voice[1:3] not in ("f_", "m_"):
         return US
     return None if voice[0] in UNREAD else VOICES.get(voice[0], US)
 
 
 def voice_language(voice: str) -> Language:
-    """The language of a voice. Raises InputError for a voice of a language that is not supported."""
+    """The language of a voice. Raises InputError for a voice of a language that is not
+    supported.
+    """
     found = spoken_by(voice)
     if found is None:
         raise InputError(
-            f"the voice {voice} speaks {UNREAD[voice[0]]}, which G2P does not read (it reads us, gb, {', '.join(LANGUAGES[1:])}): choose"
-            f" another voice, or name the language of your text with --dialect, for example --dialect us"
+            f"the voice {voice} speaks {UNREAD[voice[0]]}, which G2P does not read (it reads us,"
+            f" gb, {', '.join(LANGUAGES[1:])}): choose another voice, or name the language of your"
+            " text with --dialect, for example --dialect us"
         )
     return found
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Percent. PER divides all edits by all symbols of the references; a stress mark counts as a symbol in the stressed figures."""
+    """Percent. PER divides all edits by all symbols of the references; a stress mark counts as a
+    symbol in the stressed figures.
+    """
 
     per: float
     wer: float
@@ -219,13 +268,22 @@ def edit_distance(found: Sequence[str], wanted: Sequence[str]) -> int:
 
 
 def error_rates(found: Sequence[str], wanted: Sequence[str]) -> Rates:
-    """Rates of answers against references, one string of Kokoro symbols a word. Raises ValueError: other counts, or nothing to compare."""
+    """Rates of answers against references, one string of Kokoro symbols a word. Raises ValueError:
+    other counts, or nothing to compare.
+    """
     if len(found) != len(wanted) or not wanted:
-        raise ValueError(f"{len(found)} answers for {len(wanted)} references: the same number, at least one")
-    bare = [without_stress(phonemes) for phonemes in found], [without_stress(phonemes) for phonemes in wanted]
+        raise ValueError(
+            f"{len(found)} answers for {len(wanted)} references: the same number, at least one"
+        )
+    bare = (
+        [without_stress(phonemes) for phonemes in found],
+        [without_stress(phonemes) for phonemes in wanted],
+    )
     return Rates(*_per_and_wer(*bare), *_per_and_wer(found, wanted), words=len(wanted))
 
 
 def _per_and_wer(found: Sequence[str], wanted: Sequence[str]) -> tuple[float, float]:
     edits = [edit_distance(one, other) for one, other in zip(found, wanted, strict=True)]
-    return 100 * sum(edits) / sum(map(len, wanted)), 100 * sum(edit > 0 for edit in edits) / len(edits)
+    return 100 * sum(edits) / sum(map(len, wanted)), 100 * sum(edit > 0 for edit in edits) / len(
+        edits
+    )

@@ -1,12 +1,14 @@
-"""Where text is cut, the one place: text into sentences, sentences into pieces of so many phonemes, never inside a word.
+"""Where text is cut, the one place: text into sentences, sentences into pieces of so many phonemes,
+never inside a word.
 
     for offset, sentence in segments(open("book.txt")): ...     # memory bounded
     for piece in chunks(phonemize(text), limit=510): ...
     list(sentence_ends("Dr. Smith left. He is back."))          # [15]
 
-A cut is at a sentence's end, else a clause's, else a space. A single word beyond the limit (an override, a string spelled out) is the one
-exception: it is cut at a space or before a stress mark of its phonemes, and each part keeps the word's offsets. `halved`
-cuts what a model refuses near its middle.
+A cut is at a sentence's end, else a clause's, else a space. A single word beyond the limit (an
+override, a string spelled out) is the one exception: it is cut at a space or before a stress mark
+of its phonemes, and each part keeps the word's offsets. `halved` cuts what a model refuses near its
+middle.
 """
 
 import re
@@ -33,13 +35,18 @@ _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
-# An abbreviation that a name or number follows: its point ends no sentence. (How each is said: g2p/data/normalize/abbreviations.json.)
-TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets("sentence_ends", "titles before_number open starters")
+# An abbreviation that a name or number follows: its point ends no sentence. (How each is said:
+# g2p/data/normalize/abbreviations.json.)
+TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets(
+    "sentence_ends", "titles before_number open starters"
+)
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 
 
 def sentence_ends(text: str) -> Iterator[int]:
-    """Offsets behind each sentence of `text`, the end of `text` not among them; a blank line ends a sentence too."""
+    """Offsets behind each sentence of `text`, the end of `text` not among them; a blank line ends a
+    sentence too.
+    """
     last = 0
     for match in _END.finditer(text):
         if text[match.start()] == "\n" or _ends(text, match, last):
@@ -61,9 +68,17 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     key = re.split("[-–/]", word.lower())[-1]
     if key in TITLES:
         return False
-    if key in BEFORE_NUMBER or (first.isdigit() and len(key) > 2 and f" {key}" in CUT and f" {key} " not in CUT):
-        return not (first.isdigit() or first == "#") and not (key in ("no", "nos") and any(map(str.isdigit, rest)))
-    if key in OPEN or (len(word) == 1 and word.isalpha() and word != "I") or re.fullmatch(r"(?:\w\.)+\w|[b-df-hj-np-tv-xz]{2,6}", word):
+    if key in BEFORE_NUMBER or (
+        first.isdigit() and len(key) > 2 and f" {key}" in CUT and f" {key} " not in CUT
+    ):
+        return not (first.isdigit() or first == "#") and not (
+            key in ("no", "nos") and any(map(str.isdigit, rest))
+        )
+    if (
+        key in OPEN
+        or (len(word) == 1 and word.isalpha() and word != "I")
+        or re.fullmatch(r"(?:\w\.)+\w|[b-df-hj-np-tv-xz]{2,6}", word)
+    ):
         return (first + rest).lower() in STARTERS
     if key.isdigit():  # the number of a list item
         before = text[last : match.start() - len(word)].rstrip(" \t")
@@ -72,13 +87,20 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
 
 
 def chunks(result: Result, limit: int = MAX_PHONEMES, offset: int = 0) -> Iterator[Result]:
-    """`result` in pieces of at most `limit` symbols; `dropped` stays with the first. Its text stands at `offset`, where words count from 0.
+    """`result` in pieces of at most `limit` symbols; `dropped` stays with the first. Its text
+    stands at `offset`, where words count from 0.
 
     Raises InputError: limit below 16.
     """
     dropped, drops = result.dropped, result.drops
     for words in word_groups(result.words, limit):
-        yield Result(result.text[words[0].start - offset : words[-1].end - offset], joined(words), words, dropped, drops)
+        yield Result(
+            result.text[words[0].start - offset : words[-1].end - offset],
+            joined(words),
+            words,
+            dropped,
+            drops,
+        )
         dropped, drops = {}, ()
 
 
@@ -91,7 +113,11 @@ def word_groups(words: Sequence[Word], limit: int) -> Iterator[tuple[Word, ...]]
     """`words` in groups whose phonemes take at most `limit` symbols each."""
     if limit < 16:
         raise InputError(f"a limit of {limit} phonemes: at least 16 are needed to hold a word")
-    words = [part for word in words for part in (_parts(word, limit) if len(word.phonemes) > limit else (word,))]
+    words = [
+        part
+        for word in words
+        for part in (_parts(word, limit) if len(word.phonemes) > limit else (word,))
+    ]
     start = 0
     while start < len(words):
         end = _fitting(words, start, limit)
@@ -112,7 +138,9 @@ def _fitting(words: Sequence[Word], start: int, limit: int) -> int:
 
 
 def _rank(words: Sequence[Word], place: int) -> int:
-    """How good a group's end the word at `place` is: 3 sentence, 2 clause, 1 comma, 0 space, -1 no space follows."""
+    """How good a group's end the word at `place` is: 3 sentence, 2 clause, 1 comma, 0 space, -1 no
+    space follows.
+    """
     last = words[place]
     if not last.space and place + 1 < len(words):
         return -1
@@ -123,10 +151,15 @@ def _rank(words: Sequence[Word], place: int) -> int:
 
 
 def _parts(word: Word, limit: int) -> Iterator[Word]:
-    """A word that alone is beyond the limit, cut at a space, before a stress mark, or where the limit falls."""
+    """A word that alone is beyond the limit, cut at a space, before a stress mark, or where the
+    limit falls.
+    """
     rest = word.phonemes
     while len(rest) > limit:
-        space, stress = rest.rfind(" ", 1, limit + 1), max(rest.rfind(mark, 1, limit) for mark in (PRIMARY, SECONDARY))
+        space, stress = (
+            rest.rfind(" ", 1, limit + 1),
+            max(rest.rfind(mark, 1, limit) for mark in (PRIMARY, SECONDARY)),
+        )
         cut = space if space > 0 else stress if stress > 0 else limit
         yield replace(word, phonemes=rest[:cut].strip(), space=True)
         rest = rest[cut:].lstrip()
@@ -135,8 +168,14 @@ def _parts(word: Word, limit: int) -> Iterator[Word]:
 
 
 def segments(text: str | Iterable[str]) -> Iterator[tuple[int, str]]:
-    """(offset, sentence) in order, white space around it stripped; empty ones left out. An override is never cut."""
-    pieces = (text[at : at + BLOCK] for at in range(0, len(text), BLOCK)) if isinstance(text, str) else _blocks(text)
+    """(offset, sentence) in order, white space around it stripped; empty ones left out. An override
+    is never cut.
+    """
+    pieces = (
+        (text[at : at + BLOCK] for at in range(0, len(text), BLOCK))
+        if isinstance(text, str)
+        else _blocks(text)
+    )
     buffer, offset = "", 0
     for piece in pieces:
         buffer += piece
@@ -175,7 +214,10 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
     links = [match.span() for match in LINK.finditer(buffer)] if "[" in buffer else []
     safe = len(buffer) if final else _settled(buffer, links)
     start = 0
-    for end in (*(end for end in sentence_ends(buffer) if end <= safe and not _inside(end, links)), *((len(buffer),) if final else ())):
+    for end in (
+        *(end for end in sentence_ends(buffer) if end <= safe and not _inside(end, links)),
+        *((len(buffer),) if final else ()),
+    ):
         for cut in _pieces(buffer, start, end, links):
             yield start, cut
             start = cut
@@ -186,7 +228,9 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
 
 
 def _settled(buffer: str, links: list[tuple[int, int]]) -> int:
-    """Up to where nothing that arrives later changes a decision: not into an override that may still be open."""
+    """Up to where nothing that arrives later changes a decision: not into an override that may
+    still be open.
+    """
     safe = len(buffer) - AHEAD
     tail = max(len(buffer) - MAX_TEXT - MAX_TARGET - AHEAD, 0)
     opened = buffer.find("[", tail)
@@ -205,10 +249,16 @@ def _pieces(buffer: str, start: int, end: int, links: list[tuple[int, int]]) -> 
 
 
 def _cut(buffer: str, start: int, links: list[tuple[int, int]]) -> int:
-    """Where to cut a run of more than MAX_SEGMENT characters: the last clause mark, else space, else the limit, outside overrides."""
+    """Where to cut a run of more than MAX_SEGMENT characters: the last clause mark, else space,
+    else the limit, outside overrides.
+    """
     limit = start + MAX_SEGMENT
     for pattern in _CUTS:
-        ends = [match.end() for match in pattern.finditer(buffer, start + 1, limit) if not _inside(match.end(), links)]
+        ends = [
+            match.end()
+            for match in pattern.finditer(buffer, start + 1, limit)
+            if not _inside(match.end(), links)
+        ]
         if ends:
             return ends[-1]
     return next((begin for begin, end in links if start < begin < limit < end), limit)
@@ -221,7 +271,13 @@ def _inside(place: int, links: list[tuple[int, int]]) -> bool:
 def ending_of(phonemes: str) -> Literal["sentence", "clause", "none"]:
     """By the last mark, a comma included; a closing quote or bracket is looked through."""
     last = phonemes.rstrip(" " + CLOSING)[-1:]
-    return "sentence" if last and last in SENTENCE_MARKS else "clause" if last and last in CLAUSE_MARKS + "," else "none"
+    return (
+        "sentence"
+        if last and last in SENTENCE_MARKS
+        else "clause"
+        if last and last in CLAUSE_MARKS + ","
+        else "none"
+    )
 
 
 def speakable(phonemes: str) -> bool:
@@ -230,21 +286,35 @@ def speakable(phonemes: str) -> bool:
 
 
 def halved(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
-    """Two parts of about half the phonemes each, both with something to say: at a mark near the middle, else between words, else in one.
+    """Two parts of about half the phonemes each, both with something to say: at a mark near the
+    middle, else between words, else in one.
 
     Raises UtteranceTooLong for a single phoneme.
     """
-    phonemes, places = joined(words), tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0))
-    apart = [index for index in range(1, len(words)) if words[index - 1].space and _both_speakable(phonemes, places[index])]
+    phonemes, places = (
+        joined(words),
+        tuple(accumulate((len(word.phonemes) + word.space for word in words), initial=0)),
+    )
+    apart = [
+        index
+        for index in range(1, len(words))
+        if words[index - 1].space and _both_speakable(phonemes, places[index])
+    ]
     if apart:
         index = min(apart, key=lambda index: _cost(phonemes, places[index]))
         return words[:index], words[index:]
     index = max(range(len(words)), key=lambda place: len(words[place].phonemes))
     word, middle = words[index], len(words[index].phonemes) // 2
     if not middle:
-        raise UtteranceTooLong(f"{word.text!r} at {word.start} does not fit one utterance: speak faster")
-    left, right = word.phonemes[:middle].rstrip(), word.phonemes[middle:].lstrip()  # a number's words have spaces between them
-    return (*words[:index], replace(word, phonemes=left, space=False)), (replace(word, phonemes=right), *words[index + 1 :])
+        raise UtteranceTooLong(
+            f"{word.text!r} at {word.start} does not fit one utterance: speak faster"
+        )
+    # a number's words have spaces between them
+    left, right = word.phonemes[:middle].rstrip(), word.phonemes[middle:].lstrip()
+    return (*words[:index], replace(word, phonemes=left, space=False)), (
+        replace(word, phonemes=right),
+        *words[index + 1 :],
+    )
 
 
 def _both_speakable(phonemes: str, place: int) -> bool:
@@ -253,4 +323,6 @@ def _both_speakable(phonemes: str, place: int) -> bool:
 
 def _cost(phonemes: str, place: int) -> float:
     """Distance from the middle, 0 to 1; a cut that is not at a mark costs half more."""
-    return abs(2 * place - len(phonemes)) / len(phonemes) + (0.0 if ending_of(phonemes[:place]) != "none" else 0.5)
+    return abs(2 * place - len(phonemes)) / len(phonemes) + (
+        0.0 if ending_of(phonemes[:place]) != "none" else 0.5
+    )

@@ -1,4 +1,5 @@
-"""espeak-ng's answers in Kokoro's symbols: the other reader that benches and training compare with. No command speaks with it.
+"""espeak-ng's answers in Kokoro's symbols: the other reader that benches and training compare with.
+No command speaks with it.
 
 espeak_ng(["library"])
 """
@@ -12,19 +13,60 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import KNOWN, to_kokoro
 
 ESPEAK_SYMBOLS = {
-    "ʔˌn\u0329": "ʔn", "ʔn\u0329": "ʔn", "a^ɪ": "I", "a^ʊ": "W", "d^ʒ": "ʤ", "e^ɪ": "A", "t^ʃ": "ʧ", "ɔ^ɪ": "Y", "ə^l": "ᵊl", "o^ʊ": "O",
-    "ʲo": "jo", "ʲə": "jə", "e": "A", "ʲ": "", "ɚ": "əɹ", "r": "ɹ", "x": "k", "ç": "k", "ɐ": "ə", "ɬ": "l", "\u0303": "",
-}  # fmt: skip
-AFTERWARDS = (("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", ""), ("o", "ɔ"), ("^", ""), ("-", ""), (" ", ""))  # in this order
+    "ʔˌn\u0329": "ʔn",
+    "ʔn\u0329": "ʔn",
+    "a^ɪ": "I",
+    "a^ʊ": "W",
+    "d^ʒ": "ʤ",
+    "e^ɪ": "A",
+    "t^ʃ": "ʧ",
+    "ɔ^ɪ": "Y",
+    "ə^l": "ᵊl",
+    "o^ʊ": "O",
+    "ʲo": "jo",
+    "ʲə": "jə",
+    "e": "A",
+    "ʲ": "",
+    "ɚ": "əɹ",
+    "r": "ɹ",
+    "x": "k",
+    "ç": "k",
+    "ɐ": "ə",
+    "ɬ": "l",
+    "\u0303": "",
+}
+# in this order
+AFTERWARDS = (
+    ("ɜːɹ", "ɜɹ"),
+    ("ɜː", "ɜɹ"),
+    ("ɪə", "iə"),
+    ("ː", ""),
+    ("o", "ɔ"),
+    ("^", ""),
+    ("-", ""),
+    (" ", ""),
+)
 UPSTREAM = {
-    "a^ɪ": "I", "a^ʊ": "W", "d^z": "ʣ", "d^ʒ": "ʤ", "e^ɪ": "A", "o^ʊ": "O", "s^s": "S", "t^s": "ʦ", "t^ʃ": "ʧ", "ə^ʊ": "Q", "ɔ^ɪ": "Y",
-}  # fmt: skip
+    "a^ɪ": "I",
+    "a^ʊ": "W",
+    "d^z": "ʣ",
+    "d^ʒ": "ʤ",
+    "e^ɪ": "A",
+    "o^ʊ": "O",
+    "s^s": "S",
+    "t^s": "ʦ",
+    "t^ʃ": "ʧ",
+    "ə^ʊ": "Q",
+    "ɔ^ɪ": "Y",
+}
 SWITCH = re.compile(r"\(([a-z^]+)\)")
 SYLLABIC = re.compile("(\\S)\u0329")
 
 
 def espeak_ng(words: Sequence[str]) -> list[str]:
-    """Kokoro phonemes of each word by espeak-ng's American voice. Raises InputError when it is not installed."""
+    """Kokoro phonemes of each word by espeak-ng's American voice. Raises InputError when it is not
+    installed.
+    """
     return [from_espeak(answer) for answer in backend("en-us").phonemize(list(words))]
 
 
@@ -35,23 +77,39 @@ def backend(language: str, switches: str = "keep-flags") -> Any:
         from phonemizer.backend import EspeakBackend
         from phonemizer.backend.espeak.wrapper import EspeakWrapper
     except ModuleNotFoundError as problem:
-        raise InputError(f"{problem}: espeakng_loader and phonemizer run espeak-ng; run `make venv`") from None
+        raise InputError(
+            f"{problem}: espeakng_loader and phonemizer run espeak-ng; run `make venv`"
+        ) from None
     EspeakWrapper.set_library(espeakng_loader.get_library_path())
     EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
     quiet = logging.getLogger("espeak")
     quiet.setLevel(logging.ERROR)
-    return EspeakBackend(language, preserve_punctuation=True, with_stress=True, tie="^", language_switch=switches, logger=quiet)
+    return EspeakBackend(
+        language,
+        preserve_punctuation=True,
+        with_stress=True,
+        tie="^",
+        language_switch=switches,
+        logger=quiet,
+    )
 
 
 def espeak_of(language: str) -> Callable[[str], str]:
-    """One text to what the voices of another language were trained on: misaki's symbols for espeak-ng's. A foreign word begins with @."""
+    """One text to what the voices of another language were trained on: misaki's symbols for
+    espeak-ng's. A foreign word begins with @.
+    """
     speak = backend(language)
 
     def said(text: str) -> str:
-        answer = SWITCH.sub(lambda found: "" if found[1].replace("^", "") == language[:2] else "@", speak.phonemize([text])[0].strip())
+        answer = SWITCH.sub(
+            lambda found: "" if found[1].replace("^", "") == language[:2] else "@",
+            speak.phonemize([text])[0].strip(),
+        )
         for theirs, ours in UPSTREAM.items():
             answer = answer.replace(theirs, ours)
-        return "".join(symbol for symbol in answer.replace("-", "") if symbol in KNOWN or symbol in " @\n")
+        return "".join(
+            symbol for symbol in answer.replace("-", "") if symbol in KNOWN or symbol in " @\n"
+        )
 
     return said
 

@@ -1,8 +1,10 @@
-"""The neural model of g2p as a Stage: ids in, logits out, for several numbers of words at several lengths.
+"""The neural model of g2p as a Stage: ids in, logits out, for several numbers of words at several
+lengths.
 
     (manifest,) = build(G2PStage(weights, method="w8"), Path("build"))
 
-w8: the bundled 8-bit values, computed in float32: the same numbers as the bundled model. fp16: the same values in 16 bits.
+w8: the bundled 8-bit values, computed in float32: the same numbers as the bundled model. fp16: the
+same values in 16 bits.
 """
 
 import random
@@ -20,7 +22,17 @@ from kokoro_ane.core.checks import Check, ProgramFacts, require
 from kokoro_ane.core.contract import G2P_NAME
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import TensorType, full_disk_is_an_oserror, quiet_coremltools
-from kokoro_ane.g2p.alphabet import BLANK, FRAMES, LETTER_ID, LETTERS, MAX_LETTERS, PADDING, SOUNDS, TAGS, encode
+from kokoro_ane.g2p.alphabet import (
+    BLANK,
+    FRAMES,
+    LETTER_ID,
+    LETTERS,
+    MAX_LETTERS,
+    PADDING,
+    SOUNDS,
+    TAGS,
+    encode,
+)
 from kokoro_ane.g2p.network import LetterToSound, load_model, torch_run
 from kokoro_ane.g2p.neural import Config, NeuralG2P, Run, read_manifest
 from kokoro_ane.g2p.word_lists import MISAKI_VERSION, SHA256
@@ -30,15 +42,20 @@ if TYPE_CHECKING:
     import coremltools as ct
 
 IDS, LOGITS = "ids", "logits"
-WORDS, SYMBOLS = (1, 8, 64), (8, 12, 16, 24, MAX_LETTERS + 1)  # words in one call; letters of the longest and the tag
+# words in one call; letters of the longest and the tag
+WORDS, SYMBOLS = (1, 8, 64), (8, 12, 16, 24, MAX_LETTERS + 1)
 SHAPES = tuple((words, symbols) for words in WORDS for symbols in SYMBOLS)
 
 
 def shape_for(words: int, symbols: int, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
-    """The smallest of `shapes` (words, symbols) that holds so many. Raises InputError when none does."""
+    """The smallest of `shapes` (words, symbols) that holds so many. Raises InputError when none
+    does.
+    """
     fitting = [(w, s) for w, s in shapes if w >= words and s >= symbols]
     if not fitting:
-        raise InputError(f"{words} words of {symbols} symbols: the package takes at most {max(shapes)}")
+        raise InputError(
+            f"{words} words of {symbols} symbols: the package takes at most {max(shapes)}"
+        )
     return min(fitting, key=lambda shape: (shape[0] * shape[1], shape))
 
 
@@ -58,14 +75,19 @@ def package_run(program: Program) -> Run:
 
 
 LIMIT_LOGITS = {"w8": 1e-3, "fp16": 0.5}  # largest difference; the logits span about 40
-LIMIT_SAME = {"w8": 100.0, "fp16": 98.0}  # percent of random words answered alike; fp16 turns near-ties
+# percent of random words answered alike; fp16 turns near-ties
+LIMIT_SAME = {"w8": 100.0, "fp16": 98.0}
 WORDS_OF_A_LENGTH = 8
 
 
 def check_words(seed: int = 0) -> list[str]:
     """Random words of every length the model reads."""
     drawn = random.Random(seed)
-    return ["".join(drawn.choices(LETTERS, k=length)) for length in range(1, MAX_LETTERS + 1) for _ in range(WORDS_OF_A_LENGTH)]
+    return [
+        "".join(drawn.choices(LETTERS, k=length))
+        for length in range(1, MAX_LETTERS + 1)
+        for _ in range(WORDS_OF_A_LENGTH)
+    ]
 
 
 def figures_of(package: Run, reference: Run, method: str) -> list[Check]:
@@ -75,8 +97,20 @@ def figures_of(package: Run, reference: Run, method: str) -> list[Check]:
     pair = (NeuralG2P(run=run).predict(words) for run in (package, reference))
     same = [one.phonemes == other.phonemes for one, other in zip(*pair, strict=True)]
     return [
-        Check("largest difference of a logit from PyTorch", worst, LIMIT_LOGITS[method], at_least=False, unit=""),
-        Check("random words answered alike", 100 * sum(same) / len(same), LIMIT_SAME[method], at_least=True, unit="%"),
+        Check(
+            "largest difference of a logit from PyTorch",
+            worst,
+            LIMIT_LOGITS[method],
+            at_least=False,
+            unit="",
+        ),
+        Check(
+            "random words answered alike",
+            100 * sum(same) / len(same),
+            LIMIT_SAME[method],
+            at_least=True,
+            unit="%",
+        ),
     ]
 
 
@@ -91,10 +125,29 @@ def _difference(package: Run, reference: Run, words: list[str], shape: tuple[int
 
 
 METHODS = ("w8", "fp16")
-FORBIDDEN = ("lstm", "gru", "rnn", "while_loop", "cond", "shape", "reshape", "scatter", "scatter_nd", "scatter_along_axis",
-             "gather_along_axis", "gather_nd", "non_zero", "random_normal", "random_uniform", "random_bernoulli")  # fmt: skip
+FORBIDDEN = (
+    "lstm",
+    "gru",
+    "rnn",
+    "while_loop",
+    "cond",
+    "shape",
+    "reshape",
+    "scatter",
+    "scatter_nd",
+    "scatter_along_axis",
+    "gather_along_axis",
+    "gather_nd",
+    "non_zero",
+    "random_normal",
+    "random_uniform",
+    "random_bernoulli",
+)
 MAX_OPERATIONS = 400
-COMPUTE_UNITS = {"default": "CPU_ONLY", "reason": "1.4 million weights: a call ends before another unit would have started"}
+COMPUTE_UNITS = {
+    "default": "CPU_ONLY",
+    "reason": "1.4 million weights: a call ends before another unit would have started",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,26 +175,45 @@ class G2PStage:
     def function(self, name: str = MAIN) -> Function:
         """ids int32 [words, symbols] in, logits float32 [words, symbols, 2 * sounds] out."""
         example = (torch.ones(SHAPES[0], dtype=torch.int32),)
-        return Function(self.model, example, (TensorType(IDS, np.int32, shapes=SHAPES),), (TensorType(LOGITS, np.float32),))
+        return Function(
+            self.model,
+            example,
+            (TensorType(IDS, np.int32, shapes=SHAPES),),
+            (TensorType(LOGITS, np.float32),),
+        )
 
     def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
-        """w8: matrices as int8 with one scale a row, the grid that the weights already stand on, so nothing is lost."""
+        """w8: matrices as int8 with one scale a row, the grid that the weights already stand on, so
+        nothing is lost.
+        """
         if self.method != "w8":
             return model
         with quiet_coremltools(), full_disk_is_an_oserror():
-            from coremltools.optimize.coreml import OpLinearQuantizerConfig, OptimizationConfig, linear_quantize_weights
+            from coremltools.optimize.coreml import (
+                OpLinearQuantizerConfig,
+                OptimizationConfig,
+                linear_quantize_weights,
+            )
 
-            linear = OpLinearQuantizerConfig(mode="linear_symmetric", dtype="int8", granularity="per_channel", weight_threshold=0)
-            return linear_quantize_weights(model, config=OptimizationConfig(op_type_configs={"linear": linear}))
+            linear = OpLinearQuantizerConfig(
+                mode="linear_symmetric", dtype="int8", granularity="per_channel", weight_threshold=0
+            )
+            return linear_quantize_weights(
+                model, config=OptimizationConfig(op_type_configs={"linear": linear})
+            )
 
     def facts(self, name: str, program: Program) -> ProgramFacts:
         """No recurrence, no shapes, one gather (the embedding), every matrix in int8."""
         facts = ProgramFacts.of(program, IDS, FORBIDDEN)
-        gathers, matrices = facts.operations.get("gather", 0), matrix_count(self.model.config) if self.method == "w8" else 0
+        gathers, matrices = (
+            facts.operations.get("gather", 0),
+            matrix_count(self.model.config) if self.method == "w8" else 0,
+        )
         own = {
             f"{gathers} gathers, expected 1: the embedding": gathers == 1,
             f"{facts.count} operations, limit {MAX_OPERATIONS}": facts.count <= MAX_OPERATIONS,
-            f"{facts.int8_weights} weights in int8, expected {matrices}": facts.int8_weights == matrices,
+            f"{facts.int8_weights} weights in int8, expected {matrices}": facts.int8_weights
+            == matrices,
         }
         require(facts.promises(self.precision, len(SHAPES)) | own, "the program")
         return facts
@@ -153,10 +225,23 @@ class G2PStage:
     def contract(self, part: Part) -> dict[str, Any]:
         """Its alphabets, its shapes, how to read the logits, and the weights it came from."""
         trained, config = read_manifest(self.weights), self.model.config
-        ids = {"shape": ["words", "symbols"], "dtype": "int32", "padding": PADDING, "shapes": [list(shape) for shape in SHAPES],
-               "words": list(WORDS), "first": {tag: 1 + place for place, tag in enumerate(TAGS)}, "letters": LETTER_ID}  # fmt: skip
-        logits = {"shape": ["words", "symbols", f"{FRAMES} * {len(SOUNDS)}"], "dtype": "float32", "frames": FRAMES,
-                  "sounds": list(SOUNDS), "blank": BLANK, "read": "CTC over frames * symbols, one primary stress a word"}  # fmt: skip
+        ids = {
+            "shape": ["words", "symbols"],
+            "dtype": "int32",
+            "padding": PADDING,
+            "shapes": [list(shape) for shape in SHAPES],
+            "words": list(WORDS),
+            "first": {tag: 1 + place for place, tag in enumerate(TAGS)},
+            "letters": LETTER_ID,
+        }
+        logits = {
+            "shape": ["words", "symbols", f"{FRAMES} * {len(SOUNDS)}"],
+            "dtype": "float32",
+            "frames": FRAMES,
+            "sounds": list(SOUNDS),
+            "blank": BLANK,
+            "read": "CTC over frames * symbols, one primary stress a word",
+        }
         return {
             "method": self.method,
             "checkpoint": {"name": self.weights.stem, "sha256": trained["sha256"]},
@@ -175,5 +260,7 @@ class G2PStage:
 
 
 def matrix_count(config: Config) -> int:
-    """Linear layers: six in a block, the answer (a second time for each answer midway when it is not shared), the condition."""
+    """Linear layers: six in a block, the answer (a second time for each answer midway when it is
+    not shared), the condition.
+    """
     return 6 * config.blocks + 2

@@ -1,12 +1,14 @@
 """Which pronunciation of a heteronym a sentence wants: the key of its lexicon entry.
 
     Heteronyms.load().choose(["They", "record", "songs"], 1, ("DEFAULT", "VERB"))     # "VERB"
-    sense("bass", ("We", "caught", "a", "bass", "in", "the", "lake"), 3)              # "DEFAULT", in misaki's list the fish
+    # "DEFAULT", in misaki's list the fish
+    sense("bass", ("We", "caught", "a", "bass", "in", "the", "lake"), 3)
 
-A tagger gives the part of speech (g2p/part_of_speech.py), the clause tells `read`, `used`, `that` (g2p/clauses.py), cue words tell senses
-of one part of speech apart (a lead pipe, a tear in a sleeve). A cue is a word within REACH words, or with a place (`-1:deep`: the word
-before; `+1:player`: the word after), which counts double. The key with the most points wins, the first one where none has more.
-Figures and what stays undecided: docs/g2p-models.md.
+A tagger gives the part of speech (g2p/part_of_speech.py), the clause tells `read`, `used`, `that`
+(g2p/clauses.py), cue words tell senses of one part of speech apart (a lead pipe, a tear in a
+sleeve). A cue is a word within REACH words, or with a place (`-1:deep`: the word before;
+`+1:player`: the word after), which counts double. The key with the most points wins, the first one
+where none has more. Figures and what stays undecided: docs/g2p-models.md.
 """
 
 import json
@@ -15,7 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.g2p.clauses import COLLECTIVE, CUED, PAST, PERFECT, is_adjective, is_demonstrative, is_habit, is_noun, is_past, is_verb
+from kokoro_ane.g2p.clauses import (
+    COLLECTIVE,
+    CUED,
+    PAST,
+    PERFECT,
+    is_adjective,
+    is_demonstrative,
+    is_habit,
+    is_noun,
+    is_past,
+    is_verb,
+)
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
 from kokoro_ane.g2p.word_lists import DATA, word_set
@@ -34,10 +47,20 @@ def _cues(text: str) -> Cues:
 
 
 def _count(cues: Cues, words: Sequence[str], at: int) -> int:
-    """How many of the cues stand around words[at], those in their place twice; `^` stands before all."""
-    around = {word.lower() for word in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])} | ({"^"} if at == 0 else set())
-    placed = [(cues.get(f"{place:+d}", ""), words[at + place].lower()) for place in PLACES if 0 <= at + place < len(words)]
-    return sum(f" {word} " in cues.get("", "") for word in around) + 2 * sum(f" {word} " in told for told, word in placed)
+    """How many of the cues stand around words[at], those in their place twice; `^` stands before
+    all.
+    """
+    around = {
+        word.lower() for word in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])
+    } | ({"^"} if at == 0 else set())
+    placed = [
+        (cues.get(f"{place:+d}", ""), words[at + place].lower())
+        for place in PLACES
+        if 0 <= at + place < len(words)
+    ]
+    return sum(f" {word} " in cues.get("", "") for word in around) + 2 * sum(
+        f" {word} " in told for told, word in placed
+    )
 
 
 @dataclass(frozen=True)
@@ -48,12 +71,19 @@ class Senses:
     cues: Mapping[str, Cues]
 
 
-_SENSES, _FRAGMENTS = (json.loads((DATA / name).read_text(encoding="utf-8")).items() for name in ("cues.json", "fragments.json"))
+_SENSES, _FRAGMENTS = (
+    json.loads((DATA / name).read_text(encoding="utf-8")).items()
+    for name in ("cues.json", "fragments.json")
+)
 SENSES: Mapping[str, Senses] = {
-    word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()}) for word, one in _SENSES
+    word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()})
+    for word, one in _SENSES
 }
-FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS}
-ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))  # senses that a part of speech does not tell: cues hold in sentences too
+FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {
+    word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS
+}
+# senses that a part of speech does not tell: cues hold in sentences too
+ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))
 LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 
@@ -64,29 +94,56 @@ def sense(word: str, words: Sequence[str], at: int) -> str:
 
 
 def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
-    """A label, headline, menu or line of a list: few words, no pronoun for a subject, no sentence with its verb and its full stop."""
+    """A label, headline, menu or line of a list: few words, no pronoun for a subject, no sentence
+    with its verb and its full stop.
+    """
     said = [word for word in words if word[:1].isalnum()]
     if len(said) > LONGEST_FRAGMENT or any(classes(word)[:1] == "P" for word in said):
         return False
     others = [*words[:at], *words[at + 1 :]]
-    return words[-1] not in ".?!" or (len(said) <= LONGEST_CLOSED and not any(classes(word)[:1] in ("z", "d", "M") for word in others))
+    return words[-1] not in ".?!" or (
+        len(said) <= LONGEST_CLOSED
+        and not any(classes(word)[:1] in ("z", "d", "M") for word in others)
+    )
 
 
 def roles(word: str, keys: Collection[str]) -> dict[str, str]:
-    """The keys of `word` as a verb and as a noun, where they tell nothing else: the cues of every such word hold for them."""
+    """The keys of `word` as a verb and as a noun, where they tell nothing else: the cues of every
+    such word hold for them.
+    """
     if word in CUED or word.endswith(("ed", "ing")):
         return {}
-    other = next((key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))), DEFAULT)
-    return {"VERB": "VERB" if "VERB" in keys else DEFAULT, "NOUN": other} if "VERB" in keys or other != DEFAULT else {}
+    other = next(
+        (key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))),
+        DEFAULT,
+    )
+    return (
+        {"VERB": "VERB" if "VERB" in keys else DEFAULT, "NOUN": other}
+        if "VERB" in keys or other != DEFAULT
+        else {}
+    )
 
 
-def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collection[str]) -> str | None:
-    """The key that the cues of data/fragments.json name for words[at], its own before those of every word (`*`), or None; `^`: at first."""
+def fragment_sense(
+    words: Sequence[str], at: int, classes: Classes, keys: Collection[str]
+) -> str | None:
+    """The key that the cues of data/fragments.json name for words[at], its own before those of
+    every word (`*`), or None; `^`: at first.
+    """
     own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
     first = {key: _count(own.get(key, {}), words, at) for key in (*own, *named.values())}
-    before = words[0].lower() if at == 1 and words[1][-1:] != "s" and words[1].lower() not in PAST else ""
-    alone = 1 if classes(before) in ("n", "n'") and before not in COLLECTIVE else 0  # a city permit: no base form behind one who acts
-    every = {named[role]: _count(cues, words, at) + alone * (role == "NOUN") for role, cues in FRAGMENTS["*"].items() if role in named}
+    before = (
+        words[0].lower()
+        if at == 1 and words[1][-1:] != "s" and words[1].lower() not in PAST
+        else ""
+    )
+    # a city permit: no base form behind one who acts
+    alone = 1 if classes(before) in ("n", "n'") and before not in COLLECTIVE else 0
+    every = {
+        named[role]: _count(cues, words, at) + alone * (role == "NOUN")
+        for role, cues in FRAGMENTS["*"].items()
+        if role in named
+    }
     points = {key: (count + every.get(key, 0), count) for key, count in first.items()}
     best = max(points, key=lambda key: points[key], default="")
     unsure = points.get(best, (0,))[0] == 0 or sorted(points.values())[-2:].count(points[best]) > 1
@@ -95,7 +152,9 @@ def fragment_sense(words: Sequence[str], at: int, classes: Classes, keys: Collec
 
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
-EMPHASIS = word_set("add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who")
+EMPHASIS = word_set(
+    "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who"
+)
 INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
 
 
@@ -111,7 +170,8 @@ class Heteronyms:
         return cls(Tagger.load(path))
 
     def choose(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
-        """One of `keys` for `words[index]`: words and marks of one sentence, the keys of the word's entry or of its stem's.
+        """One of `keys` for `words[index]`: words and marks of one sentence, the keys of the word's
+        entry or of its stem's.
 
         Raises IndexError for an index outside the sentence and ValueError for an empty `keys`.
         """
@@ -127,7 +187,12 @@ class Heteronyms:
     def wanted(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
         """Keys that fit, best first; they need not be in the entry."""
         word, classes = words[index].lower(), self.tagger.classes
-        if len(word) > 1 and words[index].isupper() and "NOUN" in keys and word not in self.tagger.heteronyms:
+        if (
+            len(word) > 1
+            and words[index].isupper()
+            and "NOUN" in keys
+            and word not in self.tagger.heteronyms
+        ):
             return ("NOUN",) if is_acronym(words, index, classes) else ()
         before = words[index - 1] if index else ""
         relative = before.lower() in ("that", "which", "who") and is_verb(words, index, classes)
@@ -135,7 +200,10 @@ class Heteronyms:
         if cued is not None:
             return (cued,)
         if word in ("read", "reread"):
-            noun = "NOUN" in keys and self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn"
+            noun = (
+                "NOUN" in keys
+                and self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn"
+            )
             return ("NOUN",) if noun else ("VBD",) if is_past(words, index, classes) else ()
         if word == "used":
             return ("VBD",) if is_habit(words, index, classes) else ()
@@ -143,7 +211,9 @@ class Heteronyms:
             return ("VERB",) if opens_command(words, index, classes) else ()
         if word in ("that", "that's") and "DT" in keys:
             return ("DT",) if is_demonstrative(words, index, classes) else ()
-        if (word == "minute" and classes(before.rpartition("-")[2])[:1] == "0") or (word == "learned" and before.lower() in PERFECT):
+        if (word == "minute" and classes(before.rpartition("-")[2])[:1] == "0") or (
+            word == "learned" and before.lower() in PERFECT
+        ):
             return ()  # a 5 minute call; has learned
         if is_verb(words, index, classes):
             return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
@@ -155,8 +225,14 @@ class Heteronyms:
         if senses is not None and "*" in senses.tags:
             return (sense(word, words, index),)
         if word not in self.tagger.heteronyms and word.endswith(("ed", "ing")):
-            return ("VERB",)  # recorded, recording: spoken as the verb, whatever their part of speech
-        if word not in PAST and not word.startswith("consist") and senses is None and words[index + 1 : index + 2] == ["of"]:
+            # recorded, recording: spoken as the verb, whatever their part of speech
+            return ("VERB",)
+        if (
+            word not in PAST
+            and not word.startswith("consist")
+            and senses is None
+            and words[index + 1 : index + 2] == ["of"]
+        ):
             return ("NOUN",)  # transforms of one another
         shares = self.tagger.probabilities(words, index)
         if senses is not None and max(shares, key=lambda tag: shares[tag]) in senses.tags:
@@ -174,8 +250,14 @@ def key_of(tag: str, keys: Collection[str]) -> str:
 
 
 def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
-    """Are the capitals of `words[index]` those of an acronym (the US) or of emphasis (it IS true, GIVE IT TO US)?"""
-    others = [word for place, word in enumerate(words) if place != index and len(word) > 1 and word.isalpha()]
+    """Are the capitals of `words[index]` those of an acronym (the US) or of emphasis (it IS true,
+    GIVE IT TO US)?
+    """
+    others = [
+        word
+        for place, word in enumerate(words)
+        if place != index and len(word) > 1 and word.isalpha()
+    ]
     if others and 2 * sum(word.isupper() for word in others) > len(others):
         return False
     if words[index].lower() not in EMPHASIS:

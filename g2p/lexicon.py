@@ -1,22 +1,28 @@
-"""The word lists by word: case, accents, possessives, contractions and inflections, with where each answer came from.
+"""The word lists by word: case, accents, possessives, contractions and inflections, with where each
+answer came from.
 
     lexicon = Lexicon.load("us")
     lexicon.find("Walked")    # Found(phonemes="wˈɔkt", source="gold")
-    lexicon.find("read")      # Found(phonemes="ɹˈid", senses={"ADJ": "ɹˈɛd", "DEFAULT": "ɹˈid", ...})
+    # Found(phonemes="ɹˈid", senses={"ADJ": "ɹˈɛd", "DEFAULT": "ɹˈid", ...})
+    lexicon.find("read")
     lexicon.find("Nguyen")    # Found(phonemes="nəwˈɪn", source="ours")
     lexicon.find("blorfing")  # None: ask the neural model
 
-Gold and silver are misaki's (g2p/word_lists.py), ours and CMUdict come with this package (g2p/word_lists.py). A form built from a gold stem
-goes before a silver entry: that is espeak-ng's guess. A capitalised word is a name first: CMUdict's goes before a stem's (Torres, Reyes).
-Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/weak_forms.py, g2p/heteronyms.py).
+Gold and silver are misaki's (g2p/word_lists.py), ours and CMUdict come with this package
+(g2p/word_lists.py). A form built from a gold stem goes before a silver entry: that is espeak-ng's
+guess. A capitalised word is a name first: CMUdict's goes before a stem's (Torres, Reyes).
+Heteronyms are not decided here: `senses` goes to whoever knows the sentence (g2p/weak_forms.py,
+g2p/heteronyms.py).
 
-A user's own words go before all: a TSV or JSON file (or a mapping) from word to Kokoro phonemes, checked line by line.
+A user's own words go before all: a TSV or JSON file (or a mapping) from word to Kokoro phonemes,
+checked line by line.
 
     Kokoro<TAB>kˈOkəɹO              # my.tsv; lines that begin with # are comments
     {"Kokoro": "kˈOkəɹO"}           # my.json
 
-A lower-case word also holds for its capitalised form; possessives and inflections are built from it. An entry of several words is a phrase:
-it is said so wherever it stands, before anything else is read.
+A lower-case word also holds for its capitalised form; possessives and inflections are built from
+it. An entry of several words is a phrase: it is said so wherever it stands, before anything else is
+read.
 """
 
 import re
@@ -30,16 +36,29 @@ from kokoro_ane.core.staging import parse_json
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, to_kokoro, unknown_symbol
 from kokoro_ane.g2p.morphology import DIGIT_NAMES, SUFFIXES, fold, is_clitic, stems, with_clitic
 from kokoro_ane.g2p.result import GB, US, Dialect, Source
-from kokoro_ane.g2p.word_lists import CMUDICT, OURS, BritishList, Entry, ListFile, extra_senses, read
+from kokoro_ane.g2p.word_lists import (
+    CMUDICT,
+    OURS,
+    BritishList,
+    Entry,
+    ListFile,
+    extra_senses,
+    read,
+)
 
-DEFAULT, BEFORE_PAUSE = "DEFAULT", "None"  # misaki's keys: any other part of speech; a pause follows
-SILVER_CONFIDENCE = 0.445  # silver is espeak-ng's output, and espeak-ng gets 44.5 % of gold right (field notes, 55.5 % WER)
-CMUDICT_CONFIDENCE = 0.694  # share of gold words that CMUdict, mapped, says exactly (g2p.training.cmudict)
+# misaki's keys: any other part of speech; a pause follows
+DEFAULT, BEFORE_PAUSE = "DEFAULT", "None"
+# silver is espeak-ng's output, and espeak-ng gets 44.5 % of gold right (field notes, 55.5 % WER)
+SILVER_CONFIDENCE = 0.445
+# share of gold words that CMUdict, mapped, says exactly (g2p.training.cmudict)
+CMUDICT_CONFIDENCE = 0.694
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the lists say of one spelling. `senses` holds a heteronym's phonemes by part of speech; None there means: letter by letter."""
+    """What the lists say of one spelling. `senses` holds a heteronym's phonemes by part of speech;
+    None there means: letter by letter.
+    """
 
     phonemes: str
     source: Source
@@ -48,12 +67,18 @@ class Found:
 
     def changed(self, change: Callable[[str], str], source: Source | None = None) -> "Found":
         """The same with every pronunciation put through `change`."""
-        senses = self.senses and {key: phonemes and change(phonemes) for key, phonemes in self.senses.items()}
-        return replace(self, phonemes=change(self.phonemes), senses=senses, source=source or self.source)
+        senses = self.senses and {
+            key: phonemes and change(phonemes) for key, phonemes in self.senses.items()
+        }
+        return replace(
+            self, phonemes=change(self.phonemes), senses=senses, source=source or self.source
+        )
 
 
 class Lexicon:
-    """Two responsibilities: find a spelling in the lists, and build inflected forms of what is in there."""
+    """Two responsibilities: find a spelling in the lists, and build inflected forms of what is in
+    there.
+    """
 
     def __init__(
         self,
@@ -73,11 +98,17 @@ class Lexicon:
         names |= {str(digit): gold[name] for digit, name in enumerate(DIGIT_NAMES)}
         if dialect == GB:
             names["Z"] = "zˈɛd"
-        self.letter_names: Mapping[str, str] = {name: to_kokoro(phonemes) for name, phonemes in names.items() if isinstance(phonemes, str)}
+        self.letter_names: Mapping[str, str] = {
+            name: to_kokoro(phonemes)
+            for name, phonemes in names.items()
+            if isinstance(phonemes, str)
+        }
 
     @classmethod
     def load(cls, dialect: Dialect, user: Mapping[str, str] | None = None) -> "Lexicon":
-        """The installed lists and the senses they lack. Raises InputError: missing, or not those this repository was built with."""
+        """The installed lists and the senses they lack. Raises InputError: missing, or not those
+        this repository was built with.
+        """
         gold = read(f"{dialect}_gold")
         for word, senses in extra_senses(dialect).items():
             entry = gold.get(word)
@@ -93,37 +124,69 @@ class Lexicon:
         return frozenset().union(*(entries for entries, _, _ in self._all))
 
     def lists(self, word: str) -> bool:
-        """Whether a list has `word` as one, in this case or in lower case: what a normalizer must not split."""
-        forms = (word,) if is_plural_acronym(word) else (word, word.lower())  # NGOs is no form of the name Ngo
-        return any(form in entries for entries, source, _ in self._all if source != "silver" for form in forms)
+        """Whether a list has `word` as one, in this case or in lower case: what a normalizer must
+        not split.
+        """
+        # NGOs is no form of the name Ngo
+        forms = (word,) if is_plural_acronym(word) else (word, word.lower())
+        return any(
+            form in entries
+            for entries, source, _ in self._all
+            if source != "silver"
+            for form in forms
+        )
 
     def edited(self, word: str) -> bool:
-        """Whether a list made by hand has `word` in small letters, or a form built from one: half of a compound."""
+        """Whether a list made by hand has `word` in small letters, or a form built from one: half
+        of a compound.
+        """
         listed = any(word in entries for entries, _, _ in self._edited)
-        return listed or (len(word) > 4 and word.islower() and any(stem in self._edited[-1][0] for _, stem in stems(word) if len(stem) > 3))
+        return listed or (
+            len(word) > 4
+            and word.islower()
+            and any(stem in self._edited[-1][0] for _, stem in stems(word) if len(stem) > 3)
+        )
 
     def find(self, word: str) -> Found | None:
-        """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no rule knows it."""
+        """Phonemes of `word` (letters, apostrophes, hyphens; any case), or None when no list and no
+        rule knows it.
+        """
         forms = _forms(word)
         for lists in (self._edited, self._all):
-            direct = (lists, self._names) if lists is self._edited and word[:1].isupper() else (lists,)
+            direct = (
+                (lists, self._names) if lists is self._edited and word[:1].isupper() else (lists,)
+            )
             for form, among in ((form, among) for among in direct for form in forms):
                 found = _listed(form, among)
                 if found is not None:
-                    found = self._owned(form) or self._as_heard(form, found) if found.source == "cmudict" else found
+                    found = (
+                        self._owned(form) or self._as_heard(form, found)
+                        if found.source == "cmudict"
+                        else found
+                    )
                     return accented(found, word) if form != word and not word.isascii() else found
             for form in forms:
-                found = self._with_ending(form, lists) or (self._slurred(form) if lists is self._edited else None)
+                found = self._with_ending(form, lists) or (
+                    self._slurred(form) if lists is self._edited else None
+                )
                 if found is not None:
                     return found
         capitals = word.upper()  # hvac, when nothing knows it in small letters
-        return _listed(capitals, self._edited) if word.islower() and len(word) > 2 and capitals in self._edited[-1][0] else None
+        return (
+            _listed(capitals, self._edited)
+            if word.islower() and len(word) > 2 and capitals in self._edited[-1][0]
+            else None
+        )
 
     def _owned(self, word: str) -> Found | None:
-        """The name with its 's, where CMUdict lists it otherwise than the name alone (Matt's, Scorsese's)."""
+        """The name with its 's, where CMUdict lists it otherwise than the name alone (Matt's,
+        Scorsese's).
+        """
         stem, mark, clitic = word.rpartition("'")
         found = self.find(stem) if mark and stem and is_clitic(clitic) else None
-        return found and found.changed(lambda phonemes: with_clitic(phonemes, clitic, self.dialect), "morphology")
+        return found and found.changed(
+            lambda phonemes: with_clitic(phonemes, clitic, self.dialect), "morphology"
+        )
 
     def _with_ending(self, word: str, lists: "Lists") -> Found | None:
         """The dogs', John's, who've, then walked; None without a known stem."""
@@ -133,34 +196,60 @@ class Lexicon:
         if not stem or (clitic and not is_clitic(clitic)):
             return None
         found = _listed(stem, lists)
-        found = (self._as_heard(stem, found) if found.source == "cmudict" else found) if found else self._with_ending(stem, lists)
-        return found and found.changed(lambda phonemes: with_clitic(phonemes, clitic, self.dialect) if clitic else phonemes, "morphology")
+        found = (
+            (self._as_heard(stem, found) if found.source == "cmudict" else found)
+            if found
+            else self._with_ending(stem, lists)
+        )
+        return found and found.changed(
+            lambda phonemes: with_clitic(phonemes, clitic, self.dialect) if clitic else phonemes,
+            "morphology",
+        )
 
     def _inflected(self, word: str, lists: "Lists") -> Found | None:
         for suffix, stem in stems(word):
             found = _listed(stem, lists) if len(stem) > 1 else None
             if found is not None:
-                return self._as_heard(word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology"))
+                return self._as_heard(
+                    word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology")
+                )
         return None
 
     def _slurred(self, word: str) -> Found | None:
-        """As people type: lovin (the g of -ing left out; Lovin is a name), hasnt and youve without the apostrophe."""
+        """As people type: lovin (the g of -ing left out; Lovin is a name), hasnt and youve without
+        the apostrophe.
+        """
         plain = word.lower()
         if plain in self._silver:
             return None
         if len(word) > 4 and word == plain and word.endswith("in"):
             found = _listed(word + "g", self._edited)
-            found = found or (None if word in self._names[0][0] else self._inflected(word + "g", self._edited))
+            found = found or (
+                None if word in self._names[0][0] else self._inflected(word + "g", self._edited)
+            )
             return found and found.changed(lambda phonemes: phonemes[:-1] + "n", "morphology")
         cut = _NO_APOSTROPHE.fullmatch(plain)
         whole = cut and f"{cut[1] or cut[3]}'{cut[2] or cut[4]}"
-        found = (_listed(whole, self._edited) or (self._with_ending(whole, self._edited) if cut[3] else None)) if cut and whole else None
+        found = (
+            (
+                _listed(whole, self._edited)
+                or (self._with_ending(whole, self._edited) if cut[3] else None)
+            )
+            if cut and whole
+            else None
+        )
         return found and replace(found, source="morphology")
 
     def _as_heard(self, word: str, built: Found) -> Found:
-        """A built form with silver's weak vowels where nothing else differs: the voice was trained on them (replied, hardest)."""
+        """A built form with silver's weak vowels where nothing else differs: the voice was trained
+        on them (replied, hardest).
+        """
         entry = self._silver.get(word, self._silver.get(word.lower()))
-        if built.senses is None and isinstance(entry, str) and _weakened(to_kokoro(entry)) == _weakened(built.phonemes):
+        if (
+            built.senses is None
+            and isinstance(entry, str)
+            and _weakened(to_kokoro(entry)) == _weakened(built.phonemes)
+        ):
             return replace(built, phonemes=to_kokoro(entry))
         return built
 
@@ -175,15 +264,25 @@ def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
 
 
 def _full(found: Found) -> Found:
-    """A small word as a stem has the form it has before a pause, alone: having is built from hˈæv."""
+    """A small word as a stem has the form it has before a pause, alone: having is built from
+    hˈæv.
+    """
     full = (found.senses or {}).get(BEFORE_PAUSE)
     return replace(found, phonemes=full, senses=None) if full else found
 
 
 def accented(found: Found, word: str) -> Found:
-    """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has nj."""
-    if word.endswith(("é", "ée") if word[:1].isupper() else ("é", "ée", "és")) and not _ENDS_OPEN.search(found.phonemes.rstrip("z")):
-        found = found.changed(lambda phonemes: phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s"))
+    """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has
+    nj.
+    """
+    if word.endswith(
+        ("é", "ée") if word[:1].isupper() else ("é", "ée", "és")
+    ) and not _ENDS_OPEN.search(found.phonemes.rstrip("z")):
+        found = found.changed(
+            lambda phonemes: (
+                phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s")
+            )
+        )
     for place in [match.start() for match in re.finditer("ñ", word.lower())]:
         before = len(re.findall("n+", fold(word[:place]).lower()))
         found = found.changed(partial(_palatal, before))
@@ -211,7 +310,9 @@ def is_plural_acronym(word: str) -> bool:
 
 
 def _forms(word: str) -> list[str]:
-    """Spellings to try: as written, without accents, in lower case when capitals are not just the first letter."""
+    """Spellings to try: as written, without accents, in lower case when capitals are not just the
+    first letter.
+    """
     if _DRAWN_OUT.search(word):
         return [word, _DRAWN_OUT.sub(r"\1\1", word), _DRAWN_OUT.sub(r"\1", word)]
     if word.isascii() and word.islower():
@@ -222,7 +323,9 @@ def _forms(word: str) -> list[str]:
 
 
 def _listed(word: str, lists: Lists) -> Found | None:
-    """The first list that has the word; a capitalised word also in lower case, a lower-case word also as a name."""
+    """The first list that has the word; a capitalised word also in lower case, a lower-case word
+    also as a name.
+    """
     forms = [word]
     if len(word) > 1 and word[1:] == word[1:].lower():
         forms.append(word.lower() if word != word.lower() else word.capitalize())
@@ -254,12 +357,18 @@ class UserLexicon:
 
 
 def user_lexicon(source: Path | str | Mapping[str, str] | None) -> UserLexicon:
-    """The words of a file or a mapping, checked. Raises InputError naming place, word and symbol."""
+    """The words of a file or a mapping, checked. Raises InputError naming place, word and
+    symbol.
+    """
     if source is None:
         return UserLexicon({}, {})
     if isinstance(source, Mapping):
         entries = _collected(
-            (_checked(f"entry {number}", *_texts(number, *pair), THE_MAPPING) for number, pair in enumerate(source.items(), 1)), THE_MAPPING
+            (
+                _checked(f"entry {number}", *_texts(number, *pair), THE_MAPPING)
+                for number, pair in enumerate(source.items(), 1)
+            ),
+            THE_MAPPING,
         )
     else:
         entries = read_user_lexicon(Path(source))
@@ -269,7 +378,10 @@ def user_lexicon(source: Path | str | Mapping[str, str] | None) -> UserLexicon:
 
 def _texts(number: int, word: object, phonemes: object) -> tuple[str, str]:
     if not isinstance(word, str) or not isinstance(phonemes, str):
-        raise InputError(f"{THE_MAPPING}, entry {number}: {word!r} to {phonemes!r}; both are text, a word and its phonemes")
+        raise InputError(
+            f"{THE_MAPPING}, entry {number}: {word!r} to {phonemes!r}; both are text, a word and"
+            " its phonemes"
+        )
     return word, phonemes
 
 
@@ -277,22 +389,35 @@ def read_user_lexicon(path: Path) -> dict[str, str]:
     """Words and phonemes of `path`. Raises InputError naming file, line and symbol."""
     try:
         if not path.is_file():
-            raise InputError(f"cannot read the lexicon {path}: {'it is not a file' if path.exists() else 'there is no such file'}")
+            raise InputError(
+                f"cannot read the lexicon {path}:"
+                f" {'it is not a file' if path.exists() else 'there is no such file'}"
+            )
         if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path} has {path.stat().st_size} bytes: a lexicon has at most {MAX_BYTES}")
+            raise InputError(
+                f"{path} has {path.stat().st_size} bytes: a lexicon has at most {MAX_BYTES}"
+            )
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise InputError(f"{path} is not UTF-8 text (byte {problem.start}): a lexicon is word<TAB>phonemes, or JSON") from None
+        raise InputError(
+            f"{path} is not UTF-8 text (byte {problem.start}): a lexicon is word<TAB>phonemes, or"
+            " JSON"
+        ) from None
     except OSError as problem:
         raise InputError(f"cannot read the lexicon {str(path)[:200]}: {problem.strerror}") from None
-    return _collected(_json_entries(text, path) if path.suffix.lower() == ".json" else _tsv_entries(text, path), path)
+    return _collected(
+        _json_entries(text, path) if path.suffix.lower() == ".json" else _tsv_entries(text, path),
+        path,
+    )
 
 
 def _collected(found: Iterable[tuple[str, str, str]], path: Path | str) -> dict[str, str]:
     entries: dict[str, str] = {}
     for place, word, phonemes in found:
         if word in entries and entries[word] != phonemes:
-            raise InputError(f"{path}, {place}: {word!r} stands there a second time with other phonemes")
+            raise InputError(
+                f"{path}, {place}: {word!r} stands there a second time with other phonemes"
+            )
         entries[word] = phonemes
     if not entries:
         raise InputError(f"{path} holds no words: a line is word<TAB>phonemes")
@@ -305,7 +430,9 @@ def _tsv_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
             continue
         word, tab, phonemes = line.partition("\t")
         if not tab:
-            raise InputError(f"{path}, line {number}: no tab in {line[:40]!r}; a line is word<TAB>phonemes")
+            raise InputError(
+                f"{path}, line {number}: no tab in {line[:40]!r}; a line is word<TAB>phonemes"
+            )
         yield _checked(f"line {number}", word, phonemes, path)
 
 
@@ -327,11 +454,15 @@ def _checked(place: str, word: str, phonemes: str, path: Path | str) -> tuple[st
         raise InputError(f"{path}, {place}: {word!r} holds no letters; a line is word<TAB>phonemes")
     if " " in word and not (word[0].isalnum() and word[-1].isalnum() and not _MARKUP.search(word)):
         raise InputError(
-            f"{path}, {place}: the phrase {word!r} never matches: it begins and ends with a letter or digit and holds no brackets"
+            f"{path}, {place}: the phrase {word!r} never matches: it begins and ends with a letter"
+            " or digit and holds no brackets"
         )
     if not phonemes:
         raise InputError(f"{path}, {place}: {word!r} has no phonemes")
     symbol = unknown_symbol(phonemes)
     if symbol is not None:
-        raise InputError(f"{path}, {place}: {symbol!r} (U+{ord(symbol):04X}) in the phonemes of {word!r} is not in Kokoro's vocabulary")
+        raise InputError(
+            f"{path}, {place}: {symbol!r} (U+{ord(symbol):04X}) in the phonemes of {word!r} is not"
+            " in Kokoro's vocabulary"
+        )
     return place, word, phonemes

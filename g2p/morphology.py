@@ -1,11 +1,12 @@
-"""Words built from others: stems and what -s, -ed, -ing and the clitics sound like behind them; strings said letter by letter.
+"""Words built from others: stems and what -s, -ed, -ing and the clitics sound like behind them;
+strings said letter by letter.
 
     list(stems("tries"))        # [("s", "try"), ("s", "trie"), ("s", "tri")]
     with_ed("wˈAt", "us")       # "wˈATᵻd": the flap of American English
     spell("FBI", letters)       # "ˌɛfbˌiˈI": one word, the last letter carries the stress
 
-Allophones: en.wiktionary.org/wiki/-s, /-ed and /-ing, as misaki/en.py has them (_s, _ed, _ing). The order of the candidates is ours:
-spelling says which stem is meant (docs/g2p.md has the figures).
+Allophones: en.wiktionary.org/wiki/-s, /-ed and /-ing, as misaki/en.py has them (_s, _ed, _ing). The
+order of the candidates is ours: spelling says which stem is meant (docs/g2p.md has the figures).
 """
 
 import re
@@ -17,17 +18,24 @@ from kokoro_ane.g2p.result import GB, US, Dialect
 
 VOICELESS = frozenset("ptkfθsʃʧ")
 SIBILANTS = frozenset("szʃʒʧʤ")
-FLAPS_AFTER = frozenset("AIOWYiuæɑəɛɪɹʊʌ")  # American t between one of these and an unstressed vowel
+# American t between one of these and an unstressed vowel
+FLAPS_AFTER = frozenset("AIOWYiuæɑəɛɪɹʊʌ")
 _DOUBLED = re.compile(r"([bcdgklmnprstvxz])\1(?:ing|ed)$|ck(?:ing|ed)$")
-# where a word without and one with silent e are both known: hoping is hope, breathing is breathe; bombed is bomb, not bombe
+# where a word without and one with silent e are both known: hoping is hope, breathing is breathe;
+# bombed is bomb, not bombe
 _SILENT_E = re.compile(r"(?:^|[^aeiou])[aeiouy][^aeiouwxy]$|th$")
 _CLUSTER = re.compile(r"[^aeiouy]{2}$(?<!th)")
 # unstressed words that lean on the one before: John'll, who've, it'd
-_CLITICS = {US: {"ll": "əl", "ve": "əv", "re": "əɹ", "m": "m", "em": "əm"}, GB: {"ll": "əl", "ve": "əv", "re": "ə", "m": "m", "em": "əm"}}
+_CLITICS = {
+    US: {"ll": "əl", "ve": "əv", "re": "əɹ", "m": "m", "em": "əm"},
+    GB: {"ll": "əl", "ve": "əv", "re": "ə", "m": "m", "em": "əm"},
+}
 
 
 def with_s(stem: str, dialect: Dialect) -> str:
-    """The stem's phonemes with plural, possessive or third person -s: s, z or a syllable of its own."""
+    """The stem's phonemes with plural, possessive or third person -s: s, z or a syllable of its
+    own.
+    """
     last = stem[-1]
     if last in SIBILANTS:
         return stem + ("ɪz" if dialect == GB else "ᵻz")
@@ -35,7 +43,9 @@ def with_s(stem: str, dialect: Dialect) -> str:
 
 
 def with_ed(stem: str, dialect: Dialect) -> str:
-    """The stem's phonemes with -ed: t, d, or a syllable behind d and t; American t becomes the flap T behind a vowel or ɹ."""
+    """The stem's phonemes with -ed: t, d, or a syllable behind d and t; American t becomes the flap
+    T behind a vowel or ɹ.
+    """
     last = stem[-1]
     if last == "d":
         return stem + ("ɪd" if dialect == GB else "ᵻd")
@@ -56,7 +66,9 @@ def with_ing(stem: str, dialect: Dialect) -> str:
 
 
 def is_clitic(text: str) -> bool:
-    """Whether `text` is a contracted word that may stand behind an apostrophe: s, d, ll, ve, re, m, em."""
+    """Whether `text` is a contracted word that may stand behind an apostrophe: s, d, ll, ve, re, m,
+    em.
+    """
     return text.lower() in ("s", "d", *_CLITICS[US])
 
 
@@ -73,7 +85,9 @@ SUFFIXES: dict[str, Callable[[str, Dialect], str]] = {"s": with_s, "ed": with_ed
 
 
 def stems(word: str) -> Iterator[tuple[str, str]]:
-    """(suffix, stem) in the order to try them: -s before -ed before -ing, the plain stem before the restored one."""
+    """(suffix, stem) in the order to try them: -s before -ed before -ing, the plain stem before the
+    restored one.
+    """
     yield from (("s", stem) for stem in _s_stems(word))
     yield from (("ed", stem) for stem in _ed_stems(word))
     yield from (("ing", stem) for stem in _ing_stems(word))
@@ -109,7 +123,8 @@ def _ing_stems(word: str) -> Iterator[str]:
     if len(word) < 5 or not word.endswith("ing"):
         return
     stem = word[:-3]
-    if _SILENT_E.search(stem) and not (len(stem) > 4 and stem.endswith("er")):  # severing, not severe
+    # severing, not severe
+    if _SILENT_E.search(stem) and not (len(stem) > 4 and stem.endswith("er")):
         yield stem + "e"
     if len(word) > 5:
         yield stem
@@ -118,12 +133,15 @@ def _ing_stems(word: str) -> Iterator[str]:
         yield stem[:-1]
 
 
-GROUP = 8  # letters said in one breath; a longer string gets a space, and a stressed letter, every so often
+# letters said in one breath; a longer string gets a space, and a stressed letter, every so often
+GROUP = 8
 DIGIT_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def fold(text: str) -> str:
-    """`text` without accents and ligatures, as far as Unicode decomposes it: `café` to `cafe`; letters such as ø and ß by table."""
+    """`text` without accents and ligatures, as far as Unicode decomposes it: `café` to `cafe`;
+    letters such as ø and ß by table.
+    """
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text.translate(_PLAIN))
@@ -131,15 +149,40 @@ def fold(text: str) -> str:
 
 
 _PLAIN = str.maketrans(
-    {"ø": "o", "Ø": "O", "ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ð": "th", "Ð": "Th", "þ": "th", "Þ": "Th",
-     "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i", "ħ": "h", "Ħ": "H", "ŋ": "ng", "Ŋ": "Ng", "’": "'", "‘": "'", "ʼ": "'"}
-)  # fmt: skip
+    {
+        "ø": "o",
+        "Ø": "O",
+        "ß": "ss",
+        "æ": "ae",
+        "Æ": "AE",
+        "œ": "oe",
+        "Œ": "OE",
+        "ð": "th",
+        "Ð": "Th",
+        "þ": "th",
+        "Þ": "Th",
+        "đ": "d",
+        "Đ": "D",
+        "ł": "l",
+        "Ł": "L",
+        "ı": "i",
+        "ħ": "h",
+        "Ħ": "H",
+        "ŋ": "ng",
+        "Ŋ": "Ng",
+        "’": "'",
+        "‘": "'",
+        "ʼ": "'",
+    }
+)
 
 
 def spell(text: str, names: Mapping[str, str]) -> str:
-    """Letter names joined as misaki joins them (G2P.get_NNP): secondary stress but on the last; "" when no character has a name.
+    """Letter names joined as misaki joins them (G2P.get_NNP): secondary stress but on the last; ""
+    when no character has a name.
 
-    `names`: upper-case letter or digit to its phonemes. Characters without a name are skipped; the caller counts them.
+    `names`: upper-case letter or digit to its phonemes. Characters without a name are skipped; the
+    caller counts them.
     """
     known = [names[character] for character in fold(text).upper() if character in names]
     groups = [known[start : start + GROUP] for start in range(0, len(known), GROUP)]

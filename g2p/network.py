@@ -1,12 +1,16 @@
-"""The neural model in PyTorch, to train and to export: letters to sounds in one pass, by CTC over two frames a letter, no recurrence.
+"""The neural model in PyTorch, to train and to export: letters to sounds in one pass, by CTC over
+two frames a letter, no recurrence.
 
     model = load_model()     # the bundled weights
-    logits = model(ids)      # ids [B, S] int32, 0 is padding -> [B, S, 2 * sounds]: both frames of a letter side by side
+    # ids [B, S] int32, 0 is padding -> [B, S, 2 * sounds]: both frames of a letter side by side
+    logits = model(ids)
 
-Everything is [B, S, C] with Linear layers: the model runs on the CPU, where a product of [B S, C] is what the hardware is built for. Heads,
-frames and taps are split with literal sizes, so the exported graph has no shape arithmetic. The mask comes from the ids: padding changes
-nothing. Sources: Graves et al. 2006 (CTC); Nozaki and Komatsu, arXiv 2104.02724 (self-conditioning: the second half of the network reads
-what the first half would have answered); Ren et al., arXiv 1905.09263 (a convolution as the first of the two layers after attention).
+Everything is [B, S, C] with Linear layers: the model runs on the CPU, where a product of [B S, C]
+is what the hardware is built for. Heads, frames and taps are split with literal sizes, so the
+exported graph has no shape arithmetic. The mask comes from the ids: padding changes nothing.
+Sources: Graves et al. 2006 (CTC); Nozaki and Komatsu, arXiv 2104.02724 (self-conditioning: the
+second half of the network reads what the first half would have answered); Ren et al., arXiv
+1905.09263 (a convolution as the first of the two layers after attention).
 """
 
 import dataclasses
@@ -22,7 +26,16 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.staging import staged, write_json
 from kokoro_ane.g2p.alphabet import FRAMES, PADDING, SYMBOL_COUNT
-from kokoro_ane.g2p.neural import EXCLUDED, LARGEST, SCALE, WEIGHTS, Config, Run, load_arrays, other_than_described
+from kokoro_ane.g2p.neural import (
+    EXCLUDED,
+    LARGEST,
+    SCALE,
+    WEIGHTS,
+    Config,
+    Run,
+    load_arrays,
+    other_than_described,
+)
 
 
 class Attention(nn.Module):
@@ -31,12 +44,17 @@ class Attention(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.heads, self.scale = config.heads, 1 / math.sqrt(config.width // config.heads)
-        self.query, self.key, self.value, self.out = (nn.Linear(config.width, config.width) for _ in range(4))
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(config.width, config.width) for _ in range(4)
+        )
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
         """x [B, S, C], excluded [B, 1, S] (0, or -EXCLUDED in the padding) -> [B, S, C]."""
         parts = (layer(x).chunk(self.heads, dim=2) for layer in (self.query, self.key, self.value))
-        mixed = [self._head(query, key, value, excluded) for query, key, value in zip(*parts, strict=True)]
+        mixed = [
+            self._head(query, key, value, excluded)
+            for query, key, value in zip(*parts, strict=True)
+        ]
         return self.out(torch.cat(mixed, dim=2))  # heads of [B, S, C / heads] -> [B, S, C]
 
     def _head(self, query: Tensor, key: Tensor, value: Tensor, excluded: Tensor) -> Tensor:
@@ -45,13 +63,18 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a convolution over three symbols and a linear layer; each normalized before and added."""
+    """Attention, then a convolution over three symbols and a linear layer; each normalized before
+    and added.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(config.width) for _ in range(2))
         self.attention = Attention(config)
-        self.taps, self.narrow = nn.Linear(3 * config.width, config.inner), nn.Linear(config.inner, config.width)
+        self.taps, self.narrow = (
+            nn.Linear(3 * config.width, config.inner),
+            nn.Linear(config.inner, config.width),
+        )
         self.dropout = SharedDropout(config.dropout)
 
     def forward(self, x: Tensor, inside: Tensor, excluded: Tensor) -> Tensor:
@@ -78,7 +101,9 @@ class SharedDropout(nn.Module):
 
 
 class LetterToSound(nn.Module):
-    """Responsibilities: 1. letters to features; 2. logits, and the same midway, fed back and for training."""
+    """Responsibilities: 1. letters to features; 2. logits, and the same midway, fed back and for
+    training.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -101,7 +126,9 @@ class LetterToSound(nn.Module):
             x = block(x, inside, excluded)
             if number in self.config.answers:
                 found.append(self.answer(self.norm(x)))
-                guess = torch.cat([torch.softmax(frame, dim=2) for frame in found[-1].chunk(FRAMES, dim=2)], dim=2)
+                guess = torch.cat(
+                    [torch.softmax(frame, dim=2) for frame in found[-1].chunk(FRAMES, dim=2)], dim=2
+                )
                 x = x + self.condition(guess)
         return [*found, self.answer(self.norm(x))]
 
@@ -123,14 +150,18 @@ def torch_run(model: LetterToSound) -> Run:
 
 
 def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A matrix [out, in] as int8 [out, in] and float32 scales [out, 1]: the largest magnitude of a row becomes 127."""
+    """A matrix [out, in] as int8 [out, in] and float32 scales [out, 1]: the largest magnitude of a
+    row becomes 127.
+    """
     scale = (np.abs(matrix).max(axis=1, keepdims=True) / LARGEST).astype(np.float32)
     scale[scale == 0] = 1
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
 def save_weights(model: LetterToSound, path: Path, training: dict[str, Any]) -> None:
-    """Write the parameters as `path` (.npz), matrices in 8 bits, and beside it a .json with their SHA-256, the sizes and `training`."""
+    """Write the parameters as `path` (.npz), matrices in 8 bits, and beside it a .json with their
+    SHA-256, the sizes and `training`.
+    """
     arrays: dict[str, np.ndarray] = {}
     for name, parameter in model.state_dict().items():
         arrays[name] = parameter.detach().numpy().astype(np.float32)
@@ -139,7 +170,10 @@ def save_weights(model: LetterToSound, path: Path, training: dict[str, Any]) -> 
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    write_json(path.with_suffix(".json"), {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training})
+    write_json(
+        path.with_suffix(".json"),
+        {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training},
+    )
 
 
 def load_model(path: Path | None = None) -> LetterToSound:

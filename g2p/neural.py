@@ -1,10 +1,13 @@
-"""Words the lexicon lacks, read by the neural model in NumPy: many at once, each with the probability of its answer.
+"""Words the lexicon lacks, read by the neural model in NumPy: many at once, each with the
+probability of its answer.
 
-    reader = NeuralG2P.load()                 # g2p/data/model.npz, SHA-256 checked against g2p/data/model.json
+    # g2p/data/model.npz, SHA-256 checked against g2p/data/model.json
+    reader = NeuralG2P.load()
     reader.predict(["Kokoro", "zorbify"])     # [Guess(phonemes, confidence), ...]
 
-An answer without phonemes and with confidence 0 means: spell the word. The weights are matrices in 8 bits with one scale a row, the rest in
-32 bits; PyTorch (g2p/network.py) and the package (g2p/g2p_stage.py) compute with the same values, so all give the same answers.
+An answer without phonemes and with confidence 0 means: spell the word. The weights are matrices in
+8 bits with one scale a row, the rest in 32 bits; PyTorch (g2p/network.py) and the package
+(g2p/g2p_stage.py) compute with the same values, so all give the same answers.
 """
 
 import hashlib
@@ -23,7 +26,18 @@ from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import read_json
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.alphabet import ALPHABETS, AMERICAN, BLANK, FRAMES, PADDING, PRIMARY, SOUNDS, Alphabet, encode, speakable
+from kokoro_ane.g2p.alphabet import (
+    ALPHABETS,
+    AMERICAN,
+    BLANK,
+    FRAMES,
+    PADDING,
+    PRIMARY,
+    SOUNDS,
+    Alphabet,
+    encode,
+    speakable,
+)
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess
 
 EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
@@ -31,7 +45,9 @@ EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactl
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes; `answers` are the blocks after which the model answers and reads its own answer, the last one always."""
+    """Sizes; `answers` are the blocks after which the model answers and reads its own answer, the
+    last one always.
+    """
 
     width: int = 160
     heads: int = 2
@@ -47,12 +63,17 @@ LEAST = 1e-4  # a probability nearer to 0 or 1 counts as this near
 
 
 def calibrated(guesses: Sequence[Guess], slope: float, shift: float) -> list[Guess]:
-    """The same answers with confidence p made sigmoid(slope * logit(p) + shift) (Platt 1999); spelled words keep 0."""
+    """The same answers with confidence p made sigmoid(slope * logit(p) + shift) (Platt 1999);
+    spelled words keep 0.
+    """
     if (slope, shift) == (1.0, 0.0):
         return list(guesses)
     chances = logit(np.array([guess.confidence for guess in guesses]))
     shares = 1 / (1 + np.exp(-(slope * chances + shift)))
-    return [Guess(guess.phonemes, float(share)) if guess.phonemes else guess for guess, share in zip(guesses, shares, strict=True)]
+    return [
+        Guess(guess.phonemes, float(share)) if guess.phonemes else guess
+        for guess, share in zip(guesses, shares, strict=True)
+    ]
 
 
 def logit(chances: np.ndarray) -> np.ndarray:
@@ -93,31 +114,43 @@ def legal(sounds: tuple[int, ...], alphabet: Alphabet = AMERICAN) -> bool:
     return int(primary_of(alphabet)[row].sum()) == int(vowel_of(alphabet)[row].any())
 
 
-def decoded_batch(logits: np.ndarray, symbols: Sequence[int], alphabet: Alphabet = AMERICAN) -> list[Guess]:
-    """logits [B, 2S, sounds] and how many symbols each word has -> a guess each; NOTHING where no legal path exists."""
+def decoded_batch(
+    logits: np.ndarray, symbols: Sequence[int], alphabet: Alphabet = AMERICAN
+) -> list[Guess]:
+    """logits [B, 2S, sounds] and how many symbols each word has -> a guess each; NOTHING where no
+    legal path exists.
+    """
     chances = log_softmax(logits)
     padding = np.arange(chances.shape[1]) >= FRAMES * np.asarray(symbols)[:, None]  # [B, 2S]
-    chances[padding] = np.where(np.arange(chances.shape[2]) == BLANK, 0.0, -np.inf)  # certain to be blank
+    # certain to be blank
+    chances[padding] = np.where(np.arange(chances.shape[2]) == BLANK, 0.0, -np.inf)
     answers = [collapsed(path) for path in chances.argmax(axis=2)]
     for place, sounds in enumerate(answers):
         if not legal(sounds, alphabet):
             answers[place] = collapsed(best_stressed_path(chances[place], alphabet))
     certain = np.exp(log_likelihoods(chances, answers))
     return [
-        Guess("".join(alphabet.sounds[sound] for sound in sounds), min(1.0, float(chance))) if legal(sounds, alphabet) else NOTHING
+        (
+            Guess("".join(alphabet.sounds[sound] for sound in sounds), min(1.0, float(chance)))
+            if legal(sounds, alphabet)
+            else NOTHING
+        )
         for sounds, chance in zip(answers, certain, strict=True)
     ]
 
 
 def best_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -> np.ndarray:
-    """The likeliest path [frames] with one primary stress: Viterbi over (sound of the frame, primary stresses so far, 0 or 1).
+    """The likeliest path [frames] with one primary stress: Viterbi over (sound of the frame,
+    primary stresses so far, 0 or 1).
 
-    Staying on a primary stress adds none, coming to one from any other sound adds one. A word that has no vowel in its best path gets one.
+    Staying on a primary stress adds none, coming to one from any other sound adds one. A word that
+    has no vowel in its best path gets one.
     """
     frames, count = log_chances.shape
     primary = primary_of(alphabet)
     enters = np.where(primary, -np.inf, 0.0)
-    score = np.stack([log_chances[0] + enters, np.where(primary, log_chances[0], -np.inf)])  # [2, sounds]
+    # [2, sounds]
+    score = np.stack([log_chances[0] + enters, np.where(primary, log_chances[0], -np.inf)])
     back = np.zeros((frames, 2, count), dtype=np.int64)  # flat index of the state before
     for frame in range(1, frames):
         best = score.argmax(axis=1)  # [2]
@@ -137,23 +170,32 @@ def best_stressed_path(log_chances: np.ndarray, alphabet: Alphabet = AMERICAN) -
 
 
 def log_likelihoods(log_chances: np.ndarray, answers: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """Logarithm of the summed probability of all paths that give each answer (CTC's forward recursion, Graves et al. 2006): [B].
+    """Logarithm of the summed probability of all paths that give each answer (CTC's forward
+    recursion, Graves et al. 2006): [B].
 
     log_chances [B, 2S, sounds]; the padding is certain to be blank, so it changes nothing.
     """
     longest, rows = max(map(len, answers)), np.arange(len(answers))
-    states = np.full((len(answers), 2 * longest + 3), BLANK)  # two in front that nothing reaches: blank, sound, blank, sound ...
+    # two in front that nothing reaches: blank, sound, blank, sound ...
+    states = np.full((len(answers), 2 * longest + 3), BLANK)
     for row, sounds in zip(states, answers, strict=True):
         row[3 : 3 + 2 * len(sounds) : 2] = sounds
     may_skip = np.zeros(states.shape, dtype=bool)
     may_skip[:, 5::2] = states[:, 5::2] != states[:, 3:-2:2]
-    chances = np.take_along_axis(log_chances, np.broadcast_to(states[:, None], (*log_chances.shape[:2], states.shape[1])), axis=2)
+    chances = np.take_along_axis(
+        log_chances,
+        np.broadcast_to(states[:, None], (*log_chances.shape[:2], states.shape[1])),
+        axis=2,
+    )
     score = np.full(states.shape, -np.inf)
     score[:, 2:4] = chances[:, 0, 2:4]
     with np.errstate(invalid="ignore"):
         for frame in range(1, log_chances.shape[1]):
             two = np.where(may_skip[:, 2:], score[:, :-2], -np.inf)
-            score[:, 2:] = np.logaddexp(np.logaddexp(score[:, 2:], score[:, 1:-1]), two) + chances[:, frame, 2:]
+            score[:, 2:] = (
+                np.logaddexp(np.logaddexp(score[:, 2:], score[:, 1:-1]), two)
+                + chances[:, frame, 2:]
+            )
     ends = 2 + 2 * np.array([len(sounds) for sounds in answers])
     return np.logaddexp(score[rows, ends], np.where(ends > 2, score[rows, ends - 1], -np.inf))
 
@@ -165,18 +207,30 @@ Run = Callable[[np.ndarray], np.ndarray]  # ids [B, S] int32 -> logits [B, S, 2 
 class NeuralG2P:
     """Responsibilities: 1. words to ids, words of one length together; 2. logits to guesses."""
 
-    def __init__(self, run: Run, alphabet: Alphabet = AMERICAN, confidence: tuple[float, float] = (1.0, 0.0)) -> None:
-        """`run` computes the logits; `confidence`: slope and shift that make its probability the share of right words."""
+    def __init__(
+        self, run: Run, alphabet: Alphabet = AMERICAN, confidence: tuple[float, float] = (1.0, 0.0)
+    ) -> None:
+        """`run` computes the logits; `confidence`: slope and shift that make its probability the
+        share of right words.
+        """
         self.run, self.alphabet, self.confidence = run, alphabet, confidence
 
     @classmethod
     def load(cls, path: Path | None = None, dialect: Dialect = US) -> "NeuralG2P":
-        """The bundled weights of a dialect, or those at `path`, in NumPy. Raises InputError when they are missing or changed."""
+        """The bundled weights of a dialect, or those at `path`, in NumPy. Raises InputError when
+        they are missing or changed.
+        """
         path = path or WEIGHTS_OF[dialect]
-        return cls(run=numpy_run(*load_arrays(path)), alphabet=ALPHABETS[dialect], confidence=confidence_of(path))
+        return cls(
+            run=numpy_run(*load_arrays(path)),
+            alphabet=ALPHABETS[dialect],
+            confidence=confidence_of(path),
+        )
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
-        """One guess a word, in order; the same whatever else is asked at the same time, up to the rounding of float32."""
+        """One guess a word, in order; the same whatever else is asked at the same time, up to the
+        rounding of float32.
+        """
         guesses = [NOTHING] * len(words)
         by_length: dict[int, list[int]] = defaultdict(list)
         for place, word in enumerate(words):
@@ -185,7 +239,9 @@ class NeuralG2P:
         places = [place for length in sorted(by_length) for place in by_length[length]]
         for start in range(0, len(places), BATCH):
             chunk = places[start : start + BATCH]
-            for place, guess in zip(chunk, self._guesses([words[place] for place in chunk]), strict=True):
+            for place, guess in zip(
+                chunk, self._guesses([words[place] for place in chunk]), strict=True
+            ):
                 guesses[place] = guess
         return guesses
 
@@ -195,8 +251,11 @@ class NeuralG2P:
         for row, own in zip(ids, symbols, strict=True):
             row[: len(own)] = own
         rows, width = ids.shape
-        logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))  # [B, S, 2 * sounds] -> [B, 2S, sounds]
-        return calibrated(decoded_batch(logits, [len(own) for own in symbols], self.alphabet), *self.confidence)
+        # [B, S, 2 * sounds] -> [B, 2S, sounds]
+        logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))
+        return calibrated(
+            decoded_batch(logits, [len(own) for own in symbols], self.alphabet), *self.confidence
+        )
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -211,7 +270,9 @@ def numpy_run(arrays: Arrays, config: Config) -> Callable[[np.ndarray], np.ndarr
 
 
 class Network:
-    """One responsibility: logits of ids. `arrays` holds the parameters by their names in g2p/network.py, float32."""
+    """One responsibility: logits of ids. `arrays` holds the parameters by their names in
+    g2p/network.py, float32.
+    """
 
     def __init__(self, arrays: Arrays, config: Config) -> None:
         self._arrays, self._config = arrays, config
@@ -225,7 +286,9 @@ class Network:
             x = self._block(f"blocks.{number - 1}", x, inside[..., None], excluded)
             if number in self._config.answers:
                 logits = self._linear("answer", self._norm("norm", x))
-                guess = np.concatenate([softmax(frame) for frame in np.split(logits, FRAMES, axis=2)], axis=2)
+                guess = np.concatenate(
+                    [softmax(frame) for frame in np.split(logits, FRAMES, axis=2)], axis=2
+                )
                 x = x + self._linear("condition", guess)
         return self._linear("answer", self._norm("norm", x))
 
@@ -235,20 +298,33 @@ class Network:
     def _norm(self, name: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = (centred * centred).mean(axis=-1, keepdims=True)
-        return centred / np.sqrt(variance + EPSILON) * self._arrays[f"{name}.weight"] + self._arrays[f"{name}.bias"]
+        return (
+            centred / np.sqrt(variance + EPSILON) * self._arrays[f"{name}.weight"]
+            + self._arrays[f"{name}.bias"]
+        )
 
-    def _block(self, name: str, x: np.ndarray, inside: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+    def _block(
+        self, name: str, x: np.ndarray, inside: np.ndarray, excluded: np.ndarray
+    ) -> np.ndarray:
         x = x + self._attention(f"{name}.attention", self._norm(f"{name}.norms.0", x), excluded)
-        near = np.pad(self._norm(f"{name}.norms.1", x) * inside, ((0, 0), (1, 1), (0, 0)))  # [B, S + 2, C]
+        # [B, S + 2, C]
+        near = np.pad(self._norm(f"{name}.norms.1", x) * inside, ((0, 0), (1, 1), (0, 0)))
         taps = np.concatenate([near[:, :-2], near[:, 1:-1], near[:, 2:]], axis=2)  # [B, S, 3C]
         return x + self._linear(f"{name}.narrow", np.maximum(self._linear(f"{name}.taps", taps), 0))
 
     def _attention(self, name: str, x: np.ndarray, excluded: np.ndarray) -> np.ndarray:
         heads = self._config.heads
         scale = np.float32(1 / math.sqrt(self._config.width // heads))
-        parts = (np.split(self._linear(f"{name}.{part}", x), heads, axis=2) for part in ("query", "key", "value"))
-        mixed = [softmax(query @ key.transpose(0, 2, 1) * scale + excluded) @ value for query, key, value in zip(*parts, strict=True)]
-        return self._linear(f"{name}.out", np.concatenate(mixed, axis=2))  # heads of [B, S, C / heads] -> [B, S, C]
+        parts = (
+            np.split(self._linear(f"{name}.{part}", x), heads, axis=2)
+            for part in ("query", "key", "value")
+        )
+        mixed = [
+            softmax(query @ key.transpose(0, 2, 1) * scale + excluded) @ value
+            for query, key, value in zip(*parts, strict=True)
+        ]
+        # heads of [B, S, C / heads] -> [B, S, C]
+        return self._linear(f"{name}.out", np.concatenate(mixed, axis=2))
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -257,9 +333,15 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=-1, keepdims=True)
 
 
-WEIGHTS_OF = {US: Path(__file__).parent / "data" / "model.npz", GB: Path(__file__).parent / "data" / "model_gb.npz"}
+WEIGHTS_OF = {
+    US: Path(__file__).parent / "data" / "model.npz",
+    GB: Path(__file__).parent / "data" / "model_gb.npz",
+}
 WEIGHTS = WEIGHTS_OF[US]
-AGAIN = "`git checkout g2p/data` brings the bundled weights back, `python -m training.g2p_network` makes new ones"
+AGAIN = (
+    "`git checkout g2p/data` brings the bundled weights back, `python -m training.g2p_network`"
+    " makes new ones"
+)
 SCALE = ".scale"  # an array of this ending holds the scales of the one before it
 LARGEST = 127
 
@@ -274,12 +356,16 @@ class WeightsManifest(TypedDict):
 
 
 def load_arrays(path: Path | None = None) -> tuple[dict[str, np.ndarray], Config]:
-    """The parameters in float32 by name, and the sizes. Raises InputError: missing, another hash, another shape than its manifest says."""
+    """The parameters in float32 by name, and the sizes. Raises InputError: missing, another hash,
+    another shape than its manifest says.
+    """
     path = path or WEIGHTS
     manifest = read_manifest(path)
     content = _checked(path, manifest)
     try:
-        return _state(content), Config(**manifest["config"] | {"answers": tuple(manifest["config"]["answers"])})
+        return _state(content), Config(
+            **manifest["config"] | {"answers": tuple(manifest["config"]["answers"])}
+        )
     except (KeyError, TypeError, ValueError, OSError) as problem:
         raise other_than_described(path, problem) from None
 
@@ -290,16 +376,23 @@ def other_than_described(path: Path, problem: Exception) -> InputError:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """What stands beside the weights: sha256, config, training. Raises InputError when it is missing or not JSON."""
+    """What stands beside the weights: sha256, config, training. Raises InputError when it is
+    missing or not JSON.
+    """
     manifest = read_json(path.with_suffix(".json"), f"the manifest of the weights; {AGAIN}")
     if not isinstance(manifest, dict) or "sha256" not in manifest or "config" not in manifest:
-        raise InputError(f"{path.with_suffix('.json')} is not a manifest of weights (sha256, config, training): {AGAIN}")
+        raise InputError(
+            f"{path.with_suffix('.json')} is not a manifest of weights (sha256, config, training):"
+            f" {AGAIN}"
+        )
     conform(manifest, WeightsManifest, str(path.with_suffix(".json")))
     return manifest
 
 
 def confidence_of(path: Path) -> tuple[float, float]:
-    """Slope and shift that make the network's probability the share of right words (g2p/neural.py); 1 and 0 where none were fitted."""
+    """Slope and shift that make the network's probability the share of right words (g2p/neural.py);
+    1 and 0 where none were fitted.
+    """
     fitted = read_manifest(path).get("confidence", {})
     return float(fitted.get("slope", 1.0)), float(fitted.get("shift", 0.0))
 
@@ -311,11 +404,16 @@ def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
         raise InputError(f"{path} does not exist: {AGAIN}") from None
     found = hashlib.sha256(content).hexdigest()
     if found != manifest["sha256"]:
-        raise InputError(f"{path} has SHA-256 {found[:12]}, its manifest says {str(manifest['sha256'])[:12]}: {AGAIN}")
+        raise InputError(
+            f"{path} has SHA-256 {found[:12]}, its manifest says {str(manifest['sha256'])[:12]}:"
+            f" {AGAIN}"
+        )
     return content
 
 
 def _state(content: bytes) -> dict[str, np.ndarray]:
     found = read_npz(io.BytesIO(content))
-    values = {name: array.astype(np.float32) for name, array in found.items() if not name.endswith(SCALE)}
+    values = {
+        name: array.astype(np.float32) for name, array in found.items() if not name.endswith(SCALE)
+    }
     return {name: array * found.get(name + SCALE, np.float32(1)) for name, array in values.items()}

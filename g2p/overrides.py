@@ -1,4 +1,5 @@
-"""Inline overrides as misaki's users write them, taken out of the text before it is normalized, and offsets mapped back.
+"""Inline overrides as misaki's users write them, taken out of the text before it is normalized, and
+offsets mapped back.
 
     marked = extract("[Kokoro](/kˈOkəɹO/) is [not](2) slow.")
     marked.text                   # "\ue000 is not slow."
@@ -8,8 +9,9 @@
     [1,001](#&#)         number flags     [text](anything else)   a link: the text is said, the target is not
     [FBI](characters)    letter by letter     [2026](digits)   digit by digit     [pause 300ms], [pause 1.5s]   silence
 
-Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">): g2p/ssml.py.
-What does not parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
+Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">): g2p/ssml.py. What does not
+parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary,
+empty phonemes.
 """
 
 import re
@@ -37,7 +39,9 @@ _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
 
 @dataclass(frozen=True)
 class Override:
-    """What was asked for start:end of the cleaned text: phonemes, or a stress level, or number flags."""
+    """What was asked for start:end of the cleaned text: phonemes, or a stress level, or number
+    flags.
+    """
 
     start: int
     end: int
@@ -51,13 +55,23 @@ class Override:
 
 
 class Phrases:
-    """Phrases of a user's lexicon as one pattern beside the markup, the longest first. A phrase in lower case holds for any capitals."""
+    """Phrases of a user's lexicon as one pattern beside the markup, the longest first. A phrase in
+    lower case holds for any capitals.
+    """
 
     def __init__(self, phrases: Mapping[str, str]) -> None:
-        self._exact, self._lower = dict(phrases), {text: said for text, said in phrases.items() if text == text.lower()}
+        self._exact, self._lower = (
+            dict(phrases),
+            {text: said for text, said in phrases.items() if text == text.lower()},
+        )
         longest = sorted(phrases, key=lambda text: (-len(text), text))
-        either = "|".join((f"(?i:{_spaced(text)})" if text in self._lower else f"(?-i:{_spaced(text)})") for text in longest)
-        self.pattern = re.compile(rf"{_LINKED}|(?P<phrase>(?<!\w)(?:{either})(?!\w))", re.IGNORECASE)
+        either = "|".join(
+            (f"(?i:{_spaced(text)})" if text in self._lower else f"(?-i:{_spaced(text)})")
+            for text in longest
+        )
+        self.pattern = re.compile(
+            rf"{_LINKED}|(?P<phrase>(?<!\w)(?:{either})(?!\w))", re.IGNORECASE
+        )
 
     def phonemes(self, text: str) -> str:
         """What a phrase found in a text is said as."""
@@ -71,14 +85,18 @@ def _spaced(text: str) -> str:
 
 @dataclass(frozen=True)
 class Marked:
-    """The text without override markup, the overrides, what was dropped, and the way back to the text the user gave."""
+    """The text without override markup, the overrides, what was dropped, and the way back to the
+    text the user gave.
+    """
 
     text: str
     overrides: tuple[Override, ...] = ()
     dropped: Mapping[str, int] | None = None
     starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
-    drops: tuple[tuple[int, int, str], ...] = ()  # what was dropped, by characters of the text as given
-    sources: tuple[tuple[int, int], ...] = ((0, 0),)  # and where it stood; a piece of phonemes stands for more than one character
+    # what was dropped, by characters of the text as given
+    drops: tuple[tuple[int, int, str], ...] = ()
+    # and where it stood; a piece of phonemes stands for more than one character
+    sources: tuple[tuple[int, int], ...] = ((0, 0),)
     rates: Rates | None = None  # paces, by characters of the text as given
 
     @property
@@ -90,7 +108,10 @@ class Marked:
         """Half-open offsets in the user's text for start:end of `text`."""
         if self.plain:
             return start, end
-        first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, max(end - 1, start)) - 1
+        first, last = (
+            bisect_right(self.starts, start) - 1,
+            bisect_right(self.starts, max(end - 1, start)) - 1,
+        )
         begin, finish = self.sources[first], self.sources[last]
         left = begin[0] if self._stands_for(first) else begin[0] + start - self.starts[first]
         return left, finish[1] if self._stands_for(last) else finish[0] + end - self.starts[last]
@@ -98,12 +119,17 @@ class Marked:
     def _stands_for(self, piece: int) -> bool:
         """Whether a piece is not the text's own: a placeholder, or the words of an alias."""
         after = self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)
-        piece_length, length = after - self.starts[piece], self.sources[piece][1] - self.sources[piece][0]
+        piece_length, length = (
+            after - self.starts[piece],
+            self.sources[piece][1] - self.sources[piece][0],
+        )
         return self.text[self.starts[piece] : after] == PLACEHOLDER or piece_length != length
 
 
 def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
-    """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the user are dropped and counted."""
+    """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the
+    user are dropped and counted.
+    """
     if phrases is None and "[" not in text and _FIRST.search(text) is None:
         return Marked(text)
     work, place = _Work(), 0
@@ -111,10 +137,21 @@ def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
         work.keep(text, place, match.start())
         place = match.end()
         if phrases and match["phrase"]:
-            work.placeholder(Override(work.length, work.length + 1, phonemes=phrases.phonemes(match["phrase"]), user=True), *match.span())
+            work.placeholder(
+                Override(
+                    work.length,
+                    work.length + 1,
+                    phonemes=phrases.phonemes(match["phrase"]),
+                    user=True,
+                ),
+                *match.span(),
+            )
         elif match["pause"]:
             seconds = float(match["pause"]) * (0.001 if match["of"] == "ms" else 1.0)
-            work.placeholder(Override(work.length, work.length + 1, pause_s=min(seconds, MAX_PAUSE_S)), *match.span())
+            work.placeholder(
+                Override(work.length, work.length + 1, pause_s=min(seconds, MAX_PAUSE_S)),
+                *match.span(),
+            )
         elif match["element"] or match["break"] is not None or match["stray"]:
             work.ssml(match)
         elif match.group(1) is None:
@@ -123,10 +160,21 @@ def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
             work.override(text, match)
     work.keep(text, place, len(text))
     clean = "".join(work.pieces)
-    found = Marked(clean, tuple(work.overrides), None, tuple(work.starts) or (0,), (), tuple(work.sources) or ((0, 0),))
+    found = Marked(
+        clean,
+        tuple(work.overrides),
+        None,
+        tuple(work.starts) or (0,),
+        (),
+        tuple(work.sources) or ((0, 0),),
+    )
     for match in _UNCLOSED.finditer(clean):
         work.drop(*found.original(*match.span()), "unclosed override")
-    return replace(found, dropped=dict(Counter(why for _, _, why in work.drops)), drops=tuple(sorted(work.drops)))
+    return replace(
+        found,
+        dropped=dict(Counter(why for _, _, why in work.drops)),
+        drops=tuple(sorted(work.drops)),
+    )
 
 
 class _Work:
@@ -158,12 +206,22 @@ class _Work:
         self.add(PLACEHOLDER, start, end)
 
     def ssml(self, match: re.Match[str]) -> None:
-        """An element as the override that it is; malformed, its words stay and its tags are named."""
+        """An element as the override that it is; malformed, its words stay and its tags are
+        named.
+        """
         element, content = (match["element"] or "break").lower(), match["content"] or ""
-        found = None if match["stray"] else asked(element, match["attributes"] or match["break"] or "", content)
+        found = (
+            None
+            if match["stray"]
+            else asked(element, match["attributes"] or match["break"] or "", content)
+        )
         start, end = match.span("content") if content else match.span()
         if found is None:
-            self.drop(match.start(), start if content else end, told(match.string[match.start() : start if content else end]))
+            self.drop(
+                match.start(),
+                start if content else end,
+                told(match.string[match.start() : start if content else end]),
+            )
             self.keep(match.string, start, end if content else start)
         elif found.kind == "alias":
             self.add(str(found.value), start, end)
@@ -172,14 +230,26 @@ class _Work:
             self.keep(match.string, start, end)
             self.overrides.append(Override(begin, self.length, stress=float(found.value)))
         elif found.kind == "pause" and found.value:
-            self.placeholder(Override(self.length, self.length + 1, pause_s=min(float(found.value), MAX_PAUSE_S)), start, end)
+            self.placeholder(
+                Override(
+                    self.length, self.length + 1, pause_s=min(float(found.value), MAX_PAUSE_S)
+                ),
+                start,
+                end,
+            )
         elif found.kind == "phonemes":
-            self.placeholder(Override(self.length, self.length + 1, phonemes=str(found.value)), start, end)
+            self.placeholder(
+                Override(self.length, self.length + 1, phonemes=str(found.value)), start, end
+            )
         elif found.kind == "say_as":
-            self.placeholder(Override(self.length, self.length + 1, say_as=str(found.value)), start, end)
+            self.placeholder(
+                Override(self.length, self.length + 1, say_as=str(found.value)), start, end
+            )
 
     def override(self, text: str, match: re.Match[str]) -> None:
-        """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other target is counted as dropped."""
+        """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other
+        target is counted as dropped.
+        """
         start, end, target = match.start(1), match.end(1), match.group(2)
         begin, phonemes = self.length, _phonemes(target)
         if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
@@ -189,14 +259,19 @@ class _Work:
                 self.overrides.append(Override(begin + 1, begin + 2, clitic=match.group(3)[1:]))
                 self.add(PLACEHOLDER, match.start(3), match.end(3))
             return
-        if target.lower().removeprefix("say-as ") in SAY_AS and any(map(str.isalnum, match.group(1))):
+        if target.lower().removeprefix("say-as ") in SAY_AS and any(
+            map(str.isalnum, match.group(1))
+        ):
             self.placeholder(Override(begin, begin + 1, say_as=match.group(1)), start, end)
             return
         self.keep(text, start, end)
         if match.group(3):
             self.keep(text, match.start(3), match.end(3))
         if phonemes is not None:
-            self.drop(*match.span(2), f"override {'with unknown symbol' if phonemes else 'without phonemes'}")
+            self.drop(
+                *match.span(2),
+                f"override {'with unknown symbol' if phonemes else 'without phonemes'}",
+            )
         elif _STRESS.fullmatch(target):
             self.overrides.append(Override(begin, self.length, stress=float(target)))
         elif len(target) > 1 and target[0] == target[-1] == "#":
@@ -207,7 +282,11 @@ class _Work:
 
 def _phonemes(target: str) -> str | None:
     """What stands between slashes, or None for another kind of target."""
-    return to_kokoro(target[1:].rstrip("/").strip()) if len(target) > 1 and target[0] == target[-1] == "/" else None
+    return (
+        to_kokoro(target[1:].rstrip("/").strip())
+        if len(target) > 1 and target[0] == target[-1] == "/"
+        else None
+    )
 
 
 _SMALL = frozenset((*ONES[1:], *TENS[2:]))
@@ -222,7 +301,11 @@ def with_flags(tokens: Sequence[Token], overrides: Sequence[Override]) -> tuple[
             inside = [token for token in tokens if override.start <= token.start < override.end]
             if inside:
                 first = tokens.index(inside[0])
-                tokens = (*tokens[:first], *_flagged(inside, override.flags), *tokens[first + len(inside) :])
+                tokens = (
+                    *tokens[:first],
+                    *_flagged(inside, override.flags),
+                    *tokens[first + len(inside) :],
+                )
     return tuple(tokens)
 
 
@@ -243,7 +326,13 @@ def _flagged(tokens: list[Token], flags: str) -> list[Token]:
 
 
 def _and_place(tokens: list[Token]) -> int | None:
-    """Where "and" belongs: behind the last hundred, thousand ... when one or two words below a hundred end the number."""
+    """Where "and" belongs: behind the last hundred, thousand ... when one or two words below a
+    hundred end the number.
+    """
     scales = [place for place, token in enumerate(tokens) if token.text in _SCALES]
     tail = tokens[scales[-1] + 1 :] if scales else []
-    return scales[-1] + 1 if 0 < len(tail) <= 2 and all(token.text in _SMALL for token in tail) else None
+    return (
+        scales[-1] + 1
+        if 0 < len(tail) <= 2 and all(token.text in _SMALL for token in tail)
+        else None
+    )

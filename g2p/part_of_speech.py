@@ -1,8 +1,10 @@
-"""The tagger: probabilities of part-of-speech tags for one word of a sentence, from a table of int8 weights.
+"""The tagger: probabilities of part-of-speech tags for one word of a sentence, from a table of int8
+weights.
 
     Tagger.load().tag("They record a song .".split(), 1)      # "vbp"
 
-A maximum-entropy model that looks at one word at a time, so only the words that need a tag cost anything.
+A maximum-entropy model that looks at one word at a time, so only the words that need a tag cost
+anything.
 """
 
 import io
@@ -30,24 +32,80 @@ def split_words(text: str) -> tuple[str, ...]:
 
 
 def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
-    """Index of the occurrence-th (from 0) `word`, case ignored. Raises ValueError when there is none."""
+    """Index of the occurrence-th (from 0) `word`, case ignored. Raises ValueError when there is
+    none.
+    """
     places = [index for index, found in enumerate(words) if found.lower() == word]
     if occurrence >= len(places):
-        raise ValueError(f"{word!r} stands {len(places)} times in the sentence, not {occurrence + 1}")
+        raise ValueError(
+            f"{word!r} stands {len(places)} times in the sentence, not {occurrence + 1}"
+        )
     return places[occurrence]
 
 
 LETTERS = {
-    "nn": "n", "nnp": "n", "nns": "N", "nnps": "N", "vb": "v", "vbp": "v", "vbz": "z", "vbd": "d", "vbn": "e", "vbg": "g",
-    "jj": "j", "jjr": "j", "jjs": "j", "rb": "r", "rbr": "r", "rbs": "r", "rp": "r", "md": "M", "dt": "D", "pdt": "D", "prp": "P",
-    "in": "I", "of": "I", "to": "T", "cc": "C", "wdt": "W", "wp": "W", "wrb": "W", "cd": "0", "ex": "X", "pos": "'",
-}  # fmt: skip
+    "nn": "n",
+    "nnp": "n",
+    "nns": "N",
+    "nnps": "N",
+    "vb": "v",
+    "vbp": "v",
+    "vbz": "z",
+    "vbd": "d",
+    "vbn": "e",
+    "vbg": "g",
+    "jj": "j",
+    "jjr": "j",
+    "jjs": "j",
+    "rb": "r",
+    "rbr": "r",
+    "rbs": "r",
+    "rp": "r",
+    "md": "M",
+    "dt": "D",
+    "pdt": "D",
+    "prp": "P",
+    "in": "I",
+    "of": "I",
+    "to": "T",
+    "cc": "C",
+    "wdt": "W",
+    "wp": "W",
+    "wrb": "W",
+    "cd": "0",
+    "ex": "X",
+    "pos": "'",
+}
 PRONOUNS = (
     dict.fromkeys(["my", "your", "his", "her", "its", "our", "their", "whose"], "S")
     | dict.fromkeys(["i", "he", "she", "we", "they", "you", "it"], "P")
-    | dict.fromkeys(["me", "him", "us", "them", "myself", "himself", "herself", "itself", "themselves", "yourself", "ourselves"], "O")
+    | dict.fromkeys(
+        [
+            "me",
+            "him",
+            "us",
+            "them",
+            "myself",
+            "himself",
+            "herself",
+            "itself",
+            "themselves",
+            "yourself",
+            "ourselves",
+        ],
+        "O",
+    )
 )
-CONTRACTIONS = (("n't", "M"), ("'ll", "PM"), ("'d", "PM"), ("'ve", "Pv"), ("'re", "Pv"), ("'m", "Pv"), ("'s", "n'"), ("s'", "N'"))
+CONTRACTIONS = (
+    ("n't", "M"),
+    ("'ll", "PM"),
+    ("'d", "PM"),
+    ("'ve", "Pv"),
+    ("'re", "Pv"),
+    ("'m", "Pv"),
+    ("'s", "n'"),
+    ("s'", "N'"),
+)
 ENDINGS = tuple(
     (ending, letters)
     for letters, endings in (
@@ -65,7 +123,9 @@ SHARE = 0.1  # a reading under this share is left out of the class
 
 @dataclass
 class Classes:
-    """Call with a word: its class. `stored` holds what the rules would get wrong; answers are kept for the life of the object."""
+    """Call with a word: its class. `stored` holds what the rules would get wrong; answers are kept
+    for the life of the object.
+    """
 
     stored: Mapping[str, str]
     kept: dict[str, str] = field(default_factory=dict)
@@ -109,7 +169,12 @@ def of_readings(readings: Mapping[str, float], prior: Mapping[str, float]) -> st
             letter = LETTERS[tag]
             shares[letter] = shares.get(letter, 0.0) + math.exp(value + prior[tag])
     total = sum(shares.values())
-    return "".join(sorted((letter for letter in shares if shares[letter] >= SHARE * total), key=lambda letter: -shares[letter]))
+    return "".join(
+        sorted(
+            (letter for letter in shares if shares[letter] >= SHARE * total),
+            key=lambda letter: -shares[letter],
+        )
+    )
 
 
 EDGE = "#"
@@ -118,27 +183,72 @@ AUXILIARIES, TIMES = word_sets("words", "auxiliaries times")
 STOPS = frozenset(".?!;:")
 
 
-def keys(words: Sequence[str], at: int, classes: Callable[[str], str], known: bool = False) -> list[int]:
+def keys(
+    words: Sequence[str], at: int, classes: Callable[[str], str], known: bool = False
+) -> list[int]:
     """CRC-32 of every feature of `words[at]`: what the weight table is indexed by."""
-    return [zlib.crc32(name.encode("utf-8", "surrogatepass")) for name in names(words, at, classes, known)]
+    return [
+        zlib.crc32(name.encode("utf-8", "surrogatepass"))
+        for name in names(words, at, classes, known)
+    ]
 
 
-def names(words: Sequence[str], at: int, classes: Callable[[str], str], known: bool = False) -> list[str]:
-    """Features of `words[at]`. `classes` gives the ambiguity class of a word; `known`: the word itself may be used."""
-    lower = [EDGE if not 0 <= index < len(words) else words[index].lower() for index in range(at - 3, at + 4)]
-    kinds = [EDGE if word == EDGE else classes(words[at - 3 + index]) for index, word in enumerate(lower)]
+def names(
+    words: Sequence[str], at: int, classes: Callable[[str], str], known: bool = False
+) -> list[str]:
+    """Features of `words[at]`. `classes` gives the ambiguity class of a word; `known`: the word
+    itself may be used.
+    """
+    lower = [
+        EDGE if not 0 <= index < len(words) else words[index].lower()
+        for index in range(at - 3, at + 4)
+    ]
+    kinds = [
+        EDGE if word == EDGE else classes(words[at - 3 + index]) for index, word in enumerate(lower)
+    ]
     _, w2, w1, word, v1, v2, _ = lower
     k3, k2, k1, _, n1, n2, n3 = kinds
     helper, near, times, finite = clause(words, at, classes)
     found = [
-        f"a{w1}", f"b{v1}", f"c{w2}", f"d{v2}", f"e{w2} {w1}", f"f{w1} {v1}", f"g{v1} {v2}",
-        f"h{k1}", f"i{n1}", f"j{k2}", f"k{n2}", f"l{k2} {k1}", f"m{k1} {n1}", f"n{n1} {n2}", f"o{k3} {k2} {k1}", f"p{k2} {k1} {n1}",
-        f"q{k1} {n1} {n2}", f"r{w1} {n1}", f"s{k1} {v1}", f"t{w1} {k2}", f"u{k1} {n1} {finite}", f"v{helper} {near}",
-        f"w{helper} {k1} {n1}", f"x{times} {helper}", f"y{finite} {n1}", f"z{n1} {n2} {n3}", f"A{k3} {k2} {k1} {finite}",
-        f"B{form(word)} {k1}", f"C{form(word)} {n1}",
-    ]  # fmt: skip
+        f"a{w1}",
+        f"b{v1}",
+        f"c{w2}",
+        f"d{v2}",
+        f"e{w2} {w1}",
+        f"f{w1} {v1}",
+        f"g{v1} {v2}",
+        f"h{k1}",
+        f"i{n1}",
+        f"j{k2}",
+        f"k{n2}",
+        f"l{k2} {k1}",
+        f"m{k1} {n1}",
+        f"n{n1} {n2}",
+        f"o{k3} {k2} {k1}",
+        f"p{k2} {k1} {n1}",
+        f"q{k1} {n1} {n2}",
+        f"r{w1} {n1}",
+        f"s{k1} {v1}",
+        f"t{w1} {k2}",
+        f"u{k1} {n1} {finite}",
+        f"v{helper} {near}",
+        f"w{helper} {k1} {n1}",
+        f"x{times} {helper}",
+        f"y{finite} {n1}",
+        f"z{n1} {n2} {n3}",
+        f"A{k3} {k2} {k1} {finite}",
+        f"B{form(word)} {k1}",
+        f"C{form(word)} {n1}",
+    ]
     if known:
-        found += [f"D{word}", f"E{word} {w1}", f"F{word} {v1}", f"G{word} {k1}", f"H{word} {n1}", f"I{word} {helper}"]
+        found += [
+            f"D{word}",
+            f"E{word} {w1}",
+            f"F{word} {v1}",
+            f"G{word} {k1}",
+            f"H{word} {n1}",
+            f"I{word} {helper}",
+        ]
     return found
 
 
@@ -150,8 +260,12 @@ def form(word: str) -> str:
     return ""
 
 
-def clause(words: Sequence[str], at: int, classes: Callable[[str], str]) -> tuple[str, str, str, str]:
-    """The last auxiliary before the word and how far it is, a word of time in the sentence, and how many other words are surely finite."""
+def clause(
+    words: Sequence[str], at: int, classes: Callable[[str], str]
+) -> tuple[str, str, str, str]:
+    """The last auxiliary before the word and how far it is, a word of time in the sentence, and how
+    many other words are surely finite.
+    """
     helper, near = EDGE, ""
     for index in range(at - 1, max(-1, at - REACH), -1):
         word = words[index].lower()
@@ -172,18 +286,28 @@ PATH = DATA / "tagger.npz"
 FORMAT = 1
 TAGS = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg", "dt", "in", "wdt")
 FINITE, FINITE_LETTERS = frozenset(("vb", "vbp", "vbz", "vbd")), frozenset("vzdM")
-VERBLESS = 2.5  # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
+# log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
+VERBLESS = 2.5
 ENDS = frozenset(".?!…")
 BASE = ("nn", "jj", "rb", "vb", "vbp")
 PAST = (*BASE, "vbd", "vbn")
-FORMS = {"ing": ("vbg", "nn", "jj"), "ed": ("vbd", "vbn", "jj"), "s": ("nns", "vbz"), "that": ("dt", "in", "wdt", "rb")}
-IRREGULAR = word_set("read reread wound dove upset overcast offset undercut overrun put cut set hit")  # base and past alike
+FORMS = {
+    "ing": ("vbg", "nn", "jj"),
+    "ed": ("vbd", "vbn", "jj"),
+    "s": ("nns", "vbz"),
+    "that": ("dt", "in", "wdt", "rb"),
+}
+# base and past alike
+IRREGULAR = word_set(
+    "read reread wound dove upset overcast offset undercut overrun put cut set hit"
+)
 
 
 @dataclass(frozen=True)
 class Tagger:
-    """`rows`: CRC-32 of a feature to its row of `weights` [R, T] int8; `scale` makes them log-odds; `heteronyms`: words that are features
-    themselves, with the tags they can have."""
+    """`rows`: CRC-32 of a feature to its row of `weights` [R, T] int8; `scale` makes them log-odds;
+    `heteronyms`: words that are features themselves, with the tags they can have.
+    """
 
     rows: Mapping[int, int]
     weights: np.ndarray  # [R, T] int8
@@ -193,15 +317,21 @@ class Tagger:
 
     @classmethod
     def load(cls, path: Path = PATH) -> "Tagger":
-        """Read a file of `save`. Raises InputError when it is missing, damaged or of another format."""
+        """Read a file of `save`. Raises InputError when it is missing, damaged or of another
+        format.
+        """
         try:
             content = path.read_bytes()
         except (FileNotFoundError, IsADirectoryError):
-            raise InputError(f"{path} does not exist: `python -m training.tagger` writes it") from None
+            raise InputError(
+                f"{path} does not exist: `python -m training.tagger` writes it"
+            ) from None
         try:
             return cls.from_arrays(read_npz(io.BytesIO(content)))
         except (ValueError, KeyError) as problem:
-            raise InputError(f"{path} is no tagger of format {FORMAT} ({problem}): `python -m training.tagger`") from None
+            raise InputError(
+                f"{path} is no tagger of format {FORMAT} ({problem}): `python -m training.tagger`"
+            ) from None
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Tagger":
@@ -211,7 +341,9 @@ class Tagger:
             raise ValueError(f"format {head['format']} with tags {' '.join(head['tags'])}")
         features, weights = arrays["features"], arrays["weights"]
         if weights.shape != (len(features), len(TAGS)) or weights.dtype != np.int8:
-            raise ValueError(f"weights {weights.shape} {weights.dtype} for {len(features)} features")
+            raise ValueError(
+                f"weights {weights.shape} {weights.dtype} for {len(features)} features"
+            )
         stored = {word: kind for kind, words in head["classes"].items() for word in words.split()}
         heteronyms = {word: tuple(tags.split()) for word, tags in head["heteronyms"].items()}
         rows = dict(zip(features.tolist(), range(len(features)), strict=True))
@@ -230,15 +362,23 @@ class Tagger:
             "classes": {kind: " ".join(words) for kind, words in sorted(grouped.items())},
         }
         content = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-        return {"features": np.fromiter(self.rows, np.uint32), "weights": self.weights, "head": np.frombuffer(content, np.uint8)}
+        return {
+            "features": np.fromiter(self.rows, np.uint32),
+            "weights": self.weights,
+            "head": np.frombuffer(content, np.uint8),
+        }
 
     def save(self, path: Path = PATH) -> None:
         """Write by rename; the same tagger gives the same bytes (zip members carry no time)."""
         with staged(path) as aside:
             np.savez_compressed(aside, allow_pickle=False, **self.to_arrays())
 
-    def probabilities(self, words: Sequence[str], at: int, tags: Sequence[str] | None = None) -> dict[str, float]:
-        """Probability of each tag of `words[at]` among `tags` (default: those the word, or its form, can have)."""
+    def probabilities(
+        self, words: Sequence[str], at: int, tags: Sequence[str] | None = None
+    ) -> dict[str, float]:
+        """Probability of each tag of `words[at]` among `tags` (default: those the word, or its
+        form, can have).
+        """
         lower, rows = words[at].lower(), self.rows
         allowed = tags or self.heteronyms.get(lower) or possible(lower)
         known = lower in self.heteronyms and lower not in IRREGULAR
@@ -257,7 +397,11 @@ class Tagger:
 
     def lacks_verb(self, words: Sequence[str], at: int) -> bool:
         """Is this a whole sentence (it ends with a mark) in which no other word can be its verb?"""
-        return words[-1] in ENDS and not any(FINITE_LETTERS & {*self.classes(word)} for index, word in enumerate(words) if index != at)
+        return words[-1] in ENDS and not any(
+            FINITE_LETTERS & {*self.classes(word)}
+            for index, word in enumerate(words)
+            if index != at
+        )
 
     def tag(self, words: Sequence[str], at: int, tags: Sequence[str] | None = None) -> str:
         """The most probable tag of `words[at]`."""
@@ -273,6 +417,10 @@ def possible(word: str) -> tuple[str, ...]:
     if lower in FORMS:
         return FORMS[lower]
     for ending in ("ing", "ed", "s"):
-        if lower.endswith(ending) and not lower.endswith(("ss", "eed", "us", "is")) and len(lower) > len(ending) + 2:
+        if (
+            lower.endswith(ending)
+            and not lower.endswith(("ss", "eed", "us", "is"))
+            and len(lower) > len(ending) + 2
+        ):
             return FORMS[ending]
     return BASE

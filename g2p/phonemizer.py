@@ -4,13 +4,14 @@
     result.phonemes, [(word.text, word.source) for word in result.words]
 
     g2p = G2P.load("us")
-    for sentence in g2p.sentences(open("book.txt")): ...   # at most 510 phonemes each, memory bounded
+    # at most 510 phonemes each, memory bounded
+    for sentence in g2p.sentences(open("book.txt")): ...
 
     phonemes, tokens = g2p("As misaki's users call it.")
 
-Stages are handed in, so each can be replaced or left out: normalizer, lexicon, heteronyms (None: the default sense), neural (None: unknown
-words are spelled). The trained ones are loaded at the first word that needs them. Every spoken word is one Word; the words of `2026` share
-its offsets.
+Stages are handed in, so each can be replaced or left out: normalizer, lexicon, heteronyms (None:
+the default sense), neural (None: unknown words are spelled). The trained ones are loaded at the
+first word that needs them. Every spoken word is one Word; the words of `2026` share its offsets.
 """
 
 from collections import Counter
@@ -27,7 +28,20 @@ from kokoro_ane.g2p.chunks import chunks, joined, segments
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.overrides import Phrases, extract
 from kokoro_ane.g2p.reading import Neural, Reader
-from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language, Normalized, Result, Source, SpokenToken, Word, tag_of_mark, tokens_of
+from kokoro_ane.g2p.result import (
+    GB,
+    US,
+    Dialect,
+    Guess,
+    Language,
+    Normalized,
+    Result,
+    Source,
+    SpokenToken,
+    Word,
+    tag_of_mark,
+    tokens_of,
+)
 from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
 from kokoro_ane.g2p.ssml import rate_spans
 
@@ -39,7 +53,9 @@ if TYPE_CHECKING:
 UserWords = Path | str | Mapping[str, str] | None
 Fallback = Callable[[str], str | None]  # a word, its phonemes
 Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
-BATCH = 16  # sentences read together, so that the neural model is asked once for all of them; the first goes alone, for latency
+# sentences read together, so that the neural model is asked once for all of them; the first goes
+# alone, for latency
+BATCH = 16
 
 
 class Prepared(Protocol):
@@ -49,12 +65,26 @@ class Prepared(Protocol):
 
 
 class ReadsSentences(Protocol):
-    """What gives the words of a sentence, and counts characters without a sound: g2p/sentence.py, g2p/languages/language_normalizer.py."""
+    """What gives the words of a sentence, and counts characters without a sound: g2p/sentence.py,
+    g2p/languages/language_normalizer.py.
+    """
 
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
 
 
-CLOSED = {"M": "MD", "D": "DT", "S": "PRP$", "P": "PRP", "O": "PRP", "I": "IN", "T": "TO", "C": "CC", "W": "WP", "0": "CD", "X": "EX"}
+CLOSED = {
+    "M": "MD",
+    "D": "DT",
+    "S": "PRP$",
+    "P": "PRP",
+    "O": "PRP",
+    "I": "IN",
+    "T": "TO",
+    "C": "CC",
+    "W": "WP",
+    "0": "CD",
+    "X": "EX",
+}
 
 
 class LateNeural:
@@ -76,7 +106,9 @@ class LateNeural:
 
 
 class FallbackNeural:
-    """A user's own reader of unknown words in the neural model's place. Raises InputError for symbols outside Kokoro's vocabulary."""
+    """A user's own reader of unknown words in the neural model's place. Raises InputError for
+    symbols outside Kokoro's vocabulary.
+    """
 
     source: Source = "fallback"
 
@@ -90,7 +122,10 @@ class FallbackNeural:
     def _checked(self, word: str, phonemes: str | None) -> Guess:
         symbol = unknown_symbol(phonemes or "")
         if symbol is not None:
-            raise InputError(f"the fallback says {word!r} as {phonemes!r}: {symbol!r} is not in Kokoro's vocabulary")
+            raise InputError(
+                f"the fallback says {word!r} as {phonemes!r}: {symbol!r} is not in Kokoro's"
+                " vocabulary"
+            )
         return Guess(phonemes or "", 1.0 if phonemes else 0.0)
 
 
@@ -105,7 +140,9 @@ class LateHeteronyms:
         return TaggedHeteronyms.load()
 
     def tag(self, words: Sequence[str], index: int) -> str:
-        """A Penn tag of `words[index]`: of a closed class by the word, of the others the tagger's likeliest."""
+        """A Penn tag of `words[index]`: of a closed class by the word, of the others the tagger's
+        likeliest.
+        """
         tagger = self.chooser.tagger
         closed = CLOSED.get(tagger.classes(words[index])[:1])
         name = words[index][:1].isupper() and index > 0 and not words[index].isupper()
@@ -129,7 +166,15 @@ class G2P:
         unk: str | None = None,
     ) -> None:
         reader = Reader(lexicon, neural)
-        self._set(normalizer, reader, SentenceReader(reader, heteronyms), lexicon.dialect, phrases, heteronyms, unk)
+        self._set(
+            normalizer,
+            reader,
+            SentenceReader(reader, heteronyms),
+            lexicon.dialect,
+            phrases,
+            heteronyms,
+            unk,
+        )
 
     def _set(
         self,
@@ -146,12 +191,19 @@ class G2P:
         self._phrases = Phrases(phrases) if phrases else None
 
     @classmethod
-    def load(cls, dialect: str = US, lexicon: UserWords = None, fallback: Fallback | None = None, unk: str | None = None) -> "G2P":
-        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr, pt. `lexicon`: a user's words and phrases, a file or a mapping.
+    def load(
+        cls,
+        dialect: str = US,
+        lexicon: UserWords = None,
+        fallback: Fallback | None = None,
+        unk: str | None = None,
+    ) -> "G2P":
+        """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr, pt. `lexicon`: a user's
+        words and phrases, a file or a mapping.
 
-        `fallback`: asked for words nobody lists, in the place of the neural model: a word in, phonemes out, or None for "spell it". `unk`:
-        stands for a word that would be spelled for want of anything better. Both are for English.
-        Raises InputError for a bad one of these.
+        `fallback`: asked for words nobody lists, in the place of the neural model: a word in,
+        phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
+        want of anything better. Both are for English. Raises InputError for a bad one of these.
         """
         from kokoro_ane.g2p.lexicon import user_lexicon
         from kokoro_ane.g2p.normalize import normalize
@@ -159,29 +211,50 @@ class G2P:
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind not in (US, GB):
             if fallback is not None or unk is not None:
-                raise InputError(f"{kind} is read by rule and leaves no word unknown: fallback and unk are for English")
+                raise InputError(
+                    f"{kind} is read by rule and leaves no word unknown: fallback and unk are for"
+                    " English"
+                )
             by_rule = cls.__new__(cls)
             by_rule._set(*_stages(kind, user.words), kind, user.phrases)
             return by_rule
-        if unk is not None and (not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")):
+        if unk is not None and (
+            not isinstance(unk, str) or unknown_symbol(unk) not in (None, "❓")
+        ):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
         words = Lexicon.load(kind, user.words)
         neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
-        return cls(partial(normalize, known=words.lists), words, LateHeteronyms(), neural, user.phrases, unk)
+        return cls(
+            partial(normalize, known=words.lists),
+            words,
+            LateHeteronyms(),
+            neural,
+            user.phrases,
+            unk,
+        )
 
     def __call__(self, text: str) -> tuple[str, list[SpokenToken]]:
-        """(phonemes, tokens) as misaki answers: text, tag, phonemes, white space, confidence, source of every word."""
+        """(phonemes, tokens) as misaki answers: text, tag, phonemes, white space, confidence,
+        source of every word.
+        """
         result = self.phonemize(text)
         spoken = [word.spoken for word in result.words]
         tag = getattr(self._heteronyms, "tag", None)
         tags = [
-            tag_of_mark(word.text) if word.source in ("punctuation", "pause") else tag(spoken, place) if tag else ""
+            (
+                tag_of_mark(word.text)
+                if word.source in ("punctuation", "pause")
+                else tag(spoken, place)
+                if tag
+                else ""
+            )
             for place, word in enumerate(result.words)
         ]
         return result.phonemes, tokens_of(result, tags)
 
     def phonemize(self, text: str) -> Result:
-        """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said is counted in `dropped`.
+        """Phonemes of the whole text, of any length. Never raises on any text: what cannot be said
+        is counted in `dropped`.
 
         Raises InputError for what is no text: None, bytes, a number.
         """
@@ -198,14 +271,20 @@ class G2P:
             drops += result.drops
         return Result(text, joined(words), tuple(words), dict(dropped), tuple(drops))
 
-    def sentences(self, text: str | Iterable[str], limit: int = MAX_PHONEMES, keep_empty: bool = False) -> Iterator[Result]:
-        """One Result a sentence, cut where it is longer than `limit` phonemes; offsets count from the beginning of the whole text.
+    def sentences(
+        self, text: str | Iterable[str], limit: int = MAX_PHONEMES, keep_empty: bool = False
+    ) -> Iterator[Result]:
+        """One Result a sentence, cut where it is longer than `limit` phonemes; offsets count from
+        the beginning of the whole text.
 
-        `text` may be an iterable of pieces, an open file for instance: a few thousand characters are held at a time. What was dropped in a
-        sentence without words is told with the next one, or with `keep_empty` in a Result of its own.
+        `text` may be an iterable of pieces, an open file for instance: a few thousand characters
+        are held at a time. What was dropped in a sentence without words is told with the next one,
+        or with `keep_empty` in a Result of its own.
         """
         if not isinstance(text, Iterable) or isinstance(text, (bytes, bytearray)):
-            raise InputError(f"the text is {_kind(text)}: wanted is a str, or an iterable of pieces of one")
+            raise InputError(
+                f"the text is {_kind(text)}: wanted is a str, or an iterable of pieces of one"
+            )
         waiting: Counter[str] = Counter()
         drops: tuple[tuple[int, int, str], ...] = ()
         for offset, result in self._results(text):
@@ -242,23 +321,49 @@ class G2P:
         if outer or "prosody" in text:
             rates = rate_spans(text, outer, 0)
             dropped = Counter(marked.dropped) + Counter(why for _, _, why in rates.wrong)
-            marked = replace(marked, rates=rates, dropped=dict(dropped), drops=tuple(sorted((*marked.drops, *rates.wrong))))
+            marked = replace(
+                marked,
+                rates=rates,
+                dropped=dict(dropped),
+                drops=tuple(sorted((*marked.drops, *rates.wrong))),
+            )
         return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
 
     def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
-        self._reader.prepare(token.text for sentence in batch for token in sentence.normalized.tokens if token.kind == "word")
+        self._reader.prepare(
+            token.text
+            for sentence in batch
+            for token in sentence.normalized.tokens
+            if token.kind == "word"
+        )
         for sentence in batch:
             offset = sentence.offset
             words, unsaid = self._sentence_reader.words(sentence)
             if self._unk is not None:
                 words = tuple(
-                    replace(word, phonemes=self._unk) if word.source == "spelled" and not word.confidence else word for word in words
+                    (
+                        replace(word, phonemes=self._unk)
+                        if word.source == "spelled" and not word.confidence
+                        else word
+                    )
+                    for word in words
                 )
             rates = sentence.marked.rates
             if rates is not None:
                 words = tuple(replace(word, rate=rates.at(word.start - offset)) for word in words)
-            dropped = Counter(sentence.marked.dropped) + Counter(sentence.normalized.dropped) + Counter({"unpronounceable": unsaid})
-            drops = tuple(sorted((*self._placed(sentence, words), *((a + offset, b + offset, why) for a, b, why in sentence.marked.drops))))
+            dropped = (
+                Counter(sentence.marked.dropped)
+                + Counter(sentence.normalized.dropped)
+                + Counter({"unpronounceable": unsaid})
+            )
+            drops = tuple(
+                sorted(
+                    (
+                        *self._placed(sentence, words),
+                        *((a + offset, b + offset, why) for a, b, why in sentence.marked.drops),
+                    )
+                )
+            )
             yield sentence.offset, Result(sentence.text, joined(words), words, dict(dropped), drops)
 
     @staticmethod
@@ -274,7 +379,9 @@ class G2P:
                 yield place[0] + sentence.offset, place[1] + sentence.offset, "unpronounceable"
 
 
-def _stages(language: Language, words: Mapping[str, str]) -> tuple[Normalizer, Prepared, ReadsSentences]:
+def _stages(
+    language: Language, words: Mapping[str, str]
+) -> tuple[Normalizer, Prepared, ReadsSentences]:
     if language == "es" or language == "it":
         from kokoro_ane.g2p.languages.language_normalizer import rule_stages
 

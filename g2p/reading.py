@@ -1,8 +1,9 @@
-"""One spelling to one reading: lexicon first, then its parts, then the neural model, then letter by letter.
+"""One spelling to one reading: lexicon first, then its parts, then the neural model, then letter by
+letter.
 
-reader = Reader(lexicon, neural)
-reader.prepare(["well-read", "blorf"])   # one batched call of the neural model for all words nobody knows
-reader.read("blorf")                     # Reading("blˈɔɹf", "neural", ...)
+reader = Reader(lexicon, neural) reader.prepare(["well-read", "blorf"])   # one batched call of the
+neural model for all words nobody knows reader.read("blorf")                     # Reading("blˈɔɹf",
+"neural", ...)
 """
 
 import re
@@ -11,7 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from kokoro_ane.g2p.alphabet import MAX_LETTERS, PRIMARY, VOWELS, readable, restress, unknown_symbol, weight
+from kokoro_ane.g2p.alphabet import (
+    MAX_LETTERS,
+    PRIMARY,
+    VOWELS,
+    readable,
+    restress,
+    unknown_symbol,
+    weight,
+)
 from kokoro_ane.g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from kokoro_ane.g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
 from kokoro_ane.g2p.result import GB, US, Guess, Source
@@ -25,7 +34,17 @@ PREFIX_SOUNDS = {"re": "ɹˌi", "de": "dˌi"}
 REMEMBERED = 50_000  # readings kept
 _LETTERS_ENDING = re.compile(r"(?<=[A-Z0-9])'?s'?$")
 # A compound is as good as its worst part.
-_ORDER: tuple[Source, ...] = ("spelled", "fallback", "neural", "silver", "cmudict", "morphology", "ours", "gold", "user")
+_ORDER: tuple[Source, ...] = (
+    "spelled",
+    "fallback",
+    "neural",
+    "silver",
+    "cmudict",
+    "morphology",
+    "ours",
+    "gold",
+    "user",
+)
 
 
 class Neural(Protocol):
@@ -36,7 +55,9 @@ class Neural(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """Phonemes of one spelling. `senses`: the sentence decides; `vowel`: the first sound is one; `unsaid`: letters without a name."""
+    """Phonemes of one spelling. `senses`: the sentence decides; `vowel`: the first sound is one;
+    `unsaid`: letters without a name.
+    """
 
     phonemes: str
     source: Source
@@ -47,7 +68,13 @@ class Reading:
 
     def with_phonemes(self, phonemes: str, source: Source | None = None) -> "Reading":
         """The same word with other phonemes."""
-        return replace(self, phonemes=phonemes, source=source or self.source, vowel=starts_with_vowel(phonemes), senses=None)
+        return replace(
+            self,
+            phonemes=phonemes,
+            source=source or self.source,
+            vowel=starts_with_vowel(phonemes),
+            senses=None,
+        )
 
 
 def starts_with_vowel(phonemes: str) -> bool:
@@ -56,7 +83,9 @@ def starts_with_vowel(phonemes: str) -> bool:
 
 
 class Reader:
-    """Two responsibilities: one reading for one spelling, and remembering it. It knows nothing of sentences."""
+    """Two responsibilities: one reading for one spelling, and remembering it. It knows nothing of
+    sentences.
+    """
 
     def __init__(self, lexicon: Lexicon, neural: Neural | None) -> None:
         self.lexicon, self._neural = lexicon, neural
@@ -87,10 +116,16 @@ class Reader:
         return reading
 
     def letters(self, text: str) -> Reading:
-        """`text` letter by letter, as the normalizer asked; a small s or 's at its end is an ending (CDs, FBI's)."""
+        """`text` letter by letter, as the normalizer asked; a small s or 's at its end is an ending
+        (CDs, FBI's).
+        """
         ending = _LETTERS_ENDING.search(text)
         reading = self._spelled(text[: ending.start()] if ending else text, 1.0)
-        return _ended(reading, lambda phonemes: with_s(phonemes, self.lexicon.dialect)) if ending else reading
+        return (
+            _ended(reading, lambda phonemes: with_s(phonemes, self.lexicon.dialect))
+            if ending
+            else reading
+        )
 
     def _unknown(self, word: str) -> Iterator[str]:
         if self.lexicon.find(word) is None:
@@ -114,18 +149,28 @@ class Reader:
                     yield from self._unknown(part)
 
     def _plan(self, word: str) -> Plan | None:
-        """How the word is read by its parts; a user's own reader of unknown words is asked for whole ones."""
+        """How the word is read by its parts; a user's own reader of unknown words is asked for
+        whole ones.
+        """
         asked = getattr(self._neural, "source", "neural") != "neural"
         return None if asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
 
     def _find(self, word: str) -> Found | None:
-        """What the lists say; CMUdict guessed names of China and Japan by English spelling, and gold has letters of Greek (xi, Xi)."""
+        """What the lists say; CMUdict guessed names of China and Japan by English spelling, and
+        gold has letters of Greek (xi, Xi).
+        """
         found = self.lexicon.find(word)
-        doubtful = found is not None and (found.source == "cmudict" or (found.source == "gold" and word in ("Xi", "Xu")))
+        doubtful = found is not None and (
+            found.source == "cmudict" or (found.source == "gold" and word in ("Xi", "Xu"))
+        )
         origin = by_origin(word) if doubtful and word[:1].isupper() else None
         if found is None or origin is None:
             accents = found is not None and found.source == "cmudict" and not word.isascii()
-            return found.changed(partial(with_accent, word)) if found is not None and accents else found
+            return (
+                found.changed(partial(with_accent, word))
+                if found is not None and accents
+                else found
+            )
         return replace(found, phonemes=self._dialectal(word, origin), source="morphology")
 
     def _dialectal(self, word: str, phonemes: str) -> str:
@@ -134,7 +179,9 @@ class Reader:
     def _planned(self, planned: Plan) -> Reading:
         readings = [self.read(part) for part in planned.parts]
         phonemes = planned.said([reading.phonemes for reading in readings])
-        source: Source = min((reading.source for reading in readings), key=_ORDER.index, default="morphology")
+        source: Source = min(
+            (reading.source for reading in readings), key=_ORDER.index, default="morphology"
+        )
         source = source if _ORDER.index(source) < _ORDER.index("morphology") else "morphology"
         return Reading(phonemes, source, planned.confidence, vowel=starts_with_vowel(phonemes))
 
@@ -147,9 +194,16 @@ class Reader:
             return self._compound([self.read(part) for part in parts], parts)
         stem, mark, clitic = word.rpartition("'")
         if mark and stem and (not clitic or is_clitic(clitic)):
-            return _ended(self.read(stem), lambda phonemes: with_clitic(phonemes, clitic, self.lexicon.dialect) if clitic else phonemes)
+            return _ended(
+                self.read(stem),
+                lambda phonemes: (
+                    with_clitic(phonemes, clitic, self.lexicon.dialect) if clitic else phonemes
+                ),
+            )
         if is_plural_acronym(word):
-            return _ended(self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect))
+            return _ended(
+                self.read(word[:-1]), lambda phonemes: with_s(phonemes, self.lexicon.dialect)
+            )
         planned = self._plan(word) if pronounceable(word) else None
         if planned is not None:
             return self._planned(planned)
@@ -158,66 +212,116 @@ class Reader:
             source: Source = getattr(self._neural, "source", "neural")
             phonemes = guess.phonemes
             if source == "neural":
-                phonemes = with_accent(word, with_consonants(fold(word), phonemes, self.lexicon.dialect == US))
+                phonemes = with_accent(
+                    word, with_consonants(fold(word), phonemes, self.lexicon.dialect == US)
+                )
             return Reading(phonemes, source, guess.confidence, vowel=starts_with_vowel(phonemes))
         return self._spelled(word, 0.0)
 
     def _spelled(self, text: str, confidence: float) -> Reading:
         names = self.lexicon.letter_names
         phonemes = spell(text, names)
-        unsaid = sum(character.isalnum() and not any(part in names for part in fold(character).upper()) for character in text)
-        return Reading(phonemes, "spelled", confidence, vowel=starts_with_vowel(phonemes), unsaid=unsaid)
+        unsaid = sum(
+            character.isalnum() and not any(part in names for part in fold(character).upper())
+            for character in text
+        )
+        return Reading(
+            phonemes, "spelled", confidence, vowel=starts_with_vowel(phonemes), unsaid=unsaid
+        )
 
     def _compound(self, readings: list[Reading], parts: list[str]) -> Reading:
-        """Parts said as one word: half of them lose their primary stress (misaki/en.py, resolve_tokens), not two names."""
-        spoken = [(part, reading) for part, reading in zip(parts, readings, strict=True) if reading.phonemes]
+        """Parts said as one word: half of them lose their primary stress (misaki/en.py,
+        resolve_tokens), not two names.
+        """
+        spoken = [
+            (part, reading)
+            for part, reading in zip(parts, readings, strict=True)
+            if reading.phonemes
+        ]
         weak: list[str | None] = [None] * len(spoken)
         if len(spoken) > 2:
-            weak = list(weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken]))
+            weak = list(
+                weak_parts([part for part, _ in spoken], [reading.vowel for _, reading in spoken])
+            )
         if parts[0].lower() in PREFIX_SOUNDS:  # re-write: the lists have the preposition
             weak[0] = PREFIX_SOUNDS[parts[0].lower()] + "ː" * (self.lexicon.dialect == GB)
         if parts[0] in ("a", "A") and parts[1].endswith("ing"):
             weak[0] = "ɐ"  # a-running
         full = [form or reading.phonemes for form, (_, reading) in zip(weak, spoken, strict=True)]
         pieces = _demoted(full, [part for part, _ in spoken])
-        worst: Source = min((reading.source for _, reading in spoken), key=_ORDER.index, default="spelled")
+        worst: Source = min(
+            (reading.source for _, reading in spoken), key=_ORDER.index, default="spelled"
+        )
         source: Source = worst if _ORDER.index(worst) < _ORDER.index("morphology") else "morphology"
         phonemes = "".join(pieces)
         confidence = min((reading.confidence for _, reading in spoken), default=0.0)
-        return Reading(phonemes, source, confidence, vowel=starts_with_vowel(phonemes), unsaid=sum(reading.unsaid for reading in readings))
+        return Reading(
+            phonemes,
+            source,
+            confidence,
+            vowel=starts_with_vowel(phonemes),
+            unsaid=sum(reading.unsaid for reading in readings),
+        )
 
 
 def pronounceable(word: str) -> bool:
-    """Whether the neural model may try: letters it knows, a vowel among them, not a short run of capitals."""
+    """Whether the neural model may try: letters it knows, a vowel among them, not a short run of
+    capitals.
+    """
     plain = fold(word)
-    if len(plain) > MAX_LETTERS or not readable(plain) or is_plural_acronym(plain) or (plain.isupper() and len(plain) <= ACRONYM):
+    if (
+        len(plain) > MAX_LETTERS
+        or not readable(plain)
+        or is_plural_acronym(plain)
+        or (plain.isupper() and len(plain) <= ACRONYM)
+    ):
         return False
     return len(plain) > 1 and re.search("[aeiouy]", plain.lower()) is not None
 
 
 def _parts(word: str) -> list[str]:
-    return [part for part in re.split(r"[-‐‑–_/]+", word.translate({0x2019: "'"})) if part.strip("'")]
+    return [
+        part for part in re.split(r"[-‐‑–_/]+", word.translate({0x2019: "'"})) if part.strip("'")
+    ]
 
 
 def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
     stressed = [PRIMARY in sounds for sounds in phonemes]
     if len(phonemes) == 2 and len(parts[0]) == 1:
         chosen = [1]
-    elif len(phonemes) < 2 or sum(stressed) <= (len(phonemes) + 1) // 2 or all(len(part) > 3 and part != part.lower() for part in parts):
+    elif (
+        len(phonemes) < 2
+        or sum(stressed) <= (len(phonemes) + 1) // 2
+        or all(len(part) > 3 and part != part.lower() for part in parts)
+    ):
         chosen = []
     else:
-        order = sorted(range(len(phonemes)), key=lambda place: (stressed[place], weight(phonemes[place]), place))
+        order = sorted(
+            range(len(phonemes)),
+            key=lambda place: (stressed[place], weight(phonemes[place]), place),
+        )
         chosen = order[: len(phonemes) // 2]
-    return [restress(sounds, -0.5) if place in chosen else sounds for place, sounds in enumerate(phonemes)]
+    return [
+        restress(sounds, -0.5) if place in chosen else sounds
+        for place, sounds in enumerate(phonemes)
+    ]
 
 
 def _stressed(found: Found, word: str) -> Reading:
     """A found word with the stress of its capitals."""
-    level = None if found.source == "user" or word == word.lower() else CAPITALS if word == word.upper() else CAPITALISED
+    level = (
+        None
+        if found.source == "user" or word == word.lower()
+        else CAPITALS
+        if word == word.upper()
+        else CAPITALISED
+    )
     if level is not None:
         found = found.changed(lambda phonemes: restress(phonemes, level))
     senses = found.senses if found.senses and set(found.senses) != {DEFAULT} else None
-    return Reading(found.phonemes, found.source, found.confidence, senses, starts_with_vowel(found.phonemes))
+    return Reading(
+        found.phonemes, found.source, found.confidence, senses, starts_with_vowel(found.phonemes)
+    )
 
 
 def _ended(stem: Reading, change: Callable[[str], str]) -> Reading:

@@ -1,8 +1,10 @@
-"""What crosses the seams of g2p/: tokens out of the normalizer, guesses out of the neural model, words and the result for the user.
+"""What crosses the seams of g2p/: tokens out of the normalizer, guesses out of the neural model,
+words and the result for the user.
 
     text --normalize--> Normalized(tokens) --lexicon, tagger, NeuralG2P--> Result(phonemes, words)
 
-Every offset counts characters of the text the user gave, half-open: `text[word.start:word.end] == word.text`.
+Every offset counts characters of the text the user gave, half-open: `text[word.start:word.end] ==
+word.text`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +17,35 @@ Dialect = Literal["us", "gb"]
 Language = Literal["us", "gb", "es", "it", "fr", "pt"]  # from es on: g2p/languages
 US: Dialect = "us"
 GB: Dialect = "gb"
-# word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a private-use placeholder, see `Token`.
+# word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a
+# private-use placeholder, see `Token`.
 Kind = Literal["word", "letters", "punctuation", "override"]
 Source = Literal[
-    "override", "user", "rule", "gold", "ours", "cmudict", "silver", "morphology", "neural", "fallback", "spelled", "punctuation", "pause"
+    "override",
+    "user",
+    "rule",
+    "gold",
+    "ours",
+    "cmudict",
+    "silver",
+    "morphology",
+    "neural",
+    "fallback",
+    "spelled",
+    "punctuation",
+    "pause",
 ]
 PUNCTUATION = ';:,.!?—…"()“”'  # of Kokoro's vocabulary
 
 
 @dataclass(frozen=True)
 class Token:
-    """One spoken word or mark: `text` is what is said (`twenty`), start:end where it came from (all words of `2026` share one span).
+    """One spoken word or mark: `text` is what is said (`twenty`), start:end where it came from (all
+    words of `2026` share one span).
 
-    The normalizer passes any private-use character (U+E000 to U+F8FF) through as a token of kind `override`, text unchanged: the caller
-    put it where an inline override `[word](/phonemes/)` stood.
+    The normalizer passes any private-use character (U+E000 to U+F8FF) through as a token of kind
+    `override`, text unchanged: the caller put it where an inline override `[word](/phonemes/)`
+    stood.
     """
 
     text: str
@@ -40,7 +57,9 @@ class Token:
 
 @dataclass(frozen=True)
 class Normalized:
-    """Tokens in order, and what was left out: category (`emoji`, `markup`, `script Cyrillic`, ...) to number of characters or tags."""
+    """Tokens in order, and what was left out: category (`emoji`, `markup`, `script Cyrillic`, ...)
+    to number of characters or tags.
+    """
 
     tokens: tuple[Token, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -49,7 +68,9 @@ class Normalized:
 
 @dataclass(frozen=True)
 class Guess:
-    """The neural model's answer for one word: Kokoro phonemes with stress, and the probability of the path it chose, 0 to 1."""
+    """The neural model's answer for one word: Kokoro phonemes with stress, and the probability of
+    the path it chose, 0 to 1.
+    """
 
     phonemes: str
     confidence: float
@@ -73,9 +94,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Result:
-    """Phonemes in Kokoro's vocabulary, ready for `encoder.encoder_steps.input_ids`, the words they came from, and what was dropped.
+    """Phonemes in Kokoro's vocabulary, ready for `encoder.encoder_steps.input_ids`, the words they
+    came from, and what was dropped.
 
-    `drops` holds start, end (characters of the whole text) and name of each thing that was left out.
+    `drops` holds start, end (characters of the whole text) and name of each thing that was left
+    out.
     """
 
     text: str
@@ -87,7 +110,9 @@ class Result:
 
 @dataclass(frozen=True)
 class SpokenToken:
-    """One written word or mark. `start_ts`, `end_ts`: seconds, None before synthesis; `start`, `end`: characters of the text."""
+    """One written word or mark. `start_ts`, `end_ts`: seconds, None before synthesis; `start`,
+    `end`: characters of the text.
+    """
 
     text: str
     tag: str
@@ -102,14 +127,33 @@ class SpokenToken:
     end_ts: float | None = None
 
 
-MARK_TAGS = {",": ",", ";": ":", ":": ":", "—": ":", "…": ":", "(": "-LRB-", ")": "-RRB-", "“": "``", "”": "''", '"': "''"}
+MARK_TAGS = {
+    ",": ",",
+    ";": ":",
+    ":": ":",
+    "—": ":",
+    "…": ":",
+    "(": "-LRB-",
+    ")": "-RRB-",
+    "“": "``",
+    "”": "''",
+    '"': "''",
+}
 
 
 def tokens_of(result: Result, tags: Sequence[str]) -> list[SpokenToken]:
     """The words of a result with a Penn tag each."""
     return [
         SpokenToken(
-            word.text, tag, word.phonemes, " " if word.space else "", word.confidence, word.source, word.start, word.end, word.pause_s
+            word.text,
+            tag,
+            word.phonemes,
+            " " if word.space else "",
+            word.confidence,
+            word.source,
+            word.start,
+            word.end,
+            word.pause_s,
         )
         for word, tag in zip(result.words, tags, strict=True)
     ]
@@ -120,19 +164,33 @@ def tag_of_mark(text: str) -> str:
     return MARK_TAGS.get(text, ".")
 
 
-def timed(tokens: Sequence[SpokenToken], frames: Sequence[float], seconds_per_frame: float) -> list[SpokenToken]:
-    """`tokens` with their times. `frames`: durations of the pad, of every symbol of the joined phonemes (spaces too), of the pad: [n + 2].
+def timed(
+    tokens: Sequence[SpokenToken], frames: Sequence[float], seconds_per_frame: float
+) -> list[SpokenToken]:
+    """`tokens` with their times. `frames`: durations of the pad, of every symbol of the joined
+    phonemes (spaces too), of the pad: [n + 2].
 
     A space belongs to no word. Raises InputError when the counts do not fit.
     """
     symbols = sum(len(token.phonemes) + len(token.whitespace) for token in tokens)
     symbols -= len(tokens[-1].whitespace) if tokens else 0
     if len(frames) != symbols + 2:
-        raise InputError(f"{len(frames)} durations for {symbols} phoneme symbols: wanted {symbols + 2}, a pad at either end")
+        raise InputError(
+            f"{len(frames)} durations for {symbols} phoneme symbols: wanted {symbols + 2}, a pad at"
+            " either end"
+        )
     found, place, now = [], 1, float(frames[0]) if frames else 0.0
     for token in tokens:
         spoken = sum(frames[place : place + len(token.phonemes)])
-        gap = sum(frames[place + len(token.phonemes) : place + len(token.phonemes) + len(token.whitespace)])
-        found.append(replace(token, start_ts=now * seconds_per_frame, end_ts=(now + spoken) * seconds_per_frame))
+        gap = sum(
+            frames[
+                place + len(token.phonemes) : place + len(token.phonemes) + len(token.whitespace)
+            ]
+        )
+        found.append(
+            replace(
+                token, start_ts=now * seconds_per_frame, end_ts=(now + spoken) * seconds_per_frame
+            )
+        )
         now, place = now + spoken + gap, place + len(token.phonemes) + len(token.whitespace)
     return found

@@ -1,4 +1,5 @@
-"""One sentence's tokens to words with phonemes, read from the end, because a small word's form hangs on what follows it.
+"""One sentence's tokens to words with phonemes, read from the end, because a small word's form
+hangs on what follows it.
 
 words, unsaid = SentenceReader(reader, heteronyms).words(sentence)
 """
@@ -13,9 +14,21 @@ from kokoro_ane.g2p.morphology import with_clitic
 from kokoro_ane.g2p.overrides import REDUCED_AND, Marked, Override, with_flags
 from kokoro_ane.g2p.reading import Reader, Reading, starts_with_vowel
 from kokoro_ane.g2p.result import Normalized, Source, Token, Word
-from kokoro_ane.g2p.weak_forms import END, LOUD, WEAK, Ahead, is_article, is_loud, is_shouted, sense, used_to, weak_form
+from kokoro_ane.g2p.weak_forms import (
+    END,
+    LOUD,
+    WEAK,
+    Ahead,
+    is_article,
+    is_loud,
+    is_shouted,
+    sense,
+    used_to,
+    weak_form,
+)
 
-DECIMAL_POINT = "pYnt"  # misaki says the point of 3.1 without stress, and the voice was trained on it
+# misaki says the point of 3.1 without stress, and the voice was trained on it
+DECIMAL_POINT = "pYnt"
 
 
 class Heteronyms(Protocol):
@@ -26,7 +39,9 @@ class Heteronyms(Protocol):
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence on its way: its place in the whole text, its text, its overrides, and its tokens (offsets in `marked.text`)."""
+    """A sentence on its way: its place in the whole text, its text, its overrides, and its tokens
+    (offsets in `marked.text`).
+    """
 
     offset: int
     text: str
@@ -35,7 +50,9 @@ class Sentence:
 
 
 class SentenceReader:
-    """Two responsibilities: the form each word takes in its sentence, and its offsets in the text as given."""
+    """Two responsibilities: the form each word takes in its sentence, and its offsets in the text
+    as given.
+    """
 
     def __init__(self, reader: Reader, heteronyms: Heteronyms | None) -> None:
         self._reader, self._heteronyms = reader, heteronyms
@@ -52,9 +69,18 @@ class SentenceReader:
         for place in range(len(tokens) - 1, -1, -1):
             token, override = tokens[place], None
             before = tokens[place - 1].text if place else ""
-            spoken, kind = token.text, "word" if token.kind == "letters" and is_loud(token, shouted, before) else token.kind
+            spoken, kind = (
+                token.text,
+                "word"
+                if token.kind == "letters" and is_loud(token, shouted, before)
+                else token.kind,
+            )
             if kind == "punctuation":
-                phonemes, source, confidence = mark_of(sentence.marked.text, token), "punctuation", 1.0
+                phonemes, source, confidence = (
+                    mark_of(sentence.marked.text, token),
+                    "punctuation",
+                    1.0,
+                )
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
@@ -62,26 +88,53 @@ class SentenceReader:
                 reading = self._reading(token, kind, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
-                if spoken == "point" and kind == "word" and sentence.marked.text[token.start : token.end] != spoken:
+                if (
+                    spoken == "point"
+                    and kind == "word"
+                    and sentence.marked.text[token.start : token.end] != spoken
+                ):
                     phonemes, source = DECIMAL_POINT, "rule"
                 elif kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
-                    phonemes, source = self._in_context(tokens, place, reading, Ahead(vowel, following), shouted)
+                    phonemes, source = self._in_context(
+                        tokens, place, reading, Ahead(vowel, following), shouted
+                    )
                 if override is not None and override.stress is not None:
                     phonemes = restress(phonemes, override.stress)
                 if source == "pause":
                     vowel, following = None, ""
                 elif phonemes:
-                    vowel, following = starts_with_vowel(phonemes) if phonemes != reading.phonemes else reading.vowel, spoken.lower()
+                    vowel, following = (
+                        starts_with_vowel(phonemes)
+                        if phonemes != reading.phonemes
+                        else reading.vowel,
+                        spoken.lower(),
+                    )
             if phonemes:
-                start, end = (token.start, token.end) if plain else sentence.marked.original(token.start, token.end)
+                start, end = (
+                    (token.start, token.end)
+                    if plain
+                    else sentence.marked.original(token.start, token.end)
+                )
                 pause_s = override.pause_s if override is not None and source == "pause" else 0.0
                 found.append(
-                    Word(text[start:end], start + offset, end + offset, spoken, phonemes, source, confidence, token.space, pause_s)
+                    Word(
+                        text[start:end],
+                        start + offset,
+                        end + offset,
+                        spoken,
+                        phonemes,
+                        source,
+                        confidence,
+                        token.space,
+                        pause_s,
+                    )
                 )
         found.reverse()
         return tuple(found), unsaid
 
-    def _reading(self, token: Token, kind: str, marked: Marked, override: Override | None) -> Reading:
+    def _reading(
+        self, token: Token, kind: str, marked: Marked, override: Override | None
+    ) -> Reading:
         if kind == "override":
             return self._overridden(override, marked)
         if kind == "letters":
@@ -89,19 +142,30 @@ class SentenceReader:
         return self._reader.read(token.text)
 
     def _overridden(self, override: Override | None, marked: Marked) -> Reading:
-        """The phonemes somebody gave, the clitic behind them, or the short "and" of a number flag."""
+        """The phonemes somebody gave, the clitic behind them, or the short "and" of a number
+        flag.
+        """
         if override is not None and override.pause_s:
             return Reading(pause_mark(override.pause_s), "pause")
         if override is not None and override.say_as:
             return self._reader.letters("".join(filter(str.isalnum, override.say_as)))
         if override is not None and override.phonemes:
-            return Reading(override.phonemes, "user" if override.user else "override", vowel=starts_with_vowel(override.phonemes))
+            return Reading(
+                override.phonemes,
+                "user" if override.user else "override",
+                vowel=starts_with_vowel(override.phonemes),
+            )
         if override is not None and override.clitic:
             stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
-            return Reading(with_clitic(stem, override.clitic, self._reader.lexicon.dialect)[len(stem) :], "rule")
+            return Reading(
+                with_clitic(stem, override.clitic, self._reader.lexicon.dialect)[len(stem) :],
+                "rule",
+            )
         return Reading(REDUCED_AND, "rule", vowel=True)
 
-    def _in_context(self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool) -> tuple[str, Source]:
+    def _in_context(
+        self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool
+    ) -> tuple[str, Source]:
         """Phonemes and source of a small word or a heteronym."""
         word = tokens[place].text
         weak = weak_form(word, ahead, word == "A" and is_article(tokens, place, ahead), shouted)
@@ -110,14 +174,22 @@ class SentenceReader:
 
         def choose(keys: tuple[str, ...]) -> str:
             if self._heteronyms is None:
-                letters = (key for key in keys if reading.senses and reading.senses[key] is None and word.lower() not in LOUD)
+                letters = (
+                    key
+                    for key in keys
+                    if reading.senses and reading.senses[key] is None and word.lower() not in LOUD
+                )
                 return next(letters, DEFAULT)
             if not used_to(word, ahead):
                 return DEFAULT
             return self._heteronyms.choose([token.text for token in tokens], place, keys)
 
         phonemes = sense(reading.senses or {DEFAULT: reading.phonemes}, ahead, shouted, choose)
-        return (self._reader.letters(word).phonemes, "spelled") if phonemes is None else (phonemes, reading.source)
+        return (
+            (self._reader.letters(word).phonemes, "spelled")
+            if phonemes is None
+            else (phonemes, reading.source)
+        )
 
 
 def pause_mark(seconds: float) -> str:
@@ -126,11 +198,15 @@ def pause_mark(seconds: float) -> str:
 
 
 def mark_of(text: str, token: Token) -> str:
-    """A mark as the voice knows it: three dots stay three, as misaki leaves them; what the vocabulary lacks is nothing."""
+    """A mark as the voice knows it: three dots stay three, as misaki leaves them; what the
+    vocabulary lacks is nothing.
+    """
     if token.text == "…" and text[token.start : token.end] == "...":
         return "..."
     return token.text if token.text in KNOWN else ""
 
 
 def override_at(marked: Marked, token: Token) -> Override | None:
-    return next((found for found in marked.overrides if found.start <= token.start < found.end), None)
+    return next(
+        (found for found in marked.overrides if found.start <= token.start < found.end), None
+    )

@@ -1,11 +1,14 @@
-"""The common part of SSML 1.1 (w3.org/TR/speech-synthesis11): what each element asks for, in the terms of g2p/overrides.py.
+"""The common part of SSML 1.1 (w3.org/TR/speech-synthesis11): what each element asks for, in the
+terms of g2p/overrides.py.
 
     asked("break", 'time="300ms"', "")                             # Asked("pause", 0.3)
-    asked("sub", 'alias="World Wide Web"', "WWW")                  # Asked("alias", "World Wide Web")
+    # Asked("alias", "World Wide Web")
+    asked("sub", 'alias="World Wide Web"', "WWW")
     rate_spans('a <prosody rate="slow">b</prosody>', (), 0)        # b is said at 0.8 of the pace
 
-`break`, `phoneme`, `sub`, `say-as` (characters, digits, date, time, telephone), `emphasis` and `prosody rate`. Voice, pitch, volume and
-audio files are not Kokoro's: such tags are dropped, their words are said. What is malformed is None, and its words are said too.
+`break`, `phoneme`, `sub`, `say-as` (characters, digits, date, time, telephone), `emphasis` and
+`prosody rate`. Voice, pitch, volume and audio files are not Kokoro's: such tags are dropped, their
+words are said. What is malformed is None, and its words are said too.
 """
 
 import re
@@ -16,37 +19,68 @@ from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, VOWELS, to_kokoro, unkno
 
 MAX_CONTENT = 200  # characters
 ELEMENT = (
-    r"<(?P<element>phoneme|sub(?=\s[^<>]{0,80}alias)|say-as|emphasis)(?P<attributes>(?:\s[^<>]{0,300})?)>"
+    r"<(?P<element>phoneme|sub(?=\s[^<>]{0,80}alias)|say-as|emphasis)(?P<attributes>"
+    r"(?:\s[^<>]{0,300})?)>"
     rf"(?P<content>[^<>\[\]]{{1,{MAX_CONTENT}}})</(?P=element)\s*>"
 )
 BREAK = r"<break(?P<break>(?:\s[^<>]{0,100}?)?)\s*/?>(?:</break>)?"
-STRAY = r"<(?P<stray>phoneme|say-as|sub\s[^<>]{0,80}alias)[^<>]{0,300}>"  # never closed, or with another tag inside
+# never closed, or with another tag inside
+STRAY = r"<(?P<stray>phoneme|say-as|sub\s[^<>]{0,80}alias)[^<>]{0,300}>"
 PATTERN = f"{ELEMENT}|{BREAK}|{STRAY}"
 _ATTRIBUTE = re.compile(r"([\w:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _PROSODY = re.compile(r"<(/?)prosody\b([^<>]{0,300})>", re.IGNORECASE)
 _TIME = re.compile(r"\+?(\d{1,5}(?:\.\d{1,3})?)\s?(ms|s)")
 _RATE = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)|([+-]?)(\d{1,3}(?:\.\d{1,3})?)%")
-STRENGTHS_S = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.8, "x-strong": 1.2}  # seconds
+# seconds
+STRENGTHS_S = {
+    "none": 0.0,
+    "x-weak": 0.1,
+    "weak": 0.2,
+    "medium": 0.4,
+    "strong": 0.8,
+    "x-strong": 1.2,
+}
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
 SLOWEST, FASTEST = 0.5, 2.0  # of the pace, together with the outer elements
 STRESSES = {"strong": 2.0, "moderate": 1.0, "none": 0.0, "reduced": -1.0}
 _MARK = re.compile(f"([{PRIMARY}{SECONDARY}])([^{''.join(sorted(VOWELS))} ]+)")
 IPA = (
-    ("eɪ", "A"), ("aɪ", "I"), ("oʊ", "O"), ("əʊ", "Q"), ("aʊ", "W"), ("ɔɪ", "Y"), ("t͡ʃ", "ʧ"), ("d͡ʒ", "ʤ"), ("tʃ", "ʧ"), ("dʒ", "ʤ"),
-    ("ɚ", "əɹ"), ("ɝ", "ɜɹ"), ("r", "ɹ"), ("g", "ɡ"), ("'", "ˈ"), (".", ""), ("l̩", "ᵊl"), ("n̩", "ᵊn"),
-)  # fmt: skip
+    ("eɪ", "A"),
+    ("aɪ", "I"),
+    ("oʊ", "O"),
+    ("əʊ", "Q"),
+    ("aʊ", "W"),
+    ("ɔɪ", "Y"),
+    ("t͡ʃ", "ʧ"),
+    ("d͡ʒ", "ʤ"),
+    ("tʃ", "ʧ"),
+    ("dʒ", "ʤ"),
+    ("ɚ", "əɹ"),
+    ("ɝ", "ɜɹ"),
+    ("r", "ɹ"),
+    ("g", "ɡ"),
+    ("'", "ˈ"),
+    (".", ""),
+    ("l̩", "ᵊl"),
+    ("n̩", "ᵊn"),
+)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What an element asks of its words: a pause in seconds, phonemes, characters one by one, a stress level, or other words."""
+    """What an element asks of its words: a pause in seconds, phonemes, characters one by one, a
+    stress level, or other words.
+    """
 
     kind: Literal["pause", "phonemes", "say_as", "stress", "alias"]
     value: float | str
 
 
 def _attributes(text: str) -> dict[str, str]:
-    return {match[1].lower(): match[2] if match[2] is not None else match[3] for match in _ATTRIBUTE.finditer(text)}
+    return {
+        match[1].lower(): match[2] if match[2] is not None else match[3]
+        for match in _ATTRIBUTE.finditer(text)
+    }
 
 
 def asked(element: str, attributes: str, content: str) -> Asked | None:
@@ -89,25 +123,42 @@ def _say_as(kind: str, form: str, content: str) -> Asked | None:
         return Asked("say_as", content)
     if kind == "telephone" and any(map(str.isdigit, content)):
         groups = re.findall(r"\+|\d+|[A-Za-z]+", content)
-        return Asked("alias", ", ".join(" ".join(group) if group.isdigit() else group for group in groups).replace("+, ", "+"))
+        return Asked(
+            "alias",
+            ", ".join(" ".join(group) if group.isdigit() else group for group in groups).replace(
+                "+, ", "+"
+            ),
+        )
     if kind == "date":
         return _date(form, re.findall(r"\d+", content), content)
-    return Asked("alias", content) if kind in ("time", "cardinal", "ordinal", "unit", "address") else None
+    return (
+        Asked("alias", content)
+        if kind in ("time", "cardinal", "ordinal", "unit", "address")
+        else None
+    )
 
 
 def _date(form: str, numbers: list[str], content: str) -> Asked | None:
-    """Three numbers in the order of the format (mdy, dmy, ymd) as an ISO date, which every normalizer knows; other words as they are."""
+    """Three numbers in the order of the format (mdy, dmy, ymd) as an ISO date, which every
+    normalizer knows; other words as they are.
+    """
     if len(numbers) != 3 or not form:
         return Asked("alias", content)
     if sorted(form) != ["d", "m", "y"]:
         return None
     day, month, year = (int(numbers[form.index(part)]) for part in "dmy")
     year += 0 if year > 99 else 1900 if year > 39 else 2000
-    return Asked("alias", f"{year:04}-{month:02}-{day:02}") if 1 <= month <= 12 and 1 <= day <= 31 else None
+    return (
+        Asked("alias", f"{year:04}-{month:02}-{day:02}")
+        if 1 <= month <= 12 and 1 <= day <= 31
+        else None
+    )
 
 
 def rate_spans(text: str, outer: tuple[float, ...], offset: int) -> "Rates":
-    """What of `text` is said at another pace. `outer`: the elements that are open where it begins; it stands at `offset`."""
+    """What of `text` is said at another pace. `outer`: the elements that are open where it begins;
+    it stands at `offset`.
+    """
     spans: list[tuple[int, int, float]] = []
     wrong: list[tuple[int, int, str]] = []
     stack, start = list(outer), 0
@@ -129,7 +180,9 @@ def rate_spans(text: str, outer: tuple[float, ...], offset: int) -> "Rates":
 
 @dataclass(frozen=True)
 class Rates:
-    """Spans of characters with their pace, the elements still open at the end, and what was malformed."""
+    """Spans of characters with their pace, the elements still open at the end, and what was
+    malformed.
+    """
 
     spans: tuple[tuple[int, int, float], ...]
     open: tuple[float, ...]
@@ -153,7 +206,13 @@ def _rate(text: str) -> float | None:
     if match is None:
         return RATES.get(text.strip())
     number = float(match[1] or match[3])
-    rate = number if match[1] else number / 100 if not match[2] else 1 + number / 100 * (1 if match[2] == "+" else -1)
+    rate = (
+        number
+        if match[1]
+        else number / 100
+        if not match[2]
+        else 1 + number / 100 * (1 if match[2] == "+" else -1)
+    )
     return rate if rate > 0 else None
 
 

@@ -1,11 +1,13 @@
-"""Word lists: misaki's, ours by hand, CMUdict in Kokoro's symbols, and the American ones said by a British voice.
+"""Word lists: misaki's, ours by hand, CMUdict in Kokoro's symbols, and the American ones said by a
+British voice.
 
     ListFile(CMUDICT)["thompson"]
     british("kˈɑɹsən", "carson")      # "kˈɑːsən"
 
-A line is word, tab, phonemes. CMUdict's file was made by g2p.training.cmudict of commit ec85133; ours_us.tsv and ours_gb.tsv are written by
-hand. The British form is a rule each from the textbooks of both accents (Wells, Accents of English, 1982: the lexical sets); spelling tells
-ɒ from ɑː and ɔː, which American merges. What the lists are for, and how often they are right: docs/g2p.md.
+A line is word, tab, phonemes. CMUdict's file was made by g2p.training.cmudict of commit ec85133;
+ours_us.tsv and ours_gb.tsv are written by hand. The British form is a rule each from the textbooks
+of both accents (Wells, Accents of English, 1982: the lexical sets); spelling tells ɒ from ɑː and
+ɔː, which American merges. What the lists are for, and how often they are right: docs/g2p.md.
 """
 
 import gzip
@@ -39,7 +41,9 @@ def word_sets(file: str, names: str) -> list[frozenset[str]]:
 
 
 class ListFile(Mapping[str, str]):
-    """A file of words as a mapping; nothing is read before the first look-up. Raises InputError when it is missing or damaged."""
+    """A file of words as a mapping; nothing is read before the first look-up. Raises InputError
+    when it is missing or damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,11 +53,16 @@ class ListFile(Mapping[str, str]):
         """Word to phonemes."""
         try:
             content = self.path.read_bytes()
-            text = (gzip.decompress(content) if self.path.suffix == ".gz" else content).decode("utf-8")
+            text = (gzip.decompress(content) if self.path.suffix == ".gz" else content).decode(
+                "utf-8"
+            )
             pairs = (line.partition("\t") for line in text.split("\n") if line and line[0] != "#")
             return {word: phonemes for word, _, phonemes in pairs}
         except (OSError, EOFError, ValueError) as problem:
-            raise InputError(f"{self.path} is no list of words ({problem}): `git checkout g2p/data` brings it back") from None
+            raise InputError(
+                f"{self.path} is no list of words ({problem}): `git checkout g2p/data` brings it"
+                " back"
+            ) from None
 
     def __contains__(self, word: object) -> bool:
         return word in self.entries
@@ -69,7 +78,9 @@ class ListFile(Mapping[str, str]):
 
 
 def extra_senses(dialect: Dialect) -> dict[str, dict[str, str]]:
-    """Senses that misaki's gold list lacks, ours, by word and key: `{"lead": {"METAL": "lˈɛd"}, ...}`."""
+    """Senses that misaki's gold list lacks, ours, by word and key: `{"lead": {"METAL": "lˈɛd"},
+    ...}`.
+    """
     return json.loads((DATA / "senses.json").read_text(encoding="utf-8"))[dialect]
 
 
@@ -84,13 +95,20 @@ Entry = str | dict[str, str | None]
 
 
 def data_folder() -> Path:
-    """`misaki/data` of this Python, misaki itself not imported. Raises InputError when misaki is missing or of another version."""
+    """`misaki/data` of this Python, misaki itself not imported. Raises InputError when misaki is
+    missing or of another version.
+    """
     try:
         found = version("misaki")
     except PackageNotFoundError:
-        raise InputError(f"misaki {MISAKI_VERSION} is not installed: the lexicon comes from it; run `make venv`") from None
+        raise InputError(
+            f"misaki {MISAKI_VERSION} is not installed: the lexicon comes from it; run `make venv`"
+        ) from None
     if found != MISAKI_VERSION:
-        raise InputError(f"misaki {found} is installed, the lexicon was built with {MISAKI_VERSION}: run `make venv`")
+        raise InputError(
+            f"misaki {found} is installed, the lexicon was built with {MISAKI_VERSION}: run `make"
+            " venv`"
+        )
     spec = find_spec("misaki")
     if spec is None or not spec.submodule_search_locations:
         raise InputError("misaki is installed without its files: run `make venv`")
@@ -98,17 +116,24 @@ def data_folder() -> Path:
 
 
 def read(name: str, folder: Path | None = None) -> dict[str, Entry]:
-    """Entries of `us_gold`, `us_silver`, `gb_gold` or `gb_silver`. Raises InputError when the file is missing or has another SHA-256."""
+    """Entries of `us_gold`, `us_silver`, `gb_gold` or `gb_silver`. Raises InputError when the file
+    is missing or has another SHA-256.
+    """
     if name not in SHA256:
         raise InputError(f"there is no word list {name!r}: one of {', '.join(SHA256)}")
     path = (folder or data_folder()) / f"{name}.json"
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist: misaki {MISAKI_VERSION} brings it; run `make venv`") from None
+        raise InputError(
+            f"{path} does not exist: misaki {MISAKI_VERSION} brings it; run `make venv`"
+        ) from None
     found = hashlib.sha256(content).hexdigest()
     if found != SHA256[name]:
-        raise InputError(f"{path} has SHA-256 {found[:12]}, this repository was built with {SHA256[name][:12]}: run `make venv`")
+        raise InputError(
+            f"{path} has SHA-256 {found[:12]}, this repository was built with {SHA256[name][:12]}:"
+            " run `make venv`"
+        )
     return json.loads(content)
 
 
@@ -117,10 +142,27 @@ _OTHER = _VOWEL.replace("(?=", "(?!")
 _PLAIN = str.maketrans({"T": "t", "ᵻ": "ɪ", "æ": "a", "O": "Q"})
 
 
-_SOUNDS = [re.compile(pattern) for pattern in (
-    "ɜɹ", "əɹ" + _OTHER, "ɑɹ" + _VOWEL, "ɑɹ", "ɔɹ" + _VOWEL, "ɔɹ", "ɛɹ" + _VOWEL, "ɛɹ" + _OTHER, "ɪɹ", "ʊɹ", "ɹ" + _OTHER, "(?<=[ˈˌ])i",
-    "(?<=[ˈˌj])u", "u$", "ɔ(?!ː)", "ɑ(?!ː)",
-)]  # fmt: skip
+_SOUNDS = [
+    re.compile(pattern)
+    for pattern in (
+        "ɜɹ",
+        "əɹ" + _OTHER,
+        "ɑɹ" + _VOWEL,
+        "ɑɹ",
+        "ɔɹ" + _VOWEL,
+        "ɔɹ",
+        "ɛɹ" + _VOWEL,
+        "ɛɹ" + _OTHER,
+        "ɪɹ",
+        "ʊɹ",
+        "ɹ" + _OTHER,
+        "(?<=[ˈˌ])i",
+        "(?<=[ˈˌj])u",
+        "u$",
+        "ɔ(?!ː)",
+        "ɑ(?!ː)",
+    )
+]
 
 
 def british(phonemes: str, spelling: str) -> str:
@@ -128,23 +170,49 @@ def british(phonemes: str, spelling: str) -> str:
     text, letters = to_kokoro(phonemes).translate(_PLAIN), spelling.lower()
     rounded = "o" in letters
     forms = (
-        "ɜːɹ", "ə", "ɒɹ" if rounded else "ɑːɹ", "ɑːɹ", "ɒɹ" if re.search("orr|or[aeiouy](?!$)", letters) else "ɔːɹ", "ɔːɹ",
-        "ɛːɹ" if re.search("air|are$|ear|arah|ar[ai]$|ary$", letters) else "aɹ" if re.search("ar", letters) else "ɛɹ", "ɛː", "ɪəɹ",
-        "ʊəɹ", "", "iː", "uː", "uː", "ɔː" if re.search("au|aw|al|ough|oa", letters) else "ɒ", "ɒ" if rounded else "ɑː",
-    )  # fmt: skip
+        "ɜːɹ",
+        "ə",
+        "ɒɹ" if rounded else "ɑːɹ",
+        "ɑːɹ",
+        "ɒɹ" if re.search("orr|or[aeiouy](?!$)", letters) else "ɔːɹ",
+        "ɔːɹ",
+        (
+            "ɛːɹ"
+            if re.search("air|are$|ear|arah|ar[ai]$|ary$", letters)
+            else "aɹ"
+            if re.search("ar", letters)
+            else "ɛɹ"
+        ),
+        "ɛː",
+        "ɪəɹ",
+        "ʊəɹ",
+        "",
+        "iː",
+        "uː",
+        "uː",
+        "ɔː" if re.search("au|aw|al|ough|oa", letters) else "ɒ",
+        "ɒ" if rounded else "ɑː",
+    )
     for pattern, form in zip(_SOUNDS, forms, strict=True):
         text = pattern.sub(form, text)
     return text
 
 
 class BritishList(Mapping[str, str]):
-    """The American edited lists and CMUdict in British form, by lower-case word; both are read at the first look-up."""
+    """The American edited lists and CMUdict in British form, by lower-case word; both are read at
+    the first look-up.
+    """
 
     @cached_property
     def american(self) -> Mapping[str, str]:
         """Word to American phonemes: ours, gold, CMUdict; heteronyms give their default."""
-        entries = {word: entry if isinstance(entry, str) else entry["DEFAULT"] for word, entry in read("us_gold").items()}
-        gold = {word.lower(): sound for word, sound in entries.items() if sound and not word.isupper()}
+        entries = {
+            word: entry if isinstance(entry, str) else entry["DEFAULT"]
+            for word, entry in read("us_gold").items()
+        }
+        gold = {
+            word.lower(): sound for word, sound in entries.items() if sound and not word.isupper()
+        }
         return {**ListFile(CMUDICT), **gold, **ListFile(OURS[US])}
 
     def __contains__(self, word: object) -> bool:

@@ -1,11 +1,12 @@
-"""Words that no list has, before and after the network: two known words in one, names read by their origin, consonants that got lost.
+"""Words that no list has, before and after the network: two known words in one, names read by their
+origin, consonants that got lost.
 
     halves("voicenote", known)               # ("voice", "note"): the network would read voi-cenote
     by_origin("Xiaoping")                    # "ʃWpˈɪŋ": pinyin says how it is said
     with_consonants("okonjo", "OkˈɑnO")      # "OkˈɑnʤO": the j was lost
 
-All three are fitted on words that CMUdict has and the other lists lack, where `halves` is right 78 times in 100 and the network 74; tables
-are g2p/data/origins.json.
+All three are fitted on words that CMUdict has and the other lists lack, where `halves` is right 78
+times in 100 and the network 74; tables are g2p/data/origins.json.
 """
 
 import json
@@ -28,42 +29,69 @@ Known = Callable[[str], bool]
 
 
 def halves(word: str, known: Known) -> tuple[str, str] | None:
-    """Two words that `word` is written from, or None. `known`: whether edited lists have a word in small letters."""
+    """Two words that `word` is written from, or None. `known`: whether edited lists have a word in
+    small letters.
+    """
     camel = CAMEL.fullmatch(word)
     if camel:
         return camel[1], camel[2]
     plain = word.lower()
     if not plain.isascii() or not plain.isalpha():
         return None
-    found = [(plain[:cut], plain[cut:]) for cut in range(3, len(plain) - 2) if plain[cut - 1] != plain[cut]]
+    found = [
+        (plain[:cut], plain[cut:])
+        for cut in range(3, len(plain) - 2)
+        if plain[cut - 1] != plain[cut]
+    ]
     found = [pair for pair in found if _may_join(*pair, word == plain) and all(map(known, pair))]
-    return max(found, key=lambda pair: min(map(len, pair)) - 2 * bool(PLURAL.search(pair[0])), default=None)
+    return max(
+        found, key=lambda pair: min(map(len, pair)) - 2 * bool(PLURAL.search(pair[0])), default=None
+    )
 
 
 def _may_join(first: str, second: str, small: bool) -> bool:
-    """Halves of three letters only in a word without a capital, or behind a silent e: surnames are full of them by chance."""
+    """Halves of three letters only in a word without a capital, or behind a silent e: surnames are
+    full of them by chance.
+    """
     short = min(len(first), len(second)) < LEAST
     allowed = small or (len(first) >= LEAST and SILENT_E.search(first))
-    return second not in ENDINGS and all(len(half) >= LEAST or half in SHORT for half in (first, second)) and bool(not short or allowed)
+    return (
+        second not in ENDINGS
+        and all(len(half) >= LEAST or half in SHORT for half in (first, second))
+        and bool(not short or allowed)
+    )
 
 
 def compound(first: str, second: str, head: str) -> str:
-    """Phonemes of a word of two halves: the first bears the stress, but a prefix (over, anti) leaves it to the second."""
+    """Phonemes of a word of two halves: the first bears the stress, but a prefix (over, anti)
+    leaves it to the second.
+    """
     if head.lower() in PREFIXES:
         return restress(first, -1) + restress(second, 2)
     return restress(first, 2) + second.replace(PRIMARY, SECONDARY)
 
 
 PINYIN, JAPANESE = TABLES["pinyin"], TABLES["japanese"]
-_SYLLABLE = "|".join(f"(?:{initials})(?:{finals})(?![aeiou])" for initials, finals in PINYIN["syllables"].items())
+_SYLLABLE = "|".join(
+    f"(?:{initials})(?:{finals})(?![aeiou])" for initials, finals in PINYIN["syllables"].items()
+)
 CHINESE = re.compile(rf"(?:{_SYLLABLE}){{1,3}}")
 MARKED = re.compile(PINYIN["marked"])  # letters that no other name in Latin script has there
-SYLLABLE = re.compile("({})({})".format(*("|".join(sorted(PINYIN[name], key=len, reverse=True)) for name in ("initials", "finals"))))
-MORA = re.compile(r"((?:[kgnhbpmr]y|sh|ch|ts|[kgsztdnhbpmyrwjf])?)(ou|oo|uu|ei|[aiueo])|(n)(?![aiueoy])|([kstp])(?=\4)")
+SYLLABLE = re.compile(
+    "({})({})".format(
+        *("|".join(sorted(PINYIN[name], key=len, reverse=True)) for name in ("initials", "finals"))
+    )
+)
+MORA = re.compile(
+    r"((?:[kgnhbpmr]y|sh|ch|ts|[kgsztdnhbpmyrwjf])?)(ou|oo|uu|ei|[aiueo])|(n)(?![aiueoy])"
+    r"|([kstp])(?=\4)"
+)
 
 
 def by_origin(word: str) -> str | None:
-    """American phonemes of a name that is pinyin with zh, x or q, or Japanese by one of its usual elements; None for others."""
+    """American phonemes of a name that is pinyin with zh, x or q, or Japanese by one of its usual
+    elements; None for others.
+    """
     plain = word.lower()
     chinese = MARKED.search(plain) and CHINESE.fullmatch(plain)
     return _chinese(plain) if chinese else _japanese(plain)
@@ -74,7 +102,9 @@ def _chinese(word: str) -> str:
     said = []
     for match in SYLLABLE.finditer(word):
         initial, final = PINYIN["initials"][match[1]], PINYIN["finals"][match[2]]
-        said.append(initial + (final[1:] if final[0] == "j" and initial and initial[-1] in "ʃj" else final))
+        said.append(
+            initial + (final[1:] if final[0] == "j" and initial and initial[-1] in "ʃj" else final)
+        )
     return "".join(said[:-1]) + restress(said[-1], 2)
 
 
@@ -82,15 +112,27 @@ def _japanese(word: str) -> str | None:
     """Mora by mora, the last but one stressed."""
     morae = list(MORA.finditer(word))
     vowels = [place for place, mora in enumerate(morae) if mora[2]]
-    ends = any(word.endswith(element) and word != element for element in JAPANESE["elements"].split())
+    ends = any(
+        word.endswith(element) and word != element for element in JAPANESE["elements"].split()
+    )
     if not ends or "".join(mora[0] for mora in morae) != word or len(vowels) < 3:
         return None
     main, said = len(vowels) - 2, ""
     for mora in morae:
         consonant, vowel = mora[1] or mora[3] or "", mora[2] or ""
-        sound = JAPANESE["consonants"].get(consonant) or "".join(JAPANESE["consonants"].get(letter, letter) for letter in consonant)
+        sound = JAPANESE["consonants"].get(consonant) or "".join(
+            JAPANESE["consonants"].get(letter, letter) for letter in consonant
+        )
         number = vowels.index(morae.index(mora)) if vowel else -1
-        loud = PRIMARY if number == main else SECONDARY if vowel and main > 0 and number in (0, main - 2) and main - number > 1 else ""
+        loud = (
+            PRIMARY
+            if number == main
+            else (
+                SECONDARY
+                if vowel and main > 0 and number in (0, main - 2) and main - number > 1
+                else ""
+            )
+        )
         weak = vowel == "a" and not loud and number > 0
         last = vowel == "e" and mora is morae[-1]
         said += sound + loud + ("ə" if weak else "A" if last else JAPANESE["vowels"].get(vowel, ""))
@@ -99,7 +141,9 @@ def _japanese(word: str) -> str | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a word is read by parts: what must be read first, and how the answers are put together."""
+    """How a word is read by parts: what must be read first, and how the answers are put
+    together.
+    """
 
     parts: tuple[str, ...]
     said: Callable[[Sequence[str]], str]
@@ -107,7 +151,8 @@ class Plan:
 
 
 def plan(word: str, known: Known, dialectal: Callable[[str], str]) -> Plan | None:
-    """How to read a word that no list has without asking the network for all of it; None: ask the network.
+    """How to read a word that no list has without asking the network for all of it; None: ask the
+    network.
 
     `dialectal` makes a dialect's phonemes of American ones.
     """
@@ -128,13 +173,21 @@ NAME_ENDINGS: dict[str, str] = TABLES["endings_of_names"]
 
 
 def name_ending(word: str) -> str:
-    """The ending of a family of names (-opoulos) or of medicines (-umab) that `word` has, or nothing."""
-    fits = (end for end, sound in NAME_ENDINGS.items() if len(word) >= len(end) + (LEAST if sound[0] == "<" else 2))
+    """The ending of a family of names (-opoulos) or of medicines (-umab) that `word` has, or
+    nothing.
+    """
+    fits = (
+        end
+        for end, sound in NAME_ENDINGS.items()
+        if len(word) >= len(end) + (LEAST if sound[0] == "<" else 2)
+    )
     return next((end for end in fits if word.lower().endswith(end)), "")
 
 
 def _with_name_ending(letters: str, head: str, ending: str) -> str:
-    """The head's sounds with those of the ending; `<` puts the stress on the head's last vowel, which then has its full sound."""
+    """The head's sounds with those of the ending; `<` puts the stress on the head's last vowel,
+    which then has its full sound.
+    """
     places = _vowel_places(head)
     if ending[0] == "<" and places:
         last = next((letter for letter in reversed(letters.lower()) if letter in FULL), "")
@@ -153,7 +206,9 @@ def _vowel_places(phonemes: str) -> list[int]:
 
 
 def _restressed(phonemes: str, number: int, full: str = "") -> str:
-    """`phonemes` with the primary stress on that vowel, which is `full` where it was weak; the old one becomes secondary or goes."""
+    """`phonemes` with the primary stress on that vowel, which is `full` where it was weak; the old
+    one becomes secondary or goes.
+    """
     plain = phonemes.replace(SECONDARY, "")
     first = plain.find(PRIMARY)
     place = _vowel_places(plain)[number]
@@ -174,7 +229,8 @@ LOST, STRAY, VOWEL_MISSED = 4, 3, 1  # costs of the alignment
 
 
 def with_consonants(word: str, phonemes: str, rhotic: bool = True) -> str:
-    """`phonemes` with a sound for every consonant letter of `word` that has none and is not silent where it stands.
+    """`phonemes` with a sound for every consonant letter of `word` that has none and is not silent
+    where it stands.
 
     `rhotic`: an r is heard before a consonant and at the end.
     """
@@ -185,25 +241,38 @@ def with_consonants(word: str, phonemes: str, rhotic: bool = True) -> str:
 
 
 def with_accent(word: str, phonemes: str) -> str:
-    """`phonemes` stressed where `word` has its only acute accent (Almodóvar, Mbappé); unchanged where letters and vowels do not match."""
-    phonemes += "A" if word.endswith("é") and phonemes[-1:] not in VOWELS else ""  # Konaté: no silent e
+    """`phonemes` stressed where `word` has its only acute accent (Almodóvar, Mbappé); unchanged
+    where letters and vowels do not match.
+    """
+    # Konaté: no silent e
+    phonemes += "A" if word.endswith("é") and phonemes[-1:] not in VOWELS else ""
     groups, places = VOWEL_LETTERS.findall(word.lower()), _vowel_places(phonemes)
     marked = [number for number, group in enumerate(groups) if ACUTE.search(group)]
     fits = len(marked) == 1 and len(groups) == len(places)
-    return _restressed(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]]) if fits else phonemes
+    return (
+        _restressed(phonemes, marked[0], ACCENTED[ACUTE.findall(word.lower())[0]])
+        if fits
+        else phonemes
+    )
 
 
 def _lost(letters: str, phonemes: str, rhotic: bool) -> Iterator[tuple[int, str]]:
-    """(place in the phonemes, sound) of each lost consonant, by the cheapest alignment (Levenshtein with classes of sounds)."""
+    """(place in the phonemes, sound) of each lost consonant, by the cheapest alignment (Levenshtein
+    with classes of sounds).
+    """
     silent = {place for match in SILENT.finditer(letters) for place in range(*match.span())}
-    silent |= set() if rhotic else {match.start() for match in re.finditer("r(?![aeiouy])", letters)}
+    silent |= (
+        set() if rhotic else {match.start() for match in re.finditer("r(?![aeiouy])", letters)}
+    )
     rows, columns = len(letters) + 1, len(phonemes) + 1
     cost = [[0.0] * columns for _ in range(rows)]
     for i in range(rows):
         for j in range(columns):
             steps = [cost[i - 1][j] + _skip(letters, i - 1, silent)] if i else []
             steps += [cost[i][j - 1] + _extra(phonemes[j - 1])] if j else []
-            steps += [cost[i - 1][j - 1] + _match(letters[i - 1], phonemes[j - 1])] if i and j else []
+            steps += (
+                [cost[i - 1][j - 1] + _match(letters[i - 1], phonemes[j - 1])] if i and j else []
+            )
             cost[i][j] = min(steps, default=0.0)
     i, j = rows - 1, columns - 1
     found = []

@@ -1,4 +1,5 @@
-"""Kokoro-82M text-to-speech as Core ML packages for Apple's Neural Engine, executed and judged on any machine.
+"""Kokoro-82M text-to-speech as Core ML packages for Apple's Neural Engine, executed and judged on
+any machine.
 
     import kokoro_ane
 
@@ -7,8 +8,8 @@
     manifests = kokoro_ane.build("vocoder", checkpoint="demo")      # checked packages under build/
     kokoro_ane.judge("w8a8", checkpoint="demo").verdict             # SHIP, REJECT or UNDECIDED
 
-Each does what the command of its name does; its docstring says arguments, units and errors. Importing this costs nothing: PyTorch and
-coremltools come with the first call that needs them.
+Each does what the command of its name does; its docstring says arguments, units and errors.
+Importing this costs nothing: PyTorch and coremltools come with the first call that needs them.
 """
 
 from importlib import import_module
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
     from kokoro_ane.pipeline.synthesis import speak
 
 __version__ = "0.2.0"
-__all__ = ["CheckFailed", "Checkpoint", "InputError", "Judged", "Manifest", "build", "judge", "open_checkpoint", "phonemize", "speak"]
+__all__ = [
+    "CheckFailed",
+    "Checkpoint",
+    "InputError",
+    "Judged",
+    "Manifest",
+    "build",
+    "judge",
+    "open_checkpoint",
+    "phonemize",
+    "speak",
+]
 _HOMES = {
     "kokoro_ane.api": ("Judged", "build", "judge"),
     "kokoro_ane.core.checkpoint": ("Checkpoint", "open_checkpoint"),

@@ -1,4 +1,5 @@
-"""What the commands `build` and `quality` do, as calls: the same defaults, the same checks, errors as exceptions.
+"""What the commands `build` and `quality` do, as calls: the same defaults, the same checks, errors
+as exceptions.
 
 manifests = build("vocoder", checkpoint="demo", layout="streaming")
 judged = judge("w8a8", checkpoint="demo")
@@ -22,8 +23,9 @@ STAGES = ("g2p", "encoder", "vocoder")
 class Judged:
     """A level's verdict and what it rests on.
 
-    verdict: SHIP, REJECT or UNDECIDED. reasons: in words. broken: names of the gates that reject it. figures: metric -> statistic -> value
-    over all clips, in the units of docs/metrics.md, None where a metric says nothing. package_bytes: on disk. file: every clip's figures.
+    verdict: SHIP, REJECT or UNDECIDED. reasons: in words. broken: names of the gates that reject
+    it. figures: metric -> statistic -> value over all clips, in the units of docs/metrics.md, None
+    where a metric says nothing. package_bytes: on disk. file: every clip's figures.
     """
 
     verdict: str
@@ -43,13 +45,16 @@ def build(
     buckets: tuple[int, ...] | None = None,
     out: Path | str = Path("build"),
 ) -> "tuple[Manifest, ...]":
-    """Write the packages of "g2p", "encoder" or "vocoder" into `out`; each was executed and compared with PyTorch before it got its name.
+    """Write the packages of "g2p", "encoder" or "vocoder" into `out`; each was executed and
+    compared with PyTorch before it got its name.
 
-    checkpoint: a folder, "kokoro-int8", "demo", "hexgrad/Kokoro-82M", or None for the first that can be had. layout: of the vocoder.
-    precision: "fp16" or "fp32". buckets: enumerated lengths in frames, 40 a second, rising; None for the command's own. `checkpoint`,
-    `precision` and `buckets` do not matter to the G2P.
+    checkpoint: a folder, "kokoro-int8", "demo", "hexgrad/Kokoro-82M", or None for the first that
+    can be had. layout: of the vocoder. precision: "fp16" or "fp32". buckets: enumerated lengths in
+    frames, 40 a second, rising; None for the command's own. `checkpoint`, `precision` and `buckets`
+    do not matter to the G2P.
 
-    Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a package missed a limit, nothing was kept.
+    Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
+    package missed a limit, nothing was kept.
     """
     from kokoro_ane.core.builder import build as built
     from kokoro_ane.core.errors import InputError
@@ -79,13 +84,15 @@ def judge(
     seed: int = 0,
     workers: int = 1,
 ) -> Judged:
-    """Verdict over one level ("fp16", "w8", "p6", "w8a8", "mixed" ...), executed and heard against the fp32 model, sentence by sentence.
+    """Verdict over one level ("fp16", "w8", "p6", "w8a8", "mixed" ...), executed and heard against
+    the fp32 model, sentence by sentence.
 
-    A package that is missing in `build` is built first. clips: how many of the 24 sentences; fewer than 24 end UNDECIDED. workers:
-    processes; with more than one the caller's script needs `if __name__ == "__main__"`. Clips measured before are read from
-    `build`/release/cache.
+    A package that is missing in `build` is built first. clips: how many of the 24 sentences; fewer
+    than 24 end UNDECIDED. workers: processes; with more than one the caller's script needs `if
+    __name__ == "__main__"`. Clips measured before are read from `build`/release/cache.
 
-    Raises InputError: an unknown level, layout or runtime, packages of another checkpoint; CheckFailed: a package that cannot be built.
+    Raises InputError: an unknown level, layout or runtime, packages of another checkpoint;
+    CheckFailed: a package that cannot be built.
     """
     from kokoro_ane.core.errors import InputError
     from kokoro_ane.eval.quality import judged, parse_arguments
@@ -95,7 +102,19 @@ def judge(
         raise InputError(f"there is no level {method!r}: give one of {', '.join(LEVELS)}")
     arguments = parse_arguments(["--method", method])
     arguments.checkpoint, arguments.layout, arguments.runtime = checkpoint, layout, runtime
-    arguments.build, arguments.clips, arguments.seed, arguments.workers = Path(build), clips, seed, workers
+    arguments.build, arguments.clips, arguments.seed, arguments.workers = (
+        Path(build),
+        clips,
+        seed,
+        workers,
+    )
     level, file = judged(arguments)
     record = level.record
-    return Judged(level.verdict, tuple(record["reasons"]), tuple(record["broken"]), record["summary"], level.bytes, file)
+    return Judged(
+        level.verdict,
+        tuple(record["reasons"]),
+        tuple(record["broken"]),
+        record["summary"],
+        level.bytes,
+        file,
+    )

@@ -23,15 +23,27 @@ COMMANDS = MappingProxyType(
         "release": ("kokoro_ane.eval.release", "judge every level and name the one to release"),
         "report": ("kokoro_ane.eval.report", "the page of a release decision"),
         "bundle": ("kokoro_ane.pipeline.bundle", "one folder for an app"),
-        "validate": ("kokoro_ane.pipeline.validate", "one utterance through upstream, PyTorch and the packages, intermediates compared"),
+        "validate": (
+            "kokoro_ane.pipeline.validate",
+            "one utterance through upstream, PyTorch and the packages, intermediates compared",
+        ),
         "vectors": ("kokoro_ane.pipeline.vectors", "test vectors of every step"),
-        "sensitivity": ("kokoro_ane.quantize.sensitivity", "measure every layer, find a recipe for `mixed`"),
+        "sensitivity": (
+            "kokoro_ane.quantize.sensitivity",
+            "measure every layer, find a recipe for `mixed`",
+        ),
         "controls": ("kokoro_ane.eval.controls", "prove that the gates reject known errors"),
         "g2p": ("kokoro_ane.g2p.__main__", "text to phonemes"),
         "describe": ("mlprogram.__main__", "what a package is made of"),
         "ane": ("mlprogram.__main__", "what a chip's Neural Engine takes of a package"),
-        "device-report": ("kokoro_ane.pipeline.device_report", "what a Mac measures of packages, and the forecast beside it"),
-        "doctor": ("kokoro_ane.pipeline.doctor", "what is installed, which checkpoint is at hand, what is built"),
+        "device-report": (
+            "kokoro_ane.pipeline.device_report",
+            "what a Mac measures of packages, and the forecast beside it",
+        ),
+        "doctor": (
+            "kokoro_ane.pipeline.doctor",
+            "what is installed, which checkpoint is at hand, what is built",
+        ),
     }
 )
 OWN_VERB = ("describe", "ane")  # mlprogram's own subcommands
@@ -40,14 +52,19 @@ OWN_VERB = ("describe", "ane")  # mlprogram's own subcommands
 def usage() -> str:
     """The list of verbs."""
     rows = "\n".join(f"  {name:<13} {says}" for name, (_, says) in COMMANDS.items())
-    return f"usage: kokoro-ane VERB ...\n\n{rows}\n\n`kokoro-ane VERB --help` tells more; --version prints the version."
+    return (
+        f"usage: kokoro-ane VERB ...\n\n{rows}\n\n`kokoro-ane VERB --help` tells more; --version"
+        " prints the version."
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code of the verb; 2 where there is no such verb, or nowhere to print."""
     from mlprogram.command import with_streams
 
-    return with_streams(lambda: _called(list(sys.argv[1:] if argv is None else argv), last=argv is None))
+    return with_streams(
+        lambda: _called(list(sys.argv[1:] if argv is None else argv), last=argv is None)
+    )
 
 
 def _called(given: list[str], last: bool) -> int:
@@ -59,10 +76,14 @@ def _called(given: list[str], last: bool) -> int:
         return 0
     if not given or given[0] not in COMMANDS:
         missed = f"no verb {given[0][:80]!r}; there are" if given else "give a verb"
-        print(f"error: {missed}: {', '.join(COMMANDS)} (`kokoro-ane --help` says what each does)", file=sys.stderr)
+        print(
+            f"error: {missed}: {', '.join(COMMANDS)} (`kokoro-ane --help` says what each does)",
+            file=sys.stderr,
+        )
         return 2
     try:
-        from mlprogram.scratch import interruptible  # its handlers are there before a verb's modules, which take seconds to import
+        # its handlers are there before a verb's modules, which take seconds to import
+        from mlprogram.scratch import interruptible
 
         with interruptible(last):
             try:

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from mlprogram.mlmodel import MLModel, MLState
     from mlprogram.program import Program
 
-__all__ = ["PRECISIONS", "MLModel", "MLState", "NonFiniteInput", "Program", "ProgramError", "TensorSpec"]
+__all__ = [
+    "PRECISIONS",
+    "MLModel",
+    "MLState",
+    "NonFiniteInput",
+    "Program",
+    "ProgramError",
+    "TensorSpec",
+]
 
 
 def __getattr__(name: str) -> Any:

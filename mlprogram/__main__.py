@@ -4,7 +4,8 @@
     python -m mlprogram ane KokoroVocoder.mlpackage --chip m1 --per-op
     python -m mlprogram rules
 
-Exit 0: done. Exit 1: `ane --at-least` or `rules --check` was not met. Exit 2: bad input. The last line of stdout is one JSON object.
+Exit 0: done. Exit 1: `ane --at-least` or `rules --check` was not met. Exit 2: bad input. The last
+line of stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -31,36 +32,87 @@ def build_parser() -> argparse.ArgumentParser:
     """Flags of the three verbs."""
     parser = Parser("mlprogram", __doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="describe | ane | rules")
-    describe = verbs.add_parser("describe", help="operations, weights, arithmetic, bytes moved, live memory")
+    describe = verbs.add_parser(
+        "describe", help="operations, weights, arithmetic, bytes moved, live memory"
+    )
     _add_package(describe)
-    describe.add_argument("--top", type=count_argument, default=10, help="how many of the heaviest operations to list")
-    describe.add_argument("--by", choices=("bytes", "macs", "flops"), default="bytes", help="what makes an operation heavy")
-    ane = verbs.add_parser("ane", help="forecast placement and latency on the Neural Engine; on a Mac, measure beside it")
+    describe.add_argument(
+        "--top", type=count_argument, default=10, help="how many of the heaviest operations to list"
+    )
+    describe.add_argument(
+        "--by",
+        choices=("bytes", "macs", "flops"),
+        default="bytes",
+        help="what makes an operation heavy",
+    )
+    ane = verbs.add_parser(
+        "ane",
+        help="forecast placement and latency on the Neural Engine; on a Mac, measure beside it",
+    )
     _add_package(ane)
     _add_forecast(ane)
-    rules = verbs.add_parser("rules", help="print the rules and chips of mlprogram/data/ane_rules.json as Markdown")
-    rules.add_argument("--check", type=Path, metavar="FILE", help="exit 1 if the generated part of FILE is out of date")
-    rules.add_argument("--write", type=Path, metavar="FILE", help="renew the generated part of FILE")
+    rules = verbs.add_parser(
+        "rules", help="print the rules and chips of mlprogram/data/ane_rules.json as Markdown"
+    )
+    rules.add_argument(
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="exit 1 if the generated part of FILE is out of date",
+    )
+    rules.add_argument(
+        "--write", type=Path, metavar="FILE", help="renew the generated part of FILE"
+    )
     return parser
 
 
 def _add_package(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("package", type=Path, help="an .mlpackage folder or a .mlmodel file")
-    parser.add_argument("--function", help="function of a package with several; default: the package's own default")
     parser.add_argument(
-        "--shape", type=shape_argument, action="append", default=[], metavar="NAME=n,n,...", help="shape of an input; else its default"
+        "--function", help="function of a package with several; default: the package's own default"
+    )
+    parser.add_argument(
+        "--shape",
+        type=shape_argument,
+        action="append",
+        default=[],
+        metavar="NAME=n,n,...",
+        help="shape of an input; else its default",
     )
 
 
 def _add_forecast(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--chip", action="append", default=[], help="a chip such as m1 or a17, repeatable; default: all of the rules file")
-    parser.add_argument("--all-shapes", action="store_true", help="every enumerated shape instead of one")
-    parser.add_argument("--per-op", action="store_true", help="list every operation with its verdict and rules")
-    parser.add_argument("--at-least", type=float, metavar="PERCENT", help="exit 1 if the lowest share of MACs is below this anywhere")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything, operations included")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the segments of the first shape (.png, .svg, .pdf)")
+    parser.add_argument(
+        "--chip",
+        action="append",
+        default=[],
+        help="a chip such as m1 or a17, repeatable; default: all of the rules file",
+    )
+    parser.add_argument(
+        "--all-shapes", action="store_true", help="every enumerated shape instead of one"
+    )
+    parser.add_argument(
+        "--per-op", action="store_true", help="list every operation with its verdict and rules"
+    )
+    parser.add_argument(
+        "--at-least",
+        type=float,
+        metavar="PERCENT",
+        help="exit 1 if the lowest share of MACs is below this anywhere",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write everything, operations included"
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw the segments of the first shape (.png, .svg, .pdf)",
+    )
     parser.add_argument("--rules", type=Path, metavar="FILE", help="another rules file")
-    parser.add_argument("--no-device", action="store_true", help="on a Mac: forecast only, call nothing of Core ML")
+    parser.add_argument(
+        "--no-device", action="store_true", help="on a Mac: forecast only, call nothing of Core ML"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

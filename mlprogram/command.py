@@ -1,4 +1,6 @@
-"""How every command begins and ends: its parser, its standard streams, and what cannot be had told in one line."""
+"""How every command begins and ends: its parser, its standard streams, and what cannot be had told
+in one line.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +16,41 @@ from typing import Any, NoReturn
 from mlprogram.errors import EXIT_BAD_INPUT, ProgramError, one_line
 from mlprogram.files import NO_ROOM
 
-LOST = (errno.EPIPE, errno.EBADF, errno.EIO, *NO_ROOM)  # how standard output says that it takes no more
+# how standard output says that it takes no more
+LOST = (errno.EPIPE, errno.EBADF, errno.EIO, *NO_ROOM)
 NO_MEMORY = "there is not enough memory for this input"
-SAID_OF_MEMORY = ("failed to map segment", "annot allocate memory", "can't allocate memory", "could not create a primitive", "bad_alloc")
+SAID_OF_MEMORY = (
+    "failed to map segment",
+    "annot allocate memory",
+    "can't allocate memory",
+    "could not create a primitive",
+    "bad_alloc",
+)
 
 
 class Parser(argparse.ArgumentParser):
-    """A usage error is one line; help that cannot be written is an error. The description: the first line of `doc`, None with -OO."""
+    """A usage error is one line; help that cannot be written is an error. The description: the
+    first line of `doc`, None with -OO.
+    """
 
     def __init__(self, prog: str | None = None, doc: str | None = None, **more: Any) -> None:
         super().__init__(prog=prog, **({"description": (doc or "").partition("\n")[0]} | more))
 
     def error(self, message: str) -> NoReturn:
         """Say it, and where help is."""
-        self.exit(EXIT_BAD_INPUT, "error: " + one_line(f"{message} (`{self.prog} --help` lists what there is)") + "\n")
+        self.exit(
+            EXIT_BAD_INPUT,
+            "error: " + one_line(f"{message} (`{self.prog} --help` lists what there is)") + "\n",
+        )
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)
 
 
 def with_streams(command: Callable[[], int]) -> int:
-    """What a command gives. Where standard output is closed, full, or not read to its end: one line on stderr, and EXIT_BAD_INPUT."""
+    """What a command gives. Where standard output is closed, full, or not read to its end: one line
+    on stderr, and EXIT_BAD_INPUT.
+    """
     why, told = _not_open(), False
     if why is None:
         try:
@@ -60,7 +76,9 @@ def with_streams(command: Callable[[], int]) -> int:
 
 
 def exit_code(command: Callable[[], int]) -> int:
-    """What a command gives; a user's mistake is one line on stderr and EXIT_BAD_INPUT, as are the faults of `with_streams`."""
+    """What a command gives; a user's mistake is one line on stderr and EXIT_BAD_INPUT, as are the
+    faults of `with_streams`.
+    """
     return with_streams(lambda: _told(command))
 
 
@@ -72,7 +90,9 @@ def _told(command: Callable[[], int]) -> int:
     except (OSError, MemoryError, ImportError, RuntimeError) as problem:
         if no_memory(problem):
             said = NO_MEMORY
-        elif isinstance(problem, OSError) and (problem.filename is not None or problem.errno not in LOST):
+        elif isinstance(problem, OSError) and (
+            problem.filename is not None or problem.errno not in LOST
+        ):
             said = f"cannot use {problem.filename or 'a file'}: {problem.strerror}"
         else:
             raise
@@ -94,20 +114,34 @@ def silenced() -> None:
 
 
 def _not_open() -> str | None:
-    """Why standard output takes nothing, None where it does. A closed input is empty, and what is said to a closed stderr is lost."""
+    """Why standard output takes nothing, None where it does. A closed input is empty, and what is
+    said to a closed stderr is lost.
+    """
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115  as long as the process
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     closed = sys.stdout is None or sys.stdout.closed
-    with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):  # no POSIX, or a stream put in its place
+    # no POSIX, or a stream put in its place
+    with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):
         import fcntl
 
-        closed = closed or fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-    return "standard output is closed, or open for reading only: where nobody reads it, give `>/dev/null`" if closed else None
+        closed = (
+            closed or fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        )
+    return (
+        "standard output is closed, or open for reading only: where nobody reads it, give"
+        " `>/dev/null`"
+        if closed
+        else None
+    )
 
 
 def no_memory(problem: BaseException) -> bool:
-    """Whether that came of too little memory, while a library was loaded or ran: each says it in its own way."""
-    said = isinstance(problem, ImportError | RuntimeError) and any(words in str(problem) for words in SAID_OF_MEMORY)
+    """Whether that came of too little memory, while a library was loaded or ran: each says it in
+    its own way.
+    """
+    said = isinstance(problem, ImportError | RuntimeError) and any(
+        words in str(problem) for words in SAID_OF_MEMORY
+    )
     return said or isinstance(problem, MemoryError)

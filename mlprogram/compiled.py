@@ -1,9 +1,12 @@
-"""A compiled Core ML model (.mlmodelc) as the specification it was compiled from: `model.mil`, `metadata.json`, `weights/`.
+"""A compiled Core ML model (.mlmodelc) as the specification it was compiled from: `model.mil`,
+`metadata.json`, `weights/`.
 
-    spec = read_compiled(Path("Vocoder.mlmodelc"))     # Model_pb2.Model with its ML program and its description
+    # Model_pb2.Model with its ML program and its description
+    spec = read_compiled(Path("Vocoder.mlmodelc"))
 
-`coremldata.bin`, the compiler's own copy of the description, is not published and not read. Without metadata.json the description comes
-from the functions' signatures and their FlexibleShapeInformation. A compiled pipeline holds one folder `model0`, `model1`, ... per stage.
+`coremldata.bin`, the compiler's own copy of the description, is not published and not read. Without
+metadata.json the description comes from the functions' signatures and their
+FlexibleShapeInformation. A compiled pipeline holds one folder `model0`, `model1`, ... per stage.
 """
 
 from __future__ import annotations
@@ -21,43 +24,77 @@ _ARRAY, _IMAGE = FeatureTypes_pb2.ArrayFeatureType, FeatureTypes_pb2.ImageFeatur
 _OLDEST = 6  # first specification with ML programs (iOS 15)
 _SPECIFICATIONS = MappingProxyType({"ios15": 6, "ios16": 7, "ios17": 8, "ios18": 9})
 _BY_ELEMENT = MappingProxyType(
-    {MIL_pb2.FLOAT16: _ARRAY.FLOAT16, MIL_pb2.FLOAT32: _ARRAY.FLOAT32, MIL_pb2.FLOAT64: _ARRAY.DOUBLE, MIL_pb2.INT32: _ARRAY.INT32}
+    {
+        MIL_pb2.FLOAT16: _ARRAY.FLOAT16,
+        MIL_pb2.FLOAT32: _ARRAY.FLOAT32,
+        MIL_pb2.FLOAT64: _ARRAY.DOUBLE,
+        MIL_pb2.INT32: _ARRAY.INT32,
+    }
 )
-_BY_WORD = MappingProxyType({"Float16": _ARRAY.FLOAT16, "Float32": _ARRAY.FLOAT32, "Double": _ARRAY.DOUBLE, "Int32": _ARRAY.INT32})
+_BY_WORD = MappingProxyType(
+    {
+        "Float16": _ARRAY.FLOAT16,
+        "Float32": _ARRAY.FLOAT32,
+        "Double": _ARRAY.DOUBLE,
+        "Int32": _ARRAY.INT32,
+    }
+)
 _LAYOUTS = MappingProxyType(
-    {"RGB": _IMAGE.RGB, "BGR": _IMAGE.BGR, "Grayscale": _IMAGE.GRAYSCALE, "Grayscale16Half": _IMAGE.GRAYSCALE_FLOAT16}
+    {
+        "RGB": _IMAGE.RGB,
+        "BGR": _IMAGE.BGR,
+        "Grayscale": _IMAGE.GRAYSCALE,
+        "Grayscale16Half": _IMAGE.GRAYSCALE_FLOAT16,
+    }
 )
 
 
 def read_compiled(folder: Path) -> Model_pb2.Model:
-    """The specification of a compiled model. Raises ProgramError for a compiled neural network and for a text that cannot be read."""
+    """The specification of a compiled model. Raises ProgramError for a compiled neural network and
+    for a text that cannot be read.
+    """
     stages = stage_folders(folder)
     if stages:
         return _pipeline(folder, stages)
     text = folder / "model.mil"
     if not text.is_file():
-        kind = "a compiled neural network" if any(folder.glob("*.espresso.*")) else "no compiled ML program"
-        raise ProgramError(f'{folder}: {kind}, it has no model.mil; convert the model with convert_to="mlprogram"')
+        kind = (
+            "a compiled neural network"
+            if any(folder.glob("*.espresso.*"))
+            else "no compiled ML program"
+        )
+        raise ProgramError(
+            f'{folder}: {kind}, it has no model.mil; convert the model with convert_to="mlprogram"'
+        )
     try:
         program, attributes = parse_program(read_text(text))
     except ProgramError as error:
         raise ProgramError(f"{text}: {error}") from error
     metadata = _metadata(folder)
     spec = Model_pb2.Model(mlProgram=program)
-    newest = max((_SPECIFICATIONS.get(f.opset, _OLDEST) for f in program.functions.values()), default=_OLDEST)
+    newest = max(
+        (_SPECIFICATIONS.get(f.opset, _OLDEST) for f in program.functions.values()), default=_OLDEST
+    )
     try:
         spec.specificationVersion = int(metadata.get("specificationVersion", newest))
         _describe(spec.description, program, attributes, metadata)
     except ProgramError:
         raise
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise ProgramError(f"{folder}: metadata.json or the shapes are of another kind ({type(error).__name__}: {error})") from None
+        raise ProgramError(
+            f"{folder}: metadata.json or the shapes are of another kind ({type(error).__name__}:"
+            f" {error})"
+        ) from None
     return spec
 
 
 def stage_folders(folder: Path) -> tuple[Path, ...]:
     """Folders of the stages of a compiled pipeline, in order; none for any other model."""
-    found = [path for path in folder.glob("model*") if path.is_dir() and path.name.removeprefix("model").isdecimal()]
+    found = [
+        path
+        for path in folder.glob("model*")
+        if path.is_dir() and path.name.removeprefix("model").isdecimal()
+    ]
     return tuple(sorted(found, key=lambda path: int(path.name.removeprefix("model"))))
 
 
@@ -85,11 +122,22 @@ def _metadata(folder: Path) -> dict[str, Any]:
         content = read_json(path)
         return dict(content[0] if isinstance(content, list) else content)
     except (IndexError, TypeError, ValueError) as error:
-        raise ProgramError(f"{path}: not the metadata of a compiled model ({type(error).__name__}: {error})") from error
+        raise ProgramError(
+            f"{path}: not the metadata of a compiled model ({type(error).__name__}: {error})"
+        ) from error
 
 
-def _describe(description: Any, program: MIL_pb2.Program, attributes: dict[str, dict[str, Any]], metadata: dict[str, Any]) -> None:
-    rows = {row["name"]: row for row in metadata.get("functions", ()) if row.get("name") in program.functions}
+def _describe(
+    description: Any,
+    program: MIL_pb2.Program,
+    attributes: dict[str, dict[str, Any]],
+    metadata: dict[str, Any],
+) -> None:
+    rows = {
+        row["name"]: row
+        for row in metadata.get("functions", ())
+        if row.get("name") in program.functions
+    }
     description.metadata.shortDescription = metadata.get("shortDescription", "")
     description.metadata.userDefined.update(metadata.get("userDefinedMetadata", {}))
     if len(program.functions) == 1:
@@ -98,19 +146,30 @@ def _describe(description: Any, program: MIL_pb2.Program, attributes: dict[str, 
         description.defaultFunctionName = "" if name == "main" else name
         return
     for name, function in sorted(program.functions.items()):
-        _features(description.functions.add(name=name), function, attributes[name], rows.get(name, {}))
+        _features(
+            description.functions.add(name=name), function, attributes[name], rows.get(name, {})
+        )
     default = metadata.get("defaultFunctionName", "main")
-    description.defaultFunctionName = default if default in program.functions else min(program.functions)
+    description.defaultFunctionName = (
+        default if default in program.functions else min(program.functions)
+    )
 
 
-def _features(description: Any, function: MIL_pb2.Function, attributes: dict[str, Any], metadata: dict[str, Any]) -> None:
+def _features(
+    description: Any,
+    function: MIL_pb2.Function,
+    attributes: dict[str, Any],
+    metadata: dict[str, Any],
+) -> None:
     flexible = dict(attributes.get("FlexibleShapeInformation", ()))
     rows = {row["name"]: row for row in metadata.get("inputSchema", ())}
     for value in function.inputs:
         state = value.type.WhichOneof("type") == "stateType"
         feature = (description.state if state else description.input).add(name=value.name)
         if state:
-            _array(feature.type.stateType.arrayType, value.type.stateType.wrappedType.tensorType, {})
+            _array(
+                feature.type.stateType.arrayType, value.type.stateType.wrappedType.tensorType, {}
+            )
         elif rows.get(value.name, {}).get("type") == "Image":
             _image(feature.type.imageType, rows[value.name])
         else:
@@ -135,20 +194,39 @@ def _output(kind: FeatureTypes_pb2.FeatureType, row: dict[str, Any]) -> None:
     elif word == "Int64":
         kind.int64Type.SetInParent()
     elif word == "Dictionary":
-        (kind.dictionaryType.int64KeyType if row.get("keyType") == "Int64" else kind.dictionaryType.stringKeyType).SetInParent()
+        (
+            kind.dictionaryType.int64KeyType
+            if row.get("keyType") == "Int64"
+            else kind.dictionaryType.stringKeyType
+        ).SetInParent()
 
 
-def _array(array: FeatureTypes_pb2.ArrayFeatureType, tensor: MIL_pb2.TensorType, row: dict[str, Any]) -> None:
+def _array(
+    array: FeatureTypes_pb2.ArrayFeatureType, tensor: MIL_pb2.TensorType, row: dict[str, Any]
+) -> None:
     array.dataType = _BY_ELEMENT.get(tensor.dataType, 0)
-    sizes = [d.constant.size if d.WhichOneof("dimension") == "constant" else 0 for d in tensor.dimensions]
-    array.shape.extend(parse_json(row["shape"], "shape") if row.get("shape") else sizes if all(sizes) else [])
+    sizes = [
+        d.constant.size if d.WhichOneof("dimension") == "constant" else 0 for d in tensor.dimensions
+    ]
+    array.shape.extend(
+        parse_json(row["shape"], "shape") if row.get("shape") else sizes if all(sizes) else []
+    )
 
 
-def _flexible(array: FeatureTypes_pb2.ArrayFeatureType, name: str, flexible: dict[str, Any], row: dict[str, Any]) -> None:
+def _flexible(
+    array: FeatureTypes_pb2.ArrayFeatureType,
+    name: str,
+    flexible: dict[str, Any],
+    row: dict[str, Any],
+) -> None:
     """Allowed shapes: from metadata.json, else from the function's own attribute."""
-    ranges = parse_json(row.get("shapeRange", "[]"), "shapeRange") or flexible.get("RangeDims", {}).get(name, [])
+    ranges = parse_json(row.get("shapeRange", "[]"), "shapeRange") or flexible.get(
+        "RangeDims", {}
+    ).get(name, [])
     listed = parse_json(row.get("enumeratedShapes", "[]"), "enumeratedShapes")
-    listed = listed or [shapes[name] for shapes in flexible.get("EnumeratedShapes", {}).values() if name in shapes]
+    listed = listed or [
+        shapes[name] for shapes in flexible.get("EnumeratedShapes", {}).values() if name in shapes
+    ]
     default = flexible.get("DefaultShapes", {}).get(name)
     if default and not array.shape:
         array.shape.extend(default)

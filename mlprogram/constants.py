@@ -1,12 +1,14 @@
-"""Constants of a program as NumPy arrays: values written in place, values in the blob file, and every constexpr, each computed once.
+"""Constants of a program as NumPy arrays: values written in place, values in the blob file, and
+every constexpr, each computed once.
 
     from mlprogram.constants import CONSTEXPR, Constants
     Constants(package).read(value_proto)  # np.ndarray, str or list
     CONSTEXPR["constexpr_affine_dequantize"](quantized_data=q, zero_point=0, scale=np.float16(0.1), axis=0)
 
-Two constants that point at the same bytes give the same array object, so shared weights are held once. Definitions of constexpr operations:
-coremltools 9.0, mil/ops/defs/iOS16/constexpr_ops.py and iOS18/compression.py, which share names, so that one function serves both.
-Arithmetic is in float32 and the caller rounds once to the declared type.
+Two constants that point at the same bytes give the same array object, so shared weights are held
+once. Definitions of constexpr operations: coremltools 9.0, mil/ops/defs/iOS16/constexpr_ops.py and
+iOS18/compression.py, which share names, so that one function serves both. Arithmetic is in float32
+and the caller rounds once to the declared type.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from mlprogram.graph import Operation, tensor_shape
 from mlprogram.package import BlobFile, Package, unpack_bits
 
 
-def affine_dequantize(quantized_data: np.ndarray, zero_point: np.ndarray, scale: np.ndarray, axis: np.ndarray) -> np.ndarray:
+def affine_dequantize(
+    quantized_data: np.ndarray, zero_point: np.ndarray, scale: np.ndarray, axis: np.ndarray
+) -> np.ndarray:
     """(data - zero_point) * scale; scale and zero point are scalars or vectors along `axis`."""
     along = [1] * quantized_data.ndim
     along[int(axis)] = -1
@@ -38,34 +42,49 @@ def cast(source_val: np.ndarray, output_dtype: str) -> np.ndarray:
     return source_val.astype(BY_NAME[output_dtype].numpy)
 
 
-def blockwise_shift_scale(data: np.ndarray, scale: np.ndarray, offset: np.ndarray | None = None) -> np.ndarray:
-    """(data - offset) * scale, where one scale serves a block: `scale` has the rank of `data`, each axis divides that of `data`."""
+def blockwise_shift_scale(
+    data: np.ndarray, scale: np.ndarray, offset: np.ndarray | None = None
+) -> np.ndarray:
+    """(data - offset) * scale, where one scale serves a block: `scale` has the rank of `data`, each
+    axis divides that of `data`.
+    """
     shift = 0 if offset is None else _spread(offset.astype(np.float32), data.shape)
     return (data.astype(np.float32) - shift) * _spread(scale.astype(np.float32), data.shape)
 
 
 def lut_to_dense(
-    indices: np.ndarray, lut: np.ndarray, shape: np.ndarray | None = None, vector_axis: np.ndarray | None = None
+    indices: np.ndarray,
+    lut: np.ndarray,
+    shape: np.ndarray | None = None,
+    vector_axis: np.ndarray | None = None,
 ) -> np.ndarray:
     """Palette entries in place of indices.
 
-    iOS 16: packed bits with the final `shape` and one palette [entries]. iOS 18: `lut` [blocks..., entries, vector] with the rank of
-    `indices` plus 2; a vector longer than 1 multiplies the axis `vector_axis`.
+    iOS 16: packed bits with the final `shape` and one palette [entries]. iOS 18: `lut` [blocks...,
+    entries, vector] with the rank of `indices` plus 2; a vector longer than 1 multiplies the axis
+    `vector_axis`.
     """
     if shape is not None:
         bits = int(math.log2(lut.size))
         count = int(np.prod(shape))
         width = BY_NAME[f"uint{bits}"]
-        return lut[unpack_bits(indices, width, count) if bits < 8 else indices[:count]].reshape(tuple(shape))
+        return lut[unpack_bits(indices, width, count) if bits < 8 else indices[:count]].reshape(
+            tuple(shape)
+        )
     vector = lut.shape[-1]
     blocks, entries = lut.shape[:-2], lut.shape[-2]
     palette = np.arange(math.prod(blocks)).reshape(blocks)  # which palette serves which block
-    dense = lut.reshape(-1, entries, vector)[_spread(palette, indices.shape), indices.astype(np.int64)]  # [*indices.shape, vector]
+    # [*indices.shape, vector]
+    dense = lut.reshape(-1, entries, vector)[
+        _spread(palette, indices.shape), indices.astype(np.int64)
+    ]
     if vector == 1:
         return dense[..., 0]
     axis = _vector_axis(vector_axis) % indices.ndim
     moved = np.moveaxis(dense, -1, axis + 1)  # the vector next to the axis it extends
-    return moved.reshape(*indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1 :])
+    return moved.reshape(
+        *indices.shape[:axis], indices.shape[axis] * vector, *indices.shape[axis + 1 :]
+    )
 
 
 def _vector_axis(axis: np.ndarray | None) -> int:
@@ -74,8 +93,12 @@ def _vector_axis(axis: np.ndarray | None) -> int:
     return int(axis)
 
 
-def sparse_to_dense(nonzero_data: np.ndarray, mask: np.ndarray, shape: np.ndarray | None = None) -> np.ndarray:
-    """Stored values where the mask is set, zero elsewhere. iOS 16: a packed mask with `shape`; iOS 18: a dense uint1 mask."""
+def sparse_to_dense(
+    nonzero_data: np.ndarray, mask: np.ndarray, shape: np.ndarray | None = None
+) -> np.ndarray:
+    """Stored values where the mask is set, zero elsewhere. iOS 16: a packed mask with `shape`; iOS
+    18: a dense uint1 mask.
+    """
     if shape is not None:
         mask = unpack_bits(mask, BY_NAME["uint1"], int(np.prod(shape))).reshape(tuple(shape))
     dense = np.zeros(mask.shape, nonzero_data.dtype)
@@ -84,16 +107,30 @@ def sparse_to_dense(nonzero_data: np.ndarray, mask: np.ndarray, shape: np.ndarra
 
 
 def lut_to_sparse(
-    indices_mask: np.ndarray, indices_nonzero_data: np.ndarray, lut: np.ndarray, vector_axis: np.ndarray | None = None
+    indices_mask: np.ndarray,
+    indices_nonzero_data: np.ndarray,
+    lut: np.ndarray,
+    vector_axis: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Palette entries for the stored indices of a sparse tensor: (mask, values), the mask widened along `vector_axis` if need be."""
-    dense = lut_to_dense(sparse_to_dense(indices_nonzero_data, indices_mask), lut, vector_axis=vector_axis)
-    mask = indices_mask if lut.shape[-1] == 1 else np.repeat(indices_mask, lut.shape[-1], axis=_vector_axis(vector_axis))
+    """Palette entries for the stored indices of a sparse tensor: (mask, values), the mask widened
+    along `vector_axis` if need be.
+    """
+    dense = lut_to_dense(
+        sparse_to_dense(indices_nonzero_data, indices_mask), lut, vector_axis=vector_axis
+    )
+    mask = (
+        indices_mask
+        if lut.shape[-1] == 1
+        else np.repeat(indices_mask, lut.shape[-1], axis=_vector_axis(vector_axis))
+    )
     return mask, dense[mask != 0]
 
 
 def sparse_blockwise_shift_scale(
-    data_mask: np.ndarray, nonzero_data: np.ndarray, scale: np.ndarray, offset: np.ndarray | None = None
+    data_mask: np.ndarray,
+    nonzero_data: np.ndarray,
+    scale: np.ndarray,
+    offset: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Block scales for the stored values of a sparse tensor: (mask, values)."""
     dense = blockwise_shift_scale(sparse_to_dense(nonzero_data, data_mask), scale, offset)
@@ -121,7 +158,9 @@ CONSTEXPR: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 
 class Constants:
-    """Two responsibilities: read a `Value` of the protobuf, and evaluate a constexpr operation. It converts nothing to PyTorch."""
+    """Two responsibilities: read a `Value` of the protobuf, and evaluate a constexpr operation. It
+    converts nothing to PyTorch.
+    """
 
     def __init__(self, package: Package) -> None:
         self._package = package
@@ -130,11 +169,16 @@ class Constants:
         self._computed: dict[tuple, tuple[tuple[np.ndarray, ...], dict[str, Any]]] = {}
 
     def read(self, value: MIL_pb2.Value) -> Any:
-        """A constant: np.ndarray (rank 0 for a scalar), str, or list for a MIL list. Raises ProgramError for an unknown kind."""
+        """A constant: np.ndarray (rank 0 for a scalar), str, or list for a MIL list. Raises
+        ProgramError for an unknown kind.
+        """
         if value.type.WhichOneof("type") == "listType":
             return [self.read(v) for v in value.immediateValue.list.values]
         if value.type.WhichOneof("type") != "tensorType":
-            raise ProgramError(f"constant of kind {value.type.WhichOneof('type')} is not supported; supported: tensor and list")
+            raise ProgramError(
+                f"constant of kind {value.type.WhichOneof('type')} is not supported; supported:"
+                " tensor and list"
+            )
         dtype, shape = dtype_of(value.type.tensorType.dataType), tensor_shape(value.type.tensorType)
         if None in shape:
             raise ProgramError("a constant has a dimension of no size; the file is damaged")
@@ -150,9 +194,14 @@ class Constants:
         return self._stored[key]
 
     def evaluate(self, op: Operation, arguments: dict[str, Any]) -> tuple[np.ndarray, ...]:
-        """Outputs of a constexpr operation, in its declared types, from the arrays of its inputs; equal inputs are evaluated once."""
+        """Outputs of a constexpr operation, in its declared types, from the arrays of its inputs;
+        equal inputs are evaluated once.
+        """
         if op.op_type not in CONSTEXPR:
-            raise ProgramError(f"unknown operation {op.where()}; known constexpr operations: {', '.join(sorted(CONSTEXPR))}")
+            raise ProgramError(
+                f"unknown operation {op.where()}; known constexpr operations:"
+                f" {', '.join(sorted(CONSTEXPR))}"
+            )
         key = (op.op_type, *((k, _identity(v)) for k, v in sorted(arguments.items())))
         if key not in self._computed:
             try:
@@ -160,13 +209,18 @@ class Constants:
             except (ValueError, TypeError, IndexError, KeyError) as error:
                 raise ProgramError(f"{op.where()} cannot be evaluated: {error}") from error
             results = result if isinstance(result, tuple) else (result,)
-            typed: tuple[np.ndarray, ...] = tuple(np.asarray(r, o.dtype.numpy) for r, o in zip(results, op.outputs, strict=True))
-            self._computed[key] = (typed, arguments)  # the arguments stay alive, or another array could get their place in memory
+            typed: tuple[np.ndarray, ...] = tuple(
+                np.asarray(r, o.dtype.numpy) for r, o in zip(results, op.outputs, strict=True)
+            )
+            # the arguments stay alive, or another array could get their place in memory
+            self._computed[key] = (typed, arguments)
         return self._computed[key][0]
 
 
 def _identity(value: Any) -> Any:
-    """What makes two arguments equal: the place in memory of a stored array, the bytes of a small one, else the value itself."""
+    """What makes two arguments equal: the place in memory of a stored array, the bytes of a small
+    one, else the value itself.
+    """
     if not isinstance(value, np.ndarray):
         return value
     if value.nbytes <= 64:
@@ -181,10 +235,16 @@ def _immediate(tensor: MIL_pb2.TensorValue, dtype, shape) -> np.ndarray | str:
     elif kind == "bytes":
         data = np.frombuffer(tensor.bytes.values, np.uint8)
         if len(data) != (count * dtype.bits + 7) // 8:
-            raise ProgramError(f"a constant of shape {list(shape)} ({dtype.name}) holds {len(data)} bytes; the file is damaged")
+            raise ProgramError(
+                f"a constant of shape {list(shape)} ({dtype.name}) holds {len(data)} bytes; the"
+                " file is damaged"
+            )
         values = unpack_bits(data, dtype, count) if dtype.bits < 8 else data.view(dtype.numpy)
     else:
         values = np.array(getattr(tensor, kind).values, dtype.numpy)
     if len(values) != count:
-        raise ProgramError(f"a constant of shape {list(shape)} ({dtype.name}) holds {len(values)} values; the file is damaged")
+        raise ProgramError(
+            f"a constant of shape {list(shape)} ({dtype.name}) holds {len(values)} values; the file"
+            " is damaged"
+        )
     return values.item() if kind == "strings" and not shape else values.reshape(shape)

@@ -1,9 +1,10 @@
-"""Element types of an ML program, what a precision makes of them, and coremltools' protobuf classes, imported without its banner.
+"""Element types of an ML program, what a precision makes of them, and coremltools' protobuf
+classes, imported without its banner.
 
     precision_named("declared").working(BY_NAME["fp16"])  # torch.float16
 
-Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the next wider signed type, because PyTorch
-has next to no arithmetic for them.
+Types narrower than a byte are held one value per byte. uint16, uint32 and uint64 are held in the
+next wider signed type, because PyTorch has next to no arithmetic for them.
 
 | precision | fp16 tensors | arithmetic |
 | --- | --- | --- |
@@ -34,7 +35,9 @@ try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import coremltools  # noqa: F401  # for the rest of the package, as the next
-        from coremltools.proto import FeatureTypes_pb2, MIL_pb2, Model_pb2  # noqa: F401  # for the rest of the package
+
+        # for the rest of the package
+        from coremltools.proto import FeatureTypes_pb2, MIL_pb2, Model_pb2  # noqa: F401
 finally:
     _LOGGER.setLevel(_LEVEL)
 
@@ -44,7 +47,9 @@ PRECISIONS = ("declared", "exact", "exact64", *MODELS)
 
 @dataclass(frozen=True)
 class DType:
-    """One element type: `name` as Core ML prints it, `bits` in a file, `kind` of float / int / uint / bool / string."""
+    """One element type: `name` as Core ML prints it, `bits` in a file, `kind` of float / int / uint
+    / bool / string.
+    """
 
     name: str
     bits: int
@@ -85,20 +90,29 @@ BY_NAME = MappingProxyType({t.name: t for t in _BY_PROTO.values()})
 
 
 def dtype_of(number: int) -> DType:
-    """The type behind a `DataType` number of the MIL protobuf. Raises ProgramError for one with no meaning here (bf16, fp8)."""
+    """The type behind a `DataType` number of the MIL protobuf. Raises ProgramError for one with no
+    meaning here (bf16, fp8).
+    """
     if number not in _BY_PROTO:
-        raise ProgramError(f"element type number {number} of the MIL protobuf is not supported; known: {sorted(BY_NAME)}")
+        raise ProgramError(
+            f"element type number {number} of the MIL protobuf is not supported; known:"
+            f" {sorted(BY_NAME)}"
+        )
     return _BY_PROTO[number]
 
 
 def to_torch(array: np.ndarray, dtype: DType) -> torch.Tensor:
     """A NumPy array of a declared type as the tensor that holds it here (own memory)."""
-    return torch.from_numpy(np.array(array, dtype=np.dtype(str(dtype.torch).removeprefix("torch."))))
+    return torch.from_numpy(
+        np.array(array, dtype=np.dtype(str(dtype.torch).removeprefix("torch.")))
+    )
 
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision: `wide` replaces every declared float type if set; `model` names kernels for fp16 results (KERNELS_OF in plan.py)."""
+    """One precision: `wide` replaces every declared float type if set; `model` names kernels for
+    fp16 results (KERNELS_OF in plan.py).
+    """
 
     name: str
     wide: torch.dtype | None
@@ -106,11 +120,16 @@ class Precision:
 
     def working(self, dtype: DType) -> torch.dtype:
         """The PyTorch type that holds a value of a declared type."""
-        return self.wide if dtype.is_float and self.wide is not None else dtype.torch  # type: ignore[return-value]  # None for a string: plan.Output
+        # None for a string: plan.Output
+        return self.wide if dtype.is_float and self.wide is not None else dtype.torch  # type: ignore[return-value]
 
 
 def precision_named(name: str) -> Precision:
     """The precision of a name in PRECISIONS. Raises ProgramError for another name."""
     if name not in PRECISIONS:
         raise ProgramError(f"precision '{name}' is unknown; one of {', '.join(PRECISIONS)}")
-    return Precision(name, {"exact": torch.float32, "exact64": torch.float64}.get(name), name if name in MODELS else None)
+    return Precision(
+        name,
+        {"exact": torch.float32, "exact64": torch.float64}.get(name),
+        name if name in MODELS else None,
+    )

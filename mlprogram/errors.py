@@ -1,4 +1,5 @@
-"""The one exception of this package: every message says what was wrong, where, and what would be right.
+"""The one exception of this package: every message says what was wrong, where, and what would be
+right.
 
 from mlprogram import Program, ProgramError
 try:
@@ -23,6 +24,8 @@ class NonFiniteInput(UserWarning):
 
 
 def one_line(text: str) -> str:
-    """`text` without characters that break a line or steer a terminal (they are written as escapes), LONGEST_LINE at most."""
+    """`text` without characters that break a line or steer a terminal (they are written as
+    escapes), LONGEST_LINE at most.
+    """
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"

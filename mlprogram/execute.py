@@ -1,4 +1,5 @@
-"""Run a plan: the loop over steps, values rounded and held against their shapes, control flow and states, errors that say where.
+"""Run a plan: the loop over steps, values rounded and held against their shapes, control flow and
+states, errors that say where.
 
 run_block(plan.body, environment, Run(hook=None, generator=None, states={}))
 """
@@ -30,7 +31,9 @@ def widen(value: Any, dtype: torch.dtype | None) -> Any:
 
 
 def finish(step: Step, output: Output, value: Any) -> Any:
-    """Round a result to its declared type, and hold it against its declared shape. Raises ProgramError for another shape."""
+    """Round a result to its declared type, and hold it against its declared shape. Raises
+    ProgramError for another shape.
+    """
     if value.dtype is output.dtype and value.shape == output.fixed:
         return value
     if value.dtype != output.dtype:
@@ -38,7 +41,9 @@ def finish(step: Step, output: Output, value: Any) -> Any:
     declared = output.shape
     if declared is None:
         return value
-    if len(declared) != value.dim() or any(want is not None and want != got for want, got in zip(declared, value.shape, strict=True)):
+    if len(declared) != value.dim() or any(
+        want is not None and want != got for want, got in zip(declared, value.shape, strict=True)
+    ):
         raise ProgramError(
             f"{step.op.where()} gave shape {list(value.shape)}, the program declares "
             f"{['any' if n is None else n for n in declared]} for '{output.name}'"
@@ -48,7 +53,9 @@ def finish(step: Step, output: Output, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Run:
-    """What lasts for one call: the caller's hook and generator, and the value of every state as last written."""
+    """What lasts for one call: the caller's hook and generator, and the value of every state as
+    last written.
+    """
 
     hook: Hook | None = None
     generator: torch.Generator | None = None
@@ -56,7 +63,9 @@ class Run:
 
 
 def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
-    """Run every step of a block on the environment. Raises ProgramError, naming operation and place, for anything that fails."""
+    """Run every step of a block on the environment. Raises ProgramError, naming operation and
+    place, for anything that fails.
+    """
     hook = run.hook
     for step in block.steps:
         try:
@@ -72,9 +81,12 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
         except ProgramError:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError) as error:
-            raise ProgramError(f"{step.op.where()} failed: {error}; its inputs: {_describe(step, env)}") from error
+            raise ProgramError(
+                f"{step.op.where()} failed: {error}; its inputs: {_describe(step, env)}"
+            ) from error
         one = step.one
-        if one is not None and hook is None and not isinstance(result, tuple):  # what a loop does thousands of times
+        # what a loop does thousands of times
+        if one is not None and hook is None and not isinstance(result, tuple):
             known = one.dtype is None or (result.dtype is one.dtype and result.shape == one.fixed)
             env[one.slot] = result if known else finish(step, one, result)
         else:
@@ -101,16 +113,24 @@ def _add_others(arguments: dict[str, Any], step: Step, env: list[Any], run: Run)
             arguments[param] = [widen(env[s], step.widen) for s in slots]
     if step.wants_generator:
         if run.generator is None:
-            raise ProgramError(f"{step.op.where()} draws random numbers; pass generator=torch.Generator().manual_seed(seed)")
+            raise ProgramError(
+                f"{step.op.where()} draws random numbers; pass"
+                " generator=torch.Generator().manual_seed(seed)"
+            )
         arguments["generator"] = run.generator
 
 
 def _hooked(hook: Hook, step: Step, output: Output, value: Any) -> Any:
-    replacement = hook(output.name, step.op.op_type, value) if isinstance(value, torch.Tensor) else None
+    replacement = (
+        hook(output.name, step.op.op_type, value) if isinstance(value, torch.Tensor) else None
+    )
     if replacement is None:
         return value
     if replacement.shape != value.shape:
-        raise ProgramError(f"the hook replaced '{output.name}' {list(value.shape)} by one of {list(replacement.shape)}; shapes must agree")
+        raise ProgramError(
+            f"the hook replaced '{output.name}' {list(value.shape)} by one of"
+            f" {list(replacement.shape)}; shapes must agree"
+        )
     return replacement.to(value.dtype)
 
 
@@ -123,11 +143,16 @@ def _describe(step: Step, env: list[Any]) -> str:
 
 
 def _in_words(value: Any) -> str:
-    return f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if isinstance(value, torch.Tensor) else repr(value)
+    return (
+        f"{value.dtype} {list(value.shape)}".removeprefix("torch.")
+        if isinstance(value, torch.Tensor)
+        else repr(value)
+    )
 
 
 def _control(step: Step, env: list[Any], run: Run) -> tuple:
-    reads = {param: slots for param, slots in step.reads if isinstance(slots, tuple)}  # of control flow: all
+    # of control flow: all
+    reads = {param: slots for param, slots in step.reads if isinstance(slots, tuple)}
     kind = step.op.op_type
     if kind == "cond":
         branch = step.blocks[0] if bool(env[reads["pred"][0]]) else step.blocks[1]
@@ -140,7 +165,8 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
         return _loop(step, [env[s] for s in reads["loop_vars"]], env, run)
     if kind == "read_state":
         return (run.states[reads["input"][0]],)
-    run.states[reads["input"][0]] = env[reads["data"][0]]  # write_state: no operation writes in place, so what was read stays
+    # write_state: no operation writes in place, so what was read stays
+    run.states[reads["input"][0]] = env[reads["data"][0]]
     return ()
 
 

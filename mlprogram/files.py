@@ -1,4 +1,5 @@
-"""Text and JSON from files that nobody vouches for; files written so that the old one stays until the new one is whole.
+"""Text and JSON from files that nobody vouches for; files written so that the old one stays until
+the new one is whole.
 
 with aside(Path("forecast.json")) as path:
     path.write_text("{}")
@@ -29,7 +30,9 @@ PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safeten
 
 @contextlib.contextmanager
 def aside(target: Path) -> Iterator[Path]:
-    """A path in a folder beside `target`; renamed over it on success. Raises ProgramError where nothing can be written."""
+    """A path in a folder beside `target`; renamed over it on success. Raises ProgramError where
+    nothing can be written.
+    """
     check_target(target)
     place = Path(os.path.realpath(target))
     for left in place.parent.glob(f"{PREFIX}*"):
@@ -41,7 +44,9 @@ def aside(target: Path) -> Iterator[Path]:
         (folder / place.name).replace(place)
     except OSError as problem:
         if problem.errno in NO_ROOM:
-            raise ProgramError(f"cannot write {target}: {problem.strerror}; nothing was left half-written") from None
+            raise ProgramError(
+                f"cannot write {target}: {problem.strerror}; nothing was left half-written"
+            ) from None
         raise
     finally:
         removed(folder)
@@ -49,24 +54,39 @@ def aside(target: Path) -> Iterator[Path]:
 
 
 def needed(place: Path, given: Mapping[str, Any], manifests: bool = True) -> str | None:
-    """Why a file there may not be replaced, though it was named: it is part of something, or two of the arguments `given` name it."""
+    """Why a file there may not be replaced, though it was named: it is part of something, or two of
+    the arguments `given` name it.
+    """
     real = Path(os.path.realpath(place))
-    paths = [(key, path) for key, value in given.items() for path in (value if isinstance(value, list) else [value])]
+    paths = [
+        (key, path)
+        for key, value in given.items()
+        for path in (value if isinstance(value, list) else [value])
+    ]
     same = [key for key, path in paths if isinstance(path, Path) and _same(path, real)]
     if len(same) > 1:
         return f"{' and '.join(same)} are the same file"
     for folder in real.parents:
         if folder.suffix in PACKAGES:
             return f"it is inside the package {folder.name}"
-        if (folder / SUMS).is_file() and real.relative_to(folder).as_posix().encode() in (folder / SUMS).read_bytes().split():
+        if (folder / SUMS).is_file() and real.relative_to(folder).as_posix().encode() in (
+            folder / SUMS
+        ).read_bytes().split():
             return f"{folder / SUMS} names it"
     voices = real.parent.name == "voices"
     home = real.parent.parent if voices else real.parent
-    part = (voices or real.name == "config.json" or real.suffix in WEIGHTS) and (home / "config.json").is_file()
+    part = (voices or real.name == "config.json" or real.suffix in WEIGHTS) and (
+        home / "config.json"
+    ).is_file()
     if part and any(path.suffix in WEIGHTS for path in home.iterdir()):
         return f"it is part of the checkpoint {home}"
     beside = real.with_suffix(".json")  # its manifest, or itself
-    if manifests and real.is_file() and beside.is_file() and 0 < beside.stat().st_size <= MAX_TEXT_BYTES:
+    if (
+        manifests
+        and real.is_file()
+        and beside.is_file()
+        and 0 < beside.stat().st_size <= MAX_TEXT_BYTES
+    ):
         text = beside.read_bytes()
         if b'sha256"' in text and (beside == real or f'"{real.name}"'.encode() in text):
             return f"{beside.name} is a manifest or record, with hashes"
@@ -80,8 +100,9 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def check_target(target: Path, given: Mapping[str, Any] | None = None) -> None:
-    """ProgramError unless a file can be written there: an existing folder to stand in, no folder, device or pipe of that name, and
-    nothing that is `needed`."""
+    """ProgramError unless a file can be written there: an existing folder to stand in, no folder,
+    device or pipe of that name, and nothing that is `needed`.
+    """
     place = Path(os.path.realpath(target))
     try:
         why = needed(place, given or {})
@@ -96,7 +117,9 @@ def check_target(target: Path, given: Mapping[str, Any] | None = None) -> None:
 
 
 def read_text(path: Path) -> str:
-    """UTF-8 of a file. Raises ProgramError for a device or a pipe, which would never end, for MAX_TEXT_BYTES, and for other bytes."""
+    """UTF-8 of a file. Raises ProgramError for a device or a pipe, which would never end, for
+    MAX_TEXT_BYTES, and for other bytes.
+    """
     if not path.is_file():
         raise ProgramError(f"{path}: {'not a file' if path.exists() else 'there is no such file'}")
     if path.stat().st_size > MAX_TEXT_BYTES:
@@ -112,12 +135,18 @@ def read_json(path: Path) -> Any:
     return parse_json(read_text(path), str(path))
 
 
-def parse_json(text: str, where: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """JSON from text; `where` names it in the ProgramError. Limits: MAX_INTEGER_DIGITS, and the depth that Python parses."""
+def parse_json(
+    text: str, where: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """JSON from text; `where` names it in the ProgramError. Limits: MAX_INTEGER_DIGITS, and the
+    depth that Python parses.
+    """
     try:
         return json.loads(text, parse_int=_integer, object_pairs_hook=pairs)
     except RecursionError:
-        raise ProgramError(f"{where} is not JSON that can be read: brackets nested too deep") from None
+        raise ProgramError(
+            f"{where} is not JSON that can be read: brackets nested too deep"
+        ) from None
     except ValueError as problem:
         raise ProgramError(f"{where} is not JSON: {str(problem)[:200]}") from None
 

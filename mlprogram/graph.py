@@ -1,4 +1,5 @@
-"""A function of an ML program as plain records: operations, values, nested blocks. No tensor is computed here.
+"""A function of an ML program as plain records: operations, values, nested blocks. No tensor is
+computed here.
 
 from mlprogram.graph import read_function
 from mlprogram.package import open_package
@@ -17,9 +18,11 @@ from mlprogram.package import Package
 
 @dataclass(frozen=True)
 class ValueType:
-    """A named value: element type, shape (None where it is decided at run time), and the container: tensor, list or state.
+    """A named value: element type, shape (None where it is decided at run time), and the container:
+    tensor, list or state.
 
-    `ranked` is false where the program leaves even the number of axes open; `shape` then means nothing.
+    `ranked` is false where the program leaves even the number of axes open; `shape` then means
+    nothing.
     """
 
     name: str
@@ -30,7 +33,9 @@ class ValueType:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The shape where the program knows all of it. Raises ProgramError where one axis is open."""
+        """The shape where the program knows all of it. Raises ProgramError where one axis is
+        open.
+        """
         sizes = tuple(n for n in self.shape if n is not None)
         if len(sizes) != len(self.shape):
             raise ProgramError(f"'{self.name}' has an axis that only a run decides")
@@ -41,8 +46,9 @@ class ValueType:
 class Operation:
     """One operation.
 
-    `inputs` maps a parameter to value names; a value written in place has the name OPERATION#PARAMETER and is in `literals`. `path` is
-    where it stands ("main/loop_3/block1"), `index` its place there.
+    `inputs` maps a parameter to value names; a value written in place has the name
+    OPERATION#PARAMETER and is in `literals`. `path` is where it stands ("main/loop_3/block1"),
+    `index` its place there.
     """
 
     name: str
@@ -68,7 +74,9 @@ class Block:
     operations: tuple[Operation, ...]
 
     def walk(self) -> Iterator[Operation]:
-        """Every operation in program order, those of nested blocks after the operation that holds them."""
+        """Every operation in program order, those of nested blocks after the operation that holds
+        them.
+        """
         for op in self.operations:
             yield op
             for block in op.blocks:
@@ -88,24 +96,32 @@ def read_function(package: Package, name: str) -> Function:
     """Read one function. Raises ProgramError if the program does not have it."""
     functions = package.spec.mlProgram.functions
     if name not in package.function_names():  # protobuf's own look-up raises for what is not UTF-8
-        raise ProgramError(f"{package.path}: no function '{name}'; this program has {', '.join(package.function_names())}")
+        raise ProgramError(
+            f"{package.path}: no function '{name}'; this program has"
+            f" {', '.join(package.function_names())}"
+        )
     proto = functions[name]
     if proto.opset not in proto.block_specializations:
-        raise ProgramError(f"{package.path}: function '{name}' has no block for its own opset {proto.opset}")
+        raise ProgramError(
+            f"{package.path}: function '{name}' has no block for its own opset {proto.opset}"
+        )
     body = _read_block(proto.block_specializations[proto.opset], name)
     return Function(name, tuple(_value_type(v.name, v.type) for v in proto.inputs), body)
 
 
 def _read_block(proto: MIL_pb2.Block, path: str) -> Block:
     operations = tuple(_read_operation(op, path, i) for i, op in enumerate(proto.operations))
-    return Block(tuple(_value_type(v.name, v.type) for v in proto.inputs), tuple(proto.outputs), operations)
+    return Block(
+        tuple(_value_type(v.name, v.type) for v in proto.inputs), tuple(proto.outputs), operations
+    )
 
 
 def _read_operation(proto: MIL_pb2.Operation, path: str, index: int) -> Operation:
     outputs = tuple(_value_type(v.name, v.type) for v in proto.outputs)
     name = outputs[0].name if outputs else _attribute_name(proto)
     literals, inputs = {}, {}
-    for param, value in proto.attributes.items():  # const keeps its value here, and constexpr did before iOS 18
+    # const keeps its value here, and constexpr did before iOS 18
+    for param, value in proto.attributes.items():
         if param != "name":
             inputs[param] = (f"{name}#{param}",)
             literals[inputs[param][0]] = value
@@ -118,12 +134,18 @@ def _read_operation(proto: MIL_pb2.Operation, path: str, index: int) -> Operatio
                 names.append(f"{name}#{param}{i or ''}")
                 literals[names[-1]] = binding.value
         inputs[param] = tuple(names)
-    blocks = tuple(_read_block(block, f"{path}/{name}/block{i}") for i, block in enumerate(proto.blocks))
+    blocks = tuple(
+        _read_block(block, f"{path}/{name}/block{i}") for i, block in enumerate(proto.blocks)
+    )
     return Operation(name, proto.type, inputs, outputs, blocks, path, index, literals)
 
 
 def _attribute_name(proto: MIL_pb2.Operation) -> str:
-    values = proto.attributes["name"].immediateValue.tensor.strings.values if "name" in proto.attributes else ()
+    values = (
+        proto.attributes["name"].immediateValue.tensor.strings.values
+        if "name" in proto.attributes
+        else ()
+    )
     return values[0] if values else proto.type
 
 
@@ -131,17 +153,27 @@ def _value_type(name: str, proto: MIL_pb2.ValueType) -> ValueType:
     kind = proto.WhichOneof("type")
     if kind == "tensorType":
         ranked = not any(d.unknown.variadic for d in proto.tensorType.dimensions)
-        return ValueType(name, dtype_of(proto.tensorType.dataType), tensor_shape(proto.tensorType), ranked=ranked)
+        return ValueType(
+            name, dtype_of(proto.tensorType.dataType), tensor_shape(proto.tensorType), ranked=ranked
+        )
     if kind == "listType":
         return ValueType(name, _value_type(name, proto.listType.type).dtype, (None,), "list")
     if kind == "stateType":
         inner = _value_type(name, proto.stateType.wrappedType)
         return ValueType(name, inner.dtype, inner.shape, "state")
     if kind == "dictionaryType":
-        return ValueType(name, _value_type(name, proto.dictionaryType.valueType).dtype, (), "dictionary")
-    raise ProgramError(f"value '{name}' has a {kind}, which is not supported; supported: tensor, list, state, dictionary")
+        return ValueType(
+            name, _value_type(name, proto.dictionaryType.valueType).dtype, (), "dictionary"
+        )
+    raise ProgramError(
+        f"value '{name}' has a {kind}, which is not supported; supported: tensor, list, state,"
+        " dictionary"
+    )
 
 
 def tensor_shape(proto: MIL_pb2.TensorType) -> tuple[int | None, ...]:
     """Shape of a tensor type, None for a dimension the program leaves open."""
-    return tuple(d.constant.size if d.WhichOneof("dimension") == "constant" else None for d in proto.dimensions)
+    return tuple(
+        d.constant.size if d.WhichOneof("dimension") == "constant" else None
+        for d in proto.dimensions
+    )

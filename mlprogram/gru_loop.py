@@ -1,11 +1,14 @@
-"""The loop that coremltools makes of a PyTorch GRU, run as a GRU: thirty operations a step become ten, or PyTorch's own kernel.
+"""The loop that coremltools makes of a PyTorch GRU, run as a GRU: thirty operations a step become
+ten, or PyTorch's own kernel.
 
-    names = recognized(while_loop_operation, planner.constants, planner.types)  # None: some other loop
+    # None: some other loop
+    names = recognized(while_loop_operation, planner.constants, planner.types)
     GruLoop(...).run(env)
 
-What is recognized is the whole body, operation by operation, casts and index arithmetic included; a loop that differs anywhere runs step by
-step. In fp16 every operation of a step is rounded as the program declares it; only the product with the inputs, which hangs on no
-step before, is computed for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel runs.
+What is recognized is the whole body, operation by operation, casts and index arithmetic included; a
+loop that differs anywhere runs step by step. In fp16 every operation of a step is rounded as the
+program declares it; only the product with the inputs, which hangs on no step before, is computed
+for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel runs.
 """
 
 from __future__ import annotations
@@ -21,13 +24,17 @@ from mlprogram.graph import Block, Operation, ValueType
 
 GATES = ("r", "z", "n")
 _COMPUTES = frozenset(("add", "linear", "mul", "sigmoid", "sub", "tanh"))
-_MOVES = frozenset(("cast", "const", "expand_dims", "gather", "greater_equal", "scatter", "select", "squeeze"))
+_MOVES = frozenset(
+    ("cast", "const", "expand_dims", "gather", "greater_equal", "scatter", "select", "squeeze")
+)
 Tree = tuple  # (operation, tree, ...) of a value
 
 
 @dataclass(frozen=True)
 class GruNames:
-    """Names of what the loop reads: the sequence [S, B, I], where it ends, weights and biases (None: zero) by gate, and its float type."""
+    """Names of what the loop reads: the sequence [S, B, I], where it ends, weights and biases
+    (None: zero) by gate, and its float type.
+    """
 
     x: str
     end: str
@@ -38,7 +45,9 @@ class GruNames:
 
 @dataclass(frozen=True, slots=True)
 class GruLoop:
-    """The same as slots of the environment; `counter` and `rows` [S + 1, B, H] are what the loop carries."""
+    """The same as slots of the environment; `counter` and `rows` [S + 1, B, H] are what the loop
+    carries.
+    """
 
     x: int
     end: int
@@ -49,20 +58,34 @@ class GruLoop:
     dtype: torch.dtype
 
     def run(self, env: list[Any]) -> tuple[Tensor, Tensor] | None:
-        """(counter [1], rows [S + 1, B, H]) as the loop leaves them; None where it would not walk S steps from the first."""
+        """(counter [1], rows [S + 1, B, H]) as the loop leaves them; None where it would not walk S
+        steps from the first.
+        """
         x, rows, counter = env[self.x], env[self.rows], env[self.counter]
         steps = len(x)
-        if int(counter) or int(env[self.end]) != steps or len(rows) != steps + 1 or not 0 < steps < 2**15:  # casts to int16 in the body
+        # casts to int16 in the body
+        if (
+            int(counter)
+            or int(env[self.end]) != steps
+            or len(rows) != steps + 1
+            or not 0 < steps < 2**15
+        ):
             return None
         if rows[1:].any():  # the body adds its rows to what is there
             return None
-        w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))  # [3 H, I], [3 H, H]
+        # [3 H, I], [3 H, H]
+        w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))
         b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
         if self.dtype == torch.float16:
             found = _rounded(x, rows.half(), w_x, w_h, b_x, b_h)
         else:
             state = rows[:1].to(self.dtype)
-            found = torch.cat([state, torch.gru(x, state, (w_x, w_h, b_x, b_h), True, 1, 0.0, False, False, False)[0]])
+            found = torch.cat(
+                [
+                    state,
+                    torch.gru(x, state, (w_x, w_h, b_x, b_h), True, 1, 0.0, False, False, False)[0],
+                ]
+            )
         return torch.full_like(counter, steps), found.to(rows.dtype)
 
     def _bias(self, env: list[Any], side: int, like: Tensor) -> Tensor:
@@ -72,21 +95,29 @@ class GruLoop:
 
 
 def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h: Tensor) -> Tensor:
-    """Every step in fp16 as the operations of the body round it; x [S, B, I], rows [S + 1, B, H], weights and biases fp32.
+    """Every step in fp16 as the operations of the body round it; x [S, B, I], rows [S + 1, B, H],
+    weights and biases fp32.
 
-    PyTorch's fp16 operations compute in fp32 and round once. Everything is written into place: half of the time was making tensors.
+    PyTorch's fp16 operations compute in fp32 and round once. Everything is written into place: half
+    of the time was making tensors.
     """
     batch, width = rows.shape[1:]
     sizes = [2 * width, width]
-    driven = torch.nn.functional.linear(x.float(), w_x, b_x).half().split(sizes, -1)  # [S, B, 2 H], [S, B, H]
-    state, product = x.new_empty((batch, width), dtype=torch.float32), x.new_empty((batch, 3 * width), dtype=torch.float32)
+    # [S, B, 2 H], [S, B, H]
+    driven = torch.nn.functional.linear(x.float(), w_x, b_x).half().split(sizes, -1)
+    state, product = (
+        x.new_empty((batch, width), dtype=torch.float32),
+        x.new_empty((batch, 3 * width), dtype=torch.float32),
+    )
     u, rest, one = x.new_empty(batch, 3 * width), x.new_empty(batch, width), x.new_ones(())
     gates, n = u.split(sizes, -1)
     r, z = gates.chunk(2, -1)
     found, turned = torch.empty_like(rows), w_h.T
     found[0] = rows[0]
     steps = found.unbind(0)
-    for w_gates, w_n, h, after in zip(driven[0].unbind(0), driven[1].unbind(0), steps, steps[1:], strict=False):
+    for w_gates, w_n, h, after in zip(
+        driven[0].unbind(0), driven[1].unbind(0), steps, steps[1:], strict=False
+    ):
         torch.addmm(b_h, state.copy_(h), turned, out=product)
         u.copy_(product)
         gates.add_(w_gates).sigmoid_()
@@ -96,16 +127,24 @@ def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h
     return found
 
 
-def recognized(op: Operation, constants: Mapping[str, Any], types: Mapping[str, ValueType]) -> GruNames | None:
+def recognized(
+    op: Operation, constants: Mapping[str, Any], types: Mapping[str, ValueType]
+) -> GruNames | None:
     """What a while_loop reads if its body is a GRU's, else None."""
     condition, body = op.blocks
     if len(condition.operations) != 1 or len(body.inputs) != 2 or len(body.outputs) != 2:
         return None
     less = condition.operations[0]
-    if less.op_type != "less" or less.inputs["x"] != (condition.inputs[0].name,) or condition.outputs != (less.outputs[0].name,):
+    if (
+        less.op_type != "less"
+        or less.inputs["x"] != (condition.inputs[0].name,)
+        or condition.outputs != (less.outputs[0].name,)
+    ):
         return None
     trees = _Trees(body, constants)
-    if not all(o.op_type in _COMPUTES | _MOVES for o in body.operations) or not _casts_keep(body, types):
+    if not all(o.op_type in _COMPUTES | _MOVES for o in body.operations) or not _casts_keep(
+        body, types
+    ):
         return None
     if trees.of(body.outputs[0]) != ("next",):
         return None
@@ -116,19 +155,28 @@ def recognized(op: Operation, constants: Mapping[str, Any], types: Mapping[str, 
 
 
 def _casts_keep(body: Block, types: Mapping[str, ValueType]) -> bool:
-    """Whether casts only go between integer types, or between fp16 and the fp32 in which the list is carried."""
+    """Whether casts only go between integer types, or between fp16 and the fp32 in which the list
+    is carried.
+    """
     for op in (o for o in body.operations if o.op_type == "cast"):
         pair = {types[op.inputs["x"][0]].dtype.name, op.outputs[0].dtype.name}
-        if pair != {"fp16", "fp32"} and any(o.dtype.is_float or o.dtype.name == "bool" for o in (types[op.inputs["x"][0]], op.outputs[0])):
+        if pair != {"fp16", "fp32"} and any(
+            o.dtype.is_float or o.dtype.name == "bool"
+            for o in (types[op.inputs["x"][0]], op.outputs[0])
+        ):
             return False
     return True
 
 
 class _Trees:
-    """Values of a body as trees over the carried list, the step's input and state, and constants."""
+    """Values of a body as trees over the carried list, the step's input and state, and
+    constants.
+    """
 
     def __init__(self, body: Block, constants: Mapping[str, Any]) -> None:
-        self._makers = {o.name: operation for operation in body.operations for o in operation.outputs}
+        self._makers = {
+            o.name: operation for operation in body.operations for o in operation.outputs
+        }
         self._inputs = {body.inputs[0].name: ("t",), body.inputs[1].name: ("list",)}
         self._constants = constants
         self.sequences: set[str] = set()
@@ -150,7 +198,11 @@ class _Trees:
         if op.op_type == "select":
             return self.of(read["a"]) if self.of(read["cond"]) == ("from zero",) else ("other",)
         if op.op_type == "greater_equal":
-            return ("from zero",) if self.of(read["x"]) == ("t",) and self._is(read["y"], 0) else ("other",)
+            return (
+                ("from zero",)
+                if self.of(read["x"]) == ("t",) and self._is(read["y"], 0)
+                else ("other",)
+            )
         if op.op_type == "add" and self.of(read["x"]) == ("t",):
             return ("next",) if self._is(read["y"], 1) else ("other",)
         if op.op_type == "sub":
@@ -161,11 +213,22 @@ class _Trees:
 
     def _moved(self, kind: str, read: Mapping[str, str]) -> Tree:
         """A row of the carried list or of the sequence, or the list with one row more."""
-        if not self._is(read["axis"], 0) or ("batch_dims" in read and not self._is(read["batch_dims"], 0)):
+        if not self._is(read["axis"], 0) or (
+            "batch_dims" in read and not self._is(read["batch_dims"], 0)
+        ):
             return ("other",)
         if kind == "scatter":
-            whole = "mode" not in read or self._is(read["mode"], "add") or self._is(read["mode"], "update")  # onto zeros: run() looks
-            return ("write", *(self.of(read[p]) for p in ("data", "indices", "updates"))) if whole else ("other",)
+            # onto zeros: run() looks
+            whole = (
+                "mode" not in read
+                or self._is(read["mode"], "add")
+                or self._is(read["mode"], "update")
+            )
+            return (
+                ("write", *(self.of(read[p]) for p in ("data", "indices", "updates")))
+                if whole
+                else ("other",)
+            )
         if self.of(read["indices"]) != ("t",):
             return ("other",)
         source = self.of(read["x"])
@@ -182,17 +245,27 @@ class _Trees:
 
     def step_types(self) -> set[str]:
         """Types of what a step computes; what the list is carried in is a cast's business."""
-        return {o.dtype.name for op in self._makers.values() if op.op_type in _COMPUTES for o in op.outputs if o.dtype.is_float}
+        return {
+            o.dtype.name
+            for op in self._makers.values()
+            if op.op_type in _COMPUTES
+            for o in op.outputs
+            if o.dtype.is_float
+        }
 
     def casts_floats(self) -> bool:
         """Whether a float changes its type inside the body."""
-        return any(op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self._makers.values())
+        return any(
+            op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self._makers.values()
+        )
 
     def _is(self, name: str, value: Any) -> bool:
         if name not in self._constants:
             return False
         found = self._constants[name].value
-        return found == value if isinstance(value, str) else found.size == 1 and found.item() == value
+        return (
+            found == value if isinstance(value, str) else found.size == 1 and found.item() == value
+        )
 
 
 def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> GruNames | None:
@@ -224,7 +297,11 @@ def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> 
 
 
 def _gate(tree: Tree | None) -> tuple[Tree, Tree] | None:
-    return _pair(tree[1][1:]) if tree is not None and tree[0] == "sigmoid" and tree[1][0] == "add" else None
+    return (
+        _pair(tree[1][1:])
+        if tree is not None and tree[0] == "sigmoid" and tree[1][0] == "add"
+        else None
+    )
 
 
 def _pair(trees: tuple[Tree | None, ...]) -> tuple[Tree, Tree] | None:
@@ -234,13 +311,24 @@ def _pair(trees: tuple[Tree | None, ...]) -> tuple[Tree, Tree] | None:
     return (of_x[0], of_h[0]) if len(of_x) == len(of_h) == 1 else None
 
 
-def _names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> GruNames | None:
-    """The loop's names, if every float value of a step has one type, and weights and biases are constants."""
+def _names(
+    pairs: Mapping[str, Any], x: str, end: str, trees: _Trees, types: Mapping[str, ValueType]
+) -> GruNames | None:
+    """The loop's names, if every float value of a step has one type, and weights and biases are
+    constants.
+    """
     weights = {gate: (w[2], u[2]) for gate, (w, u) in pairs.items()}
     biases = {gate: (w[3], u[3]) for gate, (w, u) in pairs.items()}
-    constants = [n for side in (weights, biases) for pair in side.values() for n in pair if n is not None]
+    constants = [
+        n for side in (weights, biases) for pair in side.values() for n in pair if n is not None
+    ]
     if not all(trees.known(n) for n in constants):
         return None
     kinds = {types[x].dtype.name, *trees.step_types()}
-    rounded_list = kinds == {"fp32"} and trees.casts_floats()  # a list in fp16 under steps in fp32: not what a GRU becomes
-    return GruNames(x, end, weights, biases, kinds.pop()) if len(kinds) == 1 and not rounded_list else None
+    # a list in fp16 under steps in fp32: not what a GRU becomes
+    rounded_list = kinds == {"fp32"} and trees.casts_floats()
+    return (
+        GruNames(x, end, weights, biases, kinds.pop())
+        if len(kinds) == 1 and not rounded_list
+        else None
+    )

@@ -1,7 +1,7 @@
 """What a program takes and gives: tensor specifications, and the check of what a caller hands over.
 
-program.inputs["packed"].shapes  # every allowed shape of an enumerated input
-check_inputs(specs, states, {"packed": array})  # raises ProgramError with the allowed shapes, or returns tensors
+program.inputs["packed"].shapes  # every allowed shape of an enumerated input check_inputs(specs,
+states, {"packed": array})  # raises ProgramError with the allowed shapes, or returns tensors
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from mlprogram.package import Package
 class TensorSpec:
     """One input or output.
 
-    `shape` is the default shape (-1 where only a run decides), `shapes` every allowed shape of an enumerated input, `ranges` the inclusive
-    (lowest, highest) size per axis of a ranged one, highest None for no limit. `default` is the fill value of an optional input.
+    `shape` is the default shape (-1 where only a run decides), `shapes` every allowed shape of an
+    enumerated input, `ranges` the inclusive (lowest, highest) size per axis of a ranged one,
+    highest None for no limit. `default` is the fill value of an optional input.
     """
 
     name: str
@@ -42,39 +43,74 @@ class TensorSpec:
             return shape in self.shapes
         if self.ranges:
             return len(shape) == len(self.ranges) and all(
-                low <= n and (high is None or n <= high) for n, (low, high) in zip(shape, self.ranges, strict=True)
+                low <= n and (high is None or n <= high)
+                for n, (low, high) in zip(shape, self.ranges, strict=True)
             )
-        return len(shape) == len(self.shape) and all(want in (-1, n) for n, want in zip(shape, self.shape, strict=True))
+        return len(shape) == len(self.shape) and all(
+            want in (-1, n) for n, want in zip(shape, self.shape, strict=True)
+        )
 
     def allowed(self) -> str:
         """The allowed shapes in words."""
         if self.shapes:
             return f"one of {', '.join(str(list(s)) for s in self.shapes)}"
         if self.ranges:
-            return "[" + ", ".join(str(low) if low == high else f"{low}..{'' if high is None else high}" for low, high in self.ranges) + "]"
+            return (
+                "["
+                + ", ".join(
+                    str(low) if low == high else f"{low}..{'' if high is None else high}"
+                    for low, high in self.ranges
+                )
+                + "]"
+            )
         return str(["any" if n == -1 else n for n in self.shape])
 
     def refusal(self, shape: tuple[int, ...]) -> str:
-        """The words in which Core ML refuses a shape, so that a test which waits for them finds them; empty where they are not known."""
+        """The words in which Core ML refuses a shape, so that a test which waits for them finds
+        them; empty where they are not known.
+        """
         if self.shapes:
-            return f"; MultiArray Shape ({' x '.join(map(str, shape))}) was not in enumerated set of allowed shapes"
+            return (
+                f"; MultiArray Shape ({' x '.join(map(str, shape))}) was not in enumerated set of"
+                " allowed shapes"
+            )
         pairs = zip(shape, self.ranges, strict=False) if len(shape) == len(self.ranges) else ()
-        wrong = [(i, n, low, high) for i, (n, (low, high)) in enumerate(pairs) if n < low or (high is not None and n > high)]
-        return "".join(f"; Size ({n}) of dimension ({i}) is not in allowed range ({low}..{high})" for i, n, low, high in wrong[:1])
+        wrong = [
+            (i, n, low, high)
+            for i, (n, (low, high)) in enumerate(pairs)
+            if n < low or (high is not None and n > high)
+        ]
+        return "".join(
+            f"; Size ({n}) of dimension ({i}) is not in allowed range ({low}..{high})"
+            for i, n, low, high in wrong[:1]
+        )
 
 
-def read_interface(package: Package, function: Function) -> tuple[dict[str, TensorSpec], dict[str, ValueType]]:
+def read_interface(
+    package: Package, function: Function
+) -> tuple[dict[str, TensorSpec], dict[str, ValueType]]:
     """Input specifications in program order, and the states, of one function."""
     features = {f.name: f for f in _description(package.spec, function.name).input}
     states = {v.name: v for v in function.inputs if v.container == "state"}
-    inputs = {v.name: _input_spec(v, features.get(v.name)) for v in function.inputs if v.container != "state"}
+    inputs = {
+        v.name: _input_spec(v, features.get(v.name))
+        for v in function.inputs
+        if v.container != "state"
+    }
     return inputs, states
 
 
-def read_outputs(package: Package, function: Function, types: Mapping[str, ValueType]) -> dict[str, TensorSpec]:
-    """Output specifications in program order; `types` maps the names of the body's values to their types."""
+def read_outputs(
+    package: Package, function: Function, types: Mapping[str, ValueType]
+) -> dict[str, TensorSpec]:
+    """Output specifications in program order; `types` maps the names of the body's values to their
+    types.
+    """
     values = [types[name] for name in function.body.outputs]
-    return {v.name: TensorSpec(v.name, v.dtype.name, tuple(-1 if n is None else n for n in v.shape)) for v in values}
+    return {
+        v.name: TensorSpec(v.name, v.dtype.name, tuple(-1 if n is None else n for n in v.shape))
+        for v in values
+    }
 
 
 def _description(spec: Model_pb2.Model, function: str) -> Any:
@@ -94,7 +130,9 @@ def _input_spec(value: ValueType, feature: Model_pb2.FeatureDescription | None) 
     elif kind == "multiArrayType":
         shapes, ranges, shape = _array_shapes(feature.type.multiArrayType, open_shape)
     else:
-        raise ProgramError(f"input '{value.name}' is a {kind}; only multi-arrays and images are supported")
+        raise ProgramError(
+            f"input '{value.name}' is a {kind}; only multi-arrays and images are supported"
+        )
     return TensorSpec(value.name, value.dtype.name, shape, shapes, ranges, _default(feature))
 
 
@@ -116,7 +154,11 @@ def _image_shapes(image: FeatureTypes_pb2.ImageFeatureType, open_shape: tuple[in
     lead = open_shape[:-2]
     flexibility = image.WhichOneof("SizeFlexibility")
     if flexibility == "enumeratedSizes":
-        return tuple((*lead, s.height, s.width) for s in image.enumeratedSizes.sizes), (), (*lead, image.height, image.width)
+        return (
+            tuple((*lead, s.height, s.width) for s in image.enumeratedSizes.sizes),
+            (),
+            (*lead, image.height, image.width),
+        )
     if flexibility == "imageSizeRange":
         sizes = (_range(image.imageSizeRange.heightRange), _range(image.imageSizeRange.widthRange))
         return (), (*((n, n) for n in lead), *sizes), (*lead, image.height, image.width)
@@ -133,10 +175,12 @@ def _default(feature: Model_pb2.FeatureDescription) -> float | None:
 def check_inputs(
     specs: Mapping[str, TensorSpec], given: Mapping[str, Any], paired: bool
 ) -> tuple[dict[str, torch.Tensor], dict[str, tuple[int, int]]]:
-    """Tensors in program order for what the caller gave, and {name: (NaN count, infinity count)} for inputs that are not finite.
+    """Tensors in program order for what the caller gave, and {name: (NaN count, infinity count)}
+    for inputs that are not finite.
 
-    Any float type is taken for a float input and any integer type for an integer one when its values fit. `paired`: enumerated inputs
-    pair by index (iOS 18 on). Raises ProgramError for a missing or unknown name, a wrong type, or a shape that is not allowed.
+    Any float type is taken for a float input and any integer type for an integer one when its
+    values fit. `paired`: enumerated inputs pair by index (iOS 18 on). Raises ProgramError for a
+    missing or unknown name, a wrong type, or a shape that is not allowed.
     """
     unknown = sorted(set(given) - set(specs))
     if unknown:
@@ -144,7 +188,10 @@ def check_inputs(
     missing = [s.name for s in specs.values() if s.name not in given and s.default is None]
     if missing:
         raise ProgramError(f"missing input {missing[0]!r}; the program takes {_names(specs)}")
-    tensors = {name: _tensor(spec, given[name]) if name in given else _filled(spec) for name, spec in specs.items()}
+    tensors = {
+        name: _tensor(spec, given[name]) if name in given else _filled(spec)
+        for name, spec in specs.items()
+    }
     if paired:
         _check_pairs(specs, tensors)
     return tensors, _count_nonfinite(tensors)
@@ -161,17 +208,34 @@ def _filled(spec: TensorSpec) -> torch.Tensor:
 
 def _tensor(spec: TensorSpec, value: Any) -> torch.Tensor:
     if not isinstance(value, (torch.Tensor, np.ndarray)):
-        raise ProgramError(f"input '{spec.name}' is a {type(value).__name__}; give a NumPy array or a torch tensor of {spec.dtype}")
+        raise ProgramError(
+            f"input '{spec.name}' is a {type(value).__name__}; give a NumPy array or a torch tensor"
+            f" of {spec.dtype}"
+        )
     if isinstance(value, np.ndarray) and value.dtype.kind not in "fiub":
         raise ProgramError(f"input '{spec.name}' holds {value.dtype}; give {spec.dtype}")
-    tensor = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    tensor = (
+        value.detach()
+        if isinstance(value, torch.Tensor)
+        else torch.from_numpy(np.ascontiguousarray(value).reshape(value.shape))
+    )
     want = BY_NAME[spec.dtype]
-    if tensor.is_floating_point() != want.is_float or (tensor.dtype == torch.bool) != (want.kind == "bool"):
-        kinds = {"float": "any float type", "bool": "bool"}.get(want.kind, "any integer type whose values fit")
-        raise ProgramError(f"input '{spec.name}' is {str(tensor.dtype).removeprefix('torch.')}; expected {want.name} ({kinds} is taken)")
+    if tensor.is_floating_point() != want.is_float or (tensor.dtype == torch.bool) != (
+        want.kind == "bool"
+    ):
+        kinds = {"float": "any float type", "bool": "bool"}.get(
+            want.kind, "any integer type whose values fit"
+        )
+        raise ProgramError(
+            f"input '{spec.name}' is {str(tensor.dtype).removeprefix('torch.')}; expected"
+            f" {want.name} ({kinds} is taken)"
+        )
     shape = tuple(tensor.shape)
     if not spec.allows(shape):
-        raise ProgramError(f"input '{spec.name}' has shape {list(shape)}; allowed: {spec.allowed()}{spec.refusal(shape)}")
+        raise ProgramError(
+            f"input '{spec.name}' has shape {list(shape)}; allowed:"
+            f" {spec.allowed()}{spec.refusal(shape)}"
+        )
     if not want.is_float and tensor.numel():
         _check_range(spec, tensor)
     return tensor
@@ -181,29 +245,48 @@ def _check_range(spec: TensorSpec, tensor: torch.Tensor) -> None:
     want = BY_NAME[spec.dtype]
     if want.kind == "bool":
         return
-    limits = (-(1 << want.bits - 1), (1 << want.bits - 1) - 1) if want.kind == "int" else (0, (1 << want.bits) - 1)
+    limits = (
+        (-(1 << want.bits - 1), (1 << want.bits - 1) - 1)
+        if want.kind == "int"
+        else (0, (1 << want.bits) - 1)
+    )
     low, high = int(tensor.min()), int(tensor.max())
     if low < limits[0] or high > limits[1]:
-        raise ProgramError(f"input '{spec.name}' holds values {low}..{high}, outside {want.name} ({limits[0]}..{limits[1]})")
+        raise ProgramError(
+            f"input '{spec.name}' holds values {low}..{high}, outside {want.name}"
+            f" ({limits[0]}..{limits[1]})"
+        )
 
 
 def _check_pairs(specs: Mapping[str, TensorSpec], tensors: Mapping[str, torch.Tensor]) -> None:
     enumerated = [s for s in specs.values() if len(s.shapes) > 1]
-    lists = [{i for i, shape in enumerate(s.shapes) if shape == tuple(tensors[s.name].shape)} for s in enumerated]
-    if len(enumerated) > 1 and len({len(s.shapes) for s in enumerated}) == 1 and not set.intersection(*lists):
-        rows = "; ".join(", ".join(f"{s.name} {list(s.shapes[i])}" for s in enumerated) for i in range(len(enumerated[0].shapes)))
+    lists = [
+        {i for i, shape in enumerate(s.shapes) if shape == tuple(tensors[s.name].shape)}
+        for s in enumerated
+    ]
+    if (
+        len(enumerated) > 1
+        and len({len(s.shapes) for s in enumerated}) == 1
+        and not set.intersection(*lists)
+    ):
+        rows = "; ".join(
+            ", ".join(f"{s.name} {list(s.shapes[i])}" for s in enumerated)
+            for i in range(len(enumerated[0].shapes))
+        )
         raise ProgramError(f"enumerated inputs pair by index; allowed together: {rows}")
 
 
 def _count_nonfinite(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int]]:
     found = {}
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):  # one pass; a sum may overflow, so what fails is looked at
+        # one pass; a sum may overflow, so what fails is looked at
+        if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):
             continue
         if not torch.isfinite(tensor).all():
             found[name] = (int(tensor.isnan().sum()), int(tensor.isinf().sum()))
             warnings.warn(
-                f"input '{name}' holds {found[name][0]} NaN and {found[name][1]} infinite values of {tensor.numel()}",
+                f"input '{name}' holds {found[name][0]} NaN and {found[name][1]} infinite values of"
+                f" {tensor.numel()}",
                 NonFiniteInput,
                 stacklevel=4,
             )
@@ -212,14 +295,25 @@ def _count_nonfinite(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int
 
 _IMAGE, _ARRAY = FeatureTypes_pb2.ImageFeatureType, FeatureTypes_pb2.ArrayFeatureType
 _COLOURS = (_IMAGE.RGB, _IMAGE.BGR)
-_MODES = MappingProxyType({_IMAGE.RGB: "RGB", _IMAGE.BGR: "RGB", _IMAGE.GRAYSCALE: "L", _IMAGE.GRAYSCALE_FLOAT16: "F"})
+_MODES = MappingProxyType(
+    {_IMAGE.RGB: "RGB", _IMAGE.BGR: "RGB", _IMAGE.GRAYSCALE: "L", _IMAGE.GRAYSCALE_FLOAT16: "F"}
+)
 _ARRAY_TYPES = MappingProxyType(
-    {_ARRAY.FLOAT16: np.float32, _ARRAY.FLOAT32: np.float32, _ARRAY.DOUBLE: np.float64, _ARRAY.INT32: np.int32}
+    {
+        _ARRAY.FLOAT16: np.float32,
+        _ARRAY.FLOAT32: np.float32,
+        _ARRAY.DOUBLE: np.float64,
+        _ARRAY.INT32: np.int32,
+    }
 )  # float16: coremltools hands it over as float32
 
 
-def program_value(feature: FeatureTypes_pb2.FeatureType, spec: TensorSpec, value: Any) -> np.ndarray:
-    """The array a program takes for an input. Raises TypeError for a wrong image, as coremltools does, ProgramError for no number."""
+def program_value(
+    feature: FeatureTypes_pb2.FeatureType, spec: TensorSpec, value: Any
+) -> np.ndarray:
+    """The array a program takes for an input. Raises TypeError for a wrong image, as coremltools
+    does, ProgramError for no number.
+    """
     if feature.type.WhichOneof("Type") == "imageType":
         array = _from_image(spec.name, feature.type.imageType, value)
         lead = (1,) * (len(spec.shape) - array.ndim)
@@ -233,7 +327,9 @@ def program_value(feature: FeatureTypes_pb2.FeatureType, spec: TensorSpec, value
 
 
 def _numpy_type(spec: TensorSpec) -> np.dtype:
-    """What an input may arrive in: floats as they are declared, integers and booleans as the program checks them."""
+    """What an input may arrive in: floats as they are declared, integers and booleans as the
+    program checks them.
+    """
     return np.dtype(BY_NAME[spec.dtype].numpy)
 
 
@@ -259,7 +355,9 @@ def _from_image(name: str, image: FeatureTypes_pb2.ImageFeatureType, value: Any)
         raise TypeError(f"Image input, '{name}' must be of type PIL.Image.Image in the input dict")
     if given != mode:
         layouts = "RGB/BGR" if mode == "RGB" else layout
-        raise TypeError(f"{layouts} image input, '{name}', must be of type PIL.Image.Image with mode=='{mode}'")
+        raise TypeError(
+            f"{layouts} image input, '{name}', must be of type PIL.Image.Image with mode=='{mode}'"
+        )
     pixels = np.asarray(value)
     if mode != "RGB":
         return pixels
@@ -278,7 +376,9 @@ def feature_value(feature: FeatureTypes_pb2.FeatureType, value: Any) -> Any:
     if kind in ("int64Type", "doubleType"):
         return array.item()
     array = array.reshape(1) if array.ndim == 0 else array
-    declared = _ARRAY_TYPES.get(feature.type.multiArrayType.dataType) if kind == "multiArrayType" else None
+    declared = (
+        _ARRAY_TYPES.get(feature.type.multiArrayType.dataType) if kind == "multiArrayType" else None
+    )
     wanted = declared or (np.float32 if array.dtype == np.float16 else array.dtype)
     return array.astype(wanted, copy=False)
 

@@ -1,9 +1,11 @@
-"""Read the text form of an ML program (`model.mil` of a compiled .mlmodelc) into the protobuf of an .mlpackage.
+"""Read the text form of an ML program (`model.mil` of a compiled .mlmodelc) into the protobuf of an
+.mlpackage.
 
     program, attributes = parse_program(text)      # MIL_pb2.Program, {function: {attribute: value}}
 
-The grammar is what published .mlmodelc folders show. Older compilers write scalars as `tensor<fp16, []>`, newer ones as `fp16`; both are
-read. Nested blocks (cond, while_loop) are taken as a list of `(inputs) { operations } -> (outputs)` after the arguments.
+The grammar is what published .mlmodelc folders show. Older compilers write scalars as `tensor<fp16,
+[]>`, newer ones as `fp16`; both are read. Nested blocks (cond, while_loop) are taken as a list of
+`(inputs) { operations } -> (outputs)` after the arguments.
 """
 
 from __future__ import annotations
@@ -17,8 +19,14 @@ from mlprogram.errors import ProgramError
 
 TYPES = MappingProxyType(
     {
-        **{name: getattr(MIL_pb2, name.upper()) for name in ("bool", "string", "int4", "int8", "int16", "int32", "int64")},
-        **{f"uint{bits}": getattr(MIL_pb2, f"UINT{bits}") for bits in (1, 2, 3, 4, 6, 8, 16, 32, 64)},
+        **{
+            name: getattr(MIL_pb2, name.upper())
+            for name in ("bool", "string", "int4", "int8", "int16", "int32", "int64")
+        },
+        **{
+            f"uint{bits}": getattr(MIL_pb2, f"UINT{bits}")
+            for bits in (1, 2, 3, 4, 6, 8, 16, 32, 64)
+        },
         "fp16": MIL_pb2.FLOAT16,
         "fp32": MIL_pb2.FLOAT32,
         "fp64": MIL_pb2.FLOAT64,
@@ -55,14 +63,18 @@ def value_of(kind: MIL_pb2.ValueType, literal: Any) -> MIL_pb2.Value:
     if isinstance(literal, Blob):
         value.blobFileValue.fileName, value.blobFileValue.offset = literal.path, literal.offset
     elif kind.WhichOneof("type") == "listType":
-        value.immediateValue.list.values.extend(value_of(kind.listType.type, item) for item in literal)
+        value.immediateValue.list.values.extend(
+            value_of(kind.listType.type, item) for item in literal
+        )
     elif kind.WhichOneof("type") == "tensorType":
         _fill(value.immediateValue.tensor, kind.tensorType.dataType, _flat(literal))
     return value  # dictionaries and tuples only describe the build
 
 
 def _flat(literal: Any) -> list[Any]:
-    return [one for item in literal for one in _flat(item)] if isinstance(literal, list) else [literal]
+    return (
+        [one for item in literal for one in _flat(item)] if isinstance(literal, list) else [literal]
+    )
 
 
 def _fill(tensor: MIL_pb2.TensorValue, dtype: int, values: list[Any]) -> None:
@@ -82,13 +94,19 @@ def _fill(tensor: MIL_pb2.TensorValue, dtype: int, values: list[Any]) -> None:
         tensor.ints.values.extend(values)
 
 
-_STRING, _HEX, _DECIMAL = r'"(?:[^"\\]|\\.)*"', r"[-+]?0[xX][0-9a-fA-F.]+(?:p[-+]?\d+)?", r"[-+]?(?:\d[\w.+-]*|inf|nan)\b"
+_STRING, _HEX, _DECIMAL = (
+    r'"(?:[^"\\]|\\.)*"',
+    r"[-+]?0[xX][0-9a-fA-F.]+(?:p[-+]?\d+)?",
+    r"[-+]?(?:\d[\w.+-]*|inf|nan)\b",
+)
 _TOKEN = re.compile(rf"\s*(?:({_STRING})|({_HEX})|({_DECIMAL})|([A-Za-z_@]\w*)|(->|[^\s\w]))")
 _ESCAPES = MappingProxyType({"n": "\n", "t": "\t", "r": "\r", "0": "\0"})
 
 
 def parse_program(text: str) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
-    """The program, and the attributes of each function. Raises ProgramError with the line where the text is not understood."""
+    """The program, and the attributes of each function. Raises ProgramError with the line where the
+    text is not understood.
+    """
     return _Parser(text).program()
 
 
@@ -109,12 +127,18 @@ class _Parser:
                 self._fail("a character that is no part of a program")
             self._token, self._start = "", len(self._text)
         else:
-            self._token, self._start, self._at = match.group(match.lastindex), match.start(match.lastindex), match.end()
+            self._token, self._start, self._at = (
+                match.group(match.lastindex),
+                match.start(match.lastindex),
+                match.end(),
+            )
         return old
 
     def _fail(self, wanted: str) -> None:
         line = self._text.count("\n", 0, self._start) + 1
-        raise ProgramError(f"line {line}: '{self._token or 'end of the text'}' where {wanted} should stand")
+        raise ProgramError(
+            f"line {line}: '{self._token or 'end of the text'}' where {wanted} should stand"
+        )
 
     def _take(self, token: str) -> None:
         if self._token != token:
@@ -143,7 +167,9 @@ class _Parser:
 
     # programs
     def program(self) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:
-        """The whole text: the program, and by function the attributes that its protobuf has no place for."""
+        """The whole text: the program, and by function the attributes that its protobuf has no
+        place for.
+        """
         self._take("program")
         self._take("(")
         self._advance()
@@ -160,7 +186,10 @@ class _Parser:
             function = program.functions[name]
             function.opset = opset
             self._take("(")
-            function.inputs.extend(MIL_pb2.NamedValueType(name=n, type=t) for t, n in self._listed(")", self._typed_name))
+            function.inputs.extend(
+                MIL_pb2.NamedValueType(name=n, type=t)
+                for t, n in self._listed(")", self._typed_name)
+            )
             attributes[name] = {n: v for n, (_, v) in self._attributes().items()}
             self._body(function.block_specializations[opset])
             self._skip(";")
@@ -195,7 +224,9 @@ class _Parser:
         self._take(";")
 
     def _calls(self) -> bool:
-        """Whether an operation's name is next: one that gives nothing back, such as write_state, has no type before it."""
+        """Whether an operation's name is next: one that gives nothing back, such as write_state,
+        has no type before it.
+        """
         return re.match(r"\s*\(", self._text[self._at : self._at + 64]) is not None
 
     def _blocks(self, operation: MIL_pb2.Operation) -> None:
@@ -203,7 +234,10 @@ class _Parser:
         while True:
             block = operation.blocks.add()
             if self._skip("("):
-                block.inputs.extend(MIL_pb2.NamedValueType(name=n, type=t) for t, n in self._listed(")", self._typed_name))
+                block.inputs.extend(
+                    MIL_pb2.NamedValueType(name=n, type=t)
+                    for t, n in self._listed(")", self._typed_name)
+                )
             self._body(block)
             if not self._skip(","):
                 return
@@ -218,7 +252,8 @@ class _Parser:
         name = self._name()
         if self._token not in ("<", "("):
             return MIL_pb2.Argument.Binding(name=name)
-        self._start, self._token, self._at = start, token, at  # a value written in place: its type comes first
+        # a value written in place: its type comes first
+        self._start, self._token, self._at = start, token, at
         return MIL_pb2.Argument.Binding(value=value_of(*self._typed_value()))
 
     def _attributes(self) -> dict[str, tuple[MIL_pb2.ValueType, Any]]:
@@ -285,7 +320,9 @@ class _Parser:
         return kind, value
 
     def _literal(self) -> Any:
-        """Numbers, text, truth, nested lists, tuples, dictionaries, or the place of a blob (file, offset)."""
+        """Numbers, text, truth, nested lists, tuples, dictionaries, or the place of a blob (file,
+        offset).
+        """
         if self._skip("["):
             return self._listed("]", self._literal)
         if self._skip("("):

@@ -2,8 +2,9 @@
 
     mlprogram.MLModel("Classifier.mlpackage", function_name="main").predict({"image": pil_image})["classLabel"]
 
-The names, types and exceptions are coremltools'; the arithmetic is `mlprogram.Program`'s, which stays reachable as `model.programs`. It
-reads .mlpackage, .mlmodel and compiled .mlmodelc, and pipelines whose every stage is an ML program.
+The names, types and exceptions are coremltools'; the arithmetic is `mlprogram.Program`'s, which
+stays reachable as `model.programs`. It reads .mlpackage, .mlmodel and compiled .mlmodelc, and
+pipelines whose every stage is an ML program.
 """
 
 from __future__ import annotations
@@ -24,33 +25,44 @@ from mlprogram.program import Program
 
 
 class MLState:
-    """The states of one stateful model between calls: what `MLModel.make_state` gives and `predict` updates."""
+    """The states of one stateful model between calls: what `MLModel.make_state` gives and `predict`
+    updates.
+    """
 
     def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
         self.tensors = tensors
 
     def read_state(self, name: str) -> np.ndarray:
-        """The value of a state; float16 comes as float32. Raises ProgramError for a name that is no state."""
+        """The value of a state; float16 comes as float32. Raises ProgramError for a name that is no
+        state.
+        """
         value = self._named(name).numpy().copy()
         return value.astype(np.float32) if value.dtype == np.float16 else value
 
     def write_state(self, name: str, value: np.ndarray) -> None:
-        """A new value for a state. Raises ProgramError for a name that is no state and a shape that is not its own."""
+        """A new value for a state. Raises ProgramError for a name that is no state and a shape that
+        is not its own.
+        """
         tensor, given = self._named(name), torch.from_numpy(np.array(value))
         if given.shape != tensor.shape:
-            raise ProgramError(f"state '{name}' has shape {list(tensor.shape)}; given {list(given.shape)}")
+            raise ProgramError(
+                f"state '{name}' has shape {list(tensor.shape)}; given {list(given.shape)}"
+            )
         tensor.copy_(given)
 
     def _named(self, name: str) -> torch.Tensor:
         if name not in self.tensors:
-            raise ProgramError(f"there is no state '{name}'; the model keeps {', '.join(self.tensors)}")
+            raise ProgramError(
+                f"there is no state '{name}'; the model keeps {', '.join(self.tensors)}"
+            )
         return self.tensors[name]
 
 
 class MLModel:
     """A Core ML model that predicts on any machine.
 
-    Responsibilities: choose function and stages, turn the caller's values into tensors and back. Execution is Program's.
+    Responsibilities: choose function and stages, turn the caller's values into tensors and back.
+    Execution is Program's.
     """
 
     def __init__(
@@ -64,9 +76,10 @@ class MLModel:
     ) -> None:
         """Load a model from a path, or from a specification with the folder of its weights.
 
-        `compute_units` is taken for compatibility and checked; everything runs on the CPU, by the rules of `precision` (docs/mlprogram.md).
-        `seed` starts the random operations of a model that has any. Raises TypeError and ValueError where coremltools does, ProgramError
-        (both a ValueError and a RuntimeError) for a file that cannot be executed.
+        `compute_units` is taken for compatibility and checked; everything runs on the CPU, by the
+        rules of `precision` (docs/mlprogram.md). `seed` starts the random operations of a model
+        that has any. Raises TypeError and ValueError where coremltools does, ProgramError (both a
+        ValueError and a RuntimeError) for a file that cannot be executed.
         """
         units = coremltools.ComputeUnit.ALL if compute_units is None else compute_units
         if not isinstance(units, coremltools.ComputeUnit):
@@ -94,12 +107,17 @@ class MLModel:
         if not known and name != "main":
             raise ProgramError('function_name must be "main" for non multifunction model')
         if known and name not in known:
-            raise ProgramError(f"function_name {name} not found in the model; it has {', '.join(known)}")
+            raise ProgramError(
+                f"function_name {name} not found in the model; it has {', '.join(known)}"
+            )
         return name
 
     def _described(self) -> Any:
         """Features of the chosen function, or of the model if it has one function only."""
-        return next((f for f in self._spec.description.functions if f.name == self.function_name), self._spec.description)
+        return next(
+            (f for f in self._spec.description.functions if f.name == self.function_name),
+            self._spec.description,
+        )
 
     @property
     def input_description(self) -> dict[str, str]:
@@ -121,20 +139,28 @@ class MLModel:
         return deepcopy(self._spec)
 
     def make_state(self) -> MLState:
-        """States of zeros, for successive calls of `predict`. Raises ProgramError for a pipeline."""
+        """States of zeros, for successive calls of `predict`. Raises ProgramError for a
+        pipeline.
+        """
         if len(self.programs) > 1:
             raise ProgramError("a pipeline keeps no state")
         return MLState(self.programs[0].make_state())
 
-    def predict(self, data: dict[str, Any] | list[dict[str, Any]], state: MLState | None = None) -> dict[str, Any] | list[dict[str, Any]]:
+    def predict(
+        self, data: dict[str, Any] | list[dict[str, Any]], state: MLState | None = None
+    ) -> dict[str, Any] | list[dict[str, Any]]:
         """Outputs by name for inputs by name; for a list of inputs, a list.
 
-        Arrays, tensors, lists and numbers for multi-arrays, PIL images for images. Outputs are NumPy arrays, PIL images, a class label,
-        or a dict of probabilities by label. `state` from `make_state()` is updated. Raises KeyError for a name that is no input, TypeError
-        for a value of the wrong kind, ProgramError for a shape that is not allowed and for an operation that fails.
+        Arrays, tensors, lists and numbers for multi-arrays, PIL images for images. Outputs are
+        NumPy arrays, PIL images, a class label, or a dict of probabilities by label. `state` from
+        `make_state()` is updated. Raises KeyError for a name that is no input, TypeError for a
+        value of the wrong kind, ProgramError for a shape that is not allowed and for an operation
+        that fails.
         """
         if type(data) not in (list, dict):
-            raise TypeError(f'"data" parameter must be either a dict or list of dict, but got {type(data)}.')
+            raise TypeError(
+                f'"data" parameter must be either a dict or list of dict, but got {type(data)}.'
+            )
         if isinstance(data, dict):
             return self._predict(data, state)
         if not all(type(row) is dict for row in data):
@@ -159,15 +185,26 @@ class MLModel:
             pool |= self._run(program, stage.spec.description, taken, None)
         return {f.name: pool[f.name] for f in self._description.output}
 
-    def _run(self, program: Program, description: Any, data: Mapping[str, Any], state: MLState | None) -> dict[str, Any]:
-        given = {f.name: program_value(f, program.inputs[f.name], data[f.name]) for f in description.input if f.name in data}
-        made = program(given, state=None if state is None else state.tensors, generator=self._generator)
+    def _run(
+        self, program: Program, description: Any, data: Mapping[str, Any], state: MLState | None
+    ) -> dict[str, Any]:
+        given = {
+            f.name: program_value(f, program.inputs[f.name], data[f.name])
+            for f in description.input
+            if f.name in data
+        }
+        made = program(
+            given, state=None if state is None else state.tensors, generator=self._generator
+        )
         return {f.name: feature_value(f, _output(made, f)) for f in description.output}
 
 
 def _output(made: Mapping[str, Any], feature: FeatureTypes_pb2.FeatureType) -> Any:
     if feature.name not in made:
-        raise ProgramError(f"the specification names an output '{feature.name}', the program gives {', '.join(made)}")
+        raise ProgramError(
+            f"the specification names an output '{feature.name}', the program gives"
+            f" {', '.join(made)}"
+        )
     return made[feature.name]
 
 
@@ -175,7 +212,11 @@ def _opened(model: str | Path | Model_pb2.Model, weights_dir: str | Path | None)
     if isinstance(model, (str, Path)):
         return open_model(Path(model).expanduser())
     if not isinstance(model, Model_pb2.Model):
-        raise TypeError("Expected model to be a .mlmodel file, .mlpackage file or a Model_pb2 object")
+        raise TypeError(
+            "Expected model to be a .mlmodel file, .mlpackage file or a Model_pb2 object"
+        )
     if weights_dir is None and model.WhichOneof("Type") == "mlProgram":
-        raise ProgramError("a model given as a specification needs the folder of its weights; pass weights_dir")
+        raise ProgramError(
+            "a model given as a specification needs the folder of its weights; pass weights_dir"
+        )
     return Package(Path("specification"), model, Path(weights_dir or "."))

@@ -1,17 +1,22 @@
-"""Models of others' arithmetic: kernels that replace the ordinary ones for operations whose result is fp16.
+"""Models of others' arithmetic: kernels that replace the ordinary ones for operations whose result
+is fp16.
 
-    Program("Model.mlpackage", precision="ane_numerics")(inputs)  # the Neural Engine, pessimistically; core_ai: Apple's runtime on a CPU
+    # the Neural Engine, pessimistically; core_ai: Apple's runtime on a CPU
+    Program("Model.mlpackage", precision="ane_numerics")(inputs)
 
-ane_numerics: fp32 operations do not run on the engine. Two sources disagree about its accumulator: ane-guide measured a wide one behind
-fp16 ports (M1), LAI reports losses that look like fp16 accumulation. A verdict should be the worst of `declared` (wide) and this (narrow).
-Nothing here was measured by this project; every constant names its source. Not modelled: NaN turned into infinity at the input and
-indeterminate forms flushed to zero (a NaN stays visible here), denormals flushed in sums, activation tables (ane-guide: within 0.006,
-about half a unit in the last place), the seams of atan (their place is not published).
-Sources: ane-guide = sbryngelson/ane-guide, part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
+ane_numerics: fp32 operations do not run on the engine. Two sources disagree about its accumulator:
+ane-guide measured a wide one behind fp16 ports (M1), LAI reports losses that look like fp16
+accumulation. A verdict should be the worst of `declared` (wide) and this (narrow). Nothing here was
+measured by this project; every constant names its source. Not modelled: NaN turned into infinity at
+the input and indeterminate forms flushed to zero (a NaN stays visible here), denormals flushed in
+sums, activation tables (ane-guide: within 0.006, about half a unit in the last place), the seams of
+atan (their place is not published). Sources: ane-guide = sbryngelson/ane-guide,
+part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
 
-core_ai: measured with coreai-core 1.0.0b3 on Linux, each operation of a vocoder on Core AI's own inputs (docs/mlprogram.md). With these
-three rules every operation gives the same fp16 values, but for a convolution's float32 sums, taken in another order (0.2 % of its values,
-by one unit). It says nothing of Core ML or of the engine. `declared64` and `core_ai64` take sums of products in fp64.
+core_ai: measured with coreai-core 1.0.0b3 on Linux, each operation of a vocoder on Core AI's own
+inputs (docs/mlprogram.md). With these three rules every operation gives the same fp16 values, but
+for a convolution's float32 sums, taken in another order (0.2 % of its values, by one unit). It says
+nothing of Core ML or of the engine. `declared64` and `core_ai64` take sums of products in fp64.
 """
 
 from __future__ import annotations
@@ -31,20 +36,30 @@ from mlprogram.ops.kernel import Kernel, Tensors, kernel
 from mlprogram.ops.layout import slice_by_index
 from mlprogram.ops.linear import LINEAR
 
-TILE = 8  # columns of the input that Core AI takes together in a transposed convolution: measured on x86-64, strides 2, 6 and 10
+# columns of the input that Core AI takes together in a transposed convolution: measured on x86-64,
+# strides 2, 6 and 10
+TILE = 8
 
 
 @dataclass(frozen=True)
 class AneModel:
     """The constants of the model."""
 
-    block: int = 32  # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number, chosen here
-    sum_limit: float = 2.0**15  # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
+    # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number,
+    # chosen here
+    block: int = 32
+    # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
+    sum_limit: float = 2.0**15
     exp_limit: float = 11.094  # ln 65504: exp gives infinity from here (ane-guide)
     log_of_zero: float = -45440.0  # what log gives at zero (ane-guide)
-    seam_error: float = 0.12  # worst error of sin and cos at the seams of their argument reduction, 0.04 to 0.12 (ane-guide)
-    seam_reach: float = math.pi / 16  # how far from an odd multiple of pi: one of the table's 32 segments over [-pi, pi] (chosen here)
-    slice_gain: float = 16.0  # a slice that starts inside the last axis is multiplied and divided by this (ane-guide, M1 and A14)
+    # worst error of sin and cos at the seams of their argument reduction, 0.04 to 0.12 (ane-guide)
+    seam_error: float = 0.12
+    # how far from an odd multiple of pi: one of the table's 32 segments over [-pi, pi] (chosen
+    # here)
+    seam_reach: float = math.pi / 16
+    # a slice that starts inside the last axis is multiplied and divided by this (ane-guide, M1 and
+    # A14)
+    slice_gain: float = 16.0
     fp16_max: float = 65504.0
 
 
@@ -52,7 +67,9 @@ ANE = AneModel()
 
 
 def _accumulate(parts: Iterator[Tensor], terms: int) -> Tensor:
-    """Sum of partial sums in fp16, infinite from `sum_limit` on; the sum of one product is exempt."""
+    """Sum of partial sums in fp16, infinite from `sum_limit` on; the sum of one product is
+    exempt.
+    """
     total: Tensor | None = None
     for part in parts:
         total = part.half() if total is None else (total.float() + part.half().float()).half()
@@ -66,28 +83,43 @@ def _blocks(size: int) -> list[slice]:
     return [slice(start, start + ANE.block) for start in range(0, size, ANE.block)]
 
 
-def ane_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any) -> Tensor:
+def ane_conv(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any
+) -> Tensor:
     """conv, accumulated over blocks of input channels."""
     grouped = x.unflatten(1, (groups, -1))  # [N, groups, C_in / groups, *D]
-    parts = (conv(grouped[:, :, b].flatten(1, 2), weight[:, b], groups=groups, **how) for b in _blocks(weight.shape[1]))
+    parts = (
+        conv(grouped[:, :, b].flatten(1, 2), weight[:, b], groups=groups, **how)
+        for b in _blocks(weight.shape[1])
+    )
     return with_bias(_accumulate(parts, weight[0].numel()), bias)
 
 
-def ane_conv_transpose(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any) -> Tensor:
+def ane_conv_transpose(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1, **how: Any
+) -> Tensor:
     """conv_transpose, accumulated over blocks of input channels."""
     grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
     parts = (
-        conv_transpose(grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), groups=groups, **how) for b in _blocks(kernels.shape[1])
+        conv_transpose(
+            grouped[:, :, b].flatten(1, 2), kernels[:, b].flatten(0, 1), groups=groups, **how
+        )
+        for b in _blocks(kernels.shape[1])
     )
     return with_bias(_accumulate(parts, weight[:, 0].numel() // groups), bias)
 
 
-def ane_matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
+def ane_matmul(
+    x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False
+) -> Tensor:
     """matmul, accumulated over blocks of the inner axis."""
     x, y = x.mT if transpose_x else x, y.mT if transpose_y else y
     inner = x.shape[-1]
     rows = -2 if y.dim() > 1 else 0
-    parts = (torch.matmul(x[..., b], y.narrow(rows, b.start, min(ANE.block, inner - b.start))) for b in _blocks(inner))
+    parts = (
+        torch.matmul(x[..., b], y.narrow(rows, b.start, min(ANE.block, inner - b.start)))
+        for b in _blocks(inner)
+    )
     return _accumulate(parts, inner)
 
 
@@ -102,11 +134,17 @@ def ane_einsum(values: Tensors, equation: str) -> Tensor:
     return _accumulate(iter([torch.einsum(equation, *values)]), 2)
 
 
-def ane_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+def ane_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None
+) -> Tensor:
     """Attention as two engine matmuls around a softmax in fp32."""
     scores = ane_matmul(query, key, transpose_y=True) / query.shape[-1] ** 0.5
     if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+        scores = (
+            scores.masked_fill(~attn_mask, -math.inf)
+            if attn_mask.dtype == torch.bool
+            else scores + attn_mask
+        )
     return ane_matmul(torch.softmax(scores, -1).half().float(), value)
 
 
@@ -132,13 +170,19 @@ def ane_cos(x: Tensor) -> Tensor:
 
 
 def _seam(x: Tensor) -> Tensor:
-    """A triangle of height seam_error over each seam: the worst published error, always of one sign."""
+    """A triangle of height seam_error over each seam: the worst published error, always of one
+    sign.
+    """
     distance = (x.remainder(2 * math.pi) - math.pi).abs()
     return ANE.seam_error * (1 - distance / ANE.seam_reach).clamp(min=0)
 
 
-def ane_slice_by_index(x: Tensor, begin: list[int], begin_mask: list[bool] | None = None, **how: Any) -> Tensor:
-    """slice_by_index; one that starts inside the last axis overflows above fp16_max / slice_gain."""
+def ane_slice_by_index(
+    x: Tensor, begin: list[int], begin_mask: list[bool] | None = None, **how: Any
+) -> Tensor:
+    """slice_by_index; one that starts inside the last axis overflows above fp16_max /
+    slice_gain.
+    """
     y = slice_by_index(x, begin, begin_mask=begin_mask, **how)
     if begin[-1] == 0 or (begin_mask and begin_mask[-1]) or not y.is_floating_point():
         return y
@@ -176,16 +220,27 @@ def core_ai_conv_transpose(
     groups: int = 1,
     **how: Any,
 ) -> Tensor:
-    """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by tile, tap by tap; then the bias."""
+    """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by
+    tile, tap by tap; then the bias.
+    """
     ones = [1] * (x.dim() - 2)
-    grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))  # [N, G, C / G, *D], [G, C / G, O / G, *K]
+    # [N, G, C / G, *D], [G, C / G, O / G, *K]
+    grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
     passes = _passes(x.shape[-1], weight.shape[2:], strides or ones, dilations or ones)
     total: Tensor | None = None
     for channel in range(kernels.shape[1]):
         for columns, taps in passes:
-            own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]  # [G, O / G, *K]
+            # [G, O / G, *K]
+            own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]
             own[:, :, *taps] = whole[:, :, *taps]
-            part = conv_transpose(grouped[:, :, channel] * columns, own, strides=strides, dilations=dilations, groups=groups, **how)
+            part = conv_transpose(
+                grouped[:, :, channel] * columns,
+                own,
+                strides=strides,
+                dilations=dilations,
+                groups=groups,
+                **how,
+            )
             total = part.half() if total is None else (total.float() + part).half()
     assert total is not None  # there is a channel and a tap
     return with_bias(total.float(), bias)
@@ -194,14 +249,21 @@ def core_ai_conv_transpose(
 def _passes(
     width: int, kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[tuple[Tensor, tuple[slice, ...]]]:
-    """Columns of the input (1 and 0, [width]) and taps in their order, no two products of a pass for one output.
+    """Columns of the input (1 and 0, [width]) and taps in their order, no two products of a pass
+    for one output.
 
-    Taps go by sets: a stride's of each axis, one where dilated. A column i and set j add to what column i + j and set 0 add to. In a tile
-    sets come in their order; an earlier tile's come before.
+    Taps go by sets: a stride's of each axis, one where dilated. A column i and set j add to what
+    column i + j and set 0 add to. In a tile sets come in their order; an earlier tile's come
+    before.
     """
-    lengths = [stride if dilation == 1 else 1 for stride, dilation in zip(strides, dilations, strict=True)]
+    lengths = [
+        stride if dilation == 1 else 1 for stride, dilation in zip(strides, dilations, strict=True)
+    ]
     starts = [range(0, size, length) for size, length in zip(kernel_size, lengths, strict=True)]
-    sets = [tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True)) for first in product(*starts)]
+    sets = [
+        tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True))
+        for first in product(*starts)
+    ]
     column, before, within = torch.arange(width), [], []
     for taps in sets:
         index = taps[-1].start // lengths[-1] if dilations[-1] == 1 else 0
@@ -230,14 +292,21 @@ def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function on float64 copies of its tensors."""
 
     def wide(**given: Any) -> Tensor:
-        return run(**{name: value.double() if torch.is_tensor(value) else value for name, value in given.items()})
+        return run(
+            **{
+                name: value.double() if torch.is_tensor(value) else value
+                for name, value in given.items()
+            }
+        )
 
     return wide
 
 
 def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
     """The same kernels with sums in float64."""
-    return MappingProxyType({name: replace(own, run=in_float64(own.run)) for name, own in kernels.items()})
+    return MappingProxyType(
+        {name: replace(own, run=in_float64(own.run)) for name, own in kernels.items()}
+    )
 
 
 PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}

@@ -1,9 +1,11 @@
-"""The operations mlprogram executes, from the code: their names in mlprogram/OPERATIONS.md, what each computes on standard output.
+"""The operations mlprogram executes, from the code: their names in mlprogram/OPERATIONS.md, what
+each computes on standard output.
 
     python -m mlprogram.ops_doc            # writes mlprogram/OPERATIONS.md
     python -m mlprogram.ops_doc --print    # prints every operation with its result
 
-mlprogram/tests/test_programs.py holds the file against the code and refuses an operation that no test covers.
+mlprogram/tests/test_programs.py holds the file against the code and refuses an operation that no
+test covers.
 """
 
 from __future__ import annotations
@@ -36,9 +38,17 @@ def render() -> str:
     for family, kernels in FAMILIES.items():
         native = [_marked(name) for name, kernel in sorted(kernels.items()) if kernel.half]
         widened = [_marked(name) for name, kernel in sorted(kernels.items()) if not kernel.half]
-        lines = [f"{kind}: {', '.join(names)}." for kind, names in (("Native", native), ("Widened", widened)) if names]
+        lines = [
+            f"{kind}: {', '.join(names)}."
+            for kind, names in (("Native", native), ("Widened", widened))
+            if names
+        ]
         parts.append(_section(family, "\n\n".join(lines)))
-    parts.append(_section("constexpr, evaluated once when a program is loaded", f"{', '.join(sorted(CONSTEXPR))}."))
+    parts.append(
+        _section(
+            "constexpr, evaluated once when a program is loaded", f"{', '.join(sorted(CONSTEXPR))}."
+        )
+    )
     parts.append(_section("control flow and states", f"{', '.join(CONTROL)}."))
     return "\n".join(parts)
 
@@ -48,12 +58,31 @@ def render_in_full() -> str:
     parts = []
     for family, kernels in FAMILIES.items():
         rows = [
-            f"| {name} | {'native' if k.half else 'widened'} | {'model' if name in ANE_KERNELS else ''} | {_first_line(k.run)} |"
+            f"| {name} | {'native' if k.half else 'widened'} |"
+            f" {'model' if name in ANE_KERNELS else ''} | {_first_line(k.run)} |"
             for name, k in sorted(kernels.items())
         ]
-        parts.append(_section(family, "\n".join(["| operation | fp16 | ane_numerics | result |", "| --- | --- | --- | --- |", *rows])))
-    results = {name: _first_line(function) for name, function in sorted(CONSTEXPR.items())} | dict(CONTROL)
-    parts.append(_section("constexpr, control flow and states", "\n".join(f"{name}: {text}" for name, text in results.items())))
+        parts.append(
+            _section(
+                family,
+                "\n".join(
+                    [
+                        "| operation | fp16 | ane_numerics | result |",
+                        "| --- | --- | --- | --- |",
+                        *rows,
+                    ]
+                ),
+            )
+        )
+    results = {name: _first_line(function) for name, function in sorted(CONSTEXPR.items())} | dict(
+        CONTROL
+    )
+    parts.append(
+        _section(
+            "constexpr, control flow and states",
+            "\n".join(f"{name}: {text}" for name, text in results.items()),
+        )
+    )
     return "\n".join(parts)
 
 
@@ -72,7 +101,11 @@ def _first_line(function: Callable) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Write or print the document."""
     parser = Parser("mlprogram.ops_doc", __doc__)
-    parser.add_argument("--print", action="store_true", help="print every operation with its result instead of writing")
+    parser.add_argument(
+        "--print",
+        action="store_true",
+        help="print every operation with its result instead of writing",
+    )
     if parser.parse_args(argv).print:
         print(render_in_full())
     else:

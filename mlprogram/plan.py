@@ -1,10 +1,11 @@
-"""Turn a function into steps that run fast: constants resolved, attributes bound, last uses known. Nothing is executed here.
+"""Turn a function into steps that run fast: constants resolved, attributes bound, last uses known.
+Nothing is executed here.
 
     plan = build_plan(function, Constants(package), precision_named("declared"))
     for step in plan.body.steps: step.op.op_type, step.reads, step.outputs
 
-Every value of the function, nested blocks included, gets a place (slot) in one list, the environment. A step reads slots, writes slots and
-clears the slots of values it is the last to use.
+Every value of the function, nested blocks included, gets a place (slot) in one list, the
+environment. A step reads slots, writes slots and clears the slots of values it is the last to use.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 
 KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
-    {"ane_numerics": ANE_KERNELS, "core_ai": CORE_AI_KERNELS, "core_ai64": CORE_AI_WIDE_SUMS, "declared64": WIDE_SUMS}
+    {
+        "ane_numerics": ANE_KERNELS,
+        "core_ai": CORE_AI_KERNELS,
+        "core_ai64": CORE_AI_WIDE_SUMS,
+        "declared64": WIDE_SUMS,
+    }
 )
 _SMALL = 64  # bytes; larger constants with the same storage share one tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it must have.
+    """Where a step writes one value, and the type (None: not a tensor) and shape (None: any) it
+    must have.
 
     `fixed` is the shape where the program knows all of it: one comparison is enough.
     """
@@ -51,9 +58,10 @@ class Output:
 class Step:
     """One operation ready to run.
 
-    `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed over as they are, `halves` fp16 tensors
-    turned into `widen` first, `others` the rest: several slots, and the Python values that `host` names. `call` is None for control
-    flow, whose `blocks` the executor runs, or `gru` in their place where nobody watches the steps of the loop.
+    `reads` pairs a parameter with a slot or a tuple of slots. Of these, `plain` are tensors handed
+    over as they are, `halves` fp16 tensors turned into `widen` first, `others` the rest: several
+    slots, and the Python values that `host` names. `call` is None for control flow, whose `blocks`
+    the executor runs, or `gru` in their place where nobody watches the steps of the loop.
     """
 
     op: Operation
@@ -97,7 +105,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Plan:
-    """A function ready to run: copy `template` (constants in place), fill the body's input slots, run its steps, read its output slots."""
+    """A function ready to run: copy `template` (constants in place), fill the body's input slots,
+    run its steps, read its output slots.
+    """
 
     body: BlockPlan
     template: list[Any] = field(repr=False)
@@ -106,10 +116,16 @@ class Plan:
 
 
 def build_plan(function: Function, constants: Constants, precision: Precision) -> Plan:
-    """Plan a function. Raises ProgramError for an operation that is not known, naming it, its output and its place."""
+    """Plan a function. Raises ProgramError for an operation that is not known, naming it, its
+    output and its place.
+    """
     planner = _Planner(constants, precision)
-    body = planner.block(Block(function.inputs, function.body.outputs, function.body.operations), {})
-    return Plan(body, planner.template, MappingProxyType(planner.types), MappingProxyType(planner.constants))
+    body = planner.block(
+        Block(function.inputs, function.body.outputs, function.body.operations), {}
+    )
+    return Plan(
+        body, planner.template, MappingProxyType(planner.types), MappingProxyType(planner.constants)
+    )
 
 
 class _Planner:
@@ -121,7 +137,8 @@ class _Planner:
         self.constants: dict[str, Constant] = {}
         self._source = constants
         self._precision = precision
-        self._shared: dict[tuple, tuple[int, Any]] = {}  # what a constant is -> its slot, and the array whose place in memory the key names
+        # what a constant is -> its slot, and the array whose place in memory the key names
+        self._shared: dict[tuple, tuple[int, Any]] = {}
 
     def block(self, block: Block, outer: Mapping[str, int | Constant]) -> BlockPlan:
         scope = dict(outer)
@@ -148,12 +165,18 @@ class _Planner:
 
     def _literals(self, op: Operation, scope: dict[str, int | Constant]) -> None:
         for name, value in op.literals.items():
-            dtype = dtype_of(value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType)
+            dtype = dtype_of(
+                value.type.tensorType.dataType or value.type.listType.type.tensorType.dataType
+            )
             self._define(Constant(name, self._source.read(value), dtype), scope)
 
     def _constant(self, op: Operation, scope: dict[str, int | Constant]) -> None:
         self.types.update({v.name: v for v in op.outputs})
-        arguments = {param: self._known(op, names[0], scope).value for param, names in op.inputs.items() if names}
+        arguments = {
+            param: self._known(op, names[0], scope).value
+            for param, names in op.inputs.items()
+            if names
+        }
         if op.op_type == "const":
             if "val" not in arguments or len(op.outputs) != 1:
                 raise ProgramError(f"{op.where()} holds no value; the file is damaged")
@@ -170,20 +193,43 @@ class _Planner:
 
     def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
         if op.op_type in CONTROL:
-            reads = tuple((param, tuple(self._slot(n, scope, None, op.where()) for n in names)) for param, names in op.inputs.items())
+            reads = tuple(
+                (param, tuple(self._slot(n, scope, None, op.where()) for n in names))
+                for param, names in op.inputs.items()
+            )
             blocks = tuple(self.block(block, scope) for block in op.blocks)
             fast = op.op_type == "while_loop" and self._precision.model is None
             gru = self._gru(op, scope) if fast else None
-            return Step(op, None, reads, (), (), (), frozenset(), None, False, self._outputs(op, scope), blocks, gru=gru)
+            return Step(
+                op,
+                None,
+                reads,
+                (),
+                (),
+                (),
+                frozenset(),
+                None,
+                False,
+                self._outputs(op, scope),
+                blocks,
+                gru=gru,
+            )
         kernel = self._kernel(op)
-        if missing := [param for param in sorted(kernel.required | op.inputs.keys()) if not op.inputs.get(param)]:
+        if missing := [
+            param
+            for param in sorted(kernel.required | op.inputs.keys())
+            if not op.inputs.get(param)
+        ]:
             raise ProgramError(f"{op.where()} lacks {', '.join(missing)}; the file is damaged")
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
         fixed: dict[str, Any] = {}
         bound: list[tuple[str, int | tuple[int, ...]]] = []
         for param, names in op.inputs.items():
             if param not in kernel.parameters:
-                raise ProgramError(f"{op.where()}: unknown parameter '{param}'; known: {', '.join(sorted(kernel.parameters))}")
+                raise ProgramError(
+                    f"{op.where()}: unknown parameter '{param}'; known:"
+                    f" {', '.join(sorted(kernel.parameters))}"
+                )
             many = param in kernel.variadic
             if param in kernel.host and all(isinstance(scope.get(n), Constant) for n in names):
                 values = [_python_value(self._known(op, n, scope).value) for n in names]
@@ -193,20 +239,42 @@ class _Planner:
                 slots = tuple(self._slot(n, scope, widen, op.where(), last) for n in names)
                 bound.append((param, slots if many else slots[0]))
         host = kernel.host & {param for param, _ in bound}
-        others = tuple((param, slots) for param, slots in bound if param in host or isinstance(slots, tuple))
-        single = [(param, slot) for param, slot in bound if param not in host and isinstance(slot, int)]
-        halves = tuple(pair for pair in single if widen is not None and self._is_half(op.inputs[pair[0]][0], scope))
+        others = tuple(
+            (param, slots) for param, slots in bound if param in host or isinstance(slots, tuple)
+        )
+        single = [
+            (param, slot) for param, slot in bound if param not in host and isinstance(slot, int)
+        ]
+        halves = tuple(
+            pair
+            for pair in single
+            if widen is not None and self._is_half(op.inputs[pair[0]][0], scope)
+        )
         plain = tuple(pair for pair in single if pair not in halves)
         call = partial(kernel.run, **fixed) if fixed else kernel.run
         outputs = self._outputs(op, scope)
-        return Step(op, call, tuple(bound), plain, halves, others, host, widen, kernel.wants_generator, outputs)
+        return Step(
+            op,
+            call,
+            tuple(bound),
+            plain,
+            halves,
+            others,
+            host,
+            widen,
+            kernel.wants_generator,
+            outputs,
+        )
 
     def _gru(self, op: Operation, scope: Mapping[str, int | Constant]) -> GruLoop | None:
-        """The loop as a GRU, if it is one. Its weights stand where the body's own operations read them."""
+        """The loop as a GRU, if it is one. Its weights stand where the body's own operations read
+        them.
+        """
         found = recognized(op, self.constants, self.types)
         if found is None:
             return None
-        known: dict[str, int | Constant] = {**self.constants, **scope}  # weights may be constants of the body
+        # weights may be constants of the body
+        known: dict[str, int | Constant] = {**self.constants, **scope}
         dtype = self._precision.working(BY_NAME[found.dtype])
 
         def slot(name: str, widen: torch.dtype | None = None) -> int:
@@ -214,28 +282,49 @@ class _Planner:
 
         widen = torch.float32 if dtype == torch.float16 else None
         counter, rows = (slot(n) for n in op.inputs["loop_vars"])
-        weights = tuple((slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES))
-        biases = tuple(tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES)
+        weights = tuple(
+            (slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES)
+        )
+        biases = tuple(
+            tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES
+        )
         return GruLoop(slot(found.x), slot(found.end), counter, rows, weights, biases, dtype)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
-        """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is wanted."""
-        return not isinstance(scope[name], Constant) and self.types[name].container == "tensor" and self.types[name].dtype.name == "fp16"
+        """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is
+        wanted.
+        """
+        return (
+            not isinstance(scope[name], Constant)
+            and self.types[name].container == "tensor"
+            and self.types[name].dtype.name == "fp16"
+        )
 
     def _rows_last(self, op: Operation, scope: Mapping[str, int | Constant]) -> bool:
         """Whether the constant weight of a convolution is wanted with its channels last."""
-        weight, x, groups = scope.get(op.inputs["weight"][0]), self.types.get(op.inputs["x"][0]), op.inputs.get("groups")
+        weight, x, groups = (
+            scope.get(op.inputs["weight"][0]),
+            self.types.get(op.inputs["x"][0]),
+            op.inputs.get("groups"),
+        )
         if not isinstance(weight, Constant) or np.ndim(weight.value) != 4:
             return False
         height = x.shape[2] if x is not None and x.ranked and len(x.shape) == 4 else None
-        return rows_last(weight.value.shape, height, int(self._known(op, groups[0], scope).value) if groups else 1)
+        return rows_last(
+            weight.value.shape,
+            height,
+            int(self._known(op, groups[0], scope).value) if groups else 1,
+        )
 
     def _kernel(self, op: Operation) -> Kernel:
         model = KERNELS_OF[self._precision.model] if self._precision.model else {}
         if op.op_type in model and any(v.dtype.name == "fp16" for v in op.outputs):
             return model[op.op_type]
         if op.op_type not in KERNELS:
-            raise ProgramError(f"unknown operation {op.where()}; mlprogram/OPERATIONS.md lists the ones that are known")
+            raise ProgramError(
+                f"unknown operation {op.where()}; mlprogram/OPERATIONS.md lists the ones that are"
+                " known"
+            )
         return KERNELS[op.op_type]
 
     def _outputs(self, op: Operation, scope: dict[str, int | Constant]) -> tuple[Output, ...]:
@@ -244,14 +333,25 @@ class _Planner:
             is_tensor = value.container == "tensor"
             shape = value.shape if is_tensor and value.ranked else None
             dtype = self._precision.working(value.dtype) if is_tensor else None
-            fixed = None if shape is None or None in shape else tuple(size for size in shape if size is not None)
+            fixed = (
+                None
+                if shape is None or None in shape
+                else tuple(size for size in shape if size is not None)
+            )
             outputs.append(Output(self._declare(value, scope), value.name, dtype, shape, fixed))
         return tuple(outputs)
 
     def _slot(
-        self, name: str, scope: Mapping[str, int | Constant], widen: torch.dtype | None, where: str, channels_last: bool = False
+        self,
+        name: str,
+        scope: Mapping[str, int | Constant],
+        widen: torch.dtype | None,
+        where: str,
+        channels_last: bool = False,
     ) -> int:
-        """The slot of a value; a constant gets one for each type it is wanted in, so that no run converts it."""
+        """The slot of a value; a constant gets one for each type it is wanted in, so that no run
+        converts it.
+        """
         if name not in scope:
             raise ProgramError(f"{where}: there is no value '{name}' at this place")
         found = scope[name]
@@ -262,10 +362,18 @@ class _Planner:
         working = self._precision.working(found.dtype)
         if widen is not None and working == torch.float16:
             working = widen
-        place = found.value.__array_interface__["data"][0] if found.value.nbytes > _SMALL else found.value.tobytes()
+        place = (
+            found.value.__array_interface__["data"][0]
+            if found.value.nbytes > _SMALL
+            else found.value.tobytes()
+        )
         key = (place, found.value.shape, found.dtype.name, working, channels_last)
         stored = torch.channels_last if channels_last else torch.preserve_format
-        return self._share(key, found.value, lambda: to_torch(found.value, found.dtype).to(working, memory_format=stored))
+        return self._share(
+            key,
+            found.value,
+            lambda: to_torch(found.value, found.dtype).to(working, memory_format=stored),
+        )
 
     def _share(self, key: tuple, owner: Any, make: Callable[[], Any]) -> int:
         if key not in self._shared:
@@ -289,8 +397,12 @@ def _slots_read(step: Step) -> Iterator[int]:
             yield from _slots_read(inner)
 
 
-def _with_frees(steps: list[Step], inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Iterator[Step]:
-    """Give every step the slots to clear after it: values of this block that no later step and no output of the block needs."""
+def _with_frees(
+    steps: list[Step], inputs: tuple[int, ...], outputs: tuple[int, ...]
+) -> Iterator[Step]:
+    """Give every step the slots to clear after it: values of this block that no later step and no
+    output of the block needs.
+    """
     own = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
     last = {}
     for i, step in enumerate(steps):

@@ -26,21 +26,26 @@ from mlprogram.interface import TensorSpec, check_inputs, read_interface, read_o
 from mlprogram.package import Package, open_package
 from mlprogram.plan import build_plan
 
-_PAIRED_SINCE = 9  # specification version (iOS 18) from which several enumerated inputs pair by index
+# specification version (iOS 18) from which several enumerated inputs pair by index
+_PAIRED_SINCE = 9
 
 
 class Program:
     """One function of a package, ready to run with PyTorch on the CPU.
 
-    Three responsibilities: load once (weights decompressed, constants bound), describe itself (`inputs`, `outputs`, `operations`),
-    and run. It never builds a Core ML object and keeps nothing of a call but `last_nonfinite`.
+    Three responsibilities: load once (weights decompressed, constants bound), describe itself
+    (`inputs`, `outputs`, `operations`), and run. It never builds a Core ML object and keeps nothing
+    of a call but `last_nonfinite`.
     """
 
-    def __init__(self, path: str | Path | Package, function: str | None = None, precision: str = "declared") -> None:
-        """Load `function` (None: the default one) of the .mlpackage, .mlmodel or .mlmodelc at `path`; `precision` is one of PRECISIONS.
+    def __init__(
+        self, path: str | Path | Package, function: str | None = None, precision: str = "declared"
+    ) -> None:
+        """Load `function` (None: the default one) of the .mlpackage, .mlmodel or .mlmodelc at
+        `path`; `precision` is one of PRECISIONS.
 
-        Raises ProgramError: not a package, truncated weights, a function that is not there, an operation that is not known, a specification
-        newer than coremltools knows.
+        Raises ProgramError: not a package, truncated weights, a function that is not there, an
+        operation that is not known, a specification newer than coremltools knows.
         """
         package = open_package(path)
         self.path = package.path
@@ -50,25 +55,38 @@ class Program:
         self._plan = build_plan(self._function, Constants(package), self.precision)
         inputs, states = read_interface(package, self._function)
         self.inputs: Mapping[str, TensorSpec] = MappingProxyType(inputs)
-        self.outputs: Mapping[str, TensorSpec] = MappingProxyType(read_outputs(package, self._function, self._plan.types))
+        self.outputs: Mapping[str, TensorSpec] = MappingProxyType(
+            read_outputs(package, self._function, self._plan.types)
+        )
         self._states = states
-        self._slots = {v.name: slot for v, slot in zip(self._function.inputs, self._plan.body.inputs, strict=True)}
+        self._slots = {
+            v.name: slot
+            for v, slot in zip(self._function.inputs, self._plan.body.inputs, strict=True)
+        }
         self._paired = package.spec.specificationVersion >= _PAIRED_SINCE
         self.last_nonfinite: dict[str, tuple[int, int]] = {}
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """Every operation in program order, constants and nested blocks included (`op_type`, `name`, `inputs`, `outputs`, `path`)."""
+        """Every operation in program order, constants and nested blocks included (`op_type`,
+        `name`, `inputs`, `outputs`, `path`).
+        """
         return tuple(self._function.body.walk())
 
     def constant(self, name: str) -> np.ndarray | str | list:
-        """The value of a constant or a constexpr output, decompressed, in its declared type. Raises ProgramError if there is none."""
+        """The value of a constant or a constexpr output, decompressed, in its declared type. Raises
+        ProgramError if there is none.
+        """
         if name not in self._plan.constants:
-            raise ProgramError(f"{self.path}: '{name}' is not a constant of function '{self.function}'")
+            raise ProgramError(
+                f"{self.path}: '{name}' is not a constant of function '{self.function}'"
+            )
         return self._plan.constants[name].value
 
     def value_type(self, name: str) -> ValueType:
-        """Declared type and shape of any value of the function, constants and values written in place included. Raises ProgramError."""
+        """Declared type and shape of any value of the function, constants and values written in
+        place included. Raises ProgramError.
+        """
         if name in self._plan.types:
             return self._plan.types[name]
         if name in self._plan.constants:
@@ -83,7 +101,10 @@ class Program:
 
     def make_state(self) -> dict[str, torch.Tensor]:
         """Zeros for every state of the program, to hand to successive calls, which update them."""
-        return {v.name: torch.zeros(v.sizes, dtype=self.precision.working(v.dtype)) for v in self._states.values()}
+        return {
+            v.name: torch.zeros(v.sizes, dtype=self.precision.working(v.dtype))
+            for v in self._states.values()
+        }
 
     @torch.no_grad()
     def __call__(
@@ -95,22 +116,27 @@ class Program:
     ) -> dict[str, torch.Tensor]:
         """Run the program.
 
-        `inputs`: name -> np.ndarray or torch.Tensor. `hook(name, op_type, value)` sees every produced tensor in its working type
-        (fp16 under `declared`) and may give back a replacement of the same shape. `state`: from `make_state()`, updated in place when the
-        run has ended (one that fails leaves it as it was).
-        `generator`: needed by programs that draw random numbers. Gives {name: tensor} in the declared types (fp32 or fp64 for
-        floats under exact and exact64). NaN and infinity in inputs are counted in `last_nonfinite` {name: (NaN, infinite)} and
-        reported as a NonFiniteInput warning. Raises ProgramError for inputs that do not fit and for an operation that fails.
+        `inputs`: name -> np.ndarray or torch.Tensor. `hook(name, op_type, value)` sees every
+        produced tensor in its working type (fp16 under `declared`) and may give back a replacement
+        of the same shape. `state`: from `make_state()`, updated in place when the run has ended
+        (one that fails leaves it as it was). `generator`: needed by programs that draw random
+        numbers. Gives {name: tensor} in the declared types (fp32 or fp64 for floats under exact and
+        exact64). NaN and infinity in inputs are counted in `last_nonfinite` {name: (NaN, infinite)}
+        and reported as a NonFiniteInput warning. Raises ProgramError for inputs that do not fit and
+        for an operation that fails.
         """
         tensors, self.last_nonfinite = check_inputs(self.inputs, inputs, self._paired)
         env = list(self._plan.template)
         for name, tensor in tensors.items():
-            env[self._slots[name]] = tensor.to(self.precision.working(BY_NAME[self.inputs[name].dtype]))
+            env[self._slots[name]] = tensor.to(
+                self.precision.working(BY_NAME[self.inputs[name].dtype])
+            )
         del tensors  # the environment alone keeps them, so that they die at their last use
         kept = self._bind_states(state)
         run = Run(hook, generator, dict(kept))
         run_block(self._plan.body, env, run)
-        named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)  # one value may be given back twice
+        # one value may be given back twice
+        named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)
         outputs = {name: _own(env[slot]) for name, slot in named}
         for slot, tensor in kept.items():
             if run.states[slot] is not tensor:
@@ -119,10 +145,16 @@ class Program:
 
     def _bind_states(self, state: dict[str, torch.Tensor] | None) -> dict[int, torch.Tensor]:
         if self._states and state is None:
-            raise ProgramError(f"the program keeps states ({', '.join(self._states)}); pass state=program.make_state()")
+            raise ProgramError(
+                f"the program keeps states ({', '.join(self._states)}); pass"
+                " state=program.make_state()"
+            )
         given: dict[str, torch.Tensor] = {} if state is None else state
         if set(given) != set(self._states):
-            raise ProgramError(f"states {sorted(given)} given, the program has {sorted(self._states)}; pass state=program.make_state()")
+            raise ProgramError(
+                f"states {sorted(given)} given, the program has {sorted(self._states)}; pass"
+                " state=program.make_state()"
+            )
         return {self._slots[name]: given[name] for name in self._states}
 
 

@@ -1,4 +1,5 @@
-"""Temporary files that go with their process: removed when it ends or is interrupted, and by the next command where it was killed.
+"""Temporary files that go with their process: removed when it ends or is interrupted, and by the
+next command where it was killed.
 
 with scratch() as folder:                # TMPDIR/kokoro-ane-UID-x
     (folder / "x").touch()
@@ -27,7 +28,9 @@ AGAIN_S = 0.05  # after which one that was swallowed comes again
 
 
 def claimed(parent: Path, prefix: str) -> tuple[Path, Callable[[], None]]:
-    """A new folder in `parent`, and what gives its lock back. The lock says that the owner lives: a killed one's is free."""
+    """A new folder in `parent`, and what gives its lock back. The lock says that the owner lives: a
+    killed one's is free.
+    """
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         with suppress(FileNotFoundError):  # another process took the empty folder for a leftover
@@ -49,7 +52,9 @@ def removed(folder: Path) -> None:
 
 
 def locked(path: Path, flags: int = os.O_RDWR) -> int | None:
-    """The open lock file, or None where another process holds it, or has removed it since it was opened."""
+    """The open lock file, or None where another process holds it, or has removed it since it was
+    opened.
+    """
     import fcntl  # late: only what writes needs it
 
     number = os.open(path, flags, 0o600)
@@ -62,19 +67,24 @@ def locked(path: Path, flags: int = os.O_RDWR) -> int | None:
 
 
 def left_behind(folder: Path) -> int | None:
-    """The lock of a folder whose owner was killed, now held. None: it is no such folder, its owner lives, or it was empty and is gone."""
+    """The lock of a folder whose owner was killed, now held. None: it is no such folder, its owner
+    lives, or it was empty and is gone.
+    """
     if folder.is_symlink() or not folder.is_dir():
         return None
     if (folder / LOCK).is_file() and not (folder / LOCK).lstat().st_size:  # ours is empty
         return locked(folder / LOCK)
     with suppress(OSError):
-        folder.rmdir()  # empty: killed before it had a lock, or about to get one, which then takes another folder
+        # empty: killed before it had a lock, or about to get one, which then takes another folder
+        folder.rmdir()
     return None
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for what only this process needs, where temporary files go. Raises OSError where none can be made."""
+    """A folder for what only this process needs, where temporary files go. Raises OSError where
+    none can be made.
+    """
     parent, prefix = Path(tempfile.gettempdir()), _prefix()
     if sum(cleared(left) for left in sorted(parent.glob(f"{prefix}*"))):
         print(f"{parent}: an earlier run was killed: its temporary files removed", file=sys.stderr)
@@ -88,7 +98,9 @@ def scratch() -> Iterator[Path]:
 
 @contextmanager
 def temporary_files_in(folder: Path) -> Iterator[None]:
-    """Temporary files of libraries go there until the block ends, so that they are removed with it: coremltools' copies of packages."""
+    """Temporary files of libraries go there until the block ends, so that they are removed with it:
+    coremltools' copies of packages.
+    """
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:
@@ -99,7 +111,9 @@ def temporary_files_in(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def temporary_files_apart() -> Iterator[None]:
-    """As temporary_files_in a scratch folder, for a whole command. Where none can be made, a command that needs none still runs."""
+    """As temporary_files_in a scratch folder, for a whole command. Where none can be made, a
+    command that needs none still runs.
+    """
     with ExitStack() as held:
         with suppress(OSError, ImportError):
             if not Path(tempfile.gettempdir()).name.startswith(_prefix()):
@@ -116,13 +130,21 @@ class Interrupt:
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt, but once in ONCE_S, or once more where it was swallowed."""
         before_s, self.last_s = self.last_s, time.monotonic()
-        self.again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, number))
+        self.again = threading.Timer(
+            AGAIN_S, signal.pthread_kill, (threading.main_thread().ident, number)
+        )
         if self.swallowed or self.last_s - before_s >= ONCE_S:
             self.swallowed = False
             raise KeyboardInterrupt
 
-    def unraisable(self, found: "sys.UnraisableHookArgs", otherwise: Callable[["sys.UnraisableHookArgs"], object]) -> None:
-        """It came while a destructor or a C library's callback ran, and was swallowed there: no traceback, and the signal comes again."""
+    def unraisable(
+        self,
+        found: "sys.UnraisableHookArgs",
+        otherwise: Callable[["sys.UnraisableHookArgs"], object],
+    ) -> None:
+        """It came while a destructor or a C library's callback ran, and was swallowed there: no
+        traceback, and the signal comes again.
+        """
         if not issubclass(found.exc_type, KeyboardInterrupt):
             otherwise(found)
         elif not self.again.is_alive():
@@ -145,7 +167,9 @@ def _at_once(_number: int, _frame: FrameType | None) -> None:
 
 
 def interrupted_before() -> None:
-    """Raise KeyboardInterrupt where one was raised and a library's callback swallowed it: what it made since is not to be trusted."""
+    """Raise KeyboardInterrupt where one was raised and a library's callback swallowed it: what it
+    made since is not to be trusted.
+    """
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, Interrupt) and handler.last_s > -math.inf:
         raise KeyboardInterrupt
@@ -153,12 +177,16 @@ def interrupted_before() -> None:
 
 @contextmanager
 def interruptible(last: bool = False) -> Iterator[None]:
-    """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed twice, it does not break the cleaning up.
+    """SIGTERM is KeyboardInterrupt as Ctrl-C is, since cleaning up takes an exception; pressed
+    twice, it does not break the cleaning up.
 
-    `last`: the process ends after this; once interrupted, another signal ends it at once, with the same exit code.
+    `last`: the process ends after this; once interrupted, another signal ends it at once, with the
+    same exit code.
     """
     usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
-    changed = {number: before for number, before in usual.items() if signal.getsignal(number) is before}
+    changed = {
+        number: before for number, before in usual.items() if signal.getsignal(number) is before
+    }
     if not changed or threading.current_thread() is not threading.main_thread():
         yield
         return

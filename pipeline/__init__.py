@@ -1,1 +1,3 @@
-"""The chain from text to samples, and what ships it: steps, synthesis, streaming, validation, vectors, bundle."""
+"""The chain from text to samples, and what ships it: steps, synthesis, streaming, validation,
+vectors, bundle.
+"""

@@ -2,12 +2,14 @@
 
     kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
     kokoro-ane quantize --method mixed --recipe my_recipe.json
-    kokoro-ane quantize --method w8g --stage encoder     # weights of the encoder; `lossless` where they stand on an 8-bit grid
+    # weights of the encoder; `lossless` where they stand on an 8-bit grid
+    kokoro-ane quantize --method w8g --stage encoder
     kokoro-ane quantize --method w8 --runtime onnx        # of ONNX Runtime's file
-    kokoro-ane quantize --method w8a8 --layout streaming     # of the package that `build vocoder --layout streaming` built
+    # of the package that `build vocoder --layout streaming` built
+    kokoro-ane quantize --method w8a8 --layout streaming
 
-Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last line of stdout is one JSON object.
-How good the result sounds is decided by eval/quality.py.
+Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last
+line of stdout is one JSON object. How good the result sounds is decided by eval/quality.py.
 """
 
 import argparse
@@ -15,7 +17,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table, settings_argument
+from kokoro_ane.core.commands import (
+    checkpoint_argument,
+    layout_argument,
+    print_table,
+    settings_argument,
+)
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
@@ -31,15 +38,41 @@ PACKAGES = "coreml"
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    choices = tuple(dict.fromkeys(name for known in STAGE_METHODS.values() for name, method in known.items() if method.parent))
+    choices = tuple(
+        dict.fromkeys(
+            name
+            for known in STAGE_METHODS.values()
+            for name, method in known.items()
+            if method.parent
+        )
+    )
     parser = Parser("kokoro-ane quantize", __doc__)
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
-    parser.add_argument("--stage", choices=("vocoder", "encoder"), default="vocoder", help="whose package (default: %(default)s)")
+    parser.add_argument(
+        "--stage",
+        choices=("vocoder", "encoder"),
+        default="vocoder",
+        help="whose package (default: %(default)s)",
+    )
     checkpoint_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the parent package (default: %(default)s)")
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with the parent package (default: %(default)s)",
+    )
     layout_argument(parser)
-    parser.add_argument("--runtime", choices=(PACKAGES, "onnx"), default=PACKAGES, help="whose file (default: %(default)s)")
-    parser.add_argument("--recipe", type=Path, help="for method mixed (default: the bundled recipe of the checkpoint)")
+    parser.add_argument(
+        "--runtime",
+        choices=(PACKAGES, "onnx"),
+        default=PACKAGES,
+        help="whose file (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--recipe",
+        type=Path,
+        help="for method mixed (default: the bundled recipe of the checkpoint)",
+    )
     settings_argument(parser)
     return parser.parse_args(argv)
 
@@ -58,7 +91,12 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         equal, weights = compression["equal_weights"], compression["weights"]
         said = "lossless" if compression["lossless"] else ""
         rows.append(
-            ("weights equal to the bit; largest change", f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}", said, "")
+            (
+                "weights equal to the bit; largest change",
+                f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}",
+                said,
+                "",
+            )
         )
     for figure in manifest.checks["figures"]:
         rows.append((figure["name"], *Check(**figure).text(), "holds"))
@@ -68,8 +106,21 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
         print(not_releasable(manifest.checkpoint["name"]))
-    fields = {"manifest": str(manifest.path), "package_bytes": manifest.package_bytes, "share_of_parent": round(share, 4)}
-    print(json.dumps(fields | {"releasable": manifest.releasable, "compression": manifest.compression, "checks": manifest.checks}))
+    fields = {
+        "manifest": str(manifest.path),
+        "package_bytes": manifest.package_bytes,
+        "share_of_parent": round(share, 4),
+    }
+    print(
+        json.dumps(
+            fields
+            | {
+                "releasable": manifest.releasable,
+                "compression": manifest.compression,
+                "checks": manifest.checks,
+            }
+        )
+    )
 
 
 def _stage_level(arguments: argparse.Namespace, method: "Method") -> int:
@@ -77,10 +128,17 @@ def _stage_level(arguments: argparse.Namespace, method: "Method") -> int:
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.quantize.stage_levels import build_level
 
-    given = {"--layout": arguments.layout != PADDED, "--runtime": arguments.runtime != PACKAGES, "--recipe": arguments.recipe is not None}
+    given = {
+        "--layout": arguments.layout != PADDED,
+        "--runtime": arguments.runtime != PACKAGES,
+        "--recipe": arguments.recipe is not None,
+    }
     for flag, found in given.items():
         if found:
-            raise InputError(f"{flag} belongs to the vocoder: the {arguments.stage} has one layout and packages only")
+            raise InputError(
+                f"{flag} belongs to the vocoder: the {arguments.stage} has one layout and packages"
+                " only"
+            )
     parents, manifests = build_level(method, open_checkpoint(arguments.checkpoint), arguments.build)
     for parent, manifest in zip(parents, manifests, strict=True):
         print_report(manifest, parent.package_bytes)
@@ -111,7 +169,9 @@ def main(argv: list[str] | None = None) -> int:
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.quantize.compress import build_compressed
 
-    parent, manifest = build_compressed(method, checkpoint, arguments.build, recipe, arguments.layout)
+    parent, manifest = build_compressed(
+        method, checkpoint, arguments.build, recipe, arguments.layout
+    )
     print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
 

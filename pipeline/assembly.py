@@ -1,9 +1,11 @@
-"""A bundle's manifest.json: the packages, vocabulary, voices and vectors that belong together, tied by hash. Written and read here.
+"""A bundle's manifest.json: the packages, vocabulary, voices and vectors that belong together, tied
+by hash. Written and read here.
 
     assembly = Assembly.of(folder, parts, checkpoint.as_source, withheld=None).save(folder / "manifest.json")
     Assembly.load(folder / "manifest.json").verify()
 
-One checkpoint for all of it: voices and vocabulary of another checkpoint, packages of another, or vectors of other packages are refused.
+One checkpoint for all of it: voices and vocabulary of another checkpoint, packages of another, or
+vectors of other packages are refused.
 """
 
 import os
@@ -13,7 +15,14 @@ from typing import Any, TypedDict
 
 from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, G2P_NAME, MAX_PHONEMES, SAMPLE_RATE_HZ, VOICE_SHAPE
+from kokoro_ane.core.contract import (
+    FRAME_SAMPLES,
+    FRAMES_PER_SECOND,
+    G2P_NAME,
+    MAX_PHONEMES,
+    SAMPLE_RATE_HZ,
+    VOICE_SHAPE,
+)
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
@@ -21,10 +30,19 @@ from kokoro_ane.core.staging import json_of, read_json, sha256_of, write_json
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 3, "manifest.json"
-VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = "vocabulary.json", "voices", "lexicon", "text", "vectors"
+VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = (
+    "vocabulary.json",
+    "voices",
+    "lexicon",
+    "text",
+    "vectors",
+)
 OURS = json_of("vocabulary", "vocoder")
 G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"
-G2P_ABSENT = f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are spelled"
+G2P_ABSENT = (
+    f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are"
+    " spelled"
+)
 
 
 class File(TypedDict):
@@ -89,23 +107,35 @@ class Parts:
 
     def inside(self, folder: Path) -> "Parts":
         """The same names in another folder."""
-        return Parts(tuple(folder / path.name for path in self.encoders), folder / self.vocoder.name, self.g2p and folder / self.g2p.name)
+        return Parts(
+            tuple(folder / path.name for path in self.encoders),
+            folder / self.vocoder.name,
+            self.g2p and folder / self.g2p.name,
+        )
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """Responsibilities: 1. say what belongs together, with paths relative to itself; 2. prove that it still does."""
+    """Responsibilities: 1. say what belongs together, with paths relative to itself; 2. prove that
+    it still does.
+    """
 
     data: dict[str, Any]
     path: Path = field(default=Path(), compare=False)
 
     @classmethod
-    def of(cls, root: Path, parts: Parts, checkpoint: dict[str, str], withheld: str | None) -> "Assembly":
-        """Describe what lies in a bundle's folder. checkpoint: name and sha256; withheld: decision_file.not_let_out.
+    def of(
+        cls, root: Path, parts: Parts, checkpoint: dict[str, str], withheld: str | None
+    ) -> "Assembly":
+        """Describe what lies in a bundle's folder. checkpoint: name and sha256; withheld:
+        decision_file.not_let_out.
 
         Raises InputError: one part was made from another checkpoint.
         """
-        encoders, vocoder = [Manifest.load(path) for path in parts.encoders], Manifest.load(parts.vocoder)
+        encoders, vocoder = (
+            [Manifest.load(path) for path in parts.encoders],
+            Manifest.load(parts.vocoder),
+        )
         for manifest in (*encoders, vocoder):
             _same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
         if not all(manifest.releasable for manifest in (*encoders, vocoder)):
@@ -118,15 +148,30 @@ class Assembly:
             "withheld": withheld,
             "method": vocoder.method,
             "layout": vocoder.layout,
-            "audio": {"rate_hz": SAMPLE_RATE_HZ, "frame_samples": FRAME_SAMPLES, "frames_per_second": FRAMES_PER_SECOND},
-            "encoder": [_package(manifest, root) | _encoder_contract(manifest) for manifest in encoders],
+            "audio": {
+                "rate_hz": SAMPLE_RATE_HZ,
+                "frame_samples": FRAME_SAMPLES,
+                "frames_per_second": FRAMES_PER_SECOND,
+            },
+            "encoder": [
+                _package(manifest, root) | _encoder_contract(manifest) for manifest in encoders
+            ],
             "vocoder": _package(vocoder, root) | {"source": vocoder.source},
-            "g2p": {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT}
-            if parts.g2p is None
-            else _g2p(Manifest.load(parts.g2p), root),
+            "g2p": (
+                {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT}
+                if parts.g2p is None
+                else _g2p(Manifest.load(parts.g2p), root)
+            ),
             "vocabulary": _file(root / VOCABULARY, root),
-            "voices": {"shape": VOICE_SHAPE, "row": f"phonemes - 1, at most {MAX_PHONEMES}", "files": voices},
-            "lexicon": {path.stem: _file(path, root) for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)},
+            "voices": {
+                "shape": VOICE_SHAPE,
+                "row": f"phonemes - 1, at most {MAX_PHONEMES}",
+                "files": voices,
+            },
+            "lexicon": {
+                path.stem: _file(path, root)
+                for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)
+            },
             "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
             "vectors": _vectors(root / VECTORS, root, checkpoint, (*encoders, vocoder)),
         }
@@ -147,9 +192,16 @@ class Assembly:
         return cls(data, path)
 
     def verify(self) -> int:
-        """Check every file and package against its hash and all packages against one checkpoint; the number of things checked."""
+        """Check every file and package against its hash and all packages against one checkpoint;
+        the number of things checked.
+        """
         root, checked = self.path.parent, 0
-        files = [self.data["vocabulary"], *self.data["voices"]["files"], *self.data["lexicon"].values(), *self.data["text"]]
+        files = [
+            self.data["vocabulary"],
+            *self.data["voices"]["files"],
+            *self.data["lexicon"].values(),
+            *self.data["text"],
+        ]
         files += [self.data["vectors"]] if self.data["vectors"] else []
         for entry in files:
             _hashed(root / entry["file"], entry["sha256"])
@@ -177,18 +229,28 @@ class Assembly:
 
 def _same(path: Path, found: str, wanted: str) -> None:
     if found != wanted:
-        raise InputError(f"{path} was made from checkpoint {found[:12]}, the rest from {wanted[:12]}: build both from one checkpoint")
+        raise InputError(
+            f"{path} was made from checkpoint {found[:12]}, the rest from {wanted[:12]}: build both"
+            " from one checkpoint"
+        )
 
 
 def _hashed(path: Path, wanted: str) -> None:
     if not path.is_file():
         raise InputError(f"{path} is missing")
     if sha256_of(path) != wanted:
-        raise InputError(f"{path} has hash {sha256_of(path)[:12]}, the assembly says {wanted[:12]}: it was changed; bundle again")
+        raise InputError(
+            f"{path} has hash {sha256_of(path)[:12]}, the assembly says {wanted[:12]}: it was"
+            " changed; bundle again"
+        )
 
 
 def _file(path: Path, root: Path) -> dict[str, Any]:
-    return {"file": os.path.relpath(path, root), "sha256": sha256_of(path), "bytes": path.stat().st_size}
+    return {
+        "file": os.path.relpath(path, root),
+        "sha256": sha256_of(path),
+        "bytes": path.stat().st_size,
+    }
 
 
 def _package(manifest: Manifest, root: Path) -> dict[str, Any]:
@@ -214,9 +276,14 @@ def _encoder_contract(manifest: Manifest) -> dict[str, Any]:
     return {name: getattr(manifest, name) for name in names}
 
 
-def _vectors(folder: Path, root: Path, checkpoint: dict[str, str], manifests: tuple[Manifest, ...]) -> dict[str, Any]:
+def _vectors(
+    folder: Path, root: Path, checkpoint: dict[str, str], manifests: tuple[Manifest, ...]
+) -> dict[str, Any]:
     index = load_index(folder)
     _same(folder / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
     if index["packages"] != {manifest.path.stem: manifest.package_sha256 for manifest in manifests}:
-        raise InputError(f"{folder} was written with other packages: run `kokoro-ane vectors --out {folder}` again")
+        raise InputError(
+            f"{folder} was written with other packages: run `kokoro-ane vectors --out {folder}`"
+            " again"
+        )
     return _file(folder / INDEX, root)

@@ -1,4 +1,5 @@
-"""Where finished audio goes: a .wav or .flac file, or stdout as wav or raw PCM. 24 kHz, mono, 16 bit, the same samples everywhere.
+"""Where finished audio goes: a .wav or .flac file, or stdout as wav or raw PCM. 24 kHz, mono, 16
+bit, the same samples everywhere.
 
 with to_file(Path("hello.wav")) as sink: sink.write(samples)
 with to_stream(sys.stdout.buffer, "wav") as sink: ...
@@ -31,7 +32,9 @@ def fade(samples: int = FADE_SAMPLES) -> np.ndarray:
 
 
 def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
-    """A chunk [n] float32 ready to be joined, and the gain it was turned down by (1 = not). Shorter than two fades: shorter fades."""
+    """A chunk [n] float32 ready to be joined, and the gain it was turned down by (1 = not). Shorter
+    than two fades: shorter fades.
+    """
     length = min(FADE_SAMPLES, len(waveform) // 2)
     faded, slope = waveform.astype(np.float32, copy=True), fade(length)
     faded[:length] *= slope
@@ -42,7 +45,9 @@ def finished(waveform: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 class StreamFinish:
-    """`finished` for a chunk that comes in pieces: the same fades; what is too loud is turned down from there on, over one fade."""
+    """`finished` for a chunk that comes in pieces: the same fades; what is too loud is turned down
+    from there on, over one fade.
+    """
 
     def __init__(self, length: int) -> None:
         """`length`: samples of the chunk."""
@@ -61,12 +66,16 @@ class StreamFinish:
         gains = np.full(len(piece), self.gain, np.float32)
         ramp = min(FADE_SAMPLES, len(piece))
         gains[:ramp] = np.linspace(before, self.gain, ramp, dtype=np.float32)
-        return samples if before == self.gain == 1.0 else np.clip(samples * gains, -CEILING, CEILING)
+        return (
+            samples if before == self.gain == 1.0 else np.clip(samples * gains, -CEILING, CEILING)
+        )
 
 
 def to_pcm(samples: np.ndarray) -> np.ndarray:
     """Float in -1..1 to 16 bit, rounded half to even: 1.0 becomes 32767."""
-    return np.rint(samples.astype(np.float64) * FULL_SCALE).clip(-FULL_SCALE, FULL_SCALE).astype("<i2")
+    return (
+        np.rint(samples.astype(np.float64) * FULL_SCALE).clip(-FULL_SCALE, FULL_SCALE).astype("<i2")
+    )
 
 
 def largest_step(samples: np.ndarray) -> float:
@@ -75,21 +84,31 @@ def largest_step(samples: np.ndarray) -> float:
 
 
 def own_step(samples: np.ndarray) -> float:
-    """The largest step in each whole frame, 95th percentile over frames: what the voice does from frame to frame."""
+    """The largest step in each whole frame, 95th percentile over frames: what the voice does from
+    frame to frame.
+    """
     frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
-    return float(np.percentile([largest_step(frame) for frame in frames], OWN_PERCENTILE)) if len(frames) else 0.0
+    return (
+        float(np.percentile([largest_step(frame) for frame in frames], OWN_PERCENTILE))
+        if len(frames)
+        else 0.0
+    )
 
 
 def join_db(before: np.ndarray, after: np.ndarray, pause: int) -> float:
-    """Largest step where the join has changed anything (both fades and the pause), in dB over the smaller `own_step` of the two chunks.
+    """Largest step where the join has changed anything (both fades and the pause), in dB over the
+    smaller `own_step` of the two chunks.
 
-    `before` and `after` are finished chunks. At or below 0 dB a join is no louder than the voice itself; -inf: nothing moves there.
+    `before` and `after` are finished chunks. At or below 0 dB a join is no louder than the voice
+    itself; -inf: nothing moves there.
     """
     silence = np.zeros(min(pause, FADE_SAMPLES), np.float32)
     near = np.concatenate([before[-FADE_SAMPLES:], silence, after[:FADE_SAMPLES]])
     step, own = largest_step(near), min(own_step(before), own_step(after))
     with np.errstate(divide="ignore"):
-        return float(20 * np.log10(step / own)) if own else (float("inf") if step else float("-inf"))
+        return (
+            float(20 * np.log10(step / own)) if own else (float("inf") if step else float("-inf"))
+        )
 
 
 SUFFIXES = (".wav", ".flac")
@@ -117,13 +136,17 @@ class Sink(ABC):
 
 @contextlib.contextmanager
 def full_disk_is_an_oserror(path: Path) -> Iterator[None]:
-    """libsndfile says "System error" where a file cannot be opened or cannot grow; say what it is."""
+    """libsndfile says "System error" where a file cannot be opened or cannot grow; say what it
+    is.
+    """
     import soundfile
 
     try:
         yield
     except soundfile.LibsndfileError as problem:
-        raise OSError(errno.ENOSPC, f"no room for it, or too large a file ({problem})", path.name) from None
+        raise OSError(
+            errno.ENOSPC, f"no room for it, or too large a file ({problem})", path.name
+        ) from None
 
 
 class FileSink(Sink):
@@ -160,11 +183,16 @@ class StreamSink(Sink):
             self.stream.write(data)
             self.stream.flush()
         except BrokenPipeError:
-            raise InputError(f"the reader of the stream went away after {self.samples / SAMPLE_RATE_HZ:.1f} s of audio") from None
+            raise InputError(
+                f"the reader of the stream went away after {self.samples / SAMPLE_RATE_HZ:.1f} s of"
+                " audio"
+            ) from None
 
 
 def wav_header() -> bytes:
-    """44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as players expect of a stream."""
+    """44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as
+    players expect of a stream.
+    """
     layout = struct.pack("<HHIIHH", 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
     sizes = struct.pack("<I", UNKNOWN_LENGTH)
     return b"RIFF" + sizes + b"WAVEfmt " + struct.pack("<I", len(layout)) + layout + b"data" + sizes

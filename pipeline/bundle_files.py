@@ -19,7 +19,16 @@ from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, stran
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT
-from kokoro_ane.pipeline.assembly import LEXICON, NAME, TEXT, VECTORS, VOCABULARY, VOICES, Assembly, Parts
+from kokoro_ane.pipeline.assembly import (
+    LEXICON,
+    NAME,
+    TEXT,
+    VECTORS,
+    VOCABULARY,
+    VOICES,
+    Assembly,
+    Parts,
+)
 from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_for, not_let_out
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
@@ -36,12 +45,24 @@ LICENSES = Path(__file__).parent / "licenses"
 CONTENTS = [
     "| | |",
     "| --- | --- |",
-    "| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |",
+    (
+        "| packages/ | Core ML packages or ONNX files, each with the manifest of its contract"
+        " beside it |"
+    ),
     "| manifest.json | what belongs together, with shapes, buckets and hashes |",
-    "| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |",
+    (
+        "| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows"
+        " differ |"
+    ),
     "| vocabulary.json | phoneme symbol to id |",
-    "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |",
-    "| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, and texts to check a port by |",
+    (
+        "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted,"
+        " tab-separated |"
+    ),
+    (
+        "| text/ | what reads text: rules, word lists, network and tagger for each language of the"
+        " voices, and texts to check a port by |"
+    ),
     "| vectors/ | inputs and outputs of every step of the chain |",
 ]
 
@@ -57,56 +78,106 @@ def write_bundle(
     words_only: bool = False,
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
 ) -> None:
-    """Everything into `folder`, which appears when it is complete; languages of the voices where no dialects are named.
+    """Everything into `folder`, which appears when it is complete; languages of the voices where no
+    dialects are named.
 
-    Text is read by g2p's rules, which hold the word lists and the G2P network; `words_only`: by a lexicon and the G2P package instead.
-    `product`: the decision whose levels these are, and the product that it names.
+    Text is read by g2p's rules, which hold the word lists and the G2P network; `words_only`: by a
+    lexicon and the G2P package instead. `product`: the decision whose levels these are, and the
+    product that it names.
 
-    CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision judged.
+    CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision
+    judged.
     """
-    parts = parts_of(checkpoint, build, method, layout, runtime, words_only, product[1]["stages"]["encoder"] if product else "")
+    parts = parts_of(
+        checkpoint,
+        build,
+        method,
+        layout,
+        runtime,
+        words_only,
+        product[1]["stages"]["encoder"] if product else "",
+    )
     if product:
         require_judged(parts, product[1])
     manifest = Manifest.load(parts.vocoder)
     require_genuine(manifest, level_name(method, layout), checkpoint)
     decision, level = decision_for(build / "release" / "decision.json", manifest.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
-        raise CheckFailed(f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled")
+        raise CheckFailed(
+            f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled"
+        )
     with staged(folder, bundle_of_ours) as aside:
         inside = _copied(parts, aside / "packages")
         write_json(aside / VOCABULARY, checkpoint.config.vocab)
         (aside / VOICES).mkdir()
         for name in checkpoint.voices:
-            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(encoded(checkpoint.voice(name).numpy()))
+            (aside / VOICES / f"{name}{SUFFIX}").write_bytes(
+                encoded(checkpoint.voice(name).numpy())
+            )
         for dialect in (dialects or dialects_for(checkpoint.voices)) if words_only else ():
             write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
         for language in () if words_only else dialects or languages_for(checkpoint.voices):
             write_text_tables(aside / TEXT, language)
         _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
-        chain, packages = chain_in(inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy())
+        chain, packages = chain_in(
+            inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy()
+        )
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)
-        withheld = not_let_out(decision, level) or (no_word_for(product[0], PRODUCT_COMMAND) if product else None)
+        withheld = not_let_out(decision, level) or (
+            no_word_for(product[0], PRODUCT_COMMAND) if product else None
+        )
         assembly = Assembly.of(aside, inside, checkpoint.as_source, withheld).save(aside / NAME)
-        contents = [line for line in CONTENTS if not line.startswith(f"| {TEXT if words_only else LEXICON}/")]
-        whole = f"The whole chain, {product[1]['product']}, against the fp32 chain: {product[1]['verdict']}." if product else ""
-        (aside / CARD).write_text(model_card(assembly.data, decision, level, contents, whole), encoding="utf-8")
+        contents = [
+            line
+            for line in CONTENTS
+            if not line.startswith(f"| {TEXT if words_only else LEXICON}/")
+        ]
+        whole = (
+            f"The whole chain, {product[1]['product']}, against the fp32 chain:"
+            f" {product[1]['verdict']}."
+            if product
+            else ""
+        )
+        (aside / CARD).write_text(
+            model_card(assembly.data, decision, level, contents, whole), encoding="utf-8"
+        )
         _write_sums(aside)
 
 
 def require_judged(parts: Parts, product: Mapping[str, Any]) -> None:
     """Raise InputError unless these are the packages that the product decision judged."""
-    found = {manifest.package: manifest.package_sha256 for manifest in map(Manifest.load, parts.all)}
-    other = sorted(name for name in {*found, *product["packages"]} if found.get(name) != product["packages"].get(name))
+    found = {
+        manifest.package: manifest.package_sha256 for manifest in map(Manifest.load, parts.all)
+    }
+    other = sorted(
+        name
+        for name in {*found, *product["packages"]}
+        if found.get(name) != product["packages"].get(name)
+    )
     if other:
-        raise InputError(f"{other[0]} is not what the product decision judged: run `{PRODUCT_COMMAND}` again")
+        raise InputError(
+            f"{other[0]} is not what the product decision judged: run `{PRODUCT_COMMAND}` again"
+        )
 
 
-def parts_of(checkpoint: Checkpoint, build: Path, method: str, layout: str, runtime: str, words_only: bool, encoder: str = "") -> Parts:
-    """What a bundle is made of in a build folder; `encoder`: as in Request. InputError names the command for what is missing, or a runtime
-    that opens no files."""
+def parts_of(
+    checkpoint: Checkpoint,
+    build: Path,
+    method: str,
+    layout: str,
+    runtime: str,
+    words_only: bool,
+    encoder: str = "",
+) -> Parts:
+    """What a bundle is made of in a build folder; `encoder`: as in Request. InputError names the
+    command for what is missing, or a runtime that opens no files.
+    """
     g2p = build / f"{G2P_NAME}.json"
     own = words_only and RUNTIMES[runtime].packages and g2p.is_file()
-    return Parts(*files_of(runtime, Request(checkpoint, build, method, layout, encoder=encoder)), g2p if own else None)
+    return Parts(
+        *files_of(runtime, Request(checkpoint, build, method, layout, encoder=encoder)),
+        g2p if own else None,
+    )
 
 
 def _copied(parts: Parts, place: Path) -> Parts:
@@ -121,33 +192,75 @@ def _copied(parts: Parts, place: Path) -> Parts:
     return parts.inside(place)
 
 
-def chain_in(parts: Parts, vocab: dict[str, int], voice: np.ndarray) -> tuple[Chain, dict[str, str]]:
-    """The packages opened from where they lie by who executes them here, and their hashes by name."""
-    opened = module_of(runtime_for(Manifest.load(parts.vocoder).package)).open_manifests(parts.encoders, parts.vocoder)
+def chain_in(
+    parts: Parts, vocab: dict[str, int], voice: np.ndarray
+) -> tuple[Chain, dict[str, str]]:
+    """The packages opened from where they lie by who executes them here, and their hashes by
+    name.
+    """
+    opened = module_of(runtime_for(Manifest.load(parts.vocoder).package)).open_manifests(
+        parts.encoders, parts.vocoder
+    )
     return Chain(vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
 def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
-    """LICENSES.md says what is under what; licenses/ holds the texts. `words`: the folder with the words."""
+    """LICENSES.md says what is under what; licenses/ holds the texts. `words`: the folder with the
+    words.
+    """
     (folder / "licenses").mkdir()
-    flite = "made from speech of flite's voices, Carnegie Mellon University (permissive): licenses/flite.txt"
-    weights = flite if checkpoint.name == "demo" else "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
+    flite = (
+        "made from speech of flite's voices, Carnegie Mellon University (permissive):"
+        " licenses/flite.txt"
+    )
+    weights = (
+        flite
+        if checkpoint.name == "demo"
+        else "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
+    )
     if checkpoint.name == "kokoro-int8":
         weights += ". On 8-bit grids: ONNX export of kokoro-onnx by thewh1teagle (MIT)"
     elif checkpoint.name not in ("demo", "kokoro-82m"):
-        weights = f"checkpoint `{checkpoint.name}`: its licence is not known to this tool; do not distribute without it"
+        weights = (
+            f"checkpoint `{checkpoint.name}`: its licence is not known to this tool; do not"
+            " distribute without it"
+        )
     for path in LICENSES.iterdir():
         if path.stem != "flite" or checkpoint.name == "demo":
             shutil.copy(path, folder / "licenses" / path.name)
-    lines = ["# Licences of what is inside", "", "| what | licence |", "| --- | --- |", f"| weights in packages/, voices/ | {weights} |"]
-    lines += ["| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): licenses/apache-2.0.txt |"]
-    lines += [f"| {words}/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: one sorted table |"]
-    lines += [f"| {words}/, words of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. Changed: symbols |"]
+    lines = [
+        "# Licences of what is inside",
+        "",
+        "| what | licence |",
+        "| --- | --- |",
+        f"| weights in packages/, voices/ | {weights} |",
+    ]
+    lines += [
+        "| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0):"
+        " licenses/apache-2.0.txt |"
+    ]
+    lines += [
+        f"| {words}/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt."
+        " Changed: one sorted table |"
+    ]
+    lines += [
+        f"| {words}/, words of `c` | CMUdict, Carnegie Mellon University (BSD):"
+        " licenses/cmudict.txt. Changed: symbols |"
+    ]
     shutil.copy(CMUDICT.with_name("cmudict.LICENSE.txt"), folder / "licenses" / "cmudict.txt")
-    lines += ["| text/, the tagger | statistics derived from WordNet and a Debian word list: licenses/tagger.txt |"]
+    lines += [
+        "| text/, the tagger | statistics derived from WordNet and a Debian word list:"
+        " licenses/tagger.txt |"
+    ]
     shutil.copy(CMUDICT.with_name("tagger.LICENSE.txt"), folder / "licenses" / "tagger.txt")
-    lines += ["| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their authors (MIT) |"]
-    lines += ["| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |", ""]
+    lines += [
+        "| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by"
+        " their authors (MIT) |"
+    ]
+    lines += [
+        "| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |",
+        "",
+    ]
     (folder / NOTICES).write_text("\n".join(lines), encoding="utf-8")
 
 
@@ -159,10 +272,11 @@ def _write_sums(folder: Path) -> None:
 
 
 def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """Open it again: every file's hash, nothing beside them, one checkpoint, voices that are some, every vector replayed.
+    """Open it again: every file's hash, nothing beside them, one checkpoint, voices that are some,
+    every vector replayed.
 
-    Returns the assembly's data and what was counted. Raises InputError naming the first file that is not as it was written, CheckFailed
-    when a step of the chain does not replay.
+    Returns the assembly's data and what was counted. Raises InputError naming the first file that
+    is not as it was written, CheckFailed when a step of the chain does not replay.
     """
     recover(folder.parent)
     files = check_sums(folder)
@@ -170,13 +284,18 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     assembly.verify()
     voices = check_voices(folder / VOICES)
     data = assembly.data
-    parts = Parts(tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"])
+    parts = Parts(
+        tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"]
+    )
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
     chain, packages = chain_in(parts, vocab, read_npy(folder / VECTORS / VOICE))
     rows = check_vectors(folder / VECTORS, chain, packages)
     missed = next((row for row in rows if not row["holds"]), None)
     if missed is not None:
-        raise CheckFailed(f"{folder}: step {missed['step']} of {missed['utterance']} gives {missed['tensor']} at {missed['snr_db']} dB")
+        raise CheckFailed(
+            f"{folder}: step {missed['step']} of {missed['utterance']} gives {missed['tensor']} at"
+            f" {missed['snr_db']} dB"
+        )
     return data, {"files": files, "voices": voices, "tensors": len(rows)}
 
 
@@ -186,7 +305,11 @@ def bundle_of_ours(folder: Path) -> str | None:
         own = sums_of(folder)
     except InputError as problem:
         return f"it is not a bundle: {problem}"
-    return strangers(folder, {SUMS, *own}) if NAME in own and CARD in own else f"it is not a bundle: {SUMS} names no {NAME}"
+    return (
+        strangers(folder, {SUMS, *own})
+        if NAME in own and CARD in own
+        else f"it is not a bundle: {SUMS} names no {NAME}"
+    )
 
 
 def sums_of(folder: Path) -> dict[str, str]:
@@ -203,12 +326,19 @@ def sums_of(folder: Path) -> dict[str, str]:
 def check_sums(folder: Path) -> int:
     """Every file is as SHA256SUMS says and every file is in it; their number."""
     wanted = sums_of(folder)
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SUMS}
+    found = {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    } - {SUMS}
     for name in sorted(found ^ set(wanted)):
-        raise InputError(f"{folder / name} {'is not part of the bundle' if name in found else 'is missing'}: bundle again")
+        raise InputError(
+            f"{folder / name} {'is not part of the bundle' if name in found else 'is missing'}:"
+            " bundle again"
+        )
     for name, digest in wanted.items():
         if sha256_of(folder / name) != digest:
-            raise InputError(f"{folder / name} was changed after the bundle was written: bundle again")
+            raise InputError(
+                f"{folder / name} was changed after the bundle was written: bundle again"
+            )
     return len(wanted)
 
 

@@ -1,11 +1,13 @@
-"""The packages of a bundle in one .pte, for apps that run ExecuTorch: its Core ML delegate gets what was judged, byte for byte.
+"""The packages of a bundle in one .pte, for apps that run ExecuTorch: its Core ML delegate gets
+what was judged, byte for byte.
 
     python -m kokoro_ane.pipeline.delegate build/bundle-demo-p6 [--out build/bundle-demo-p6.pte]
 
-Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies between them is the host's
-(docs/synthesis.md). The bundle is verified first; the packages are taken out of the written file again and compared. The delegate itself
-runs on Apple's systems only. Exit 0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. The last line of
-stdout is one JSON object.
+Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies
+between them is the host's (docs/synthesis.md). The bundle is verified first; the packages are taken
+out of the written file again and compared. The delegate itself runs on Apple's systems only. Exit
+0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. The last line
+of stdout is one JSON object.
 """
 
 import argparse
@@ -39,7 +41,10 @@ def file_for(arguments: argparse.Namespace, data: dict[str, Any]) -> Path:
     own = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
     out: Path = arguments.out or bundle.with_name(f"{own}{SUFFIX}")
     if not data["releasable"] and name not in out.name:
-        raise InputError(f"{name} is not releasable and its file has to say so: --out {out.with_name(f'{name}-{out.name}')}")
+        raise InputError(
+            f"{name} is not releasable and its file has to say so: --out"
+            f" {out.with_name(f'{name}-{out.name}')}"
+        )
     return out
 
 
@@ -47,10 +52,17 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
     """The encoder's and the vocoder's. InputError for a bundle of another runtime's files."""
     from kokoro_ane.core.manifest import Manifest
 
-    manifests = [Manifest.load(bundle / entry["file"]) for entry in (*data["encoder"], data["vocoder"])]
-    other = next((manifest.package for manifest in manifests if not manifest.package.endswith(".mlpackage")), None)
+    manifests = [
+        Manifest.load(bundle / entry["file"]) for entry in (*data["encoder"], data["vocoder"])
+    ]
+    other = next(
+        (manifest.package for manifest in manifests if not manifest.package.endswith(".mlpackage")),
+        None,
+    )
     if other is not None:
-        raise InputError(f"{bundle} holds {other}: only Core ML packages can be delegated to Core ML")
+        raise InputError(
+            f"{bundle} holds {other}: only Core ML packages can be delegated to Core ML"
+        )
     return manifests
 
 
@@ -59,17 +71,35 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     from kokoro_ane.core.export import package_sha256
     from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 
-    wanted = {signature.name: (manifest, inside, signature) for manifest in manifests for inside, signature in signatures(manifest)}
+    wanted = {
+        signature.name: (manifest, inside, signature)
+        for manifest in manifests
+        for inside, signature in signatures(manifest)
+    }
     rows = []
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         found = packages_in(path, Path(folder))
         for name, (manifest, inside, signature) in wanted.items():
-            same = name in found and package_sha256(found[name].package) == manifest.package_sha256 and found[name].function == inside
+            same = (
+                name in found
+                and package_sha256(found[name].package) == manifest.package_sha256
+                and found[name].function == inside
+            )
             if not same:
-                raise CheckFailed(f"method {name} does not hold {manifest.package}; nothing was kept")
+                raise CheckFailed(
+                    f"method {name} does not hold {manifest.package}; nothing was kept"
+                )
             lengths = {length: list(ends) for length, ends in signature.lengths.items()}
-            package = {"package": manifest.package, "package_sha256": manifest.package_sha256, "function": inside}
-            takes = {"inputs": list(signature.program.inputs), "outputs": list(signature.program.outputs), "lengths": lengths}
+            package = {
+                "package": manifest.package,
+                "package_sha256": manifest.package_sha256,
+                "function": inside,
+            }
+            takes = {
+                "inputs": list(signature.program.inputs),
+                "outputs": list(signature.program.outputs),
+                "lengths": lengths,
+            }
             rows.append({"method": name} | package | takes)
     return rows
 
@@ -79,12 +109,22 @@ def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -
     size = path.stat().st_size
     told = []
     for row in rows:
-        lengths = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
+        lengths = ", ".join(
+            f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items()
+        )
         told.append((row["method"], ", ".join(row["inputs"]), lengths, row["package"]))
-    print_table(f"{path}  {size / 1e6:.1f} MB", ("method", "inputs, in this order", "lengths", "package, byte for byte"), told)
+    print_table(
+        f"{path}  {size / 1e6:.1f} MB",
+        ("method", "inputs, in this order", "lengths", "package, byte for byte"),
+        told,
+    )
     if not data["releasable"]:
         print(data["withheld"])
-    print(json.dumps({"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}))
+    print(
+        json.dumps(
+            {"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}
+        )
+    )
 
 
 @command
@@ -98,7 +138,9 @@ def main(argv: list[str] | None = None) -> int:
 
     data, _ = verify_bundle(arguments.bundle)
     out, ours = file_for(arguments, data), bytes_of(BACKEND.encode())
-    out = check_output(out, ours, (SUFFIX,), arguments) if arguments.out else check_implied(out, ours)
+    out = (
+        check_output(out, ours, (SUFFIX,), arguments) if arguments.out else check_implied(out, ours)
+    )
     manifests = manifests_of(arguments.bundle, data)
     with staged(out, ours) as aside:
         write(manifests, aside)

@@ -1,12 +1,17 @@
-"""What one Mac says of packages, in one file without anything personal; and, anywhere, how that file compares with the forecast.
+"""What one Mac says of packages, in one file without anything personal; and, anywhere, how that
+file compares with the forecast.
 
-    kokoro-ane device-report build/KokoroVocoder-fp16.mlpackage build/KokoroVocoder-w8a8.mlpackage --out device.json   # on a Mac
-    kokoro-ane device-report --read device.json --build build                                                      # anywhere
+    # on a Mac
+    kokoro-ane device-report build/KokoroVocoder-fp16.mlpackage build/KokoroVocoder-w8a8.mlpackage --out device.json
+    # anywhere
+    kokoro-ane device-report --read device.json --build build
 
-Every enumerated shape of a package: nearness in dB of each output to the package as mlprogram executes it, on seeded noise; Core ML's
-placement; load time, 3 warm-ups and 10 predictions for each choice of compute units; or Core ML's refusal. --read finds the packages by
-hash. Exit 0: each time of CPU and Neural Engine lies in the forecast's 80 % interval. Exit 1: one does not, or a shape was refused. Exit 2:
-no Mac, or a file that is not such a report. The last line of stdout is one JSON object.
+Every enumerated shape of a package: nearness in dB of each output to the package as mlprogram
+executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10 predictions for each
+choice of compute units; or Core ML's refusal. --read finds the packages by hash. Exit 0: each time
+of CPU and Neural Engine lies in the forecast's 80 % interval. Exit 1: one does not, or a shape was
+refused. Exit 2: no Mac, or a file that is not such a report. The last line of stdout is one JSON
+object.
 """
 
 import argparse
@@ -72,18 +77,33 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane device-report", __doc__)
     parser.add_argument("packages", nargs="*", type=Path, help="packages to measure on this Mac")
-    parser.add_argument("--out", type=Path, default=Path("device.json"), help="file to write (default: %(default)s)")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="compare a file with the forecast instead")
-    parser.add_argument("--build", type=Path, default=Path("build"), help="--read: folder with the packages (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("device.json"), help="file to write (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--read", type=Path, metavar="FILE", help="compare a file with the forecast instead"
+    )
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="--read: folder with the packages (default: %(default)s)",
+    )
     return parser.parse_args(argv)
 
 
 def shapes_of(program: "OpenProgram") -> list[dict[str, tuple[int, ...]]]:
     """The enumerated shapes, or the only ones."""
-    return program.all_shapes() if any(len(spec.shapes) > 1 for spec in program.inputs.values()) else [program.shapes({})]
+    return (
+        program.all_shapes()
+        if any(len(spec.shapes) > 1 for spec in program.inputs.values())
+        else [program.shapes({})]
+    )
 
 
-def measured_row(core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tuple[int, ...]]) -> Row:
+def measured_row(
+    core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tuple[int, ...]]
+) -> Row:
     """What Core ML says of one shape."""
     import numpy as np
 
@@ -98,13 +118,35 @@ def measured_row(core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tu
         facts = measure(core_ml, program, shapes)
     except ProgramError as problem:
         refused = str(problem.__cause__ or problem)[:300]
-        return {"function": name, "shapes": told, "refused": refused, "near_db": {}, "placement": {}, "timings": {}}
-    wanted: Any = MLModel(str(program.package.path), function_name=None if name == MAIN else name).predict(dict(facts.inputs))
+        return {
+            "function": name,
+            "shapes": told,
+            "refused": refused,
+            "near_db": {},
+            "placement": {},
+            "timings": {},
+        }
+    wanted: Any = MLModel(
+        str(program.package.path), function_name=None if name == MAIN else name
+    ).predict(dict(facts.inputs))
     near = {name: snr_db(wanted[name], got) for name, got in facts.outputs.items()}
-    near = {name: float(np.nan_to_num(db, nan=-LARGEST_DB).clip(-LARGEST_DB, LARGEST_DB)) for name, db in near.items()}
-    timings: dict[str, Timed] = {u: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for u, t in facts.timings.items()}
+    near = {
+        name: float(np.nan_to_num(db, nan=-LARGEST_DB).clip(-LARGEST_DB, LARGEST_DB))
+        for name, db in near.items()
+    }
+    timings: dict[str, Timed] = {
+        u: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)}
+        for u, t in facts.timings.items()
+    }
     placed = dict(facts.placement)
-    return {"function": name, "shapes": told, "refused": None, "near_db": near, "placement": placed, "timings": timings}
+    return {
+        "function": name,
+        "shapes": told,
+        "refused": None,
+        "near_db": near,
+        "placement": placed,
+        "timings": timings,
+    }
 
 
 def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
@@ -117,12 +159,21 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
 
     found: list[Measured] = []
     for package in packages:
-        rows = [measured_row(core_ml, program, shapes) for program in open_functions(package) for shapes in shapes_of(program)]
+        rows = [
+            measured_row(core_ml, program, shapes)
+            for program in open_functions(package)
+            for shapes in shapes_of(program)
+        ]
         found.append({"package": package.name, "sha256": package_sha256(package), "rows": rows})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
     return Report(
-        format=FORMAT, chip=core_ml.chip, system=system, coremltools=version("coremltools"), peak_mib=peak, packages=found
-    )  # fmt: skip
+        format=FORMAT,
+        chip=core_ml.chip,
+        system=system,
+        coremltools=version("coremltools"),
+        peak_mib=peak,
+        packages=found,
+    )
 
 
 def read_report(path: Path) -> Report:
@@ -136,10 +187,19 @@ def read_report(path: Path) -> Report:
     conform(report, Report, str(path))
     for package in report["packages"]:
         for row in package["rows"]:
-            times = [ms for timed in row["timings"].values() for ms in (timed["load_ms"], *timed["predict_ms"])]
-            whole = set(row["timings"]) == set(UNITS) and all(timed["predict_ms"] for timed in row["timings"].values())
+            times = [
+                ms
+                for timed in row["timings"].values()
+                for ms in (timed["load_ms"], *timed["predict_ms"])
+            ]
+            whole = set(row["timings"]) == set(UNITS) and all(
+                timed["predict_ms"] for timed in row["timings"].values()
+            )
             if row["refused"] is None and not (whole and min(times) > 0):
-                raise InputError(f"{path}: {package['package']}: a row has no positive times for each of {', '.join(UNITS)}")
+                raise InputError(
+                    f"{path}: {package['package']}: a row has no positive times for each of"
+                    f" {', '.join(UNITS)}"
+                )
     return cast("Report", report)
 
 
@@ -150,7 +210,9 @@ def chip_of(report: Report) -> str:
     words, chips = report["chip"].lower().split(), load_rules().chips
     found = next((word for word in words if word in chips), None)
     if found is None:
-        raise InputError(f"the chip {report['chip'][:60]!r} is none that the forecast knows: {', '.join(chips)}")
+        raise InputError(
+            f"the chip {report['chip'][:60]!r} is none that the forecast knows: {', '.join(chips)}"
+        )
     return found
 
 
@@ -169,32 +231,62 @@ def compared_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     for package in report["packages"]:
         if package["sha256"] not in at_hand:
             raise InputError(
-                f"no package in {build} has the hash {package['sha256'][:12]} of {package['package']}: --build names its folder"
+                f"no package in {build} has the hash {package['sha256'][:12]} of"
+                f" {package['package']}: --build names its folder"
             )
         for row in package["rows"]:
             program = open_program(at_hand[package["sha256"]], row["function"])
-            told = " ".join(f"{name}={'x'.join(map(str, shape))}" for name, shape in sorted(row["shapes"].items()))
+            told = " ".join(
+                f"{name}={'x'.join(map(str, shape))}"
+                for name, shape in sorted(row["shapes"].items())
+            )
             told = told if row["function"] == MAIN else f"{row['function']}: {told}"
-            found: dict[str, Any] = {"package": package["package"], "shapes": told, "chip": chip, "verdict": "refused"}
+            found: dict[str, Any] = {
+                "package": package["package"],
+                "shapes": told,
+                "chip": chip,
+                "verdict": "refused",
+            }
             if row["refused"] is None:
-                shapes = program.shapes({name: tuple(shape) for name, shape in row["shapes"].items()})
+                shapes = program.shapes(
+                    {name: tuple(shape) for name, shape in row["shapes"].items()}
+                )
                 forecast = forecast_residency(profile_program(program, shapes), rules, chip)
                 time = times_of(forecast, rules.chips[chip], costs).optimistic
-                found |= beside(row, time) | {"forecast_on_engine": [forecast.lowest_share("ops"), forecast.optimistic.share("ops")]}
+                found |= beside(row, time) | {
+                    "forecast_on_engine": [
+                        forecast.lowest_share("ops"),
+                        forecast.optimistic.share("ops"),
+                    ]
+                }
                 base = first.setdefault(told, found)
                 if base is not found:
                     ratio = compared(time.ms, base["forecast_ms"], costs, "levels", time.fitted)
                     measured_ratio = {"of": base["package"], "measured": found["ms"] / base["ms"]}
-                    found["ratio"] = measured_ratio | {"forecast": ratio.value, "verdict": ratio.verdict}
+                    found["ratio"] = measured_ratio | {
+                        "forecast": ratio.value,
+                        "verdict": ratio.verdict,
+                    }
             yield found
 
 
 def beside(row: Row, time: "Time") -> dict[str, Any]:
-    """The median of the warm predictions and where it lies in the interval; what Core ML placed; the worst output."""
+    """The median of the warm predictions and where it lies in the interval; what Core ML placed;
+    the worst output.
+    """
     ms = statistics.median(row["timings"][JUDGED]["predict_ms"])
     verdict = "faster" if ms < time.low_ms else "slower" if ms > time.high_ms else "inside"
-    on_engine = sum(where == "engine" for where in row["placement"].values()) / (len(row["placement"]) or 1)
-    told = {"ms": ms, "forecast_ms": time.ms, "low_ms": time.low_ms, "high_ms": time.high_ms, "verdict": verdict, "on_engine": on_engine}
+    on_engine = sum(where == "engine" for where in row["placement"].values()) / (
+        len(row["placement"]) or 1
+    )
+    told = {
+        "ms": ms,
+        "forecast_ms": time.ms,
+        "low_ms": time.low_ms,
+        "high_ms": time.high_ms,
+        "verdict": verdict,
+        "on_engine": on_engine,
+    }
     return told | {"near_db": min(row["near_db"].values(), default=None)}
 
 
@@ -204,16 +296,42 @@ def compare(report: Report, build: Path) -> int:
         rows = list(compared_rows(report, build))
     except ProgramError as problem:
         raise InputError(str(problem)) from None
-    headings = ("package", "shapes", "ms", "forecast, 80 %", "verdict", "on the engine", "forecast", "dB", "to the first")
-    print_table(f"{report['chip']}, {report['system']}: measured and forecast", headings, map(cells, rows))
+    headings = (
+        "package",
+        "shapes",
+        "ms",
+        "forecast, 80 %",
+        "verdict",
+        "on the engine",
+        "forecast",
+        "dB",
+        "to the first",
+    )
+    print_table(
+        f"{report['chip']}, {report['system']}: measured and forecast", headings, map(cells, rows)
+    )
     table = [
-        [package["package"].removesuffix(".mlpackage"), " ".join("x".join(map(str, s)) for s in row["shapes"].values()), found["chip"],
-         report["chip"], report["system"], "as named", units, statistics.median(timed["predict_ms"]), "device-report", "test"]
-        for (package, row), found in zip(((p, r) for p in report["packages"] for r in p["rows"]), rows, strict=True)
+        [
+            package["package"].removesuffix(".mlpackage"),
+            " ".join("x".join(map(str, s)) for s in row["shapes"].values()),
+            found["chip"],
+            report["chip"],
+            report["system"],
+            "as named",
+            units,
+            statistics.median(timed["predict_ms"]),
+            "device-report",
+            "test",
+        ]
+        for (package, row), found in zip(
+            ((p, r) for p in report["packages"] for r in p["rows"]), rows, strict=True
+        )
         for units, timed in sorted(row["timings"].items())
-    ]  # fmt: skip
+    ]
     good = all(row["verdict"] == "inside" for row in rows)
-    print(json.dumps({"chip": report["chip"], "inside": good, "rows": rows, "published_times": table}))
+    print(
+        json.dumps({"chip": report["chip"], "inside": good, "rows": rows, "published_times": table})
+    )
     return EXIT_GOOD if good else EXIT_REJECTED
 
 
@@ -225,8 +343,21 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     shares = (f"{100 * row['on_engine']:.0f} %", f"{100 * low:.0f} to {100 * high:.0f} %")
     span = f"{row['forecast_ms']:.3g} ({row['low_ms']:.3g} to {row['high_ms']:.3g})"
     near = "-" if row["near_db"] is None else f"{row['near_db']:.1f}"
-    told = f"{r['measured']:.2f}; forecast {r['forecast']:.2f}, {r['verdict']}" if (r := row.get("ratio")) else "-"
-    return (row["package"], row["shapes"], f"{row['ms']:.3g}", span, row["verdict"], *shares, near, told)
+    told = (
+        f"{r['measured']:.2f}; forecast {r['forecast']:.2f}, {r['verdict']}"
+        if (r := row.get("ratio"))
+        else "-"
+    )
+    return (
+        row["package"],
+        row["shapes"],
+        f"{row['ms']:.3g}",
+        span,
+        row["verdict"],
+        *shares,
+        near,
+        told,
+    )
 
 
 @command
@@ -240,13 +371,23 @@ def main(argv: list[str] | None = None) -> int:
 
     core_ml = load_core_ml()
     if core_ml is None or not arguments.packages:
-        raise InputError("device-report measures packages on a Mac: name them there, or --read a file that it wrote")
+        raise InputError(
+            "device-report measures packages on a Mac: name them there, or --read a file that it"
+            " wrote"
+        )
     try:
         report = measured(core_ml, arguments.packages, f"macOS {platform.mac_ver()[0]}")
     except ProgramError as problem:
         raise InputError(str(problem)) from None
     write_json(arguments.out, report, json_of("chip", "packages"))
-    print(json.dumps({"wrote": str(arguments.out), "rows": sum(len(package["rows"]) for package in report["packages"])}))
+    print(
+        json.dumps(
+            {
+                "wrote": str(arguments.out),
+                "rows": sum(len(package["rows"]) for package in report["packages"]),
+            }
+        )
+    )
     return EXIT_GOOD
 
 

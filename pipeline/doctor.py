@@ -2,8 +2,8 @@
 
     kokoro-ane doctor [--build build]
 
-Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing. The last line of stdout is one JSON
-object.
+Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing.
+The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -15,7 +15,18 @@ from pathlib import Path
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, Parser, command
 
-NEEDED = ("torch", "coremltools", "numpy", "scipy", "misaki", "pesq", "pystoi", "rich", "soundfile", "safetensors")
+NEEDED = (
+    "torch",
+    "coremltools",
+    "numpy",
+    "scipy",
+    "misaki",
+    "pesq",
+    "pystoi",
+    "rich",
+    "soundfile",
+    "safetensors",
+)
 EXTRAS = {
     "onnx": "kokoro-int8: real Kokoro from registry packages",
     "matplotlib": "plot: curves of a report and of validate",
@@ -28,7 +39,12 @@ EXTRAS = {
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane doctor", __doc__)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with the packages (default: %(default)s)",
+    )
     return parser.parse_args(argv)
 
 
@@ -54,7 +70,10 @@ def hub_is_cached() -> bool:
 
     from kokoro_ane.core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
 
-    return all(isinstance(try_to_load_from_cache(HUB_REPOSITORY, name, revision=HUB_REVISION), str) for name in HUB_FILES[:2])
+    return all(
+        isinstance(try_to_load_from_cache(HUB_REPOSITORY, name, revision=HUB_REVISION), str)
+        for name in HUB_FILES[:2]
+    )
 
 
 def packages(build: Path) -> dict[str, str]:
@@ -79,12 +98,26 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
     homes, built = checkpoints(), packages(arguments.build)
-    rows = [(name, found or "missing", EXTRAS.get(name, "every build")) for name, found in versions.items()]
-    rows += [(f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint") for name, there in homes.items()]
+    rows = [
+        (name, found or "missing", EXTRAS.get(name, "every build"))
+        for name, found in versions.items()
+    ]
+    rows += [
+        (f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint")
+        for name, there in homes.items()
+    ]
     rows += [(name, state, f"package in {arguments.build}") for name, state in built.items()]
-    print_table(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}", ("what", "found", "for"), rows)
+    print_table(
+        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
+        ("what", "found", "for"),
+        rows,
+    )
     missing = [name for name in NEEDED if versions[name] is None]
-    print(json.dumps({"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}))
+    print(
+        json.dumps(
+            {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
+        )
+    )
     return EXIT_BAD_INPUT if missing else EXIT_GOOD
 
 

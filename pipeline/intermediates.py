@@ -1,13 +1,13 @@
-"""One utterance three ways, compared where tensors cross from stage to stage: upstream (dynamic, packed), our PyTorch (static, masked),
-the executed packages; and the first stage that is bad.
+"""One utterance three ways, compared where tensors cross from stage to stage: upstream (dynamic,
+packed), our PyTorch (static, masked), the executed packages; and the first stage that is bad.
 
     reference = upstream_run(checkpoint, said, torch.float32)
     ours = torch_run(checkpoint, said, torch.float32, reference)
     rows = compared(reference, ours, limits=FLOAT32)
     first_bad(rows)                     # its name, or None
 
-All runs give the same names (ORDER), time on the last axis, cut to length; ours are the chain's own steps. An intermediate behind a bad
-one is not judged: it differs because its input does.
+All runs give the same names (ORDER), time on the last axis, cut to length; ours are the chain's own
+steps. An intermediate behind a bad one is not judged: it differs because its input does.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,29 @@ from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, TOKEN_BUCKETS, PackedLayout, bucket_for
+from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
+    DEFAULT_BUCKETS,
+    TOKEN_BUCKETS,
+    PackedLayout,
+    bucket_for,
+)
 from kokoro_ane.core.steps import Tensors, run_steps
-from kokoro_ane.encoder.encoder_steps import FROM_IDS, AlignmentLimits, Buckets, EncoderBackend, Encoding
+from kokoro_ane.encoder.encoder_steps import (
+    FROM_IDS,
+    AlignmentLimits,
+    Buckets,
+    EncoderBackend,
+    Encoding,
+)
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.pipeline.chain import Chain, rectangular
-from kokoro_ane.pipeline.upstream import Silence, injected_noise, upstream_intermediates, upstream_of
+from kokoro_ane.pipeline.upstream import (
+    Silence,
+    injected_noise,
+    upstream_intermediates,
+    upstream_of,
+)
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.source import gaussian_noise
@@ -33,19 +50,40 @@ from kokoro_ane.vocoder.vocoder_steps import SOURCE, VOCODER, VocoderBackend
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
 ORDER = (
-    "bert", "bert_encoder", "durations", "text", "frames", "f0_hz", "energy", "asr", "spectrum", "trunk", "waveform", "chain"
-)  # fmt: skip
+    "bert",
+    "bert_encoder",
+    "durations",
+    "text",
+    "frames",
+    "f0_hz",
+    "energy",
+    "asr",
+    "spectrum",
+    "trunk",
+    "waveform",
+    "chain",
+)
 # Intermediates each one is computed from; one is judged only when these hold.
-FROM = {"bert_encoder": ("bert",), "durations": ("bert_encoder",), "frames": ("durations", "bert_encoder"),
-        "f0_hz": ("frames",), "energy": ("frames",), "asr": ("durations", "text"), "waveform": ("trunk",)}  # fmt: skip
-PARTING = 1e-3  # of the reference's largest value: where the difference first passes it, the two part
+FROM = {
+    "bert_encoder": ("bert",),
+    "durations": ("bert_encoder",),
+    "frames": ("durations", "bert_encoder"),
+    "f0_hz": ("frames",),
+    "energy": ("frames",),
+    "asr": ("durations", "text"),
+    "waveform": ("trunk",),
+}
+# of the reference's largest value: where the difference first passes it, the two part
+PARTING = 1e-3
 GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
 
-# dB. spectrum, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the whole chain on its own inputs, and has no
-# limit: the last bits of F0 decide the phase of nearly silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
+# dB. spectrum, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the
+# whole chain on its own inputs, and has no limit: the last bits of F0 decide the phase of nearly
+# silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
 FLOAT64 = dict.fromkeys(ORDER, 80.0)
 FLOAT32 = FLOAT64 | {"spectrum": 40.0}
-PACKAGE = FLOAT32 | {"text": 40.0, "asr": 40.0, "energy": 40.0, "waveform": 40.0}  # fp16 there: docs/encoder.md, docs/vocoder.md
+# fp16 there: docs/encoder.md, docs/vocoder.md
+PACKAGE = FLOAT32 | {"text": 40.0, "asr": 40.0, "energy": 40.0, "waveform": 40.0}
 
 Intermediates = dict[str, np.ndarray]
 SOURCE_STEPS = tuple(step for step in VOCODER_STEPS if step.stage == SOURCE)
@@ -67,18 +105,26 @@ class UtteranceInputs:
         """What the steps start from, in the dtype to compute in."""
         half = self.style.shape[1] // 2
         style = self.style.to(dtype).numpy()
-        start: Tensors = {"ids": np.array(self.ids, np.int32), "speed": np.array([self.speed], np.float32)}
+        start: Tensors = {
+            "ids": np.array(self.ids, np.int32),
+            "speed": np.array([self.speed], np.float32),
+        }
         start["seed"] = np.array([self.seed], np.int64)
         return start | {"style_decoder": style[:, :half], "style_prosody": style[:, half:]}
 
 
 class TorchBackend:
-    """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in any dtype; the trunk is kept."""
+    """A VocoderBackend: the module that is exported, padded to the default buckets and masked, in
+    any dtype; the trunk is kept.
+    """
 
     arrays = False
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
-        self.source, self.packed = vocoder.generator.m_source.host, PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
+        self.source, self.packed = (
+            vocoder.generator.m_source.host,
+            PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval(),
+        )
         self.buckets = BUCKETS.frames
         self.trunk: Tensor | None = None
         vocoder.generator.conv_post.register_forward_pre_hook(self._keep)
@@ -96,14 +142,21 @@ class TorchBackend:
 
 
 @torch.no_grad()
-def upstream_run(checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype) -> Intermediates:
+def upstream_run(
+    checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype
+) -> Intermediates:
     """KModel.forward_with_tokens, unmodified, complex path, with the noise of the seed injected."""
     model = upstream_of(checkpoint).to(dtype)
-    with injected_noise(lambda frames: torch.from_numpy(gaussian_noise(frames, spoken.seed)), BUCKETS.frames[-1]):
-        tensors = upstream_intermediates(model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed)
+    with injected_noise(
+        lambda frames: torch.from_numpy(gaussian_noise(frames, spoken.seed)), BUCKETS.frames[-1]
+    ):
+        tensors = upstream_intermediates(
+            model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed
+        )
     width = checkpoint.config.hidden_dim
     kept = {name: tensors[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
-    kept["frames"] = tensors["frames"][..., :width].transpose(1, 2)  # without the style that upstream appends
+    # without the style that upstream appends
+    kept["frames"] = tensors["frames"][..., :width].transpose(1, 2)
     names: tuple[str, ...] = ("durations", "text", "asr", "f0_hz", "energy")
     if not isinstance(model.decoder, Silence):
         names += ("spectrum", "trunk", "waveform")
@@ -112,7 +165,9 @@ def upstream_run(checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.d
 
 
 @torch.no_grad()
-def torch_run(checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates) -> Intermediates:
+def torch_run(
+    checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates
+) -> Intermediates:
     """Our PyTorch, padded to the default buckets and masked."""
     encoder, count = Encoder.of(checkpoint).to(dtype), len(spoken.ids)
     kept: dict[str, Tensor] = {}
@@ -135,29 +190,44 @@ def torch_run(checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtyp
 
 @torch.no_grad()
 def executed_run(
-    spoken: UtteranceInputs, encoder: EncoderBackend, vocoder: VocoderBackend | None, reference: Intermediates
+    spoken: UtteranceInputs,
+    encoder: EncoderBackend,
+    vocoder: VocoderBackend | None,
+    reference: Intermediates,
 ) -> Intermediates:
-    """Packages or files, opened; what they do not give out (bert, bert_encoder, trunk) is left out, and without a vocoder its own."""
+    """Packages or files, opened; what they do not give out (bert, bert_encoder, trunk) is left out,
+    and without a vocoder its own.
+    """
     if vocoder is None:
         return _encoded(run_steps(FROM_IDS, Encoding(encoder), spoken.given(torch.float32)))
     return chain_run(_chain(encoder, vocoder), spoken, torch.float32, reference)
 
 
-def chain_run(chain: Chain, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates) -> Intermediates:
-    """The chain on its own tensors, then source and vocoder again on the reference's, spectrum included.
+def chain_run(
+    chain: Chain, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates
+) -> Intermediates:
+    """The chain on its own tensors, then source and vocoder again on the reference's, spectrum
+    included.
 
-    The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads phases, so a stage can be judged only on equal
-    inputs. The second run comes last: what a backend keeps (the trunk) is of that.
+    The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
+    phases, so a stage can be judged only on equal inputs. The second run comes last: what a backend
+    keeps (the trunk) is of that.
     """
     given = spoken.given(dtype)
     free = run_steps((*FROM_IDS, *VOCODER_STEPS), chain, given)
     found = _encoded(free) | {"chain": free["waveform"]}
     if "spectrum" not in reference:
         return found
-    theirs = {name: reference[name].astype(given["style_decoder"].dtype) for name in ("asr", "f0_hz", "energy")}
+    theirs = {
+        name: reference[name].astype(given["style_decoder"].dtype)
+        for name in ("asr", "f0_hz", "energy")
+    }
     source = run_steps(SOURCE_STEPS, chain, given | theirs)
     theirs["spectrum"] = reference["spectrum"].astype(given["style_decoder"].dtype)
-    return found | {"spectrum": source["spectrum"], "waveform": run_steps(RENDER_STEPS, chain, given | theirs)["waveform"]}
+    return found | {
+        "spectrum": source["spectrum"],
+        "waveform": run_steps(RENDER_STEPS, chain, given | theirs)["waveform"],
+    }
 
 
 def _chain(encoder: EncoderBackend, vocoder: VocoderBackend) -> Chain:
@@ -167,7 +237,8 @@ def _chain(encoder: EncoderBackend, vocoder: VocoderBackend) -> Chain:
 def _encoded(tensors: Tensors) -> Intermediates:
     frames = tensors["asr"].shape[-1]
     found = {name: tensors[name] for name in OF_THE_ENCODER}
-    return found | {"text": found["text"][:, :, 0], "frames": found["frames"][:, :-1, 0, :frames]}  # without the mask and the padding
+    # without the mask and the padding
+    return found | {"text": found["text"][:, :, 0], "frames": found["frames"][:, :-1, 0, :frames]}
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> Intermediates:
@@ -176,7 +247,8 @@ def _arrays(tensors: Mapping[str, Tensor]) -> Intermediates:
 
 @dataclass(frozen=True)
 class IntermediateRow:
-    """One intermediate of one run. `parts_at` is the first place on the last axis (token, frame, sample) where the two part.
+    """One intermediate of one run. `parts_at` is the first place on the last axis (token, frame,
+    sample) where the two part.
 
     None: not compared (all figures), equal (snr_db), constant (correlation), nowhere (parts_at).
     """
@@ -196,11 +268,24 @@ class IntermediateRow:
             return (self.name, "", "", "", "", f"{self.verdict}: {self.note}")
         snr = "equal" if self.snr_db is None else f"{self.snr_db:.1f} dB"
         correlation = "" if self.correlation is None else f"{self.correlation:.6f}"
-        return (self.name, f"{self.max_abs:.2e}", snr, correlation, "" if self.parts_at is None else str(self.parts_at), self.verdict)
+        return (
+            self.name,
+            f"{self.max_abs:.2e}",
+            snr,
+            correlation,
+            "" if self.parts_at is None else str(self.parts_at),
+            self.verdict,
+        )
 
 
-def compared(reference: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], limits: Mapping[str, float]) -> list[IntermediateRow]:
-    """One row an intermediate, in the order of the data's way. Durations must be equal; everything else keeps its limit in dB."""
+def compared(
+    reference: Mapping[str, np.ndarray],
+    other: Mapping[str, np.ndarray],
+    limits: Mapping[str, float],
+) -> list[IntermediateRow]:
+    """One row an intermediate, in the order of the data's way. Durations must be equal; everything
+    else keeps its limit in dB.
+    """
     rows: dict[str, IntermediateRow] = {}
     for name in ORDER:
         upstream_of_it = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
@@ -209,9 +294,13 @@ def compared(reference: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray
     return list(rows.values())
 
 
-def _row(name: str, wanted: np.ndarray | None, got: np.ndarray | None, limit: float, behind: bool) -> IntermediateRow:
+def _row(
+    name: str, wanted: np.ndarray | None, got: np.ndarray | None, limit: float, behind: bool
+) -> IntermediateRow:
     if wanted is None or got is None:
-        return IntermediateRow(name, ABSENT, limit, note="upstream has none" if wanted is None else "not given out")
+        return IntermediateRow(
+            name, ABSENT, limit, note="upstream has none" if wanted is None else "not given out"
+        )
     if wanted.shape != got.shape:
         return IntermediateRow(
             name,
@@ -225,7 +314,9 @@ def _row(name: str, wanted: np.ndarray | None, got: np.ndarray | None, limit: fl
     difference, snr = np.abs(wanted - got), snr_db(wanted, got)
     good = not difference.any() if name == "durations" else snr >= limit
     verdict = REPORTED if name == "chain" else GOOD if good else AFTER if behind else BAD
-    places = np.flatnonzero((difference > PARTING * np.abs(wanted).max()).reshape(-1, wanted.shape[-1]).any(axis=0))
+    places = np.flatnonzero(
+        (difference > PARTING * np.abs(wanted).max()).reshape(-1, wanted.shape[-1]).any(axis=0)
+    )
     return IntermediateRow(
         name,
         verdict=verdict,
@@ -239,7 +330,9 @@ def _row(name: str, wanted: np.ndarray | None, got: np.ndarray | None, limit: fl
 
 def _correlation(wanted: np.ndarray, got: np.ndarray) -> float | None:
     spread = wanted.std() * got.std()
-    return float(((wanted - wanted.mean()) * (got - got.mean())).mean() / spread) if spread else None
+    return (
+        float(((wanted - wanted.mean()) * (got - got.mean())).mean() / spread) if spread else None
+    )
 
 
 def first_bad(rows: list[IntermediateRow]) -> str | None:

@@ -1,12 +1,14 @@
-"""What g2p says of every word it lists, as one sorted text file for an app that does not run g2p's rules (`bundle --text words`).
+"""What g2p says of every word it lists, as one sorted text file for an app that does not run g2p's
+rules (`bundle --text words`).
 
 write_lexicon(Path("lexicon/us.tsv"), "us")      # returns the number of words
 
-UTF-8, one word a line, sorted by bytes so that a port can search by halves. Columns, tab-separated: word, list, phonemes in Kokoro's
-symbols; a heteronym has instead one `TAG=phonemes` a part of speech, DEFAULT first; `TAG=` alone is said letter by letter. Lines of # are
-comments. Lists: `o` ours by hand, `g` misaki's gold, `c` CMUdict in Kokoro's symbols, `s` misaki's silver, by espeak-ng, `m` a listed
-stem with its ending, `r` g2p's other rules (letters, an abbreviation, a small word as it stands alone). Sources: misaki 0.9.4 (Apache-2.0),
-CMUdict (BSD, g2p/data/cmudict.LICENSE.txt).
+UTF-8, one word a line, sorted by bytes so that a port can search by halves. Columns, tab-separated:
+word, list, phonemes in Kokoro's symbols; a heteronym has instead one `TAG=phonemes` a part of
+speech, DEFAULT first; `TAG=` alone is said letter by letter. Lines of # are comments. Lists: `o`
+ours by hand, `g` misaki's gold, `c` CMUdict in Kokoro's symbols, `s` misaki's silver, by espeak-ng,
+`m` a listed stem with its ending, `r` g2p's other rules (letters, an abbreviation, a small word as
+it stands alone). Sources: misaki 0.9.4 (Apache-2.0), CMUdict (BSD, g2p/data/cmudict.LICENSE.txt).
 """
 
 from collections.abc import Iterable
@@ -24,16 +26,23 @@ from kokoro_ane.g2p.word_lists import MISAKI_VERSION
 from kokoro_ane.pipeline.text_tables import LISTS
 
 HEAD = (
-    f"# English lexicon of misaki {MISAKI_VERSION} (https://github.com/hexgrad/misaki, Apache-2.0), as one table",
+    (
+        f"# English lexicon of misaki {MISAKI_VERSION} (https://github.com/hexgrad/misaki,"
+        " Apache-2.0), as one table"
+    ),
     "# and CMUdict (https://github.com/cmusphinx/cmudict, BSD), mapped to Kokoro's symbols",
-    "# word<TAB>o ours, g gold, c CMUdict, s silver, m stem and ending, r rule<TAB>phonemes, or TAG=phonemes for each part of speech;"
-    " sorted by UTF-8 bytes",
+    (
+        "# word<TAB>o ours, g gold, c CMUdict, s silver, m stem and ending, r rule<TAB>phonemes, or"
+        " TAG=phonemes for each part of speech; sorted by UTF-8 bytes"
+    ),
 )
 LETTERS = LISTS | {"morphology": "m"}
 
 
 def dialects_for(voices: Iterable[str]) -> tuple[Dialect, ...]:
-    """The English dialects that voices of these names speak: American for a name of another kind."""
+    """The English dialects that voices of these names speak: American for a name of another
+    kind.
+    """
     spoken = {spoken_by(voice) for voice in voices}
     return tuple(dialect for dialect in (US, GB) if dialect in spoken)
 
@@ -48,7 +57,9 @@ def write_lexicon(path: Path, dialect: Dialect) -> int:
 
 @cache
 def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
-    """One line a word, sorted by bytes: the reader's answer where the normalizer leaves the word as it is, else all of g2p's."""
+    """One line a word, sorted by bytes: the reader's answer where the normalizer leaves the word as
+    it is, else all of g2p's.
+    """
     lexicon = Lexicon.load(dialect)
     reader, g2p = Reader(lexicon, None), G2P.load(dialect)
     lines = []
@@ -67,10 +78,19 @@ def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
 
 def said_alone(g2p: G2P, word: str) -> str:
     """What g2p says of a text of this word, without its marks."""
-    return " ".join(found.phonemes for found in g2p.phonemize(word).words if found.source != "punctuation")
+    return " ".join(
+        found.phonemes for found in g2p.phonemize(word).words if found.source != "punctuation"
+    )
 
 
 def _stays(word: str, lexicon: Lexicon) -> bool:
-    """Whether g2p looks the word up as it is written, and the sentence does not decide its layout."""
+    """Whether g2p looks the word up as it is written, and the sentence does not decide its
+    layout.
+    """
     tokens = normalize(word, dialect=lexicon.dialect, known=lexicon.lists).tokens
-    return len(tokens) == 1 and tokens[0].kind == "word" and tokens[0].text == word and word.lower() not in WEAK
+    return (
+        len(tokens) == 1
+        and tokens[0].kind == "word"
+        and tokens[0].text == word
+        and word.lower() not in WEAK
+    )

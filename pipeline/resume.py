@@ -1,12 +1,14 @@
-"""Finished chunks of a long run, kept beside the output until it is complete, so that an interrupted run can go on.
+"""Finished chunks of a long run, kept beside the output until it is complete, so that an
+interrupted run can go on.
 
     with ResumeState.open(Path("book.wav.parts"), settings, resume=True) as state:
         for speech in pipeline.speak(text, voice, options, state.kept): state.keep(speech)
         state.remove()
 
-OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples one after the other, float32),
-chunks.jsonl (one line a chunk, written after its samples, with their SHA-256) and owner.lock (one process at a time). A line cut short by
-a crash is dropped with all that follows.
+OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples
+one after the other, float32), chunks.jsonl (one line a chunk, written after its samples, with their
+SHA-256) and owner.lock (one process at a time). A line cut short by a crash is dropped with all
+that follows.
 """
 
 import hashlib
@@ -25,7 +27,15 @@ import numpy as np
 from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import check_implied, discard, parse_json, read_json, staged, strangers, write_json
+from kokoro_ane.core.staging import (
+    check_implied,
+    discard,
+    parse_json,
+    read_json,
+    staged,
+    strangers,
+    write_json,
+)
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk
 from mlprogram.scratch import LOCK, locked
@@ -33,7 +43,8 @@ from mlprogram.scratch import LOCK, locked
 SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
 OWN = (SETTINGS, AUDIO, CHUNKS, LOCK)
 BYTES = 4  # a sample
-PROCESS_DIGITS, AGAIN_S = 10, 0.1  # of a process's number in its lock; how often a waiting one looks
+# of a process's number in its lock; how often a waiting one looks
+PROCESS_DIGITS, AGAIN_S = 10, 0.1
 
 
 class _Taken(InputError):
@@ -41,7 +52,8 @@ class _Taken(InputError):
 
 
 def held(folder: Path, content: Any) -> tuple[int, bool]:
-    """The folder's lock, held, and whether the folder is new: made with its settings and lock, so never there without them.
+    """The folder's lock, held, and whether the folder is new: made with its settings and lock, so
+    never there without them.
 
     Raises InputError for a folder that is not one of ours.
     """
@@ -82,7 +94,11 @@ def _waited_for(folder: Path) -> int | None:
         while (lock := _signed(folder)) is None:
             owner = (folder / LOCK).read_bytes()[:PROCESS_DIGITS].decode(errors="replace")
             if not told:
-                print(f"{folder}: process {owner} writes this output: waiting until it has ended", file=sys.stderr, flush=True)
+                print(
+                    f"{folder}: process {owner} writes this output: waiting until it has ended",
+                    file=sys.stderr,
+                    flush=True,
+                )
             told = True
             time.sleep(AGAIN_S)
         if os.path.samestat(os.fstat(lock), (folder / LOCK).stat()):
@@ -119,15 +135,29 @@ class Entry:
 
 
 class ResumeState:
-    """Responsibilities: 1. keep what is finished; 2. give it back to the same text and settings only, checked by hash."""
+    """Responsibilities: 1. keep what is finished; 2. give it back to the same text and settings
+    only, checked by hash.
+    """
 
     def __init__(self, folder: Path, entries: list[Entry], lock: int) -> None:
-        self.folder, self.entries, self.used, self.written, self._lock = folder, entries, 0, len(entries), lock
+        self.folder, self.entries, self.used, self.written, self._lock = (
+            folder,
+            entries,
+            0,
+            len(entries),
+            lock,
+        )
         whole = entries[-1].offset + entries[-1].samples if entries else 0
         self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
         self._audio.truncate(whole * BYTES)
         self._end = whole
-        lines = (folder / CHUNKS).read_text(encoding="utf-8", errors="replace").splitlines()[: len(entries)] if entries else []
+        lines = (
+            (folder / CHUNKS)
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()[: len(entries)]
+            if entries
+            else []
+        )
         self._lines = (folder / CHUNKS).open("w", encoding="utf-8")
         self._lines.writelines(f"{line}\n" for line in lines)
         self._lines.flush()
@@ -144,7 +174,8 @@ class ResumeState:
                 _check_same(folder, settings)
                 return cls(folder, read_entries(folder), lock)
             if not new:
-                for name in (CHUNKS, AUDIO):  # before its settings: chunks are never beside those of another text
+                # before its settings: chunks are never beside those of another text
+                for name in (CHUNKS, AUDIO):
                     (folder / name).unlink(missing_ok=True)
                 write_json(folder / SETTINGS, settings)
             try:
@@ -166,10 +197,20 @@ class ResumeState:
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             return None
         self.used += 1
-        return Speech(index, chunk, entry.durations, np.frombuffer(data, "<f4"), entry.pause, entry.gain, entry.peak)
+        return Speech(
+            index,
+            chunk,
+            entry.durations,
+            np.frombuffer(data, "<f4"),
+            entry.pause,
+            entry.gain,
+            entry.peak,
+        )
 
     def keep(self, speech: Speech) -> None:
-        """Write a finished chunk: samples, then its line. One that came from here is left as it stands."""
+        """Write a finished chunk: samples, then its line. One that came from here is left as it
+        stands.
+        """
         if speech.index < self.written:
             if not speech.seconds:
                 return
@@ -178,8 +219,15 @@ class ResumeState:
         self._audio.seek(self._end * BYTES)
         self._audio.write(data)
         self._audio.flush()
-        line = {"phonemes": speech.chunk.phonemes, "durations": speech.durations, "pause": speech.pause, "gain": speech.gain,
-                "peak": speech.peak, "sha256": hashlib.sha256(data).hexdigest(), "offset": self._end}  # fmt: skip
+        line = {
+            "phonemes": speech.chunk.phonemes,
+            "durations": speech.durations,
+            "pause": speech.pause,
+            "gain": speech.gain,
+            "peak": speech.peak,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "offset": self._end,
+        }
         self._lines.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._lines.flush()
         self._end += len(speech.samples)
@@ -198,7 +246,12 @@ class ResumeState:
     def __enter__(self) -> "ResumeState":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self._audio.close()
             self._lines.close()
@@ -214,24 +267,39 @@ def _check_same(folder: Path, settings: dict[str, Any]) -> None:
     kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
     if not isinstance(kept, dict):
         raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
-    differ = sorted(name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name))
+    differ = sorted(
+        name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name)
+    )
     if differ:
-        raise InputError(f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give what it was made with")
+        raise InputError(
+            f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give"
+            " what it was made with"
+        )
 
 
 def resume_state_of_ours(folder: Path) -> str | None:
     """Why a folder is no kept state, or None: for core.staging.check_output."""
     if not (folder / SETTINGS).is_file():
         return f"it holds no {SETTINGS} of an interrupted run"
-    links = [name for name in OWN if os.path.lexists(folder / name) and ((folder / name).is_symlink() or not (folder / name).is_file())]
+    links = [
+        name
+        for name in OWN
+        if os.path.lexists(folder / name)
+        and ((folder / name).is_symlink() or not (folder / name).is_file())
+    ]
     return f"its {links[0]} is no file of an interrupted run" if links else strangers(folder, OWN)
 
 
 def read_entries(folder: Path) -> list[Entry]:
     """Whole lines whose samples are there, up to the first that is not."""
-    path, held = folder / CHUNKS, (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0
+    path, held = (
+        folder / CHUNKS,
+        (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0,
+    )
     entries: list[Entry] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+    for line in (
+        path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    ):
         try:
             if "\ufffd" in line:
                 break  # what was no UTF-8
@@ -240,7 +308,10 @@ def read_entries(folder: Path) -> list[Entry]:
             entry = Entry(**fields | {"durations": tuple(fields["durations"])})
         except InputError:
             break
-        if min(entry.offset, entry.pause, *entry.durations) < 0 or (entry.offset + entry.samples) * BYTES > held:
+        if (
+            min(entry.offset, entry.pause, *entry.durations) < 0
+            or (entry.offset + entry.samples) * BYTES > held
+        ):
             break
         entries.append(entry)
     return entries

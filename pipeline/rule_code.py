@@ -1,9 +1,11 @@
-"""One function of g2p as bytes: names resolved to slots or constants, statements and expressions in the order a port reads them.
+"""One function of g2p as bytes: names resolved to slots or constants, statements and expressions in
+the order a port reads them.
 
     lowered(function, pool)     # name, arguments, slots, body
 
-`pool` gives constants their places (pipeline/rule_program.py, which says how the file is written). A generator becomes the list of what it
-yields; `try`, `with`, `**` and imports of whole modules are refused.
+`pool` gives constants their places (pipeline/rule_program.py, which says how the file is written).
+A generator becomes the list of what it yields; `try`, `with`, `**` and imports of whole modules are
+refused.
 """
 
 import ast
@@ -15,11 +17,69 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, Protocol
 
-(CONST, LOCAL, OUTER, ATTR, INDEX, SLICE, CALL, METHOD, BINARY, COMPARE, AND, OR, NOT, IF_ELSE, BUILD, BUILD_DICT, JOIN, COMPREHENSION,
- CLOSURE, NEGATIVE, STARRED, NOTHING) = range(22)  # fmt: skip
-(EXPRESSION, ASSIGN, AUGMENT, RETURN, IF, FOR, WHILE, BREAK, CONTINUE, RAISE, YIELD, YIELD_FROM, PASS) = range(13)
-OPERATORS = [ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitOr, ast.BitAnd, ast.Pow, ast.BitXor]
-COMPARISONS = [ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Is, ast.IsNot, ast.In, ast.NotIn]
+(
+    CONST,
+    LOCAL,
+    OUTER,
+    ATTR,
+    INDEX,
+    SLICE,
+    CALL,
+    METHOD,
+    BINARY,
+    COMPARE,
+    AND,
+    OR,
+    NOT,
+    IF_ELSE,
+    BUILD,
+    BUILD_DICT,
+    JOIN,
+    COMPREHENSION,
+    CLOSURE,
+    NEGATIVE,
+    STARRED,
+    NOTHING,
+) = range(22)
+(
+    EXPRESSION,
+    ASSIGN,
+    AUGMENT,
+    RETURN,
+    IF,
+    FOR,
+    WHILE,
+    BREAK,
+    CONTINUE,
+    RAISE,
+    YIELD,
+    YIELD_FROM,
+    PASS,
+) = range(13)
+OPERATORS = [
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.BitOr,
+    ast.BitAnd,
+    ast.Pow,
+    ast.BitXor,
+]
+COMPARISONS = [
+    ast.Eq,
+    ast.NotEq,
+    ast.Lt,
+    ast.LtE,
+    ast.Gt,
+    ast.GtE,
+    ast.Is,
+    ast.IsNot,
+    ast.In,
+    ast.NotIn,
+]
 KINDS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
 STOPS = {"any": 3, "all": 4, "next": 5}  # a comprehension that may end early
 BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
@@ -63,7 +123,10 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
     """Functions of a file by name and first line."""
     nodes = ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
     made = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.Lambda))
-    starts = {node: min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) for node in made}
+    starts = {
+        node: min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        for node in made
+    }
     return {(getattr(node, "name", "<lambda>"), line): node for node, line in starts.items()}
 
 
@@ -74,14 +137,30 @@ def lowered(function: types.FunctionType, pool: Constants) -> bytes:
     if code.co_freevars:
         raise Unsupported("free variables")
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    return Scope(pool, function.__globals__, node, None, function.__qualname__, function.__kwdefaults__ or {}).code(defaults)
+    return Scope(
+        pool, function.__globals__, node, None, function.__qualname__, function.__kwdefaults__ or {}
+    ).code(defaults)
 
 
 class Scope:
     """One function on its way: its names' slots, and its code."""
 
-    def __init__(self, pool: Constants, known: dict[str, Any], node: Any, parent: "Scope | None", name: str, named: dict[str, Any]) -> None:
-        self.pool, self.known, self.node, self.parent, self.name = pool, dict(known), node, parent, name
+    def __init__(
+        self,
+        pool: Constants,
+        known: dict[str, Any],
+        node: Any,
+        parent: "Scope | None",
+        name: str,
+        named: dict[str, Any],
+    ) -> None:
+        self.pool, self.known, self.node, self.parent, self.name = (
+            pool,
+            dict(known),
+            node,
+            parent,
+            name,
+        )
         given = node.args
         self.plain = [one.arg for one in (*given.posonlyargs, *given.args)]
         self.only = [one.arg for one in given.kwonlyargs]
@@ -106,10 +185,25 @@ class Scope:
         body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
         lowered_body = self.block(body)
         plain = len(defaults) - len(self.named)
-        head = listed([self.pool.at(one) for one in self.plain]) + listed([self.pool.at(one) for one in defaults[:plain]])
-        head += listed([self.pool.at(one) + (b"\1" + self.pool.at(self.named[one]) if one in self.named else b"\0") for one in self.only])
+        head = listed([self.pool.at(one) for one in self.plain]) + listed(
+            [self.pool.at(one) for one in defaults[:plain]]
+        )
+        head += listed(
+            [
+                self.pool.at(one)
+                + (b"\1" + self.pool.at(self.named[one]) if one in self.named else b"\0")
+                for one in self.only
+            ]
+        )
         yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walked(self.node))
-        return string(self.name) + number(1) + head + bytes((self.node.args.vararg is not None, yields)) + number(self.count) + lowered_body
+        return (
+            string(self.name)
+            + number(1)
+            + head
+            + bytes((self.node.args.vararg is not None, yields))
+            + number(self.count)
+            + lowered_body
+        )
 
     def block(self, body: list[ast.stmt]) -> bytes:
         return listed([found for one in body if (found := self.statement(one))])
@@ -125,17 +219,31 @@ class Scope:
             case ast.Expr(value):
                 return bytes((EXPRESSION,)) + self.expression(value)
             case ast.Assign(targets, value):
-                return bytes((ASSIGN,)) + self.expression(value) + listed([self.target(one) for one in targets])
+                return (
+                    bytes((ASSIGN,))
+                    + self.expression(value)
+                    + listed([self.target(one) for one in targets])
+                )
             case ast.AnnAssign(target, _, value):
                 return bytes((ASSIGN,)) + self.expression(value) + listed([self.target(target)])
             case ast.AugAssign(target, operator, value):
-                return bytes((AUGMENT, OPERATORS.index(type(operator)))) + self.target(target) + self.expression(value)
+                return (
+                    bytes((AUGMENT, OPERATORS.index(type(operator))))
+                    + self.target(target)
+                    + self.expression(value)
+                )
             case ast.Return(value):
                 return bytes((RETURN,)) + self.expression(value)
             case ast.If(test, body, other):
                 return bytes((IF,)) + self.expression(test) + self.block(body) + self.block(other)
             case ast.For(target, source, body, other):
-                return bytes((FOR,)) + self.expression(source) + self.target(target) + self.block(body) + self.block(other)
+                return (
+                    bytes((FOR,))
+                    + self.expression(source)
+                    + self.target(target)
+                    + self.block(body)
+                    + self.block(other)
+                )
             case ast.While(test, body, []):
                 return bytes((WHILE,)) + self.expression(test) + self.block(body)
             case ast.Break():
@@ -143,19 +251,30 @@ class Scope:
             case ast.Continue():
                 return bytes((CONTINUE,))
             case ast.Raise(error, _):
-                return bytes((RAISE,)) + self.expression(error.args[0] if isinstance(error, ast.Call) and error.args else None)
+                return bytes((RAISE,)) + self.expression(
+                    error.args[0] if isinstance(error, ast.Call) and error.args else None
+                )
             case ast.ImportFrom(module, names, 0):
                 for one in names:
-                    self.known[one.asname or one.name] = getattr(__import__(module or "", fromlist=[one.name]), one.name)
+                    self.known[one.asname or one.name] = getattr(
+                        __import__(module or "", fromlist=[one.name]), one.name
+                    )
                 return b""
             case ast.FunctionDef():
-                return bytes((ASSIGN, CLOSURE)) + self.nested(node) + listed([self.target(ast.Name(node.name))])
+                return (
+                    bytes((ASSIGN, CLOSURE))
+                    + self.nested(node)
+                    + listed([self.target(ast.Name(node.name))])
+                )
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
 
     def target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
-                found = next((inner[name] for inner in reversed(self.inner) if name in inner), self.slots.get(name))
+                found = next(
+                    (inner[name] for inner in reversed(self.inner) if name in inner),
+                    self.slots.get(name),
+                )
                 if found is None:
                     raise Unsupported(f"{name} is not this function's own")
                 return bytes((LOCAL,)) + number(found)
@@ -172,7 +291,9 @@ class Scope:
         raise Unsupported(f"{type(node).__name__} is assigned")
 
     def value_of(self, node: ast.expr) -> Any:
-        """What a name, or a module's attribute, is now; MISSING where only the running function knows."""
+        """What a name, or a module's attribute, is now; MISSING where only the running function
+        knows.
+        """
         if isinstance(node, ast.Name):
             if self.place(node.id) is not None:
                 return MISSING
@@ -183,7 +304,9 @@ class Scope:
             return builtins.get(node.id, MISSING)
         if isinstance(node, ast.Attribute):
             owner = self.value_of(node.value)
-            if isinstance(owner, types.ModuleType) or (isinstance(owner, type) and not owner.__module__.startswith("kokoro_ane")):
+            if isinstance(owner, types.ModuleType) or (
+                isinstance(owner, type) and not owner.__module__.startswith("kokoro_ane")
+            ):
                 return getattr(owner, node.attr)
         return MISSING
 
@@ -212,35 +335,61 @@ class Scope:
                 found = self.place(name)
                 if found is None:
                     raise Unsupported(f"the name {name}")
-                return bytes((LOCAL,)) + number(found[1]) if not found[0] else bytes((OUTER,)) + number(found[0]) + number(found[1])
+                return (
+                    bytes((LOCAL,)) + number(found[1])
+                    if not found[0]
+                    else bytes((OUTER,)) + number(found[0]) + number(found[1])
+                )
             case ast.Attribute(value, name):
                 return bytes((ATTR,)) + self.expression(value) + self.pool.asked(name)
             case ast.Subscript(value, ast.Slice(lower, upper, step)):
-                return bytes((SLICE,)) + b"".join(self.expression(one) for one in (value, lower, upper, step))
+                return bytes((SLICE,)) + b"".join(
+                    self.expression(one) for one in (value, lower, upper, step)
+                )
             case ast.Subscript(value, key):
                 return bytes((INDEX,)) + self.expression(value) + self.expression(key)
             case ast.Call():
                 return self.call(node)
             case ast.BinOp(left, operator, right):
-                return bytes((BINARY, OPERATORS.index(type(operator)))) + self.expression(left) + self.expression(right)
+                return (
+                    bytes((BINARY, OPERATORS.index(type(operator))))
+                    + self.expression(left)
+                    + self.expression(right)
+                )
             case ast.Compare(left, operators, others):
-                pairs = [bytes((COMPARISONS.index(type(how)),)) + self.expression(one) for how, one in zip(operators, others, strict=True)]
+                pairs = [
+                    bytes((COMPARISONS.index(type(how)),)) + self.expression(one)
+                    for how, one in zip(operators, others, strict=True)
+                ]
                 return bytes((COMPARE,)) + self.expression(left) + listed(pairs)
             case ast.BoolOp(operator, values):
-                return bytes((AND if isinstance(operator, ast.And) else OR,)) + listed([self.expression(one) for one in values])
+                return bytes((AND if isinstance(operator, ast.And) else OR,)) + listed(
+                    [self.expression(one) for one in values]
+                )
             case ast.UnaryOp(ast.Not(), value):
                 return bytes((NOT,)) + self.expression(value)
             case ast.UnaryOp(ast.USub(), value):
                 return bytes((NEGATIVE,)) + self.expression(value)
             case ast.IfExp(test, body, other):
-                return bytes((IF_ELSE,)) + self.expression(test) + self.expression(body) + self.expression(other)
+                return (
+                    bytes((IF_ELSE,))
+                    + self.expression(test)
+                    + self.expression(body)
+                    + self.expression(other)
+                )
             case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
-                return bytes((BUILD, BUILDS[type(node)])) + listed([self.expression(one) for one in parts])
+                return bytes((BUILD, BUILDS[type(node)])) + listed(
+                    [self.expression(one) for one in parts]
+                )
             case ast.Starred(value):
                 return bytes((STARRED,)) + self.expression(value)
             case ast.Dict(keys, values):
-                starred = [bytes((STARRED,)) if key is None else self.expression(key) for key in keys]
-                return bytes((BUILD_DICT,)) + listed([key + self.expression(one) for key, one in zip(starred, values, strict=True)])
+                starred = [
+                    bytes((STARRED,)) if key is None else self.expression(key) for key in keys
+                ]
+                return bytes((BUILD_DICT,)) + listed(
+                    [key + self.expression(one) for key, one in zip(starred, values, strict=True)]
+                )
             case ast.JoinedStr(parts):
                 return bytes((JOIN,)) + listed([self.part(one) for one in parts])
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
@@ -252,15 +401,23 @@ class Scope:
     def part(self, node: ast.expr) -> bytes:
         """Of an f-string: an expression and its format."""
         if isinstance(node, ast.FormattedValue):
-            wanted = node.format_spec.values[0].value if isinstance(node.format_spec, ast.JoinedStr) else ""  # type: ignore[attr-defined]
-            return self.expression(node.value) + string("r" if node.conversion == ord("r") else wanted)
+            wanted = (
+                node.format_spec.values[0].value
+                if isinstance(node.format_spec, ast.JoinedStr)
+                else ""
+            )  # type: ignore[attr-defined]
+            return self.expression(node.value) + string(
+                "r" if node.conversion == ord("r") else wanted
+            )
         return self.expression(node) + string("")
 
     def nested(self, node: Any) -> bytes:
         names = [one.arg for one in node.args.kwonlyargs]
         if node.args.defaults or names:
             raise Unsupported("defaults of a nested function")
-        inner = Scope(self.pool, self.known, node, self, f"{self.name}.{getattr(node, 'name', 'lambda')}", {})
+        inner = Scope(
+            self.pool, self.known, node, self, f"{self.name}.{getattr(node, 'name', 'lambda')}", {}
+        )
         return inner.code(())
 
     def comprehension(self, node: Any, kind: int, default: ast.expr | None = None) -> bytes:
@@ -269,33 +426,75 @@ class Scope:
         for one in node.generators:
             source = self.expression(one.iter)
             self.inner.append({name: self.slot() for name in targets(one.target)})
-            sources.append(source + self.target(one.target) + listed([self.expression(test) for test in one.ifs]))
-        given = self.expression(node.key) + self.expression(node.value) if isinstance(node, ast.DictComp) else self.expression(node.elt)
+            sources.append(
+                source
+                + self.target(one.target)
+                + listed([self.expression(test) for test in one.ifs])
+            )
+        given = (
+            self.expression(node.key) + self.expression(node.value)
+            if isinstance(node, ast.DictComp)
+            else self.expression(node.elt)
+        )
         del self.inner[len(self.inner) - len(sources) :]
-        return bytes((COMPREHENSION, kind)) + listed(sources) + given + (self.expression(default) if kind == STOPS["next"] else b"")
+        return (
+            bytes((COMPREHENSION, kind))
+            + listed(sources)
+            + given
+            + (self.expression(default) if kind == STOPS["next"] else b"")
+        )
 
     def call(self, node: ast.Call) -> bytes:
         function = node.func
         name, known = getattr(function, "id", ""), self.value_of(function)
         if name in STOPS and node.args and isinstance(node.args[0], ast.GeneratorExp):
-            return self.comprehension(node.args[0], STOPS[name], node.args[1] if len(node.args) > 1 else None)
-        if getattr(known, "__module__", "") == "re" and isinstance(function, ast.Attribute) and hasattr(re.Pattern, function.attr):
+            return self.comprehension(
+                node.args[0], STOPS[name], node.args[1] if len(node.args) > 1 else None
+            )
+        if (
+            getattr(known, "__module__", "") == "re"
+            and isinstance(function, ast.Attribute)
+            and hasattr(re.Pattern, function.attr)
+        ):
             try:
-                fixed = re.compile(eval(compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.known))
+                fixed = re.compile(
+                    eval(compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.known)
+                )
             except NameError as problem:
                 raise Unsupported(f"a pattern that is made where it runs, {problem}") from None
-            inner = ast.Call(ast.Attribute(ast.Constant(fixed), function.attr), node.args[1:], node.keywords)  # type: ignore[arg-type]
+            inner = ast.Call(
+                ast.Attribute(ast.Constant(fixed), function.attr), node.args[1:], node.keywords
+            )  # type: ignore[arg-type]
             return self.call(inner)
-        if known is getattr and not isinstance(node.args[1], ast.Constant):  # any method of this module's classes
-            own = (one for one in self.known.values() if isinstance(one, type) and one.__module__ == self.known["__name__"])
-            for attribute in sorted({attribute for one in own for attribute in vars(one) if not attribute.startswith("__")}):
+        # any method of this module's classes
+        if known is getattr and not isinstance(node.args[1], ast.Constant):
+            own = (
+                one
+                for one in self.known.values()
+                if isinstance(one, type) and one.__module__ == self.known["__name__"]
+            )
+            for attribute in sorted(
+                {
+                    attribute
+                    for one in own
+                    for attribute in vars(one)
+                    if not attribute.startswith("__")
+                }
+            ):
                 self.pool.asked(attribute)
         given = listed([self.expression(one) for one in node.args])
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        given += listed([self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords])
+        given += listed(
+            [self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords]
+        )
         if isinstance(function, ast.Attribute) and known is MISSING:
-            return bytes((METHOD,)) + self.expression(function.value) + self.pool.asked(function.attr) + given
+            return (
+                bytes((METHOD,))
+                + self.expression(function.value)
+                + self.pool.asked(function.attr)
+                + given
+            )
         return bytes((CALL,)) + self.expression(function) + given
 
 
@@ -319,7 +518,9 @@ def stored(body: list[ast.stmt]) -> list[str]:
         if isinstance(node, ast.FunctionDef):
             found[node.name] = None
             return
-        if isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        if isinstance(
+            node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+        ):
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found[node.id] = None

@@ -1,10 +1,13 @@
-"""g2p's own functions as data, so that a port runs the same rules and no second hand writes them: text/us.rules of a bundle.
+"""g2p's own functions as data, so that a port runs the same rules and no second hand writes them:
+text/us.rules of a bundle.
 
-    write_rules(Path("text/us.rules"), roots, natives)    # answers the functions that a port cannot run; they fail when they are called
+    # answers the functions that a port cannot run; they fail when they are called
+    write_rules(Path("text/us.rules"), roots, natives)
 
-All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, patterns as the tree that Python's own `re` parsed,
-each character set as the ranges that it matches here. A number is LEB128 (zigzag where it may be negative), a string its length and UTF-8.
-File: "KRUL", format, count of constants, their first bytes, roots, constants. swift/Sources/KokoroText runs it.
+All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, patterns as the
+tree that Python's own `re` parsed, each character set as the ranges that it matches here. A number
+is LEB128 (zigzag where it may be negative), a string its length and UTF-8. File: "KRUL", format,
+count of constants, their first bytes, roots, constants. swift/Sources/KokoroText runs it.
 """
 
 import functools
@@ -25,17 +28,39 @@ FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
 MAGIC, FORMAT, REMEMBERS = b"KRUL", 2, 18  # the last: a kind of constant
 LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
-NONE, TRUE, FALSE, INT, FLOAT, TEXT, TUPLE, LIST, DICT, SET, PATTERN, FUNCTION, BOUND, PARTIAL, BUILTIN, CLASS, OBJECT, NATIVE = range(18)
+(
+    NONE,
+    TRUE,
+    FALSE,
+    INT,
+    FLOAT,
+    TEXT,
+    TUPLE,
+    LIST,
+    DICT,
+    SET,
+    PATTERN,
+    FUNCTION,
+    BOUND,
+    PARTIAL,
+    BUILTIN,
+    CLASS,
+    OBJECT,
+    NATIVE,
+) = range(18)
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
  R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
 ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
        "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
-ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL  # what decides which characters a node matches
+# what decides which characters a node matches
+ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL
 WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
 
 
 class Pool:
-    """Constants by their place, each written once; classes and functions among them, lowered when they are first asked for."""
+    """Constants by their place, each written once; classes and functions among them, lowered when
+    they are first asked for.
+    """
 
     def __init__(self, natives: dict[int, str]) -> None:
         self.natives, self.kept = natives, []  # type: tuple[dict[int, str], list[Any]]
@@ -77,16 +102,31 @@ class Pool:
             return bytes((BOUND,)) + self.at(value.__self__) + self.asked(value.__name__)
         if isinstance(value, functools.partial):
             named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
-            return bytes((PARTIAL,)) + self.at(value.func) + listed([self.at(one) for one in value.args]) + listed(named)
+            return (
+                bytes((PARTIAL,))
+                + self.at(value.func)
+                + listed([self.at(one) for one in value.args])
+                + listed(named)
+            )
         if isinstance(value, type) and value.__module__.startswith("kokoro_ane"):
             self.classes.setdefault(value, set())
             return b""  # written last, when all names are known
         if callable(value) and hasattr(value, "__name__"):
             owner = getattr(value, "__objclass__", None)
-            name = f"{owner.__name__}." if owner else "" if value.__module__ in ("builtins", "re", None) else f"{value.__module__}."
+            name = (
+                f"{owner.__name__}."
+                if owner
+                else ""
+                if value.__module__ in ("builtins", "re", None)
+                else f"{value.__module__}."
+            )
             return bytes((BUILTIN,)) + string(name + value.__name__)
         if type(value).__module__.startswith("kokoro_ane"):
-            return bytes((OBJECT,)) + self.at(type(value)) + listed([self.at(name) + self.at(one) for name, one in vars(value).items()])
+            return (
+                bytes((OBJECT,))
+                + self.at(type(value))
+                + listed([self.at(name) + self.at(one) for name, one in vars(value).items()])
+            )
         raise Unsupported(f"a {type(value).__name__}")
 
     def asked(self, name: str) -> bytes:
@@ -105,10 +145,14 @@ class Pool:
         if isinstance(value, str):
             return bytes((TEXT,)) + string(value)
         if isinstance(value, dict):
-            return bytes((DICT,)) + listed([self.at(key) + self.at(one) for key, one in value.items()])
+            return bytes((DICT,)) + listed(
+                [self.at(key) + self.at(one) for key, one in value.items()]
+            )
         for kind, types_of in ((TUPLE, (tuple, range)), (LIST, list), (SET, (set, frozenset))):
             if isinstance(value, types_of):
-                return bytes((kind,)) + listed([self.at(one) for one in (sorted(value, key=repr) if kind == SET else value)])
+                return bytes((kind,)) + listed(
+                    [self.at(one) for one in (sorted(value, key=repr) if kind == SET else value)]
+                )
         return None
 
     def function(self, value: types.FunctionType) -> bytes:
@@ -137,15 +181,31 @@ class Pool:
         for field in fields(owner) if is_dataclass(owner) else ():
             made = FACTORIES.get(field.default_factory, 0)
             given = field.default is not MISSING
-            own.append(self.at(field.name) + bytes((1 if given else made,)) + (self.at(field.default) if given else b""))
+            own.append(
+                self.at(field.name)
+                + bytes((1 if given else made,))
+                + (self.at(field.default) if given else b"")
+            )
         attributes = []
         for name in sorted(names):
             found = inspect.getattr_static(owner, name, None)
-            kinds = ((types.FunctionType, 0), (property, 1), (classmethod, 2), (staticmethod, 3), (str, 4))
+            kinds = (
+                (types.FunctionType, 0),
+                (property, 1),
+                (classmethod, 2),
+                (staticmethod, 3),
+                (str, 4),
+            )
             kind = next((code for kind, code in kinds if isinstance(found, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
                 attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(found)))
-        return bytes((CLASS,)) + string(owner.__name__) + bytes((is_dataclass(owner),)) + listed(own) + listed(attributes)
+        return (
+            bytes((CLASS,))
+            + string(owner.__name__)
+            + bytes((is_dataclass(owner),))
+            + listed(own)
+            + listed(attributes)
+        )
 
 
 def same(value: Any) -> Any:
@@ -161,11 +221,18 @@ def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
     """Source, groups with their names, and the tree."""
     parsed = _parser.parse(value.pattern, value.flags)
     names = [string(name) + number(group) for name, group in value.groupindex.items()]
-    return string(value.pattern) + number(value.groups) + listed(names) + sequence(parsed, value.flags, pool)
+    return (
+        string(value.pattern)
+        + number(value.groups)
+        + listed(names)
+        + sequence(parsed, value.flags, pool)
+    )
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
-    return listed([regular(operation, argument, parsed.state, flags, pool) for operation, argument in parsed])
+    return listed(
+        [regular(operation, argument, parsed.state, flags, pool) for operation, argument in parsed]
+    )
 
 
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
@@ -175,26 +242,45 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
         return bytes((R_LITERAL,)) + number(argument)
     if name in ("LITERAL", "NOT_LITERAL", "IN", "ANY"):
         one = tuple(argument) if name == "IN" else argument
-        return bytes((R_SET,)) + number(pool.place(characters(operation, one, state.flags & ALPHABET, flags & BREADTH)))
+        return bytes((R_SET,)) + number(
+            pool.place(characters(operation, one, state.flags & ALPHABET, flags & BREADTH))
+        )
     if name == "AT":
-        line = "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
+        line = (
+            "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
+        )
         word = pool.place(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
         return bytes((R_AT, ATS.index(str(argument) + line))) + number(word)
     if name == "BRANCH":
         return bytes((R_BRANCH,)) + listed([sequence(one, flags, pool) for one in argument[1]])
     if name == "SUBPATTERN":
         group, added, removed, inner = argument
-        return bytes((R_GROUP,)) + number(group or 0) + sequence(inner, (flags | added) & ~removed, pool)
+        return (
+            bytes((R_GROUP,))
+            + number(group or 0)
+            + sequence(inner, (flags | added) & ~removed, pool)
+        )
     if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, inner = argument
-        kind = {"MAX_REPEAT": R_GREEDY, "MIN_REPEAT": R_LAZY, "POSSESSIVE_REPEAT": R_POSSESSIVE}[name]
-        return bytes((kind,)) + number(least) + number(0 if most is _constants.MAXREPEAT else most + 1) + sequence(inner, flags, pool)
+        kind = {"MAX_REPEAT": R_GREEDY, "MIN_REPEAT": R_LAZY, "POSSESSIVE_REPEAT": R_POSSESSIVE}[
+            name
+        ]
+        return (
+            bytes((kind,))
+            + number(least)
+            + number(0 if most is _constants.MAXREPEAT else most + 1)
+            + sequence(inner, flags, pool)
+        )
     if name == "ATOMIC_GROUP":
         return bytes((R_ATOMIC,)) + sequence(argument, flags, pool)
     if name in ("ASSERT", "ASSERT_NOT"):
         direction, inner = argument
         width = inner.getwidth()[0] if direction < 0 else 0
-        return bytes((R_AHEAD if direction > 0 else R_BEHIND, name == "ASSERT")) + number(width) + sequence(inner, flags, pool)
+        return (
+            bytes((R_AHEAD if direction > 0 else R_BEHIND, name == "ASSERT"))
+            + number(width)
+            + sequence(inner, flags, pool)
+        )
     if name == "GROUPREF":
         return bytes((R_BACK,)) + number(argument)
     raise Unsupported(f"{name} in a pattern")
@@ -202,16 +288,24 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
 
 @functools.cache
 def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tuple[int, ...]:
-    """First and last of each range that a node of one character matches; `argument`: a set as a tuple; `alphabet`: flags of its pattern."""
+    """First and last of each range that a node of one character matches; `argument`: a set as a
+    tuple; `alphabet`: flags of its pattern.
+    """
     state = _parser.State()
     state.flags = alphabet
     one = _parser.SubPattern(state, [(operation, argument)])
-    found = _compiler.compile(_parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags)
-    return tuple(border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1))
+    found = _compiler.compile(
+        _parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags
+    )
+    return tuple(
+        border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1)
+    )
 
 
 def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> list[str]:
-    """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise. Answers what it refused."""
+    """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise.
+    Answers what it refused.
+    """
     pool = Pool(natives)
     try:
         places = {name: pool.place(one) for name, one in roots.items()}
@@ -221,5 +315,11 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> l
     head = listed([string(name) + number(place) for name, place in places.items()])
     starts = [0, *accumulate(map(len, pool.content))]
     table = struct.pack(f"<{len(starts)}I", *starts)
-    path.write_bytes(MAGIC + struct.pack("<II", FORMAT, len(pool.content)) + table + head + b"".join(pool.content))
+    path.write_bytes(
+        MAGIC
+        + struct.pack("<II", FORMAT, len(pool.content))
+        + table
+        + head
+        + b"".join(pool.content)
+    )
     return pool.unsupported

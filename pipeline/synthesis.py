@@ -1,9 +1,11 @@
-"""Synthesis: text through three stages to audio, chunk by chunk, each chunk independent of all others.
+"""Synthesis: text through three stages to audio, chunk by chunk, each chunk independent of all
+others.
 
     pipeline = Pipeline(g2p, encoder, vocoder, vocab)
     for speech in pipeline.speak(text, voice, SpeechOptions(speed=1.0, seed=0)): play(speech.audio)
 
-Written down for other languages in docs/synthesis.md, step by step with test vectors (kokoro-ane vectors).
+Written down for other languages in docs/synthesis.md, step by step with test vectors (kokoro-ane
+vectors).
 """
 
 import sys
@@ -28,9 +30,25 @@ from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, join_db
 from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
 from kokoro_ane.pipeline.polish import TickFade, check_loudness, levelled, without_tick
-from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Chunk, Pauses, Phonemizer, TextReader, asked_samples, chunks, halves
+from kokoro_ane.pipeline.text import (
+    LONGEST_PHONEMES,
+    Chunk,
+    Pauses,
+    Phonemizer,
+    TextReader,
+    asked_samples,
+    chunks,
+    halves,
+)
 from kokoro_ane.quantize.locator import Request, there
-from kokoro_ane.runtimes.registry import RUNTIMES, Opened, default_runtime, level_for, named, open_runtime
+from kokoro_ane.runtimes.registry import (
+    RUNTIMES,
+    Opened,
+    default_runtime,
+    level_for,
+    named,
+    open_runtime,
+)
 from kokoro_ane.vocoder.packing import Array, as_array, require_finite
 from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
 
@@ -40,7 +58,9 @@ STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """How a text is spoken. Chunk k draws its noise from seed + k. `fade_ticks`: what clicks behind a chunk's last word (polish.py)."""
+    """How a text is spoken. Chunk k draws its noise from seed + k. `fade_ticks`: what clicks behind
+    a chunk's last word (polish.py).
+    """
 
     speed: float = 1.0
     seed: int = 0
@@ -50,9 +70,11 @@ class SpeechOptions:
 
 @dataclass(frozen=True)
 class Speech:
-    """One spoken chunk. durations [n + 2] frames, boundary tokens included; samples [600 F] float32, faded and within full scale.
+    """One spoken chunk. durations [n + 2] frames, boundary tokens included; samples [600 F]
+    float32, faded and within full scale.
 
-    pause: samples of silence before it. peak: of the model's own waveform. seconds: spent by stage; empty for a chunk of an earlier run.
+    pause: samples of silence before it. peak: of the model's own waveform. seconds: spent by stage;
+    empty for a chunk of an earlier run.
     """
 
     index: int
@@ -72,7 +94,9 @@ class Speech:
 
 @dataclass(frozen=True)
 class Player:
-    """Where audio goes as it is computed: `write` takes samples [n] float32; `heard` is told how many were written."""
+    """Where audio goes as it is computed: `write` takes samples [n] float32; `heard` is told how
+    many were written.
+    """
 
     write: Callable[[np.ndarray], None]
     heard: Callable[[int], None]
@@ -83,11 +107,14 @@ class Player:
             self.heard(len(samples))
 
 
-Kept = Callable[[int, Chunk], Speech | None]  # what an earlier run left of chunk k, if it is this one
+# what an earlier run left of chunk k, if it is this one
+Kept = Callable[[int, Chunk], Speech | None]
 
 
 class Pipeline:
-    """Responsibilities: 1. order of the stages and what stands between them; 2. cutting what is too long; 3. time spent by stage."""
+    """Responsibilities: 1. order of the stages and what stands between them; 2. cutting what is too
+    long; 3. time spent by stage.
+    """
 
     def __init__(
         self,
@@ -99,7 +126,13 @@ class Pipeline:
         longest: int = LONGEST_PHONEMES,
     ) -> None:
         self.longest = longest
-        self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = g2p, encoder, vocoder, vocab, clock
+        self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = (
+            g2p,
+            encoder,
+            vocoder,
+            vocab,
+            clock,
+        )
         self.dropped: dict[str, int] = {}
 
     def speak(
@@ -110,8 +143,9 @@ class Pipeline:
         kept: Kept = lambda _index, _chunk: None,
         play: Player | None = None,
     ) -> Iterator[Speech]:
-        """Audio of `text` as it is finished. voice [510, 1, 256]. `play` is given each window of a chunk before the chunk is yielded, where
-        the vocoder has windows (vocoder/streaming), else each chunk.
+        """Audio of `text` as it is finished. voice [510, 1, 256]. `play` is given each window of a
+        chunk before the chunk is yielded, where the vocoder has windows (vocoder/streaming), else
+        each chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
@@ -123,16 +157,25 @@ class Pipeline:
                 chunk = waiting.pop()
                 pause = pause if chunk.before_s is None else asked_samples(chunk.before_s)
                 try:
-                    speech = kept(index, chunk) or self._spoken(chunk, index, voice, options, pause, phonemized, play)
+                    speech = kept(index, chunk) or self._spoken(
+                        chunk, index, voice, options, pause, phonemized, play
+                    )
                 except UtteranceTooLong:
                     waiting.extend(reversed(halves(chunk)))
                     continue
                 yield speech
-                index, pause, phonemized = index + 1, options.pauses.samples(chunk.ending, options.speed), 0.0
+                index, pause, phonemized = (
+                    index + 1,
+                    options.pauses.samples(chunk.ending, options.speed),
+                    0.0,
+                )
             started = self.clock()
         if not index:
             left_out = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
-            raise InputError(f"nothing to say: the text holds no word{f' (left out: {left_out})' if left_out else ''}")
+            raise InputError(
+                "nothing to say: the text holds no"
+                f" word{f' (left out: {left_out})' if left_out else ''}"
+            )
 
     def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
         for result in results:
@@ -141,7 +184,14 @@ class Pipeline:
             yield result
 
     def _spoken(
-        self, chunk: Chunk, index: int, voice: Array, options: SpeechOptions, pause: int, phonemized: float, play: Player | None
+        self,
+        chunk: Chunk,
+        index: int,
+        voice: Array,
+        options: SpeechOptions,
+        pause: int,
+        phonemized: float,
+        play: Player | None,
     ) -> Speech:
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
         silence = np.zeros(pause, np.float32)
@@ -151,36 +201,75 @@ class Pipeline:
             return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, seconds)
         chain, tensors = (
             Chain(self.vocab, as_array(voice), self.encoder, self.vocoder),
-            begin(chunk.phonemes, min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED), options.seed + index),
+            begin(
+                chunk.phonemes,
+                min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED),
+                options.seed + index,
+            ),
         )
         if play and hasattr(self.vocoder, "pieces"):
             tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
             play(silence)
             durations = tensors["durations"].tolist()
-            fade = TickFade(durations, chunk.phonemes, FRAME_SAMPLES * sum(durations)) if options.fade_ticks else np.asarray
+            fade = (
+                TickFade(durations, chunk.phonemes, FRAME_SAMPLES * sum(durations))
+                if options.fade_ticks
+                else np.asarray
+            )
             tensors |= self._played(tensors, play, fade, seconds)
         else:
             tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
             if options.fade_ticks:
-                tensors["samples"] = without_tick(tensors["samples"], tensors["durations"].tolist(), chunk.phonemes)
+                tensors["samples"] = without_tick(
+                    tensors["samples"], tensors["durations"].tolist(), chunk.phonemes
+                )
             if play:
                 play(np.concatenate([silence, tensors["samples"]]))
-        durations, peak = tuple(tensors["durations"].tolist()), float(np.abs(tensors["waveform"]).max())
-        return Speech(index, chunk, durations, tensors["samples"], pause, float(tensors["gain"][0]), peak, seconds)
+        durations, peak = (
+            tuple(tensors["durations"].tolist()),
+            float(np.abs(tensors["waveform"]).max()),
+        )
+        return Speech(
+            index,
+            chunk,
+            durations,
+            tensors["samples"],
+            pause,
+            float(tensors["gain"][0]),
+            peak,
+            seconds,
+        )
 
-    def _played(self, tensors: Tensors, play: Player, fade: Callable[[np.ndarray], np.ndarray], seconds: dict[str, float]) -> Tensors:
-        """What the steps behind `pack` make, window by window, each played before the next one is computed, `fade` behind the last word."""
-        frames, finish, started = tensors["asr"].shape[-1], StreamFinish(FRAME_SAMPLES * tensors["asr"].shape[-1]), self.clock()
+    def _played(
+        self,
+        tensors: Tensors,
+        play: Player,
+        fade: Callable[[np.ndarray], np.ndarray],
+        seconds: dict[str, float],
+    ) -> Tensors:
+        """What the steps behind `pack` make, window by window, each played before the next one is
+        computed, `fade` behind the last word.
+        """
+        frames, finish, started = (
+            tensors["asr"].shape[-1],
+            StreamFinish(FRAME_SAMPLES * tensors["asr"].shape[-1]),
+            self.clock(),
+        )
         given = (tensors[name] for name in ("features", "style"))
         raw, samples = [], []
-        for piece in self.vocoder.pieces(*given, frames):  # type: ignore[attr-defined]  # asked above
+        # asked above
+        for piece in self.vocoder.pieces(*given, frames):  # type: ignore[attr-defined]
             raw.append(as_array(piece))
             require_finite("waveform", raw[-1], BROKEN)
             samples.append(fade(finish(raw[-1])))
             seconds[VOCODER] += self.clock() - started
             play(samples[-1])
             started = self.clock()
-        return {"waveform": np.concatenate(raw), "samples": np.concatenate(samples), "gain": np.array([finish.gain], np.float32)}
+        return {
+            "waveform": np.concatenate(raw),
+            "samples": np.concatenate(samples),
+            "gain": np.array([finish.gain], np.float32),
+        }
 
 
 def speak(
@@ -197,17 +286,21 @@ def speak(
     dialect: str | None = None,
     loudness: float | None = None,
 ) -> tuple[np.ndarray, int]:
-    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments, defaults and samples as `kokoro-ane speak`.
+    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments,
+    defaults and samples as `kokoro-ane speak`.
 
     The model stays open for the next call that asks for the same, until a file in `build` changes.
 
-    Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not built.
+    Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
+    built.
     """
     build = Path(build)
     if loudness is not None:
         check_loudness(loudness)
     stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json")))
-    opened_checkpoint, opened = _opened(checkpoint, runtime, method, layout, build.absolute(), stamp)
+    opened_checkpoint, opened = _opened(
+        checkpoint, runtime, method, layout, build.absolute(), stamp
+    )
     name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
     opened.require_voice(name)
     reader = TextReader.load(dialect_of(dialect) if dialect else voice_language(name), None)
@@ -218,20 +311,35 @@ def speak(
 
 
 @lru_cache(maxsize=1)
-def _opened(source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object) -> tuple[Checkpoint, Opened]:
-    """The last one asked for. `stamp`: the build folder's manifests and their times, so that a package built anew is opened anew."""
+def _opened(
+    source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
+) -> tuple[Checkpoint, Opened]:
+    """The last one asked for. `stamp`: the build folder's manifests and their times, so that a
+    package built anew is opened anew.
+    """
     checkpoint = open_checkpoint(source)
     request = Request(checkpoint, build, method, layout)
     return checkpoint, open_runtime(runtime or runtime_at_hand(request), request)
 
 
 def runtime_at_hand(request: Request) -> str:
-    """The default runtime; PyTorch where that is installed, no level is asked for and the default has no files in the build folder."""
+    """The default runtime; PyTorch where that is installed, no level is asked for and the default
+    has no files in the build folder.
+    """
     name = default_runtime()
     wanted = named(name, replace(request, method=level_for(name, request.method)))
-    if request.method or not RUNTIMES[name].files or RUNTIMES[WITHOUT_FILES].missing or there(wanted.vocoder):
+    if (
+        request.method
+        or not RUNTIMES[name].files
+        or RUNTIMES[WITHOUT_FILES].missing
+        or there(wanted.vocoder)
+    ):
         return name
-    print(f"{wanted.vocoder} is not built: PyTorch speaks; `{wanted.command(wanted.vocoder)}` builds it", file=sys.stderr)
+    print(
+        f"{wanted.vocoder} is not built: PyTorch speaks; `{wanted.command(wanted.vocoder)}`"
+        " builds it",
+        file=sys.stderr,
+    )
     return WITHOUT_FILES
 
 
@@ -250,7 +358,9 @@ class SynthesisStats:
         self._before: np.ndarray | None = None
 
     def heard(self, samples: int) -> None:
-        """So many samples were written. A listener who began at the first of them waits where the margin is negative."""
+        """So many samples were written. A listener who began at the first of them waits where the
+        margin is negative.
+        """
         now = self.clock() - self.started
         if self.first_audio_s is None:
             self.first_audio_s = now
@@ -266,7 +376,9 @@ class SynthesisStats:
         for stage, spent in speech.seconds.items():
             self.seconds[stage] += spent
         if self._before is not None and len(speech.samples):  # the silence at the end has no join
-            self.worst_join_db = max(self.worst_join_db, join_db(self._before, speech.samples, speech.pause))
+            self.worst_join_db = max(
+                self.worst_join_db, join_db(self._before, speech.samples, speech.pause)
+            )
         self._before = speech.samples
         self.chunks += 1
         self.kept += not speech.seconds
@@ -278,7 +390,9 @@ class SynthesisStats:
         self.phonemes += len(speech.chunk.phonemes)
 
     def report(self) -> dict[str, Any]:
-        """JSON-ready. real_time_factor: seconds spent in all stages for each second of audio spoken in this run, below 1 = faster."""
+        """JSON-ready. real_time_factor: seconds spent in all stages for each second of audio spoken
+        in this run, below 1 = faster.
+        """
         spoken_s, spent = self.spoken / SAMPLE_RATE_HZ, sum(self.seconds.values())
         join = self.worst_join_db if np.isfinite(self.worst_join_db) else None
         return {
@@ -288,8 +402,12 @@ class SynthesisStats:
             "phonemes": self.phonemes,
             "seconds_by_stage": {stage: round(spent, 4) for stage, spent in self.seconds.items()},
             "real_time_factor": round(spent / spoken_s, 4) if spoken_s else None,
-            "first_audio_s": round(self.first_audio_s, 4) if self.first_audio_s is not None else None,
-            "least_margin_s": round(self.least_margin_s, 4) if self.least_margin_s is not None else None,
+            "first_audio_s": (
+                round(self.first_audio_s, 4) if self.first_audio_s is not None else None
+            ),
+            "least_margin_s": (
+                round(self.least_margin_s, 4) if self.least_margin_s is not None else None
+            ),
             "peak_of_the_model": round(self.peak, 4),
             "chunks_turned_down": self.turned_down,
             "turned_down_db": round(20 * float(np.log10(self.lowest_gain)), 2),
@@ -304,23 +422,47 @@ def print_report(report: dict[str, Any], title: str) -> None:
     length, rows = total / factor if factor else 0.0, []
     for stage, seconds in (*spent.items(), ("all", total)):
         share = f"{seconds / total:.0%}" if total else ""
-        rows.append((stage, f"{seconds:.3f}", share, f"{length / seconds:,.1f}" if seconds and length else ""))
+        rows.append(
+            (
+                stage,
+                f"{seconds:.3f}",
+                share,
+                f"{length / seconds:,.1f}" if seconds and length else "",
+            )
+        )
     print_table(title, ("stage", "seconds", "share", "times real time"), rows, right=True)
     print(*lines(report), sep="\n")
 
 
 def lines(report: dict[str, Any]) -> list[str]:
     """What the table does not hold, in words."""
-    found = [f"{report['seconds_of_audio']:.2f} s of audio in {report['chunks']} chunk{'s' * (report['chunks'] != 1)}"]
+    found = [
+        f"{report['seconds_of_audio']:.2f} s of audio in {report['chunks']}"
+        f" chunk{'s' * (report['chunks'] != 1)}"
+    ]
     if report["chunks_of_an_earlier_run"]:
         found[0] += f", {report['chunks_of_an_earlier_run']} of them from an earlier run"
     if report["real_time_factor"] is not None:
-        found.append(f"real-time factor {report['real_time_factor']:.3f}; first audio after {report['first_audio_s']:.2f} s")
+        found.append(
+            f"real-time factor {report['real_time_factor']:.3f}; first audio after"
+            f" {report['first_audio_s']:.2f} s"
+        )
     turned, down = report["chunks_turned_down"], report["turned_down_db"]
-    clipping = f"{turned} chunks turned down, by {-down:.1f} dB at most" if turned else "nothing turned down"
-    found.append(f"peak {report['peak_of_the_model']:.3f} of full scale: {clipping}; no sample clipped")
+    clipping = (
+        f"{turned} chunks turned down, by {-down:.1f} dB at most"
+        if turned
+        else "nothing turned down"
+    )
+    found.append(
+        f"peak {report['peak_of_the_model']:.3f} of full scale: {clipping}; no sample clipped"
+    )
     if report["worst_join_db"] is not None:
-        found.append(f"loudest join {report['worst_join_db']:+.1f} dB against the voice's own frame-to-frame steps")
+        found.append(
+            f"loudest join {report['worst_join_db']:+.1f} dB against the voice's own frame-to-frame"
+            " steps"
+        )
     if report.get("dropped"):
-        found.append("left out: " + ", ".join(f"{count} {what}" for what, count in report["dropped"].items()))
+        found.append(
+            "left out: " + ", ".join(f"{count} {what}" for what, count in report["dropped"].items())
+        )
     return found

@@ -1,9 +1,10 @@
-"""Text in, chunks out: what is read and by whom, what the models say in one call, and how long the silence between chunks is.
+"""Text in, chunks out: what is read and by whom, what the models say in one call, and how long the
+silence between chunks is.
 
     for chunk in chunks(TextReader.load("us", None).sentences(text), text): print(chunk.phonemes, chunk.ending)
 
-One sentence is one chunk. A sentence longer than LONGEST_PHONEMES, or one that the encoder refuses as too long, is cut in two
-(g2p/chunks.py says where), and each part again.
+One sentence is one chunk. A sentence longer than LONGEST_PHONEMES, or one that the encoder refuses
+as too long, is cut in two (g2p/chunks.py says where), and each part again.
 """
 
 import re
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
     from mlprogram import Program
 
 
-LONGEST_PHONEMES = 300  # about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
+# about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
+LONGEST_PHONEMES = 300
 PARAGRAPH_BREAK = re.compile(r"[^\S\n]*\n[^\S\n]*\n")
 Ending = Literal["paragraph", "sentence", "clause", "none"]
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """Silence between chunks at pace 1, beside what the model itself leaves at both ends; a pace of 2 halves it."""
+    """Silence between chunks at pace 1, beside what the model itself leaves at both ends; a pace of
+    2 halves it.
+    """
 
     paragraph_s: float = 0.5
     sentence_s: float = 0.2
@@ -49,9 +53,11 @@ def asked_samples(seconds: float) -> int:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Words that are said in one call. `phonemes`: theirs, one space where white space follows; `places`: where each word's begin.
+    """Words that are said in one call. `phonemes`: theirs, one space where white space follows;
+    `places`: where each word's begin.
 
-    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the ending before gives; None: none asked for.
+    `before_s`: silence that the text asks for in front ([pause 300ms]), in the place of what the
+    ending before gives; None: none asked for.
     """
 
     words: tuple[Word, ...]
@@ -73,10 +79,14 @@ class Chunk:
         return cls(words, phonemes, tuple(ends)[:-1], ending or ending_of(phonemes))
 
 
-def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES) -> Iterator[Chunk]:
-    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A pause that is asked for ends a chunk.
+def chunks(
+    results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES
+) -> Iterator[Chunk]:
+    """Chunks of at most `longest` phonemes, in order; sentences with nothing to say give none. A
+    pause that is asked for ends a chunk.
 
-    One behind the last word gives a chunk of no words, which is its silence alone; a text of pauses alone gives nothing.
+    One behind the last word gives a chunk of no words, which is its silence alone; a text of pauses
+    alone gives nothing.
     """
     asked: float | None = None
     said = False
@@ -95,8 +105,9 @@ def chunks(results: Iterator[Result], text: str, longest: int = LONGEST_PHONEMES
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """`words` cut behind every pause that the text asks for, and where their pace changes. A pause's mark ends the part, so no space stands
-    before it."""
+    """`words` cut behind every pause that the text asks for, and where their pace changes. A
+    pause's mark ends the part, so no space stands before it.
+    """
     start = 0
     for place, word in enumerate(words):
         if place > start and word.rate != words[start].rate and word.source != "punctuation":
@@ -111,8 +122,12 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 
 def parts_of(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """A whole sentence's words, cut as `TextReader.sentences` and `chunks` cut them: an entrance of the rules that a port runs."""
-    for group in word_groups(words, MAX_PHONEMES) if len(joined(words)) > MAX_PHONEMES else (words,):
+    """A whole sentence's words, cut as `TextReader.sentences` and `chunks` cut them: an entrance of
+    the rules that a port runs.
+    """
+    for group in (
+        word_groups(words, MAX_PHONEMES) if len(joined(words)) > MAX_PHONEMES else (words,)
+    ):
         yield from between_pauses(tuple(word for word in group if word.phonemes))
 
 
@@ -126,7 +141,9 @@ def cut(chunk: Chunk, longest: int) -> Iterator[Chunk]:
 
 
 def halves(chunk: Chunk) -> tuple[Chunk, Chunk]:
-    """Two chunks of about half the phonemes each. Raises UtteranceTooLong when one phoneme is too long."""
+    """Two chunks of about half the phonemes each. Raises UtteranceTooLong when one phoneme is too
+    long.
+    """
     first, second = halved(chunk.words)
     return replace(Chunk.of(first), before_s=chunk.before_s), Chunk.of(second, chunk.ending)
 
@@ -137,9 +154,14 @@ _WORD = re.compile(rf"[{re.escape(PUNCTUATION)}]|[^\s{re.escape(PUNCTUATION)}]+"
 
 
 def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
-    """`argument`, or what is in `file`, or on `stdin` where either is "-". Raises InputError: none or two, unreadable, not UTF-8."""
+    """`argument`, or what is in `file`, or on `stdin` where either is "-". Raises InputError: none
+    or two, unreadable, not UTF-8.
+    """
     if (argument is None) == (file is None):
-        raise InputError("give either a text, or --file FILE, or - for standard input" + (", not both" if file else ""))
+        raise InputError(
+            "give either a text, or --file FILE, or - for standard input"
+            + (", not both" if file else "")
+        )
     if argument is not None and argument != STDIN:
         return _characters(argument)
     if file is None or str(file) == STDIN:
@@ -147,18 +169,29 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
     elif file.is_file():
         where, data = str(file), _bytes_of(file)
     else:
-        raise InputError(f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist")
+        raise InputError(
+            f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist"
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise InputError(f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it to UTF-8") from None
+        raise InputError(
+            f"{where} is not UTF-8: byte {data[problem.start]:#04x} at {problem.start}; convert it"
+            " to UTF-8"
+        ) from None
 
 
 def _characters(argument: str) -> str:
     """Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes."""
-    half = next((place for place, character in enumerate(argument) if "\ud800" <= character <= "\udfff"), None)
+    half = next(
+        (place for place, character in enumerate(argument) if "\ud800" <= character <= "\udfff"),
+        None,
+    )
     if half is not None:
-        raise InputError(f"the text is not UTF-8: {ascii(argument[half])} is no character, at {half}; convert it to UTF-8")
+        raise InputError(
+            f"the text is not UTF-8: {ascii(argument[half])} is no character, at {half}; convert it"
+            " to UTF-8"
+        )
     return argument
 
 
@@ -177,17 +210,24 @@ class Phonemizer(Protocol):
 
 
 class TextReader:
-    """The g2p stage: lexicon, rules and neural model; what was left out is told for every sentence, also for one without words."""
+    """The g2p stage: lexicon, rules and neural model; what was left out is told for every sentence,
+    also for one without words.
+    """
 
     def __init__(self, g2p: "G2P") -> None:
         self._g2p = g2p
 
     @classmethod
-    def load(cls, dialect: Language, lexicon: Path | None, program: "Program | None" = None) -> "TextReader":
-        """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy. Raises InputError for a bad lexicon."""
+    def load(
+        cls, dialect: Language, lexicon: Path | None, program: "Program | None" = None
+    ) -> "TextReader":
+        """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy.
+        Raises InputError for a bad lexicon.
+        """
         from kokoro_ane.g2p import G2P
 
-        if program is None or dialect != US:  # the package is the American network: British runs in NumPy, other languages by rule
+        # the package is the American network: British runs in NumPy, other languages by rule
+        if program is None or dialect != US:
             return cls(G2P.load(dialect, lexicon))
         from kokoro_ane.g2p.g2p_stage import package_run
         from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
@@ -204,12 +244,17 @@ class TextReader:
 
 
 class PhonemeReader:
-    """Takes the text for phonemes: a stage in the place of g2p. A sentence ends at . ! ? … before white space, or with its line."""
+    """Takes the text for phonemes: a stage in the place of g2p. A sentence ends at . ! ? … before
+    white space, or with its line.
+    """
 
     def sentences(self, text: str) -> Iterator[Result]:
         """See Phonemizer."""
         for found in _SENTENCE.finditer(text):
-            words = tuple(_word(text, found.start(1) + match.start(), match[0]) for match in _WORD.finditer(found[1]))
+            words = tuple(
+                _word(text, found.start(1) + match.start(), match[0])
+                for match in _WORD.finditer(found[1])
+            )
             if words:
                 yield Result(found[1], joined(words), words)
 

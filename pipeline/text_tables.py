@@ -1,11 +1,15 @@
-"""What a port needs to read text: g2p's rules as a program, its word lists, its network and tagger as raw tables; and texts to check it by.
+"""What a port needs to read text: g2p's rules as a program, its word lists, its network and tagger
+as raw tables; and texts to check it by.
 
-    write_text_tables(Path("text"), "us")  # us.rules, us.words, us.json, us.bin, us.texts.tsv, us.chunks.json
+    # us.rules, us.words, us.json, us.bin, us.texts.tsv, us.chunks.json
+    write_text_tables(Path("text"), "us")
 
-NAME.rules is written by pipeline/rule_program.py, NAME.words by pipeline/word_table.py. NAME.json says of each array in NAME.bin its
-dtype, shape and first byte (little-endian, row-major, 64-byte borders). A matrix [out, in] of the network is int8 with float32 `.scale`
-[out, 1]; what has no scale is float32. `tagger.features` rises. NAME.texts.tsv: a text and what is said; NAME.chunks.json: texts with
-pauses and paces, and what is spoken of them. A language that is read by rule alone has rules and texts only.
+NAME.rules is written by pipeline/rule_program.py, NAME.words by pipeline/word_table.py. NAME.json
+says of each array in NAME.bin its dtype, shape and first byte (little-endian, row-major, 64-byte
+borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no
+scale is float32. `tagger.features` rises. NAME.texts.tsv: a text and what is said;
+NAME.chunks.json: texts with pauses and paces, and what is spoken of them. A language that is read
+by rule alone has rules and texts only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,33 +37,57 @@ FORMAT, BORDER = 3, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
 # About, of written ones without the texts to check by: they take half a minute.
 TEXT_BYTES: dict[Language, int] = {US: 4_500_000, GB: 5_180_000, "es": 230_000, "it": 350_000}
-STEP, MADE_UP = 997, ["blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like", "Vroomfondel's"]
+STEP, MADE_UP = (
+    997,
+    ["blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like", "Vroomfondel's"],
+)
 TEXTS = (
-    "The ferry crossed the harbour, and the old man waved to an empty boat.", "“Where are you going?” she asked; he only laughed.",
-    "It's a well-known story: the dog's owner didn't call.", "I am here. Am I late? A plan B, IN THE US, and vitamin A.",
-    "They record a song every week. The record was broken yesterday.", "He read the book and wound the clock; the wind wound up.",
-    "Dr. Smith paid $3.50 on 3/15/2026 at 5:30 pm, i.e. €12,75.", "Call 555-0123 or +44 20 7946 0958, code 482913.",
-    "5 kg, 10-15 °C, 3½ cups, 20%", "See https://example.com/a_b?c=1 and mail me@site.org #today @someone",
-    "F-16, B2B, RTX 4090, iOS 17.2, C++, getUserName, snake_case", "**Bold** and `code`, [a link](https://x.org), <b>tag</b>, 😀 :-)",
-    "[Kokoro](/kˈOkəɹO/)'s voice [pause 300ms] is [not](2) slow.", "In 1999, Henry VIII and Chapter IV; World War II, the 1990s, '69.",
-    "x^2 + y^2 = z^2, H2O, Fe2O3, Nf3 Qxd5+", "u r gr8, c u 2nite, lol idk tbh", "El 3 de mayo costó 12,50 € en la calle Mayor, nº 5.",
-    "Il 3 maggio costava 12,50 € in via Roma n. 5.", "Zażółć gęślą jaźń, naïve café, Привет",
-)  # fmt: skip
+    "The ferry crossed the harbour, and the old man waved to an empty boat.",
+    "“Where are you going?” she asked; he only laughed.",
+    "It's a well-known story: the dog's owner didn't call.",
+    "I am here. Am I late? A plan B, IN THE US, and vitamin A.",
+    "They record a song every week. The record was broken yesterday.",
+    "He read the book and wound the clock; the wind wound up.",
+    "Dr. Smith paid $3.50 on 3/15/2026 at 5:30 pm, i.e. €12,75.",
+    "Call 555-0123 or +44 20 7946 0958, code 482913.",
+    "5 kg, 10-15 °C, 3½ cups, 20%",
+    "See https://example.com/a_b?c=1 and mail me@site.org #today @someone",
+    "F-16, B2B, RTX 4090, iOS 17.2, C++, getUserName, snake_case",
+    "**Bold** and `code`, [a link](https://x.org), <b>tag</b>, 😀 :-)",
+    "[Kokoro](/kˈOkəɹO/)'s voice [pause 300ms] is [not](2) slow.",
+    "In 1999, Henry VIII and Chapter IV; World War II, the 1990s, '69.",
+    "x^2 + y^2 = z^2, H2O, Fe2O3, Nf3 Qxd5+",
+    "u r gr8, c u 2nite, lol idk tbh",
+    "El 3 de mayo costó 12,50 € en la calle Mayor, nº 5.",
+    "Il 3 maggio costava 12,50 € in via Roma n. 5.",
+    "Zażółć gęślą jaźń, naïve café, Привет",
+)
 
 
 MARKED = (
-    'Calm. <prosody rate="slow">Slow, <prosody rate="150%">both</prosody> and slow. Still slow.</prosody> '
-    'Plain; <prosody rate="x-fast">go',
-    'One.<break time="1.5s"/> Two [pause 300ms] three.\n\n<break strength="weak"/>[pause 0.2s] Four.<break/>', "[pause 1s]",
-    "[pause 1s] Late.", '<prosody rate="+300%">Up</prosody> </prosody> <prosody rate="why">wrong</prosody>',
+    (
+        'Calm. <prosody rate="slow">Slow, <prosody rate="150%">both</prosody> and slow. Still'
+        ' slow.</prosody> Plain; <prosody rate="x-fast">go'
+    ),
+    (
+        'One.<break time="1.5s"/> Two [pause 300ms] three.\n\n<break strength="weak"/>[pause 0.2s]'
+        " Four.<break/>"
+    ),
+    "[pause 1s]",
+    "[pause 1s] Late.",
+    '<prosody rate="+300%">Up</prosody> </prosody> <prosody rate="why">wrong</prosody>',
     "ha" * 200 + ", and " * 100 + "end.",
-)  # fmt: skip
+)
 
 
 def write_text_tables(folder: Path, language: Language) -> None:
-    """The files of a language. InputError where g2p's data is missing or damaged, or its code has no form in a file of rules."""
+    """The files of a language. InputError where g2p's data is missing or damaged, or its code has
+    no form in a file of rules.
+    """
     if language not in TEXT_BYTES:
-        raise InputError(f"a port has no text data for {language}: it reads {', '.join(TEXT_BYTES)}")
+        raise InputError(
+            f"a port has no text data for {language}: it reads {', '.join(TEXT_BYTES)}"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language)
     roots, natives = rule_roots(g2p)
@@ -71,16 +99,29 @@ def write_text_tables(folder: Path, language: Language) -> None:
         _write_arrays(folder, language)
         (folder / f"{language}.words").write_bytes(words_file(language))
         texts += words_to_check(language)
-    rows = (f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n" for text in texts)
+    rows = (
+        f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n"
+        for text in texts
+    )
     (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
     spoken = [{"text": text, "chunks": spoken_chunks(g2p, text)} for text in MARKED]
     write_json(folder / f"{language}.chunks.json", {"format": FORMAT, "texts": spoken})
 
 
 def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
-    """What `kokoro-ane speak` says of a text in each call: pace, and the seconds of silence that the text asks for before it."""
+    """What `kokoro-ane speak` says of a text in each call: pace, and the seconds of silence that
+    the text asks for before it.
+    """
     found = chunks(TextReader(g2p).sentences(text), text)
-    return [{"phonemes": chunk.phonemes, "ending": chunk.ending, "rate": chunk.rate, "pause_before_s": chunk.before_s} for chunk in found]
+    return [
+        {
+            "phonemes": chunk.phonemes,
+            "ending": chunk.ending,
+            "rate": chunk.rate,
+            "pause_before_s": chunk.before_s,
+        }
+        for chunk in found
+    ]
 
 
 def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
@@ -98,20 +139,49 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
     }
     places, content = packed(arrays)
     (folder / f"{dialect}.bin").write_bytes(content)
-    described = {"format": FORMAT, "dialect": dialect, "arrays": places, "network": network_rules(dialect)}
+    described = {
+        "format": FORMAT,
+        "dialect": dialect,
+        "arrays": places,
+        "network": network_rules(dialect),
+    }
     write_json(folder / f"{dialect}.json", described | {"tagger": {"scale": tagger.scale}})
 
 
 def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
-    """Entrances of the rules, and what a port holds otherwise: word lists, network, the tagger's tables."""
-    roots: dict[str, Any] = {"cut": _whole_sentences, "sentence": g2p._sentence, "read": g2p._read, "parts": parts_of}
+    """Entrances of the rules, and what a port holds otherwise: word lists, network, the tagger's
+    tables.
+    """
+    roots: dict[str, Any] = {
+        "cut": _whole_sentences,
+        "sentence": g2p._sentence,
+        "read": g2p._read,
+        "parts": parts_of,
+    }
     if not isinstance(g2p._reader, Reader):
         return roots, {}
     tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
-    natives = {id(entries): f"list.{name}" for entries, name, _ in g2p._reader.lexicon._all if name != "user"}
-    natives |= {id(g2p._reader._neural): "neural", id(tagger.rows): "rows", id(tagger.weights): "weights", id(Tagger.scores): "scores"}
+    natives = {
+        id(entries): f"list.{name}"
+        for entries, name, _ in g2p._reader.lexicon._all
+        if name != "user"
+    }
+    natives |= {
+        id(g2p._reader._neural): "neural",
+        id(tagger.rows): "rows",
+        id(tagger.weights): "weights",
+        id(Tagger.scores): "scores",
+    }
     natives[id(tagger.classes.stored)] = "list.classes"
-    return roots | {"guess": Guess, "speakable": alphabet.speakable, "encode": alphabet.encode}, natives
+    return (
+        roots
+        | {
+            "guess": Guess,
+            "speakable": alphabet.speakable,
+            "encode": alphabet.encode,
+        },
+        natives,
+    )
 
 
 @cache
@@ -121,7 +191,9 @@ def words_file(dialect: Dialect) -> bytes:
 
 
 def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
-    """Words, rising, with what each list says of one: `g=phonemes`, or `g:TAG=phonemes`, `g:TAG` letter by letter; and `t=` its class."""
+    """Words, rising, with what each list says of one: `g=phonemes`, or `g:TAG=phonemes`, `g:TAG`
+    letter by letter; and `t=` its class.
+    """
     lexicon, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
     for word in sorted({*lexicon.words, *classes}):
         columns = []
@@ -131,7 +203,9 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
             letter = LISTS.get(name, "")  # the user's list is empty
             columns += [f"{letter}={entry}"] if isinstance(entry, str) else []
             columns += [f"{letter}:{tag}" + (f"={said}" if said else "") for tag, said in senses]
-        rows.append((word, "\t".join(columns + ([f"t={classes[word]}"] if word in classes else []))))
+        rows.append(
+            (word, "\t".join(columns + ([f"t={classes[word]}"] if word in classes else [])))
+        )
     return rows
 
 
@@ -147,7 +221,11 @@ def packed(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], bytes]:
     places, content = {}, b""
     for name, array in arrays.items():
         content += b"\0" * (-len(content) % BORDER)
-        places[name] = {"dtype": str(array.dtype), "shape": list(array.shape), "offset": len(content)}
+        places[name] = {
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "offset": len(content),
+        }
         content += np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
     return places, content
 
@@ -169,6 +247,22 @@ def network_rules(dialect: Dialect) -> dict[str, Any]:
 
 def words_to_check(dialect: Dialect) -> list[str]:
     """Listed words, each also as a name, shouted and with endings, and words that no list has."""
-    listed = [word for word in sorted(Lexicon.load(dialect).words)[::STEP] if word.isascii() and word.isalpha()]
-    made = [form for word in listed for form in (word, word.capitalize(), word.upper(), f"{word}'s", f"{word}ing", f"{word}s", f"un{word}")]
+    listed = [
+        word
+        for word in sorted(Lexicon.load(dialect).words)[::STEP]
+        if word.isascii() and word.isalpha()
+    ]
+    made = [
+        form
+        for word in listed
+        for form in (
+            word,
+            word.capitalize(),
+            word.upper(),
+            f"{word}'s",
+            f"{word}ing",
+            f"{word}s",
+            f"un{word}",
+        )
+    ]
     return sorted({*made, *MADE_UP})

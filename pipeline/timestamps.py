@@ -1,13 +1,16 @@
-"""When each word and phoneme is heard: sums of the durations, 600 samples to a frame, written as the audio is.
+"""When each word and phoneme is heard: sums of the durations, 600 samples to a frame, written as
+the audio is.
 
     tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
 
 A file of them is written by pipeline/timestamps.py:
 
-{"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s, end_s], ...],
-"words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...], "seconds": total}. `start` and `end` of a word are offsets
-into the text. The first and last phoneme of a chunk is the boundary token, symbol "". Chunks follow one another without a gap: each
-starts where the one before it ended plus its own pause, and the last ends where the audio does. A pause that the text asks for is no word.
+{"sample_rate_hz": 24000, "chunks": [{"start_s", "pause_s", "end_s", "phonemes": [[symbol, start_s,
+end_s], ...], "words": [{"text", "start", "end", "start_s", "end_s", "phonemes"}, ...]}, ...],
+"seconds": total}. `start` and `end` of a word are offsets into the text. The first and last phoneme
+of a chunk is the boundary token, symbol "". Chunks follow one another without a gap: each starts
+where the one before it ended plus its own pause, and the last ends where the audio does. A pause
+that the text asks for is no word.
 """
 
 import contextlib
@@ -35,15 +38,30 @@ def seconds(samples: int) -> float:
 
 
 def edges_of(speech: Speech, offset: int) -> list[int]:
-    """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its pause begins at sample `offset`."""
-    return [int(edge) for edge in offset + speech.pause + FRAME_SAMPLES * np.concatenate([[0], np.cumsum(speech.durations)])]
+    """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its
+    pause begins at sample `offset`.
+    """
+    return [
+        int(edge)
+        for edge in (
+            offset
+            + speech.pause
+            + FRAME_SAMPLES * np.concatenate([[0], np.cumsum(speech.durations)])
+        )
+    ]
 
 
 def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
-    """The words and marks of a chunk with the seconds where each begins and ends; a pause that was asked for is left out."""
+    """The words and marks of a chunk with the seconds where each begins and ends; a pause that was
+    asked for is left out.
+    """
     edges = edges_of(speech, offset)
     placed = zip(speech.chunk.words, speech.chunk.places, strict=True)  # token 0 is the boundary
-    spans = ((word, edges[place + 1], edges[place + 1 + len(word.phonemes)]) for word, place in placed if word.source != "pause")
+    spans = (
+        (word, edges[place + 1], edges[place + 1 + len(word.phonemes)])
+        for word, place in placed
+        if word.source != "pause"
+    )
     return [(word, seconds(first), seconds(last)) for word, first, last in spans]
 
 
@@ -52,7 +70,14 @@ def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     edges = edges_of(speech, offset)
     symbols = ("", *speech.chunk.phonemes, "")
     words = [
-        {"text": word.text, "start": word.start, "end": word.end, "start_s": start, "end_s": end, "phonemes": word.phonemes}
+        {
+            "text": word.text,
+            "start": word.start,
+            "end": word.end,
+            "start_s": start,
+            "end_s": end,
+            "phonemes": word.phonemes,
+        }
         for word, start, end in words_of(speech, offset)
     ]
     return {
@@ -60,15 +85,19 @@ def stamp(speech: Speech, offset: int) -> dict[str, Any]:
         "start_s": seconds(edges[0]),
         "pause_s": seconds(speech.pause),
         "end_s": seconds(edges[-1]),
-        "phonemes": [[s, seconds(a), seconds(b)] for s, a, b in zip(symbols, edges, edges[1:], strict=False)],
+        "phonemes": [
+            [s, seconds(a), seconds(b)] for s, a, b in zip(symbols, edges, edges[1:], strict=False)
+        ],
         "words": words,
     }
 
 
 def with_times(tokens: Sequence[SpokenToken], speeches: Iterable[Speech]) -> list[SpokenToken]:
-    """`tokens` of `G2P.__call__` with `start_ts` and `end_ts` in seconds of the whole audio; None for what no chunk says.
+    """`tokens` of `G2P.__call__` with `start_ts` and `end_ts` in seconds of the whole audio; None
+    for what no chunk says.
 
-    `speeches`: every chunk of the same text by the same g2p, in order. A word cut over two chunks ends where its last part does.
+    `speeches`: every chunk of the same text by the same g2p, in order. A word cut over two chunks
+    ends where its last part does.
     """
     found, place, offset = list(tokens), 0, 0
     for speech in speeches:
@@ -76,9 +105,14 @@ def with_times(tokens: Sequence[SpokenToken], speeches: Iterable[Speech]) -> lis
             while place < len(found) and not _says(found[place], word):
                 place += 1
             if place == len(found):
-                raise InputError(f"no token says {word.text!r} at {word.start}: tokens and speech are of two texts, or of two dialects")
+                raise InputError(
+                    f"no token says {word.text!r} at {word.start}: tokens and speech are of two"
+                    " texts, or of two dialects"
+                )
             first = found[place].start_ts
-            found[place] = replace(found[place], start_ts=start if first is None else first, end_ts=end)
+            found[place] = replace(
+                found[place], start_ts=start if first is None else first, end_ts=end
+            )
             place += found[place].phonemes.endswith(word.phonemes)
         offset += len(speech.audio)
     return found
@@ -109,7 +143,8 @@ class Timestamps:
 
 
 LINE, LINES, LONGEST_S = 42, 2, 7.0
-MARKUP = re.compile(r"\]\([^()]*\)|\[pause [^\]]*\]|\[")  # what stands between two words, their own brackets included
+# what stands between two words, their own brackets included
+MARKUP = re.compile(r"\]\([^()]*\)|\[pause [^\]]*\]|\[")
 SPACES = re.compile(r"\s+")
 Timed = tuple[Word, float, float]
 
@@ -124,7 +159,9 @@ class Cue:
 
 
 def shown(words: Sequence[Timed], text: str) -> str:
-    """The words as the text has them; what stands between two is kept unless it is markup or white space."""
+    """The words as the text has them; what stands between two is kept unless it is markup or white
+    space.
+    """
     pieces, last = [], -1
     for word, _, _ in words:
         if word.start < last:  # several spoken words of one written item
@@ -150,7 +187,9 @@ def _fitting(words: Sequence[Timed], text: str) -> int:
         most += 1
     if most == len(words):
         return most
-    marked = [place for place in range(most // 2 + 1, most + 1) if words[place - 1][0].text in PUNCTUATION]
+    marked = [
+        place for place in range(most // 2 + 1, most + 1) if words[place - 1][0].text in PUNCTUATION
+    ]
     count = marked[-1] if marked else most
     while count < len(words) and _belongs(words[count][0], words[count - 1][0]):
         count += 1
@@ -163,7 +202,10 @@ def _belongs(word: Word, before: Word) -> bool:
 
 
 def _fits(words: Sequence[Timed], text: str) -> bool:
-    return len(folded(shown(words, text)).split("\n")) <= LINES and words[-1][2] - words[0][1] <= LONGEST_S
+    return (
+        len(folded(shown(words, text)).split("\n")) <= LINES
+        and words[-1][2] - words[0][1] <= LONGEST_S
+    )
 
 
 def folded(text: str) -> str:
@@ -197,7 +239,10 @@ class Subtitles:
             shown_as = folded(cue.text)
             if self.point == ".":
                 shown_as = shown_as.replace("&", "&amp;").replace("<", "&lt;")
-            self.file.write(f"{self.count}\n{clock(cue.start_s, self.point)} --> {clock(cue.end_s, self.point)}\n{shown_as}\n\n")
+            self.file.write(
+                f"{self.count}\n{clock(cue.start_s, self.point)} -->"
+                f" {clock(cue.end_s, self.point)}\n{shown_as}\n\n"
+            )
         self.samples += len(speech.audio)
 
     def close(self) -> None:
@@ -209,8 +254,14 @@ SUFFIXES = (".json", ".srt", ".vtt")
 
 @contextlib.contextmanager
 def times_to(path: Path, text: str) -> Iterator[Timestamps | Subtitles]:
-    """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt. `text`: what is spoken."""
+    """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt.
+    `text`: what is spoken.
+    """
     with staged(path) as aside, aside.open("w", encoding="utf-8") as file:
-        stamps = Timestamps(file) if path.suffix.lower() == ".json" else Subtitles(file, text, path.suffix.lower())
+        stamps = (
+            Timestamps(file)
+            if path.suffix.lower() == ".json"
+            else Subtitles(file, text, path.suffix.lower())
+        )
         yield stamps
         stamps.close()

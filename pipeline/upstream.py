@@ -1,7 +1,8 @@
-"""Upstream, unmodified, as the reference: kokoro.istftnet and kokoro.model without the package's own __init__ (loguru, spaCy).
+"""Upstream, unmodified, as the reference: kokoro.istftnet and kokoro.model without the package's
+own __init__ (loguru, spaCy).
 
-model = upstream_of(checkpoint)                        # KModel, complex path; needs `kokoro` and `transformers`
-with injected_noise(noise):
+model = upstream_of(checkpoint)                        # KModel, complex path; needs `kokoro` and
+`transformers` with injected_noise(noise):
     found = upstream_intermediates(model, input_ids, style, speed=1.0)
 """
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 KModel = Any  # kokoro.model.KModel: upstream has no types
 OURS_ONLY = ("decoder", "name", "releasable")  # sections of config.json that upstream does not know
-_FOLDED = (".norm.weight", ".norm.bias")  # AdaIN's unit affine: absent in the released checkpoint, ones and zeros upstream
+# AdaIN's unit affine: absent in the released checkpoint, ones and zeros upstream
+_FOLDED = (".norm.weight", ".norm.bias")
 
 
 def istftnet() -> types.ModuleType:
@@ -35,7 +37,10 @@ def istftnet() -> types.ModuleType:
     if "kokoro" not in sys.modules:
         found = importlib.util.find_spec("kokoro")
         if found is None or found.submodule_search_locations is None:
-            raise InputError("upstream is not installed: `make venv` does it (pip install --no-deps kokoro==0.9.4)")
+            raise InputError(
+                "upstream is not installed: `make venv` does it (pip install --no-deps"
+                " kokoro==0.9.4)"
+            )
         bare = types.ModuleType("kokoro")
         bare.__path__ = list(found.submodule_search_locations)
         sys.modules["kokoro"] = bare
@@ -43,10 +48,15 @@ def istftnet() -> types.ModuleType:
 
 
 def kokoro_model() -> types.ModuleType:
-    """The module kokoro.model; InputError says how to get transformers. Its logger, loguru's, is stood in for by the standard one."""
+    """The module kokoro.model; InputError says how to get transformers. Its logger, loguru's, is
+    stood in for by the standard one.
+    """
     istftnet()
     if importlib.util.find_spec("transformers") is None:
-        raise InputError("transformers is not installed: `make venv` does it; upstream's KModel, the reference, needs it")
+        raise InputError(
+            "transformers is not installed: `make venv` does it; upstream's KModel, the reference,"
+            " needs it"
+        )
     if "loguru" in sys.modules or importlib.util.find_spec("loguru") is not None:
         return importlib.import_module("kokoro.model")
     stand_in = types.ModuleType("loguru")
@@ -68,12 +78,20 @@ def empty_model(config: dict[str, Any]) -> KModel:
 
 
 def has_upstreams_widths(config: KokoroConfig) -> bool:
-    """Whether upstream's decoder, which writes its widths as literals, can hold this checkpoint's."""
-    return config.decoder == DecoderConfig() and config.hidden_dim == 512 and config.istftnet.upsample_initial_channel == 512
+    """Whether upstream's decoder, which writes its widths as literals, can hold this
+    checkpoint's.
+    """
+    return (
+        config.decoder == DecoderConfig()
+        and config.hidden_dim == 512
+        and config.istftnet.upsample_initial_channel == 512
+    )
 
 
 def upstream_of(checkpoint: "Checkpoint") -> KModel:
-    """KModel with the checkpoint's weights, strictly loaded; a decoder of other widths is left out (Silence)."""
+    """KModel with the checkpoint's weights, strictly loaded; a decoder of other widths is left out
+    (Silence).
+    """
     model = empty_model(read_json(checkpoint.folder / "config.json", "a checkpoint has one"))
     if not has_upstreams_widths(checkpoint.config):
         model.decoder = Silence()
@@ -82,17 +100,26 @@ def upstream_of(checkpoint: "Checkpoint") -> KModel:
         if isinstance(part, Silence):
             continue
         missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
-        lost = [key for key in missing if not key.endswith(_FOLDED)] + [key for key in extra if not key.endswith("position_ids")]
+        lost = [key for key in missing if not key.endswith(_FOLDED)] + [
+            key for key in extra if not key.endswith("position_ids")
+        ]
         if lost:
-            raise InputError(f"{checkpoint.weights}: {name}.{lost[0]} does not fit upstream's KModel ({len(lost)} in all)")
+            raise InputError(
+                f"{checkpoint.weights}: {name}.{lost[0]} does not fit upstream's KModel"
+                f" ({len(lost)} in all)"
+            )
     return model
 
 
 @contextmanager
-def injected_noise(noise: torch.Tensor | Callable[[int], torch.Tensor], longest: int = MAX_BUCKET_FRAMES) -> Iterator[None]:
-    """Replace upstream's three draws: initial phase and the unused third by constants, the sine noise [B, 600F, 9] by `noise`.
+def injected_noise(
+    noise: torch.Tensor | Callable[[int], torch.Tensor], longest: int = MAX_BUCKET_FRAMES
+) -> Iterator[None]:
+    """Replace upstream's three draws: initial phase and the unused third by constants, the sine
+    noise [B, 600F, 9] by `noise`.
 
-    `noise` may be longer than the utterance: its first 600F samples are taken; or a function of F. Raises InputError beyond what it holds.
+    `noise` may be longer than the utterance: its first 600F samples are taken; or a function of F.
+    Raises InputError beyond what it holds.
     """
     rand, randn_like = torch.rand, torch.randn_like
     held = longest if callable(noise) else noise.shape[1] // FRAME_SAMPLES
@@ -102,12 +129,16 @@ def injected_noise(noise: torch.Tensor | Callable[[int], torch.Tensor], longest:
             frames = like.shape[1] // FRAME_SAMPLES
             if frames > held:
                 said, most = frames / FRAMES_PER_SECOND, held / FRAMES_PER_SECOND
-                raise InputError(f"upstream speaks for {said:.1f} s, the longest bucket holds {most:.1f} s: split the text")
+                raise InputError(
+                    f"upstream speaks for {said:.1f} s, the longest bucket holds {most:.1f} s:"
+                    " split the text"
+                )
             return (noise(frames) if callable(noise) else noise[:, : like.shape[1]]).to(like.dtype)
         return torch.zeros_like(like)
 
     torch.rand = lambda *shape, **_: torch.full(shape, 0.37)
-    torch.randn_like = drawn  # type: ignore[assignment]  # of its overloads, the one that upstream calls
+    # of its overloads, the one that upstream calls
+    torch.randn_like = drawn  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -117,29 +148,58 @@ def injected_noise(noise: torch.Tensor | Callable[[int], torch.Tensor], longest:
 class Silence(torch.nn.Module):
     """Stands where the decoder stood; its inputs are what upstream hands over."""
 
-    def forward(self, asr: torch.Tensor, f0: torch.Tensor, energy: torch.Tensor, style: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, asr: torch.Tensor, f0: torch.Tensor, energy: torch.Tensor, style: torch.Tensor
+    ) -> torch.Tensor:
         return asr.new_zeros(1)
 
 
 @torch.no_grad()
-def upstream_intermediates(model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0) -> dict[str, torch.Tensor]:
-    """Run KModel.forward_with_tokens and keep every intermediate: input_ids [1, n] with boundary tokens, style [1, 256].
+def upstream_intermediates(
+    model: KModel, input_ids: torch.Tensor, style: torch.Tensor, speed: float = 1.0
+) -> dict[str, torch.Tensor]:
+    """Run KModel.forward_with_tokens and keep every intermediate: input_ids [1, n] with boundary
+    tokens, style [1, 256].
 
-    bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding), durations [n], text [1, C, n],
-    frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F], spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our
-    names of what upstream calls d_en, t_en, en and har. The dtype is the model's.
+    bert [1, n, 768], bert_encoder [1, n, C], d [1, n, C + S], raw [1, n] (frames before rounding),
+    durations [n], text [1, C, n], frames [1, F, C + S], asr [1, C, F], f0_hz and energy [1, 2F],
+    spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our names of what upstream
+    calls d_en, t_en, en and har. The dtype is the model's.
     """
     found: dict[str, torch.Tensor] = {}
-    watched = {"bert": model.bert, "bert_encoder": model.bert_encoder, "d": model.predictor.text_encoder,
-               "logits": model.predictor.duration_proj, "text": model.text_encoder}  # fmt: skip
-    hooks = [m.register_forward_hook(lambda _m, _i, out, name=name: found.__setitem__(name, out)) for name, m in watched.items()]
-    hooks.append(model.predictor.shared.register_forward_pre_hook(lambda _m, given: found.__setitem__("frames", given[0])))
+    watched = {
+        "bert": model.bert,
+        "bert_encoder": model.bert_encoder,
+        "d": model.predictor.text_encoder,
+        "logits": model.predictor.duration_proj,
+        "text": model.text_encoder,
+    }
+    hooks = [
+        m.register_forward_hook(lambda _m, _i, out, name=name: found.__setitem__(name, out))
+        for name, m in watched.items()
+    ]
+    hooks.append(
+        model.predictor.shared.register_forward_pre_hook(
+            lambda _m, given: found.__setitem__("frames", given[0])
+        )
+    )
     names = ("asr", "f0_hz", "energy")
-    hooks.append(model.decoder.register_forward_pre_hook(lambda _m, given: found.update(zip(names, given[:3], strict=True))))
+    hooks.append(
+        model.decoder.register_forward_pre_hook(
+            lambda _m, given: found.update(zip(names, given[:3], strict=True))
+        )
+    )
     if not isinstance(model.decoder, Silence):
         generator = model.decoder.generator
-        for name, module in (("spectrum", generator.noise_convs[0]), ("trunk", generator.conv_post)):
-            hooks.append(module.register_forward_pre_hook(lambda _m, given, name=name: found.__setitem__(name, given[0])))
+        for name, module in (
+            ("spectrum", generator.noise_convs[0]),
+            ("trunk", generator.conv_post),
+        ):
+            hooks.append(
+                module.register_forward_pre_hook(
+                    lambda _m, given, name=name: found.__setitem__(name, given[0])
+                )
+            )
     before = torch.get_default_dtype()
     torch.set_default_dtype(style.dtype)  # upstream writes its alignment in the default type
     try:

@@ -1,11 +1,13 @@
-"""Step validator: one utterance through upstream, our PyTorch and the executed packages, each intermediate compared.
+"""Step validator: one utterance through upstream, our PyTorch and the executed packages, each
+intermediate compared.
 
     kokoro-ane validate --text "Hello world." [--voice af_heart:0.7,am_adam:0.3] [--checkpoint FOLDER]
     kokoro-ane validate --phonemes "həlˈO wˈɜɹld" [--encoder-package build/KokoroEncoder-fp16.json]
         [--vocoder-package build/KokoroVocoder-fp16.json] [--runtime onnx] [--save-dir out]
 
-Exit 0: every intermediate keeps its limit. Exit 1: one does not; the first bad stage is named. Exit 2: bad input. The last line of stdout
-is one JSON object; --save-dir keeps the tensors (.npz), the figures (.json) and a plot (.png).
+Exit 0: every intermediate keeps its limit. Exit 1: one does not; the first bad stage is named. Exit
+2: bad input. The last line of stdout is one JSON object; --save-dir keeps the tensors (.npz), the
+figures (.json) and a plot (.png).
 """
 
 import argparse
@@ -34,16 +36,45 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     said.add_argument("--text", help="English, through g2p; one utterance: at most 510 phonemes")
     said.add_argument("--phonemes", help="in the checkpoint's vocabulary, 1 to 510 symbols")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="of g2p, with --text")
-    parser.add_argument("--voice", help="a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)")
+    parser.add_argument(
+        "--voice",
+        help=(
+            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)"
+        ),
+    )
     parser.add_argument("--speed", type=float, default=1.0)
-    parser.add_argument("--seed", type=seed_argument, default=0, help="of the source noise, the same in every run")
+    parser.add_argument(
+        "--seed", type=seed_argument, default=0, help="of the source noise, the same in every run"
+    )
     checkpoint_argument(parser)
-    parser.add_argument("--arithmetic", choices=("float32", "float64"), default="float32", help="of upstream and of our PyTorch")
-    parser.add_argument("--encoder-package", type=Path, nargs="+", default=[], help="manifest of the encoder package (iOS 17: both)")
+    parser.add_argument(
+        "--arithmetic",
+        choices=("float32", "float64"),
+        default="float32",
+        help="of upstream and of our PyTorch",
+    )
+    parser.add_argument(
+        "--encoder-package",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="manifest of the encoder package (iOS 17: both)",
+    )
     parser.add_argument("--vocoder-package", type=Path, help="manifest of the vocoder package")
-    parser.add_argument("--runtime", help="also this runtime, opened from --build: onnx, mlprogram ...")
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with its files (default: %(default)s)")
-    parser.add_argument("--save-dir", type=Path, help="folder for tensors, figures and plot, which is replaced whole")
+    parser.add_argument(
+        "--runtime", help="also this runtime, opened from --build: onnx, mlprogram ..."
+    )
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with its files (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--save-dir",
+        type=Path,
+        help="folder for tensors, figures and plot, which is replaced whole",
+    )
     return parser.parse_args(argv)
 
 
@@ -55,10 +86,16 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Utter
     from kokoro_ane.encoder.encoder_steps import check_speed, input_ids
     from kokoro_ane.pipeline.intermediates import UtteranceInputs
 
-    phonemes = arguments.phonemes if arguments.text is None else phonemes_of(arguments.text, arguments.dialect)
+    phonemes = (
+        arguments.phonemes
+        if arguments.text is None
+        else phonemes_of(arguments.text, arguments.dialect)
+    )
     ids = input_ids(phonemes, checkpoint.config.vocab)
     pack = torch.from_numpy(VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)[1])
-    return UtteranceInputs(ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed)
+    return UtteranceInputs(
+        ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed
+    )
 
 
 def phonemes_of(text: str, dialect: "Dialect") -> str:
@@ -71,7 +108,9 @@ def phonemes_of(text: str, dialect: "Dialect") -> str:
     return phonemes
 
 
-def all_runs(checkpoint: "Checkpoint", spoken: "UtteranceInputs", arguments: argparse.Namespace) -> "dict[str, Intermediates]":
+def all_runs(
+    checkpoint: "Checkpoint", spoken: "UtteranceInputs", arguments: argparse.Namespace
+) -> "dict[str, Intermediates]":
     """Intermediates of upstream, of our PyTorch, and of the packages where manifests are given."""
     import torch
 
@@ -83,7 +122,9 @@ def all_runs(checkpoint: "Checkpoint", spoken: "UtteranceInputs", arguments: arg
 
     if arguments.vocoder_package and not arguments.encoder_package:
         raise InputError("--vocoder-package needs --encoder-package: its features come from there")
-    encoder = EncoderPackage(tuple(arguments.encoder_package)) if arguments.encoder_package else None
+    encoder = (
+        EncoderPackage(tuple(arguments.encoder_package)) if arguments.encoder_package else None
+    )
     vocoder = open_package(arguments.vocoder_package) if arguments.vocoder_package else None
     dtype = getattr(torch, arguments.arithmetic)
     reference = upstream_run(checkpoint, spoken, dtype)
@@ -102,14 +143,22 @@ def judged(runs: "dict[str, Intermediates]", arithmetic: str) -> "dict[str, list
 
     limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32, "package": PACKAGE}
     limits |= dict.fromkeys(("mlprogram", "coreml"), PACKAGE)
-    return {name: compared(runs["upstream"], tensors, limits.get(name, FLOAT32)) for name, tensors in runs.items() if name != "upstream"}
+    return {
+        name: compared(runs["upstream"], tensors, limits.get(name, FLOAT32))
+        for name, tensors in runs.items()
+        if name != "upstream"
+    }
 
 
 def print_rows(name: str, rows: "list[IntermediateRow]", bad: str | None) -> None:
     """One table a run, and the one stage to look at."""
     headings = ("intermediate", "max abs", "SNR", "correlation", "parts at", "")
     print_table(f"{name} against upstream", headings, (row.cells() for row in rows))
-    print(f"{name}: every compared intermediate keeps its limit" if bad is None else f"{name}: the first bad stage is {bad}")
+    print(
+        f"{name}: every compared intermediate keeps its limit"
+        if bad is None
+        else f"{name}: the first bad stage is {bad}"
+    )
 
 
 def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
@@ -131,8 +180,12 @@ def intermediates_of_ours(folder: Path) -> str | None:
     from kokoro_ane.core.staging import read_json, strangers
 
     try:
-        runs = read_json(folder / FIGURES, "no folder of this command is without it")["intermediates"]
-        return strangers(folder, {PICTURE, FIGURES, *(f"{name}.npz" for name in ("upstream", *runs))})
+        runs = read_json(folder / FIGURES, "no folder of this command is without it")[
+            "intermediates"
+        ]
+        return strangers(
+            folder, {PICTURE, FIGURES, *(f"{name}.npz" for name in ("upstream", *runs))}
+        )
     except (InputError, KeyError, TypeError):
         return f"it has no {FIGURES} of this command"
 
@@ -142,7 +195,9 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("--save-dir plots with matplotlib: pip install matplotlib (the extra `plot`)") from None
+        raise InputError(
+            "--save-dir plots with matplotlib: pip install matplotlib (the extra `plot`)"
+        ) from None
     picture = Figure(figsize=(12, 9), layout="constrained")
     curves = (
         ("durations", "frames", "token"),
@@ -154,7 +209,11 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
         axis = picture.add_subplot(4, 1, place + 1)
         for run in sorted(runs, key=lambda name: (name != "upstream", name)):
             if name in runs[run]:
-                axis.plot(runs[run][name].reshape(-1), label=run, linewidth=2.5 if run == "upstream" else 0.8)
+                axis.plot(
+                    runs[run][name].reshape(-1),
+                    label=run,
+                    linewidth=2.5 if run == "upstream" else 0.8,
+                )
         axis.set(title=name, ylabel=unit, xlabel=step)
         if axis.lines:
             axis.legend(loc="upper right")

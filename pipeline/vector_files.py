@@ -41,7 +41,8 @@ UTTERANCES = (
     Utterance("short", "hˈI."),
     Utterance("sentence", "həlˈO, wˈɜɹld! ðɪs ɪz ɐ tˈɛst.", speed=1.25, seed=7),
 )
-# Three chunks: a sentence, a paragraph break, and a sentence cut in two because one call says at most CUT phonemes here.
+# Three chunks: a sentence, a paragraph break, and a sentence cut in two because one call says at
+# most CUT phonemes here.
 TEXT, CUT, SEED = "hˈI. ðˈɛɹ.\n\nwˌi ˈɑɹ hˈɪɹ, ænd ðˈA ˈɑɹ ðˈɛɹ.", 20, 3
 
 
@@ -90,14 +91,22 @@ def spoken_text(chain: Chain, longest: int) -> list[Speech]:
     return list(pipeline.speak(TEXT, torch.from_numpy(chain.voice), SpeechOptions(seed=SEED)))
 
 
-def write_vectors(folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]) -> dict[str, Any]:
-    """Run every utterance through every step and write it all; the folder appears when it is complete. Returns the index."""
+def write_vectors(
+    folder: Path, chain: Chain, checkpoint: dict[str, str], packages: dict[str, str]
+) -> dict[str, Any]:
+    """Run every utterance through every step and write it all; the folder appears when it is
+    complete. Returns the index.
+    """
     widths, frames = chain.encoder.buckets, chain.vocoder.buckets
     if (widths is None) != (frames is None) or not (frames or chain.vocoder.arrays):
         raise InputError("test vectors are of files: encoder and vocoder in PyTorch have none")
     enumerated = {}  # none at exact length
     if widths and frames:
-        enumerated = {"tokens": list(widths.tokens), "frames": list(widths.frames), "vocoder_frames": list(frames)}
+        enumerated = {
+            "tokens": list(widths.tokens),
+            "frames": list(widths.frames),
+            "vocoder_frames": list(frames),
+        }
     with staged(folder, vectors_of_ours) as aside:
         aside.mkdir()
         np.save(aside / VOICE, chain.voice)
@@ -125,7 +134,11 @@ def vectors_of_ours(folder: Path) -> str | None:
     try:
         index = load_index(folder)
         own = [index["voice"]["file"], index["text"]["file"]]
-        own += [entry["file"] for utterance in index["utterances"] for entry in utterance["tensors"].values()]
+        own += [
+            entry["file"]
+            for utterance in index["utterances"]
+            for entry in utterance["tensors"].values()
+        ]
     except (InputError, KeyError, TypeError, AttributeError):
         return f"it holds no {INDEX} of test vectors"
     return strangers(folder, {INDEX, *own})
@@ -139,8 +152,19 @@ def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[s
         path = folder / utterance.id / f"{name}.npy"
         np.save(path, np.ascontiguousarray(array))
         file = f"{utterance.id}/{name}.npy"
-        entries[name] = {"file": file, "shape": list(array.shape), "dtype": str(array.dtype), "sha256": sha256_of(path)}
-    return {"id": utterance.id, "phonemes": utterance.phonemes, "speed": utterance.speed, "seed": utterance.seed, "tensors": entries}
+        entries[name] = {
+            "file": file,
+            "shape": list(array.shape),
+            "dtype": str(array.dtype),
+            "sha256": sha256_of(path),
+        }
+    return {
+        "id": utterance.id,
+        "phonemes": utterance.phonemes,
+        "speed": utterance.speed,
+        "seed": utterance.seed,
+        "tensors": entries,
+    }
 
 
 def _text(speeches: list[Speech]) -> dict[str, Any]:
@@ -148,49 +172,90 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
     offset, found = 0, []
     for speech in speeches:
         start = offset + speech.pause
-        words = [{"text": word.text, "start": word.start, "end": word.end} for word in speech.chunk.words]
+        words = [
+            {"text": word.text, "start": word.start, "end": word.end} for word in speech.chunk.words
+        ]
         found.append(
-            {"phonemes": speech.chunk.phonemes, "ending": speech.chunk.ending, "pause_samples": speech.pause, "start_sample": start,
-             "samples": len(speech.samples), "seed": SEED + speech.index, "durations": list(speech.durations), "words": words}
-        )  # fmt: skip
+            {
+                "phonemes": speech.chunk.phonemes,
+                "ending": speech.chunk.ending,
+                "pause_samples": speech.pause,
+                "start_sample": start,
+                "samples": len(speech.samples),
+                "seed": SEED + speech.index,
+                "durations": list(speech.durations),
+                "words": words,
+            }
+        )
         offset = start + len(speech.samples)
-    return {"phonemes": TEXT, "seed": SEED, "speed": 1.0, "longest_phonemes": CUT, "longest_phonemes_in_use": LONGEST_PHONEMES,
-            "pauses_s": vars(Pauses()), "chunks": found}  # fmt: skip
+    return {
+        "phonemes": TEXT,
+        "seed": SEED,
+        "speed": 1.0,
+        "longest_phonemes": CUT,
+        "longest_phonemes_in_use": LONGEST_PHONEMES,
+        "pauses_s": vars(Pauses()),
+        "chunks": found,
+    }
 
 
 def load_index(folder: Path) -> dict[str, Any]:
     """index.json. InputError when it is missing or of another format."""
     recover(folder.parent)
-    index = read_json(folder / INDEX, f"{folder} holds no vectors; `kokoro-ane vectors --out {folder}` writes them")
+    index = read_json(
+        folder / INDEX,
+        f"{folder} holds no vectors; `kokoro-ane vectors --out {folder}` writes them",
+    )
     if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise InputError(f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with kokoro-ane vectors")
+        raise InputError(
+            f"{folder / INDEX} is no index of format {FORMAT}: write the vectors again with"
+            " kokoro-ane vectors"
+        )
     conform(index, Index, str(folder / INDEX))
-    for entry in (index["voice"], index["text"], *(e for utterance in index["utterances"] for e in utterance["tensors"].values())):
+    for entry in (
+        index["voice"],
+        index["text"],
+        *(e for utterance in index["utterances"] for e in utterance["tensors"].values()),
+    ):
         check_inside(entry["file"], f"{folder / INDEX}: a file's name")
     return index
 
 
 def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
-    """Tensors of one utterance, each with the hash, shape and dtype of the index. InputError names the one that differs."""
+    """Tensors of one utterance, each with the hash, shape and dtype of the index. InputError names
+    the one that differs.
+    """
     tensors = {}
     for name, entry in utterance["tensors"].items():
         path = folder / entry["file"]
         if not path.is_file() or sha256_of(path) != entry["sha256"]:
             state = "is damaged" if path.is_file() else "is missing"
-            raise InputError(f"{path} {state}: its hash is not the one in {folder / INDEX}; write the vectors again")
-        tensors[name] = read_npy(path)
-        if [list(tensors[name].shape), str(tensors[name].dtype)] != [entry["shape"], entry["dtype"]]:
             raise InputError(
-                f"{path} is {tensors[name].dtype} {list(tensors[name].shape)}, the index says {entry['dtype']} {entry['shape']}"
+                f"{path} {state}: its hash is not the one in {folder / INDEX}; write the vectors"
+                " again"
+            )
+        tensors[name] = read_npy(path)
+        if [list(tensors[name].shape), str(tensors[name].dtype)] != [
+            entry["shape"],
+            entry["dtype"],
+        ]:
+            raise InputError(
+                f"{path} is {tensors[name].dtype} {list(tensors[name].shape)}, the index says"
+                f" {entry['dtype']} {entry['shape']}"
             )
     return tensors
 
 
 def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[dict[str, Any]]:
-    """Replay every step of every utterance, and the joined text: one row a tensor. InputError: other packages, damaged files."""
+    """Replay every step of every utterance, and the joined text: one row a tensor. InputError:
+    other packages, damaged files.
+    """
     index = load_index(folder)
     if index["packages"] != packages:
-        raise InputError(f"{folder} was written with other packages ({', '.join(index['packages'])}): write the vectors again")
+        raise InputError(
+            f"{folder} was written with other packages ({', '.join(index['packages'])}): write the"
+            " vectors again"
+        )
     chain = replace(chain, voice=read_npy(folder / VOICE))
     rows = []
     for utterance in index["utterances"]:
@@ -198,10 +263,16 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
         for step in STEPS:
             missing = (set(step.reads) | set(step.writes)) - set(stored)
             if missing:
-                raise InputError(f"{folder / INDEX}: {utterance['id']} has no tensor {sorted(missing)[0]!r}; write the vectors again")
+                raise InputError(
+                    f"{folder / INDEX}: {utterance['id']} has no tensor {sorted(missing)[0]!r};"
+                    " write the vectors again"
+                )
             with _replayed(f"{folder}: step {step.name} of {utterance['id']}"):
                 found = replay(chain, stored, step)
-            rows += [_row(utterance["id"], step.name, name, value, step.writes[name]) for name, value in found.items()]
+            rows += [
+                _row(utterance["id"], step.name, name, value, step.writes[name])
+                for name, value in found.items()
+            ]
     with _replayed(f"{folder}: its text"):
         return rows + _check_text(folder, index["text"], chain)
 
@@ -214,7 +285,10 @@ def _replayed(what: str) -> Iterator[None]:
     except InputError:
         raise
     except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as problem:
-        raise InputError(f"{what} cannot be replayed from what is stored ({str(problem)[:120]}): write the vectors again") from None
+        raise InputError(
+            f"{what} cannot be replayed from what is stored ({str(problem)[:120]}): write the"
+            " vectors again"
+        ) from None
 
 
 def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[dict[str, Any]]:
@@ -232,5 +306,8 @@ def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[dict[s
 
 def _row(utterance: str, step: str, tensor: str, snr: float, limit: float) -> dict[str, Any]:
     """JSON-ready: None stands for equal."""
-    finite = {"snr_db": None if snr == EQUAL else max(snr, -999.0), "limit_db": None if limit == EQUAL else limit}
+    finite = {
+        "snr_db": None if snr == EQUAL else max(snr, -999.0),
+        "limit_db": None if limit == EQUAL else limit,
+    }
     return {"utterance": utterance, "step": step, "tensor": tensor, **finite, "holds": snr >= limit}

@@ -1,12 +1,14 @@
-"""Test vectors of the chain: inputs and outputs of every step, for a port to check itself step by step.
+"""Test vectors of the chain: inputs and outputs of every step, for a port to check itself step by
+step.
 
     kokoro-ane vectors --out build/vectors [--checkpoint demo] [--build build] [--method fp16]
     kokoro-ane vectors --check build/vectors [--checkpoint demo] [--build build] [--method fp16]
 
-OUT/index.json holds the steps (what each reads and writes, and how near a port has to come), the bucket lists, hashes of the packages,
-and for every tensor its file, shape, dtype and SHA-256. OUT/UTTERANCE/NAME.npy are the tensors, OUT/voice.npy the voice they speak with,
-OUT/text.wav the joined chunks of `text`. --check replays each step on the stored tensors. Exit 0: written, or every step agrees. Exit 1:
-a step does not. Exit 2: bad input. The last line of stdout is one JSON object.
+OUT/index.json holds the steps (what each reads and writes, and how near a port has to come), the
+bucket lists, hashes of the packages, and for every tensor its file, shape, dtype and SHA-256.
+OUT/UTTERANCE/NAME.npy are the tensors, OUT/voice.npy the voice they speak with, OUT/text.wav the
+joined chunks of `text`. --check replays each step on the stored tensors. Exit 0: written, or every
+step agrees. Exit 1: a step does not. Exit 2: bad input. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -26,17 +28,33 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane vectors", __doc__)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--out", type=Path, default=Path("build/vectors"), help="folder to write (default: %(default)s)")
-    what.add_argument("--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead")
+    what.add_argument(
+        "--out",
+        type=Path,
+        default=Path("build/vectors"),
+        help="folder to write (default: %(default)s)",
+    )
+    what.add_argument(
+        "--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead"
+    )
     checkpoint_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the packages (default: %(default)s)")
-    parser.add_argument("--method", default="fp16", help="level of the vocoder package (default: %(default)s)")
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with the packages (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
+    )
     layout_argument(parser)
     parser.add_argument("--voice", help="a voice or a blend (default: the checkpoint's first)")
     return parser.parse_args(argv)
 
 
-def chain_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[Chain, dict[str, str]]":
+def chain_of(
+    checkpoint: "Checkpoint", arguments: argparse.Namespace
+) -> "tuple[Chain, dict[str, str]]":
     """Packages and voice, and the hashes of the packages."""
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.pipeline.chain import Chain
@@ -44,7 +62,9 @@ def chain_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[
     from kokoro_ane.runtimes.registry import open_runtime
 
     _, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)
-    opened = open_runtime("mlprogram", Request(checkpoint, arguments.build, arguments.method, arguments.layout))
+    opened = open_runtime(
+        "mlprogram", Request(checkpoint, arguments.build, arguments.method, arguments.layout)
+    )
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
@@ -52,8 +72,20 @@ def print_report(rows: list[dict[str, Any]], title: str, more: dict[str, Any]) -
     """Human table, then one JSON line; the exit code."""
     told = []
     for row in rows:
-        got, limit = ("equal" if value is None else f"{value:.1f} dB" for value in (row["snr_db"], row["limit_db"]))
-        told.append((row["utterance"], row["step"], row["tensor"], got, limit, "holds" if row["holds"] else "MISSED"))
+        got, limit = (
+            "equal" if value is None else f"{value:.1f} dB"
+            for value in (row["snr_db"], row["limit_db"])
+        )
+        told.append(
+            (
+                row["utterance"],
+                row["step"],
+                row["tensor"],
+                got,
+                limit,
+                "holds" if row["holds"] else "MISSED",
+            )
+        )
     print_table(title, ("utterance", "step", "tensor", "SNR", "to reach", ""), told)
     missed = [row for row in rows if not row["holds"]]
     print(json.dumps(more | {"tensors": len(rows), "missed": missed}))
@@ -66,10 +98,16 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output
-    from kokoro_ane.pipeline.vector_files import check_vectors, load_index, vectors_of_ours, write_vectors
+    from kokoro_ane.pipeline.vector_files import (
+        check_vectors,
+        load_index,
+        vectors_of_ours,
+        write_vectors,
+    )
 
     if arguments.check is None:
-        arguments.out = check_output(arguments.out, vectors_of_ours)  # before seconds are spent on packages
+        # before seconds are spent on packages
+        arguments.out = check_output(arguments.out, vectors_of_ours)
     else:
         load_index(arguments.check)
     checkpoint = open_checkpoint(arguments.checkpoint)
@@ -78,8 +116,15 @@ def main(argv: list[str] | None = None) -> int:
     if folder is None:
         folder = arguments.out
         write_vectors(folder, chain, checkpoint.as_source, packages)
-        more = {"out": str(folder), "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())}
-    return print_report(check_vectors(folder, chain, packages), f"{folder}, every step replayed on its stored inputs", more)
+        more = {
+            "out": str(folder),
+            "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        }
+    return print_report(
+        check_vectors(folder, chain, packages),
+        f"{folder}, every step replayed on its stored inputs",
+        more,
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""A voice as a bundle stores it: its style pack as a few directions in which its rows differ. voices/NAME.style.
+"""A voice as a bundle stores it: its style pack as a few directions in which its rows differ.
+voices/NAME.style.
 
-    content = encoded(pack)          # of [510, 1, 256] float32; 26 to 68 kB for kokoro-int8's voices, whose packs have 522 kB
+    # of [510, 1, 256] float32; 26 to 68 kB for kokoro-int8's voices, whose packs have 522 kB
+    content = encoded(pack)
     keeps(pack, content)             # whether they are one voice
 
-Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as good (docs/encoder.md). So as many
-directions are stored as keep every row nearer to itself than `SHARE` of its distance from the nearer neighbour. Little-endian float32: the
-mean row [256], directions [K, 256], of each row its lengths along them [510, K]; K follows from the size.
-row = mean + sum over k of length[k] direction[k].
+Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as
+good (docs/encoder.md). So as many directions are stored as keep every row nearer to itself than
+`SHARE` of its distance from the nearer neighbour. Little-endian float32: the mean row [256],
+directions [K, 256], of each row its lengths along them [510, K]; K follows from the size. row =
+mean + sum over k of length[k] direction[k].
 """
 
 import numpy as np
@@ -16,7 +19,8 @@ from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.errors import CheckFailed, InputError
 
 SUFFIX, SHARE = ".style", 1 / 50
-ROUNDING = 2.0**-20  # of a row's size: what float32 arithmetic may change where neighbours are alike
+# of a row's size: what float32 arithmetic may change where neighbours are alike
+ROUNDING = 2.0**-20
 ROWS, _, WIDTH = VOICE_SHAPE
 
 
@@ -51,8 +55,12 @@ def decoded(content: bytes) -> np.ndarray:
     count, rest = divmod(len(content) - 4 * WIDTH, 4 * (ROWS + WIDTH))
     if rest or count < 0:
         raise InputError(f"{len(content)} bytes are no voice of a bundle: bundle again")
-    mean, directions, lengths = np.split(np.frombuffer(content, "<f4"), [WIDTH, WIDTH * (1 + count)])
-    return (mean + lengths.reshape(ROWS, count).astype(np.float64) @ directions.reshape(count, WIDTH)).astype(np.float32)
+    mean, directions, lengths = np.split(
+        np.frombuffer(content, "<f4"), [WIDTH, WIDTH * (1 + count)]
+    )
+    return (
+        mean + lengths.reshape(ROWS, count).astype(np.float64) @ directions.reshape(count, WIDTH)
+    ).astype(np.float32)
 
 
 def _rms(rows: np.ndarray) -> np.ndarray:

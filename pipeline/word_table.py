@@ -1,13 +1,16 @@
-"""Words with what each list says of them, in one compact file that a port maps into memory: text/us.words of a bundle.
+"""Words with what each list says of them, in one compact file that a port maps into memory:
+text/us.words of a bundle.
 
     content = packed_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # rising by code points
     dict(rows_of(content))["lead"]                                    # "g:DEFAULT=lˈid\tt=nv"
 
-File: "KWRD", format, rows a block, count of blocks, the first byte of each block and of what is behind the last; the codes of words, then
-those of what is said, each a length and UTF-8 texts with a zero between them. Numbers are uint32, little-endian. A code is a byte that
-stands for its text. A row: a byte, 16 times the characters that the word shares with the row before, plus those that what is said shares
-with it from its second character on; codes of the rest of the word and a tab; codes of what is said, less the shared part, and a line's
-end. The first row of a block shares nothing, so that a search by halves looks at blocks' first words and then through one block.
+File: "KWRD", format, rows a block, count of blocks, the first byte of each block and of what is
+behind the last; the codes of words, then those of what is said, each a length and UTF-8 texts with
+a zero between them. Numbers are uint32, little-endian. A code is a byte that stands for its text. A
+row: a byte, 16 times the characters that the word shares with the row before, plus those that what
+is said shares with it from its second character on; codes of the rest of the word and a tab; codes
+of what is said, less the shared part, and a line's end. The first row of a block shares nothing, so
+that a search by halves looks at blocks' first words and then through one block.
 """
 
 import struct
@@ -27,13 +30,23 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
     """The file of these rows, read again. CheckFailed where it does not give them back."""
     shares, words, said = zip(*_parted(rows), strict=True)
     columns = [_coded(texts) for texts in (words, said)]
-    parts = [bytes((share,)) + word + rest for share, word, rest in zip(shares, columns[0][1], columns[1][1], strict=True)]
-    blocks = [b"".join(parts[start : start + BLOCK_ROWS]) for start in range(0, len(parts), BLOCK_ROWS)]
+    parts = [
+        bytes((share,)) + word + rest
+        for share, word, rest in zip(shares, columns[0][1], columns[1][1], strict=True)
+    ]
+    blocks = [
+        b"".join(parts[start : start + BLOCK_ROWS]) for start in range(0, len(parts), BLOCK_ROWS)
+    ]
     tables = [b"\0".join(code.encode() for code in codes) for codes, _ in columns]
     tables = [struct.pack("<I", len(table)) + table for table in tables]
     first = 16 + 4 * (len(blocks) + 1) + sum(map(len, tables))
     starts = np.cumsum([first, *map(len, blocks)]).astype("<u4").tobytes()
-    content = MAGIC + struct.pack("<III", FORMAT, BLOCK_ROWS, len(blocks)) + starts + b"".join([*tables, *blocks])
+    content = (
+        MAGIC
+        + struct.pack("<III", FORMAT, BLOCK_ROWS, len(blocks))
+        + starts
+        + b"".join([*tables, *blocks])
+    )
     if list(rows_of(content)) != list(rows):
         raise CheckFailed("packed words are not the words that were given")
     return content
@@ -42,7 +55,11 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
 def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
     """Shared characters, the rest of the word, the rest of what is said."""
     for place, (before, (word, said)) in enumerate(pairwise([("", ""), *rows])):
-        one, two = (_shared(before[0], word), _shared(before[1][1:], said[1:])) if place % BLOCK_ROWS else (0, 0)
+        one, two = (
+            (_shared(before[0], word), _shared(before[1][1:], said[1:]))
+            if place % BLOCK_ROWS
+            else (0, 0)
+        )
         yield 16 * one + two, word[one:] + END_OF_WORD, said[0] + said[1 + two :] + END_OF_ROW
 
 
@@ -51,13 +68,20 @@ def _shared(one: str, other: str) -> int:
 
 
 def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
-    """The text of each code, and every text in codes: in a sample the most frequent pair becomes a code until no code is left."""
+    """The text of each code, and every text in codes: in a sample the most frequent pair becomes a
+    code until no code is left.
+    """
     symbols, end = sorted({*"".join(texts)}), texts[0][-1]
     codes = list(symbols)
-    points = (np.frombuffer("".join(some).encode("utf-32-le"), "<u4") for some in (texts, texts[::SAMPLE]))
-    found, sample = (np.asarray(np.searchsorted([ord(symbol) for symbol in symbols], each)) for each in points)
+    points = (
+        np.frombuffer("".join(some).encode("utf-32-le"), "<u4") for some in (texts, texts[::SAMPLE])
+    )
+    found, sample = (
+        np.asarray(np.searchsorted([ord(symbol) for symbol in symbols], each)) for each in points
+    )
     while len(codes) < CODES:
-        within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]  # a row's last code has nothing behind it
+        # a row's last code has nothing behind it
+        within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]
         counts = np.bincount((sample[:-1] * CODES + sample[1:])[within], minlength=1)
         left, right = divmod(int(counts.argmax()), CODES)
         sample, found = (_joined(places, left, right, len(codes)) for places in (sample, found))
@@ -70,7 +94,14 @@ def _joined(found: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
     """Every `left` with a `right` behind it as one `code`; of three alike the first two."""
     places = np.flatnonzero((found[:-1] == left) & (found[1:] == right))
     if left == right:
-        places = np.array([place for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) for place in run[::2]], np.int64)
+        places = np.array(
+            [
+                place
+                for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+                for place in run[::2]
+            ],
+            np.int64,
+        )
     found[places] = code
     return np.delete(found, places + 1)
 

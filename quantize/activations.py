@@ -2,7 +2,8 @@
 
     ranges = input_ranges(observed(program, layout, buckets), layers, calibration_inputs(checkpoint, vocoder, 12), percentile=99.999)
 
-coremltools' calibration needs macOS and keeps only the last sample's range; its pass (quantize/passes.py) needs no more than the ranges.
+coremltools' calibration needs macOS and keeps only the last sample's range; its pass
+(quantize/passes.py) needs no more than the ranges.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,12 +31,17 @@ FIRST_SEED = 1000  # calibration noise is never the evaluation's
 
 
 def calibration_inputs(
-    checkpoint: Checkpoint, vocoder: Vocoder, clips: int | None = None, first_seed: int = FIRST_SEED, shift: int = 0
+    checkpoint: Checkpoint,
+    vocoder: Vocoder,
+    clips: int | None = None,
+    first_seed: int = FIRST_SEED,
+    shift: int = 0,
 ) -> Iterator[VocoderInputs]:
-    """Features of the first `clips` sentences of the tuning set (all by default), voices taking turns, each with noise of its own.
+    """Features of the first `clips` sentences of the tuning set (all by default), voices taking
+    turns, each with noise of its own.
 
-    Whole sentences: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times from 4 to 15 seconds on real Kokoro).
-    `shift`: in the style of the voice so many places on.
+    Whole sentences: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times from
+    4 to 15 seconds on real Kokoro). `shift`: in the style of the voice so many places on.
     """
     sentences, voices = own_speech(checkpoint, TUNING), speakers(checkpoint, TUNING)
     require_disjoint(sentences, own_speech(checkpoint, JUDGED))
@@ -44,11 +50,16 @@ def calibration_inputs(
     encoder = text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
         said = replace(sentence, voice=voices[(number + shift) % len(voices)])
-        yield vocoder_inputs(checkpoint, vocoder, encoder, said, seed=first_seed + shift * len(sentences) + number)
+        yield vocoder_inputs(
+            checkpoint, vocoder, encoder, said, seed=first_seed + shift * len(sentences) + number
+        )
 
 
-def input_ranges(observe: Observe, layers: Iterable[Layer], clips: Iterable[VocoderInputs], percentile: float) -> dict[str, float]:
-    """Percentile of the magnitudes of each value that one of `layers` reads, seen while the program runs: the largest of the clips.
+def input_ranges(
+    observe: Observe, layers: Iterable[Layer], clips: Iterable[VocoderInputs], percentile: float
+) -> dict[str, float]:
+    """Percentile of the magnitudes of each value that one of `layers` reads, seen while the program
+    runs: the largest of the clips.
 
     Padding does not count.
     """
@@ -63,7 +74,10 @@ def input_ranges(observe: Observe, layers: Iterable[Layer], clips: Iterable[Voco
         observe(clip, note)
     silent = [name for name, size in ranges.items() if not 0.0 < size < float("inf")]
     if silent:
-        raise CheckFailed(f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in all); none can be set")
+        raise CheckFailed(
+            f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in all); none"
+            " can be set"
+        )
     return ranges
 
 
@@ -73,13 +87,21 @@ def observed(program: Program, layout: PaddedLayout, buckets: tuple[int, ...]) -
     def observe(clip: VocoderInputs, note: Note) -> None:
         fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
         bucket = bucket_for(fitting.frames, buckets)
-        run_program(program, layout, fitting, bucket, hook=lambda name, _, value: note(name, value, fitting.frames / bucket))
+        run_program(
+            program,
+            layout,
+            fitting,
+            bucket,
+            hook=lambda name, _, value: note(name, value, fitting.frames / bucket),
+        )
 
     return observe
 
 
 def observed_function(programs: Mapping[str, Program], name: str, lengths: Lengths) -> Observe:
-    """Of one function of the streaming layout: `utterance` sees as much of a sentence as it takes, `window` those that are longer."""
+    """Of one function of the streaming layout: `utterance` sees as much of a sentence as it takes,
+    `window` those that are longer.
+    """
     chain, longest = StreamingChain(programs, lengths), lengths.utterance[-1]
 
     def observe(clip: VocoderInputs, note: Note) -> None:
@@ -88,6 +110,10 @@ def observed_function(programs: Mapping[str, Program], name: str, lengths: Lengt
             return
         bucket = bucket_for(frames, lengths.decoder)
         share = 1.0 if name == WINDOW else frames / bucket
-        chain.render(excerpt(clip, 0, frames), bucket, hooks={name: lambda value_name, _, value: note(value_name, value, share)})
+        chain.render(
+            excerpt(clip, 0, frames),
+            bucket,
+            hooks={name: lambda value_name, _, value: note(value_name, value, share)},
+        )
 
     return observe

@@ -1,12 +1,14 @@
-"""What makes a convolution's input fit one int8 step: balanced channels, and a scale that varies over time.
+"""What makes a convolution's input fit one int8 step: balanced channels, and a scale that varies
+over time.
 
     balanced = balance_channels(vocoder, channel_sizes(vocoder, inputs), exponent=0.7)
     ready = with_time_varying_scales(balanced, scale_caps(balanced, inputs))
 
-Balance is exact and costs nothing at run time. Snake and leaky ReLU commute with a scale: snake_a(z) / s = snake_(a s)(z / s) with
-snake_a(z) = z + sin^2(a z) / a, and leaky(z) / s = leaky(z / s) for s > 0. So 1 / s folds into the layer that makes z (AdaIN's gain and
-shift, or the convolutions whose sum z is), into Snake's alpha, and s into the input channels of the convolution that reads the result.
-Scales over time are vocoder/scaled_conv.py's.
+Balance is exact and costs nothing at run time. Snake and leaky ReLU commute with a scale:
+snake_a(z) / s = snake_(a s)(z / s) with snake_a(z) = z + sin^2(a z) / a, and leaky(z) / s = leaky(z
+/ s) for s > 0. So 1 / s folds into the layer that makes z (AdaIN's gain and shift, or the
+convolutions whose sum z is), into Snake's alpha, and s into the input channels of the convolution
+that reads the result. Scales over time are vocoder/scaled_conv.py's.
 """
 
 import copy
@@ -21,22 +23,34 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.contract import PROSODY_PER_FRAME
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.layers import AdaIN1d, AdainResBlk1d, Conv, ConvTranspose, Snake, replace_module
+from kokoro_ane.core.layers import (
+    AdaIN1d,
+    AdainResBlk1d,
+    Conv,
+    ConvTranspose,
+    Snake,
+    replace_module,
+)
 from kokoro_ane.vocoder.decoder import AdaINResBlock1, Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.scaled_conv import RANGE, PerColumnScaledConv, ScaledConv, TimeVaryingScale
 
-MAX_SCALE = 64.0  # a channel is moved by at most this factor either way: alphas and gains stay far inside fp16
+# a channel is moved by at most this factor either way: alphas and gains stay far inside fp16
+MAX_SCALE = 64.0
 RARE = 1e-3  # of the columns: how many may exceed what a channel's size is taken to be
 QUIET = 1e-6  # a channel or kernel slice below this is left where it is
 CAP_BEYOND = 1e-5  # of the values: how many may exceed what a scale rises to
-REACH_FRAMES = 0.25  # where a kernel reaches further, a smooth scale's ripple is louder than the codes' noise (docs/quantization.md)
+# where a kernel reaches further, a smooth scale's ripple is louder than the codes' noise
+# (docs/quantization.md)
+REACH_FRAMES = 0.25
 
 
 @dataclass(frozen=True)
 class Site:
-    """One place where a scale can be folded: `makers` give z, `snake` bends it (None: leaky ReLU), `reader` reads the result."""
+    """One place where a scale can be folded: `makers` give z, `snake` bends it (None: leaky ReLU),
+    `reader` reads the result.
+    """
 
     reader: str
     makers: tuple[AdaIN1d | Conv, ...]
@@ -60,8 +74,11 @@ def sites(vocoder: Vocoder) -> Iterator[Site]:
 
 
 @torch.no_grad()
-def channel_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], beyond: float = RARE) -> dict[str, Tensor]:
-    """What one in 1 / `beyond` columns exceeds, in every input channel of every convolution, mean over the clips: {path: [C]}.
+def channel_sizes(
+    vocoder: Vocoder, clips: Iterable[VocoderInputs], beyond: float = RARE
+) -> dict[str, Tensor]:
+    """What one in 1 / `beyond` columns exceeds, in every input channel of every convolution, mean
+    over the clips: {path: [C]}.
 
     Peaks are set by single columns of single sentences: on real Kokoro they balance worse.
     """
@@ -69,16 +86,26 @@ def channel_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], beyond: floa
 
     def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         columns = given[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
-        found.setdefault(path, []).append(columns.topk(max(1, int(beyond * columns.shape[1])), dim=1).values[:, -1])
+        found.setdefault(path, []).append(
+            columns.topk(max(1, int(beyond * columns.shape[1])), dim=1).values[:, -1]
+        )
 
     watched(vocoder, clips, note)
     return {path: torch.stack(sizes).mean(dim=0) for path, sizes in found.items()}
 
 
 @torch.no_grad()
-def watched(vocoder: Vocoder, clips: Iterable[VocoderInputs], note: Callable[[str, nn.Module, tuple[Tensor, ...]], None]) -> None:
+def watched(
+    vocoder: Vocoder,
+    clips: Iterable[VocoderInputs],
+    note: Callable[[str, nn.Module, tuple[Tensor, ...]], None],
+) -> None:
     """Render the clips, with note(path, module, inputs) before every convolution."""
-    layers = [(path, module) for path, module in vocoder.named_modules() if isinstance(module, Conv | ConvTranspose)]
+    layers = [
+        (path, module)
+        for path, module in vocoder.named_modules()
+        if isinstance(module, Conv | ConvTranspose)
+    ]
     handles = [module.register_forward_pre_hook(partial(note, path)) for path, module in layers]
     try:
         for clip in clips:
@@ -89,7 +116,9 @@ def watched(vocoder: Vocoder, clips: Iterable[VocoderInputs], note: Callable[[st
 
 
 def exceeded(x: Tensor, beyond: float, share: float = 1.0) -> float:
-    """The magnitude that so large a part of x's values exceeds; at 0 the largest. `share`: of x that is not padding."""
+    """The magnitude that so large a part of x's values exceeds; at 0 the largest. `share`: of x
+    that is not padding.
+    """
     magnitudes = x.abs().flatten()
     rank = max(1, round(beyond * share * magnitudes.numel()))
     return float(magnitudes.max() if rank == 1 else magnitudes.topk(rank).values[-1])
@@ -97,11 +126,12 @@ def exceeded(x: Tensor, beyond: float, share: float = 1.0) -> float:
 
 @torch.no_grad()
 def balance_channels(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: float) -> Vocoder:
-    """A copy that renders the same, in which the convolutions that `sizes` names see balanced channels. exponent 0: untouched; 1: every
-    channel is as large.
+    """A copy that renders the same, in which the convolutions that `sizes` names see balanced
+    channels. exponent 0: untouched; 1: every channel is as large.
 
-    Only what becomes int8 is to be named: weights that take the scales have more to hold, 30 dB for 11 in the decoder's int8 weights.
-    Where nothing before a convolution can take the scale, it stands before it as a multiplication (vocoder/scaled_conv.py).
+    Only what becomes int8 is to be named: weights that take the scales have more to hold, 30 dB for
+    11 in the decoder's int8 weights. Where nothing before a convolution can take the scale, it
+    stands before it as a multiplication (vocoder/scaled_conv.py).
     """
     if not 0.0 <= exponent <= 1.0:
         raise InputError(f"exponent of the balance is {exponent}: 0 to 1 is needed")
@@ -115,36 +145,56 @@ def balance_channels(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: fl
     for path in (path for path in scaled_at_input(balanced) if path in sizes):
         reader = balanced.get_submodule(path)
         assert isinstance(reader, Conv), path
-        replace_module(balanced, path, ScaledConv(reader, _scales(sizes[path], _kernel_peaks(reader), exponent)))
+        replace_module(
+            balanced,
+            path,
+            ScaledConv(reader, _scales(sizes[path], _kernel_peaks(reader), exponent)),
+        )
     return balanced.eval()
 
 
 def scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
-    """Convolutions that read what no maker can scale: shortcuts, the text's branch, the spectrum's first ones."""
+    """Convolutions that read what no maker can scale: shortcuts, the text's branch, the spectrum's
+    first ones.
+    """
     names = ("conv1x1", "asr_res.0", "noise_convs.0", "noise_convs.1")
-    return tuple(path for path, module in vocoder.named_modules() if isinstance(module, Conv) and path.endswith(names))
+    return tuple(
+        path
+        for path, module in vocoder.named_modules()
+        if isinstance(module, Conv) and path.endswith(names)
+    )
 
 
 def _kernel_peaks(reader: Conv | ConvTranspose) -> Tensor:
     """Largest weight that reads each input channel: [C]."""
-    return reader.weight.abs().amax(dim=(1, 2, 3) if isinstance(reader, ConvTranspose) else (0, 2, 3))
+    return reader.weight.abs().amax(
+        dim=(1, 2, 3) if isinstance(reader, ConvTranspose) else (0, 2, 3)
+    )
 
 
 def _scales(activations: Tensor, kernels: Tensor, exponent: float) -> Tensor:
-    """SmoothQuant's size(x)^e / peak(w)^(1 - e), geometric mean 1: [C] float64. Exponent 0 is the identity here."""
+    """SmoothQuant's size(x)^e / peak(w)^(1 - e), geometric mean 1: [C] float64. Exponent 0 is the
+    identity here.
+    """
     usable = (activations > QUIET) & (kernels > QUIET)
     if exponent == 0.0 or not usable.any():
         return torch.ones_like(activations, dtype=torch.float64)
-    raw = exponent * activations.double().clamp(min=QUIET).log() - (1 - exponent) * kernels.double().clamp(min=QUIET).log()
+    raw = (
+        exponent * activations.double().clamp(min=QUIET).log()
+        - (1 - exponent) * kernels.double().clamp(min=QUIET).log()
+    )
     centred = torch.where(usable, raw - raw[usable].mean(), 0.0)
     return centred.exp().clamp(1 / MAX_SCALE, MAX_SCALE)
 
 
 def _fold(site: Site, reader: Conv | ConvTranspose, scales: Tensor) -> None:
-    """Divide what `site` makes by `scales`, multiply what the reader takes. Everything in float64, rounded once."""
+    """Divide what `site` makes by `scales`, multiply what the reader takes. Everything in float64,
+    rounded once.
+    """
     for maker in site.makers:
         affine = maker.fc if isinstance(maker, AdaIN1d) else maker
-        rows = scales.repeat(2) if isinstance(maker, AdaIN1d) else scales  # gain rows, then shift rows
+        # gain rows, then shift rows
+        rows = scales.repeat(2) if isinstance(maker, AdaIN1d) else scales
         _scale(affine.weight, 1 / rows, axis=0)
         if affine.bias is not None:
             _scale(affine.bias, 1 / rows, axis=0)
@@ -163,21 +213,39 @@ def _scale(tensor: Tensor, factors: Tensor, axis: int) -> None:
 
 
 def time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
-    """Columns a frame of each convolution of the generator's residual blocks with so short a reach, by path: the first stage's first."""
+    """Columns a frame of each convolution of the generator's residual blocks with so short a reach,
+    by path: the first stage's first.
+    """
     generator, chosen = vocoder.generator, {}
     for stage in range(len(generator.ups)):
         columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
         first = stage * generator.blocks_per_stage
-        roots = (f"generator.noise_res.{stage}.", *(f"generator.resblocks.{first + block}." for block in range(generator.blocks_per_stage)))
+        roots = (
+            f"generator.noise_res.{stage}.",
+            *(
+                f"generator.resblocks.{first + block}."
+                for block in range(generator.blocks_per_stage)
+            ),
+        )
         for path, module in vocoder.named_modules():
-            if isinstance(module, Conv) and path.startswith(roots) and reach(module) <= REACH_FRAMES * columns:
+            if (
+                isinstance(module, Conv)
+                and path.startswith(roots)
+                and reach(module) <= REACH_FRAMES * columns
+            ):
                 chosen[path] = columns
     return MappingProxyType(chosen)
 
 
 def column_scaled(vocoder: Vocoder) -> tuple[str, ...]:
-    """Convolutions of the decoder's blocks: a column is half a frame at least, so that kernels of three reach too far for an envelope."""
-    blocks = {path: module for path, module in vocoder.named_modules() if isinstance(module, AdainResBlk1d)}
+    """Convolutions of the decoder's blocks: a column is half a frame at least, so that kernels of
+    three reach too far for an envelope.
+    """
+    blocks = {
+        path: module
+        for path, module in vocoder.named_modules()
+        if isinstance(module, AdainResBlk1d)
+    }
     names = (f"{path}.{name}" for path in blocks for name in ("conv1", "conv2", "conv1x1"))
     return tuple(path for path in names if isinstance(vocoder.get_submodule(path), Conv))
 
@@ -187,10 +255,15 @@ def reach(conv: Conv) -> int:
     return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
 
 
-def scale_caps(vocoder: Vocoder, clips: Iterable[VocoderInputs], per_column: bool = True) -> dict[str, float]:
-    """What hardly a value exceeds, by path of what can be scaled over time: how far a smooth scale may rise, RANGE times how far any falls.
-    `per_column`: the decoder's too."""
-    caps = dict.fromkeys((*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ())), 0.0)
+def scale_caps(
+    vocoder: Vocoder, clips: Iterable[VocoderInputs], per_column: bool = True
+) -> dict[str, float]:
+    """What hardly a value exceeds, by path of what can be scaled over time: how far a smooth scale
+    may rise, RANGE times how far any falls. `per_column`: the decoder's too.
+    """
+    caps = dict.fromkeys(
+        (*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ())), 0.0
+    )
 
     def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         if path in caps:
@@ -201,12 +274,18 @@ def scale_caps(vocoder: Vocoder, clips: Iterable[VocoderInputs], per_column: boo
 
 
 def with_time_varying_scales(vocoder: Vocoder, caps: Mapping[str, float]) -> Vocoder:
-    """A copy in which the convolutions that `caps` names divide their input by an envelope; the same but for its ripple."""
+    """A copy in which the convolutions that `caps` names divide their input by an envelope; the
+    same but for its ripple.
+    """
     prepared, columns = copy.deepcopy(vocoder), time_scaled(vocoder)
     for path, cap in caps.items():
         conv = prepared.get_submodule(path)
         assert isinstance(conv, Conv), path
         smooth = path in columns
-        ready = ScaledConv(conv, envelope=TimeVaryingScale(columns[path], cap)) if smooth else PerColumnScaledConv(conv, floor=cap / RANGE)
+        ready = (
+            ScaledConv(conv, envelope=TimeVaryingScale(columns[path], cap))
+            if smooth
+            else PerColumnScaledConv(conv, floor=cap / RANGE)
+        )
         replace_module(prepared, path, ready)
     return prepared.eval()

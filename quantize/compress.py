@@ -1,4 +1,5 @@
-"""Build the package of a compression method from its parent's: aside, counted, executed, renamed, the manifest last.
+"""Build the package of a compression method from its parent's: aside, counted, executed, renamed,
+the manifest last.
 
 parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
 """
@@ -17,11 +18,35 @@ from kokoro_ane.core.commands import build_command
 from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_of_ours, save_functions, save_package
-from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, described, tool_versions
+from kokoro_ane.core.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    describe_package,
+    described,
+    tool_versions,
+)
 from kokoro_ane.core.staging import staged_together
-from kokoro_ane.quantize.activations import calibration_inputs, input_ranges, observed, observed_function
-from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
-from kokoro_ane.quantize.layer_plan import KIN, Coverage, LayerPlan, int8_paths, is_fitted, plan_for, program_layers
+from kokoro_ane.quantize.activations import (
+    calibration_inputs,
+    input_ranges,
+    observed,
+    observed_function,
+)
+from kokoro_ane.quantize.balance import (
+    balance_channels,
+    channel_sizes,
+    scale_caps,
+    with_time_varying_scales,
+)
+from kokoro_ane.quantize.layer_plan import (
+    KIN,
+    Coverage,
+    LayerPlan,
+    int8_paths,
+    is_fitted,
+    plan_for,
+    program_layers,
+)
 from kokoro_ane.quantize.locator import command_of, find_package, manifest_path
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.palettes import Fit, fits_of
@@ -48,7 +73,9 @@ Staged = VocoderStage | StreamingStage
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is compressed: uncompressed packages of one function each, their stage, figures of how that differs from the checkpoint."""
+    """What is compressed: uncompressed packages of one function each, their stage, figures of how
+    that differs from the checkpoint.
+    """
 
     packages: Mapping[str, Path]  # by function
     stage: Staged
@@ -66,42 +93,60 @@ def build_compressed(
     recipe: Recipe | None = None,
     layout: str = PADDED,
 ) -> tuple[Manifest, Manifest]:
-    """Compress aside, count, execute one clip, rename, write the manifest last: the parent's manifest and the new one.
+    """Compress aside, count, execute one clip, rename, write the manifest last: the parent's
+    manifest and the new one.
 
     Raises CheckFailed when a limit is missed or a layer skipped; nothing new is left then.
     """
     if method.parent is None:
-        raise InputError(f"method {method.name!r} compresses nothing: `{command_of(method, layout)}` builds it")
+        raise InputError(
+            f"method {method.name!r} compresses nothing: `{command_of(method, layout)}` builds it"
+        )
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
     if method.by_recipe and recipe is not None:
         recipe.require_fits(checkpoint)
     path = manifest_path(build, checkpoint, method, layout)
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
-    with staged_together(*targets) as (aside, told), temporary_files_in(aside.parents[1]), tempfile.TemporaryDirectory() as work:
+    with (
+        staged_together(*targets) as (aside, told),
+        temporary_files_in(aside.parents[1]),
+        tempfile.TemporaryDirectory() as work,
+    ):
         stage = stage_of(checkpoint, parent)
-        if recipe and method.by_recipe and not recipe.multiplies_integers:  # weights alone are compressed as they are
+        # weights alone are compressed as they are
+        if recipe and method.by_recipe and not recipe.multiplies_integers:
             method = replace(method, activations=None)
         source = source_of(method, stage, parent, Path(work), recipe)
         coverage = write_compressed(method, source, recipe, aside)
         coverage.require()
         before, after = (
-            {name: Program(where, function=inside) for name, inside in parent.functions.items()} for where in (parent.package_path, aside)
+            {name: Program(where, function=inside) for name, inside in parent.functions.items()}
+            for where in (parent.package_path, aside)
         )
         figures = checked(method, stage, before, after)
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-        child = child_manifest(parent, method, aside, after, describe(method, coverage, recipe), checks).save(told)
+        child = child_manifest(
+            parent, method, aside, after, describe(method, coverage, recipe), checks
+        ).save(told)
     return parent, replace(child, path=path)
 
 
-def write_compressed(method: Method, source: Source, recipe: Recipe | None, aside: Path) -> Coverage:
-    """Every function as planned, saved as one package. The coverage of all; a window's arithmetic is counted as the utterance's."""
+def write_compressed(
+    method: Method, source: Source, recipe: Recipe | None, aside: Path
+) -> Coverage:
+    """Every function as planned, saved as one package. The coverage of all; a window's arithmetic
+    is counted as the utterance's.
+    """
     stage, programs, streaming = source.stage, source.programs(), len(source.packages) > 1
-    layers = {name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()}
+    layers = {
+        name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()
+    }
     levels = recipe.levels if recipe else None
     plans = {name: plan_for(method, found, levels, streaming) for name, found in layers.items()}
     fitted = fits([entry for plan in plans.values() for entry in plan], stage)
     models: dict[str, Any] = {}
-    for name in sorted(plans, key=lambda name: name == DECODER):  # last: what it tells hangs on the others' weights
+    # last: what it tells hangs on the others' weights
+    for name in sorted(plans, key=lambda name: name == DECODER):
         peaks = ranges(method, programs, name, plans[name], stage)
         package = source.packages[name]
         if name == DECODER:
@@ -109,14 +154,24 @@ def write_compressed(method: Method, source: Source, recipe: Recipe | None, asid
         models[name] = compressed(package, plans[name], peaks, fitted)
     save_functions({name: models[name] for name in plans}, aside)
     after = {name: Program(aside, function=name) for name in models}
-    return Coverage.together([Coverage.of(plans[name], layers[name], after[name], counted=name != WINDOW) for name in models])
+    return Coverage.together(
+        [
+            Coverage.of(plans[name], layers[name], after[name], counted=name != WINDOW)
+            for name in models
+        ]
+    )
 
 
 def retold(source: Source, programs: Mapping[str, Program], utterance: Any) -> Path:
-    """The decoder, converted anew with the statistics of the generator as it is compressed in function `utterance`."""
+    """The decoder, converted anew with the statistics of the generator as it is compressed in
+    function `utterance`.
+    """
     stage, package = source.stage, source.packages[DECODER]
     assert isinstance(stage, StreamingStage)
-    measuring, again = package.with_name(f"measuring{package.suffix}"), package.with_name(f"retold{package.suffix}")
+    measuring, again = (
+        package.with_name(f"measuring{package.suffix}"),
+        package.with_name(f"retold{package.suffix}"),
+    )
     save_package(utterance, measuring)
     told = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
     save_package(converted(told.function(DECODER), stage.precision, stage.target), again)
@@ -135,14 +190,26 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
             differ = f"{str(told)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
             raise InputError(f"{parent.path} has predicted statistics {differ}: {again}")
         speech = check_speech(checkpoint, CHECK_FRAMES)
-        return StreamingStage(checkpoint, predictor, Lengths(parent.buckets, *own), parent.precision, speech, parent.target, parent.layout)
+        return StreamingStage(
+            checkpoint,
+            predictor,
+            Lengths(parent.buckets, *own),
+            parent.precision,
+            speech,
+            parent.target,
+            parent.layout,
+        )
     layout = layout_recorded(parent.layout, parent.outputs)
     speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
     return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)
 
 
-def source_of(method: Method, stage: Staged, parent: Manifest, work: Path, recipe: Recipe | None) -> Source:
-    """The parent's package, or one converted anew into `work`: balanced channels, a newer target, functions one by one."""
+def source_of(
+    method: Method, stage: Staged, parent: Manifest, work: Path, recipe: Recipe | None
+) -> Source:
+    """The parent's package, or one converted anew into `work`: balanced channels, a newer target,
+    functions one by one.
+    """
     several = isinstance(stage, StreamingStage)
     if not method.reconverts and not several:
         return Source({MAIN: parent.package_path}, stage)
@@ -151,7 +218,8 @@ def source_of(method: Method, stage: Staged, parent: Manifest, work: Path, recip
         vocoder, figures = balanced_vocoder(method, stage, recipe)
         stage = replace(stage, balanced=vocoder)
     if isinstance(stage, StreamingStage):
-        stage = replace(stage, apart=True)  # rounded are the vocoder's own weights; with 1 / alpha in them p6 is half as far again
+        # rounded are the vocoder's own weights; with 1 / alpha in them p6 is half as far again
+        stage = replace(stage, apart=True)
     else:
         stage = replace(stage, target=method.target or parent.target)
     packages = {}
@@ -161,29 +229,56 @@ def source_of(method: Method, stage: Staged, parent: Manifest, work: Path, recip
     return Source(packages, stage, figures)
 
 
-def balanced_vocoder(method: Method, stage: Staged, recipe: Recipe | None) -> tuple[Vocoder, tuple[Check, ...]]:
-    """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises CheckFailed when it does not."""
+def balanced_vocoder(
+    method: Method, stage: Staged, recipe: Recipe | None
+) -> tuple[Vocoder, tuple[Check, ...]]:
+    """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises
+    CheckFailed when it does not.
+    """
     settings = method.int8_activations()
     clips = list(calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
     sizes = channel_sizes(stage.vocoder, clips)
     chosen = int8_paths(method, sizes, recipe.levels if recipe else None)
-    copy = balance_channels(stage.vocoder, {path: size for path, size in sizes.items() if path in chosen}, settings.exponent)
+    copy = balance_channels(
+        stage.vocoder,
+        {path: size for path, size in sizes.items() if path in chosen},
+        settings.exponent,
+    )
     reference = render_reference(stage.vocoder, stage.speech)
 
     def held(name: str, ready: Vocoder, limit_db: float) -> Check:
         value = snr_db(reference, render_reference(ready, stage.speech))
-        return all_held([Check(f"SNR of the vocoder {name} against the checkpoint's, PyTorch fp32", value, limit_db, True, "dB")])[0]
+        return all_held(
+            [
+                Check(
+                    f"SNR of the vocoder {name} against the checkpoint's, PyTorch fp32",
+                    value,
+                    limit_db,
+                    True,
+                    "dB",
+                )
+            ]
+        )[0]
 
     figures = [held("with balanced channels", copy, EXACT_DB)]
     if settings.time_varying_scale:
         caps = scale_caps(copy, clips, settings.per_column_scale)
-        copy = with_time_varying_scales(copy, {path: cap for path, cap in caps.items() if path in chosen})
+        copy = with_time_varying_scales(
+            copy, {path: cap for path, cap in caps.items() if path in chosen}
+        )
         figures.append(held("with a scale that varies over time too", copy, RIPPLE_DB))
     return copy, tuple(figures)
 
 
-def ranges(method: Method, programs: Mapping[str, Program], name: str, plan: tuple[LayerPlan, ...], stage: Staged) -> dict[str, float]:
-    """Range of every value of a function that becomes int8, measured on the executed source; none when no input does.
+def ranges(
+    method: Method,
+    programs: Mapping[str, Program],
+    name: str,
+    plan: tuple[LayerPlan, ...],
+    stage: Staged,
+) -> dict[str, float]:
+    """Range of every value of a function that becomes int8, measured on the executed source; none
+    when no input does.
 
     What has been divided by its envelope has the range 1.
     """
@@ -202,14 +297,22 @@ def ranges(method: Method, programs: Mapping[str, Program], name: str, plan: tup
 
 
 def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
-    """What the plan's fitted palettes need; a layer without inputs of its own in the vocoder has its kin's."""
+    """What the plan's fitted palettes need; a layer without inputs of its own in the vocoder has
+    its kin's.
+    """
     wanted = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
-    found = fits_of(stage.checkpoint, stage.vocoder, sorted({KIN.get(name, name) for name in wanted}))
+    found = fits_of(
+        stage.checkpoint, stage.vocoder, sorted({KIN.get(name, name) for name in wanted})
+    )
     return {name: found[KIN.get(name, name)] for name in wanted}
 
 
-def checked(method: Method, stage: Staged, before: Mapping[str, Program], after: Mapping[str, Program]) -> Check:
-    """SNR of a calibration sentence, compressed against parent. Raises CheckFailed below the method's limit."""
+def checked(
+    method: Method, stage: Staged, before: Mapping[str, Program], after: Mapping[str, Program]
+) -> Check:
+    """SNR of a calibration sentence, compressed against parent. Raises CheckFailed below the
+    method's limit.
+    """
     value = snr_db(*(stage.rendered(programs) for programs in (before, after)))
     name = f"SNR against {method.parent}, {stage.speech.frames} frames of a calibration sentence"
     return all_held([Check(name, value, method.check_snr_db, True, "dB")])[0]
@@ -235,7 +338,20 @@ def child_manifest(
     checks: dict[str, Any],
 ) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
-    counts = Counter(op.op_type for program in programs.values() for op in program.operations if op.op_type != "const")
-    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "checks": checks, "tools": tool_versions()}
-    shape: dict[str, Any] = {"operations": dict(sorted(counts.items())), "target": method.target or parent.target}
+    counts = Counter(
+        op.op_type
+        for program in programs.values()
+        for op in program.operations
+        if op.op_type != "const"
+    )
+    own: dict[str, Any] = {
+        "method": method.name,
+        "parent_sha256": parent.package_sha256,
+        "checks": checks,
+        "tools": tool_versions(),
+    }
+    shape: dict[str, Any] = {
+        "operations": dict(sorted(counts.items())),
+        "target": method.target or parent.target,
+    }
     return replace(parent, **own, compression=compression, **shape, **describe_package(package))

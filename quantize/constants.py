@@ -1,10 +1,11 @@
-"""Put compressed weights in the place of a package's constants: of any stage, any number of functions.
+"""Put compressed weights in the place of a package's constants: of any stage, any number of
+functions.
 
     plan = plan_of(method, program)                     # {"concat_4": BlockWeights(...), ...}
     model = with_constants(package, {"duration": {name: stored_as(program.constant(name), how) for name, how in plan.items()}})
 
-An LSTM's constants have a converter's names (concat_4); here they are called by the LSTM's place: lstm0.weight_ih. Importing this imports
-coremltools.
+An LSTM's constants have a converter's names (concat_4); here they are called by the LSTM's place:
+lstm0.weight_ih. Importing this imports coremltools.
 """
 
 import math
@@ -16,7 +17,10 @@ from typing import Any
 
 import coremltools as ct
 import numpy as np
-from coremltools.converters.mil.frontend._utils import _construct_constexpr_dequant_op, _construct_constexpr_lut_op
+from coremltools.converters.mil.frontend._utils import (
+    _construct_constexpr_dequant_op,
+    _construct_constexpr_lut_op,
+)
 from coremltools.converters.mil.mil import Program as MilProgram
 from coremltools.converters.mil.mil.passes.graph_pass import AbstractGraphPass
 from coremltools.converters.mil.mil.passes.helper import block_context_manager
@@ -28,13 +32,20 @@ from kokoro_ane.quantize.methods import Method, Weights
 from kokoro_ane.quantize.stored import Integers, Stored, Table
 from mlprogram import Program
 
-READERS = {"linear": "weight", "conv": "weight", "lstm": ("weight_ih", "weight_hh", "weight_ih_back", "weight_hh_back"), "gather": "x"}
+READERS = {
+    "linear": "weight",
+    "conv": "weight",
+    "lstm": ("weight_ih", "weight_hh", "weight_ih_back", "weight_hh_back"),
+    "gather": "x",
+}
 HALF = "_to_fp16"  # what the converter adds to the name of a constant that it rounds
 FEWEST_BYTES = 0.9  # of the float's: a form that saves less than a tenth is not worth an operation
 
 
 def weights_of(program: Program) -> dict[str, str]:
-    """Constants that layers compute with: what the package calls each -> our name for it (prosody: lstm0.weight_ih)."""
+    """Constants that layers compute with: what the package calls each -> our name for it (prosody:
+    lstm0.weight_ih).
+    """
     constants = {op.name: op.outputs[0].name for op in program.operations if op.op_type == "const"}
     known, names, lstms = set(constants.values()), {}, 0
     for op in program.operations:
@@ -42,28 +53,49 @@ def weights_of(program: Program) -> dict[str, str]:
         for parameter in (wanted,) if isinstance(wanted, str) else wanted:
             value = op.inputs.get(parameter, ("",))[0]
             if value in known:
-                names[value] = f"lstm{lstms}.{parameter}" if op.op_type == "lstm" else value.removesuffix(HALF)
+                names[value] = (
+                    f"lstm{lstms}.{parameter}" if op.op_type == "lstm" else value.removesuffix(HALF)
+                )
         lstms += op.op_type == "lstm"
     return names
 
 
 def plan_of(method: Method, program: Program, prefix: str = "") -> dict[str, Weights]:
-    """What becomes of every constant large enough to pay; method.parts name them as `prefix` and weights_of's name."""
-    chosen = {value: method.weights_of(f"{prefix}{name}") for value, name in weights_of(program).items()}
-    sizes = {value: math.prod(size or 1 for size in program.value_type(value).shape) for value in chosen}
-    return {value: how for value, how in chosen.items() if how is not None and sizes[value] > how.keep_up_to}
+    """What becomes of every constant large enough to pay; method.parts name them as `prefix` and
+    weights_of's name.
+    """
+    chosen = {
+        value: method.weights_of(f"{prefix}{name}") for value, name in weights_of(program).items()
+    }
+    sizes = {
+        value: math.prod(size or 1 for size in program.value_type(value).shape) for value in chosen
+    }
+    return {
+        value: how
+        for value, how in chosen.items()
+        if how is not None and sizes[value] > how.keep_up_to
+    }
 
 
-def with_constants(package: Path, stored: Mapping[str, Mapping[str, Stored]]) -> "ct.models.MLModel":
-    """The model of `package` with these constants compressed: by function, by name. Nothing is loaded for prediction."""
+def with_constants(
+    package: Path, stored: Mapping[str, Mapping[str, Stored]]
+) -> "ct.models.MLModel":
+    """The model of `package` with these constants compressed: by function, by name. Nothing is
+    loaded for prediction.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copytree(package, Path(folder) / package.name)  # MLModel(path) writes the Manifest.json of what it opens anew
+        # MLModel(path) writes the Manifest.json of what it opens anew
+        copy = shutil.copytree(package, Path(folder) / package.name)
         model = ct.models.MLModel(str(copy), skip_model_load=True)
-        return _apply_graph_pass(model, [Replaced(stored)], spec_version=int(ct.target.iOS17), skip_model_load=True)
+        return _apply_graph_pass(
+            model, [Replaced(stored)], spec_version=int(ct.target.iOS17), skip_model_load=True
+        )
 
 
 class Replaced(AbstractGraphPass):
-    """Constants by what unpacks to them. `alone`: coremltools' own passes, which follow other changes, are left out."""
+    """Constants by what unpacks to them. `alone`: coremltools' own passes, which follow other
+    changes, are left out.
+    """
 
     def __init__(self, stored: Mapping[str, Mapping[str, Stored]], alone: bool = True) -> None:
         self._stored, self._alone = stored, alone
@@ -74,25 +106,35 @@ class Replaced(AbstractGraphPass):
             _in_block(function, self._stored[name])
         prog.skip_all_passes = self._alone
         if MAIN not in prog.functions:
-            prog.default_function_name, prog.export_as_multifunction = next(iter(self._stored)), True
+            prog.default_function_name, prog.export_as_multifunction = (
+                next(iter(self._stored)),
+                True,
+            )
 
 
 @block_context_manager
 def _in_block(block: Any, stored: Mapping[str, Stored]) -> None:
-    for op in [op for op in block.operations if op.op_type == "const" and op.outputs[0].name in stored]:
+    for op in [
+        op for op in block.operations if op.op_type == "const" and op.outputs[0].name in stored
+    ]:
         new, old = stored[op.outputs[0].name], op.outputs[0]
         unpacked = _integers(new, op) if isinstance(new, Integers) else _table(new, op)
-        block.replace_uses_of_var_after_op(anchor_op=op, old_var=old, new_var=unpacked, no_check_var_types=True)
+        block.replace_uses_of_var_after_op(
+            anchor_op=op, old_var=old, new_var=unpacked, no_check_var_types=True
+        )
         block.remove_ops([op])
 
 
 def _integers(new: Integers, op: Any) -> Any:
-    return _construct_constexpr_dequant_op(new.values, new.offset, new.scale, axis=0, name=op.name, before_op=op)
+    return _construct_constexpr_dequant_op(
+        new.values, new.offset, new.scale, axis=0, name=op.name, before_op=op
+    )
 
 
 def _table(new: Table, op: Any) -> Any:
     groups, count = new.table.shape
-    lut = new.table.reshape(groups, *[1] * (new.index.ndim - 1), count, 1).swapaxes(0, new.axis)  # [groups, 1 ..., 2^bits, 1]
+    # [groups, 1 ..., 2^bits, 1]
+    lut = new.table.reshape(groups, *[1] * (new.index.ndim - 1), count, 1).swapaxes(0, new.axis)
     return _construct_constexpr_lut_op(new.index, lut, name=op.name, before_op=op)
 
 
@@ -100,4 +142,7 @@ def require_stored(program: Program, stored: Mapping[str, Stored]) -> None:
     """Raise CheckFailed where the package unpacks a constant to other values than were meant."""
     for name, form in stored.items():
         if not np.array_equal(program.constant(name), form.decoded()):
-            raise CheckFailed(f"{program.path} unpacks {name} to other values than were stored; the package was not kept")
+            raise CheckFailed(
+                f"{program.path} unpacks {name} to other values than were stored; the package was"
+                " not kept"
+            )

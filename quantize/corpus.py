@@ -3,9 +3,10 @@
     for line in speech_lines("judged"): print(line.speed, line.text)
     for utterance in heldout(): print(utterance.id, utterance.frames, utterance.text)
 
-data/speech/: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning: for ranges, recipes, limits. judged: for
-verdicts only. second: other texts and voices, to see whether the verdicts agree. data/heldout/ (24 with recordings) and data/calibration/
-(24) are flite's, for the demo voice; docs/demo-voice.md says how they were made. All of it lies in core/data.
+data/speech/: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning: for
+ranges, recipes, limits. judged: for verdicts only. second: other texts and voices, to see whether
+the verdicts agree. data/heldout/ (24 with recordings) and data/calibration/ (24) are flite's, for
+the demo voice; docs/demo-voice.md says how they were made. All of it lies in core/data.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,9 @@ RECORDING_RATE_HZ = 16_000  # flite's own rate
 
 
 class Line(NamedTuple):
-    """A text to be spoken: speed (1 = the voice's own), phonemes for American and for British voices, the text."""
+    """A text to be spoken: speed (1 = the voice's own), phonemes for American and for British
+    voices, the text.
+    """
 
     speed: float
     phonemes_us: str
@@ -64,7 +67,9 @@ def calibration() -> list[Utterance]:
 
 
 def frozen_sentences(name: str) -> list[str]:
-    """Lines of data/NAME.txt: heldout, calibration, or unseen (102 sentences to listen to; nothing is tuned or gated on them)."""
+    """Lines of data/NAME.txt: heldout, calibration, or unseen (102 sentences to listen to; nothing
+    is tuned or gated on them).
+    """
     return (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
@@ -74,18 +79,28 @@ def speech_file(name: str) -> Path:
 
 
 def speech_lines(name: str) -> list[Line]:
-    """The frozen lines of a set, in order; `python -m bench.speech_phonemes` wrote their phonemes."""
+    """The frozen lines of a set, in order; `python -m bench.speech_phonemes` wrote their
+    phonemes.
+    """
     _, *rows = speech_file(name).read_text(encoding="utf-8").splitlines()
-    return [Line(float(speed), us, gb, text) for speed, us, gb, text in (row.split("\t") for row in rows)]
+    return [
+        Line(float(speed), us, gb, text)
+        for speed, us, gb, text in (row.split("\t") for row in rows)
+    ]
 
 
 def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
     """Raise InputError when something is tuned on that is also judged, by text or by phonemes."""
-    known = {letters(other.text): other.id for other in judged} | {other.phonemes: other.id for other in judged}
+    known = {letters(other.text): other.id for other in judged} | {
+        other.phonemes: other.id for other in judged
+    }
     for utterance in tuned:
         for key in (letters(utterance.text), utterance.phonemes):
             if key in known:
-                raise InputError(f"{utterance.id} is tuned on and is also judged, as {known[key]}: {utterance.text!r}; tune on other text")
+                raise InputError(
+                    f"{utterance.id} is tuned on and is also judged, as {known[key]}:"
+                    f" {utterance.text!r}; tune on other text"
+                )
 
 
 def letters(text: str) -> str:
@@ -106,7 +121,9 @@ def load(file: Path) -> Utterance:
     import soundfile
 
     texts = ("id", "voice", "text", "phonemes")
-    fields: dict[str, Any] = read_npz(file, names=("input_ids", "durations", "f0_hz", "energy", *texts))
+    fields: dict[str, Any] = read_npz(
+        file, names=("input_ids", "durations", "f0_hz", "energy", *texts)
+    )
     fields |= {name: str(fields[name]) for name in texts}
     flac = file.with_suffix(".flac")
     recording = None

@@ -1,10 +1,12 @@
-"""What fits palettes to the encoder's weights: second moments of their inputs, seen while its uncompressed package says the tuning set.
+"""What fits palettes to the encoder's weights: second moments of their inputs, seen while its
+uncompressed package says the tuning set.
 
     fits = encoder_fits(checkpoint, EncoderPackage(manifests).backend, {"duration": Program(...), "prosody": Program(...)})
     tables, index = fits["duration"]["concat_4"](weight, PaletteWeights(6, gptq=True, rows=16))
 
-Of linear layers, of convolutions, and of LSTMs their inputs and, one step later, their outputs. A layer that reads the style alone has one
-column a sentence and gets no fit, and neither has an embedding, which multiplies nothing.
+Of linear layers, of convolutions, and of LSTMs their inputs and, one step later, their outputs. A
+layer that reads the style alone has one column a sentence and gets no fit, and neither has an
+embedding, which multiplies nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,10 +33,13 @@ Columns = Callable[[Tensor], Tensor]  # a value cut to its valid steps -> [n, I 
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """A program whose products are watched: Responsibilities: 1. which constant multiplies which value; 2. the sums while it runs."""
+    """A program whose products are watched: Responsibilities: 1. which constant multiplies which
+    value; 2. the sums while it runs.
+    """
 
     program: Program
-    uses: dict[str, list[tuple[str, int, Unfolded, Columns]]]  # by value: constant, axis of time, form, columns
+    # by value: constant, axis of time, form, columns
+    uses: dict[str, list[tuple[str, int, Unfolded, Columns]]]
     sums: dict[str, Tensor] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -45,7 +50,9 @@ class Watched:
         for op in program.operations:
             if op.op_type in TIME_AXIS:
                 for value, constant, form, columns in _products(op, program):
-                    uses.setdefault(value, []).append((constant, TIME_AXIS[op.op_type], form, columns))
+                    uses.setdefault(value, []).append(
+                        (constant, TIME_AXIS[op.op_type], form, columns)
+                    )
         return cls(program, uses)
 
     def __call__(self, given: Mapping[str, Any]) -> Mapping[str, Tensor]:
@@ -67,31 +74,54 @@ class Watched:
     def fits(self) -> dict[str, Fit]:
         """Of every constant that was used."""
         forms = {constant: form for uses in self.uses.values() for constant, _, form, _ in uses}
-        return {constant: Fit(forms[constant], total / self.counts[constant]) for constant, total in self.sums.items()}
+        return {
+            constant: Fit(forms[constant], total / self.counts[constant])
+            for constant, total in self.sums.items()
+        }
 
 
 def _products(op: Operation, program: Program) -> list[tuple[str, str, Unfolded, Columns]]:
     """Value, constant, form and columns of each product of an operation."""
-    row, plain = Unfolded(1, 1, 1, 0, transposed=False), lambda value: value.flatten(0, -2)  # [..., I] -> [n, I]
+    # [..., I] -> [n, I]
+    row, plain = Unfolded(1, 1, 1, 0, transposed=False), lambda value: value.flatten(0, -2)
     if op.op_type == "linear":
         return [(op.inputs["x"][0], op.inputs["weight"][0], row, plain)]
     if op.op_type == "conv":
-        _, channels, _, kernel = (size or 1 for size in program.value_type(op.inputs["weight"][0]).shape)
+        _, channels, _, kernel = (
+            size or 1 for size in program.value_type(op.inputs["weight"][0]).shape
+        )
         if channels == 1:
             return []
         form = replace(row, kernel=kernel, padding=(kernel - 1) // 2)
         return [(op.inputs["x"][0], op.inputs["weight"][0], form, form.inputs)]
-    width, outputs = program.value_type(op.inputs["weight_hh"][0]).shape[1] or 1, op.outputs[0].name  # [T, 1, 2 H]
-    found = [(op.inputs["x"][0], op.inputs[name][0], row, plain) for name in ("weight_ih", "weight_ih_back")]
-    halves = {"weight_hh": lambda value: value[:-1, 0, :width], "weight_hh_back": lambda value: value[1:, 0, width:]}
+    # [T, 1, 2 H]
+    width, outputs = program.value_type(op.inputs["weight_hh"][0]).shape[1] or 1, op.outputs[0].name
+    found = [
+        (op.inputs["x"][0], op.inputs[name][0], row, plain)
+        for name in ("weight_ih", "weight_ih_back")
+    ]
+    halves = {
+        "weight_hh": lambda value: value[:-1, 0, :width],
+        "weight_hh_back": lambda value: value[1:, 0, width:],
+    }
     return found + [(outputs, op.inputs[name][0], row, columns) for name, columns in halves.items()]
 
 
 @torch.no_grad()
-def encoder_fits(checkpoint: Checkpoint, backend: EncoderBackend, programs: Mapping[str, Program]) -> dict[str, dict[str, Fit]]:
-    """By function and constant, from the tuning set; `backend`: of the same programs. InputError where that holds a judged sentence."""
-    watched, half = {name: Watched.of(program) for name, program in programs.items()}, checkpoint.config.style_dim
-    watching, sentences = replace(backend, functions=program_functions(watched)), own_speech(checkpoint, TUNING)
+def encoder_fits(
+    checkpoint: Checkpoint, backend: EncoderBackend, programs: Mapping[str, Program]
+) -> dict[str, dict[str, Fit]]:
+    """By function and constant, from the tuning set; `backend`: of the same programs. InputError
+    where that holds a judged sentence.
+    """
+    watched, half = (
+        {name: Watched.of(program) for name, program in programs.items()},
+        checkpoint.config.style_dim,
+    )
+    watching, sentences = (
+        replace(backend, functions=program_functions(watched)),
+        own_speech(checkpoint, TUNING),
+    )
     require_disjoint(sentences, own_speech(checkpoint, JUDGED))
     for one in sentences:
         style = style_row(checkpoint.blend(one.voice), len(one.phonemes))[:, half:]

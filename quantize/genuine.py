@@ -1,7 +1,8 @@
-"""Whether a vocoder is what its name says: the stored kinds of its weights and inputs against its method, its host weights against the
-checkpoint's. Asked by what judges or ships it.
+"""Whether a vocoder is what its name says: the stored kinds of its weights and inputs against its
+method, its host weights against the checkpoint's. Asked by what judges or ships it.
 
-require_genuine(manifest, "streaming-w8a8", checkpoint)     # InputError: fp16 under that name, zeroed source weights
+require_genuine(manifest, "streaming-w8a8", checkpoint)     # InputError: fp16 under that name,
+zeroed source weights
 """
 
 from dataclasses import dataclass
@@ -16,27 +17,40 @@ from kokoro_ane.core.contract import HOST, STREAMED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.quantize.layer_plan import CONVOLUTIONS
-from kokoro_ane.quantize.methods import CONVERTED, METHODS, SCHEMES, BlockWeights, LinearWeights, PaletteWeights, Weights
+from kokoro_ane.quantize.methods import (
+    CONVERTED,
+    METHODS,
+    SCHEMES,
+    BlockWeights,
+    LinearWeights,
+    PaletteWeights,
+    Weights,
+)
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import layout_recorded
 from kokoro_ane.vocoder.vocoder_stage import source_contract
 from mlprogram.dtypes import BY_NAME
 
 INTEGERS = "linear int8"
-ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"  # a file of ONNX Runtime; the operation that multiplies integers, by its name there
+# a file of ONNX Runtime; the operation that multiplies integers, by its name there
+ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"
 CLOSE = 1e-5  # of a tail's weights: a norm folded on another machine differs in its last bit
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """How weights are stored, as mlprogram.examine.storage names it, and whether a convolution reads integers."""
+    """How weights are stored, as mlprogram.examine.storage names it, and whether a convolution
+    reads integers.
+    """
 
     weights: frozenset[str]
     int8_inputs: bool
 
     @classmethod
     def read(cls, path: Path) -> "Kinds | None":
-        """Off a package or an .onnx file; None for a compiled file, which says nothing of it and has one level only."""
+        """Off a package or an .onnx file; None for a compiled file, which says nothing of it and
+        has one level only.
+        """
         if path.suffix == ONNX:
             return cls._of_onnx(path)
         if path.suffix != ".mlpackage":
@@ -45,7 +59,9 @@ class Kinds:
         for program in open_functions(path):
             operations = list(program.function.body.walk())
             makers = {value.name: op.op_type for op in operations for value in op.outputs}
-            read |= {makers.get(op.inputs["x"][0]) for op in operations if op.op_type in CONVOLUTIONS}
+            read |= {
+                makers.get(op.inputs["x"][0]) for op in operations if op.op_type in CONVOLUTIONS
+            }
             kinds |= {stored.kind for stored in program.storage.weights.values()}
         return cls(frozenset(kinds), "dequantize" in read)
 
@@ -54,7 +70,11 @@ class Kinds:
         import onnx
 
         files = sorted(path.glob(f"*{ONNX}")) if path.is_dir() else [path]
-        stored = {tensor.data_type for file in files for tensor in onnx.load(file, load_external_data=False).graph.initializer}
+        stored = {
+            tensor.data_type
+            for file in files
+            for tensor in onnx.load(file, load_external_data=False).graph.initializer
+        }
         integers = bool(stored & {onnx.TensorProto.INT8, onnx.TensorProto.UINT8})
         products = any(INTEGER_PRODUCT in file.read_bytes() for file in files)
         return cls(frozenset({"fp32", INTEGERS} if integers else {"fp32"}), products)
@@ -63,11 +83,19 @@ class Kinds:
         """Whether a package of that method has these."""
         method, found = METHODS.get(level), self.weights - set(BY_NAME)
         if method is None or method.parent is None:  # converted, not compressed
-            return not found and not self.int8_inputs and (level != "fp32") == ("fp16" in self.weights)
+            return (
+                not found and not self.int8_inputs and (level != "fp32") == ("fp16" in self.weights)
+            )
         if method.by_recipe:
-            return bool(found) and found <= set().union(*(kinds_of(scheme.weights, layout) for scheme in SCHEMES.values()))
+            return bool(found) and found <= set().union(
+                *(kinds_of(scheme.weights, layout) for scheme in SCHEMES.values())
+            )
         wanted = kinds_of(method.weights, layout)
-        return bool(found & set(wanted[:1])) and found <= set(wanted) and self.int8_inputs == (method.activations is not None)
+        return (
+            bool(found & set(wanted[:1]))
+            and found <= set(wanted)
+            and self.int8_inputs == (method.activations is not None)
+        )
 
 
 def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
@@ -76,28 +104,49 @@ def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
         case LinearWeights():
             return (INTEGERS,)
         case BlockWeights():
-            return ("linear per block int4", "linear int4")  # a layer without a block has one scale per channel
-        case PaletteWeights():  # the streaming layouts' product for all styles stays linear: quantize.layer_plan
+            # a layer without a block has one scale per channel
+            return ("linear per block int4", "linear int4")
+        case PaletteWeights():
+            # the streaming layouts' product for all styles stays linear: quantize.layer_plan
             return (f"palette {weights.bits}-bit", *((INTEGERS,) if layout in STREAMED else ()))
     return ()
 
 
 def require_genuine(manifest: Manifest, level: str, checkpoint: Checkpoint) -> None:
-    """Raise InputError for another level, weights or inputs stored otherwise than its method stores them, host weights of no checkpoint."""
+    """Raise InputError for another level, weights or inputs stored otherwise than its method stores
+    them, host weights of no checkpoint.
+    """
     method, layout = manifest.method, manifest.layout
-    made = build_command("vocoder", layout, method) if method in CONVERTED else quantize_command(method, layout)
+    made = (
+        build_command("vocoder", layout, method)
+        if method in CONVERTED
+        else quantize_command(method, layout)
+    )
     again = f"run `{made}` again"
     if manifest.level != level:
-        raise InputError(f"{manifest.path} says method {manifest.level!r}, expected {level!r}: {again}")
+        raise InputError(
+            f"{manifest.path} says method {manifest.level!r}, expected {level!r}: {again}"
+        )
     kinds = Kinds.read(manifest.package_path)
     if kinds is not None and not kinds.are_of(method, layout):
-        stored = f"{', '.join(sorted(kinds.weights))} with {'int8' if kinds.int8_inputs else 'float'} inputs"
-        raise InputError(f"{manifest.package_path} stores {stored}, which is not {level}: renamed, or its manifest was edited; {again}")
+        stored = (
+            f"{', '.join(sorted(kinds.weights))} with {'int8' if kinds.int8_inputs else 'float'}"
+            " inputs"
+        )
+        raise InputError(
+            f"{manifest.package_path} stores {stored}, which is not {level}: renamed, or its"
+            f" manifest was edited; {again}"
+        )
     vocoder = Vocoder.of(checkpoint)
     if manifest.source != source_contract(vocoder):
-        raise InputError(f"{manifest.path}: `source` is not that of {checkpoint.folder}: it was edited; {again}")
+        raise InputError(
+            f"{manifest.path}: `source` is not that of {checkpoint.folder}: it was edited; {again}"
+        )
     if layout == HOST and not _same_tail(manifest, vocoder):
-        raise InputError(f"{manifest.path}: the tail's weights are not those of {checkpoint.folder}: they were edited; {again}")
+        raise InputError(
+            f"{manifest.path}: the tail's weights are not those of {checkpoint.folder}: they were"
+            f" edited; {again}"
+        )
 
 
 def _same_tail(manifest: Manifest, vocoder: Vocoder) -> bool:
@@ -106,4 +155,7 @@ def _same_tail(manifest: Manifest, vocoder: Vocoder) -> bool:
         found, own = layout.tail, layout.with_tail_of(vocoder).tail
         assert found is not None and own is not None
         pairs = ((found.weight, own.weight), (found.bias, own.bias))
-        return all(one.shape == two.shape and np.allclose(one, two, rtol=CLOSE, atol=0) for one, two in pairs)
+        return all(
+            one.shape == two.shape and np.allclose(one, two, rtol=CLOSE, atol=0)
+            for one, two in pairs
+        )

@@ -1,11 +1,13 @@
-"""The vocoder's layers as compression sees them, what a method or recipe plans for each, and whether a package holds what was planned.
+"""The vocoder's layers as compression sees them, what a method or recipe plans for each, and
+whether a package holds what was planned.
 
     layers = program_layers(Program(package), vocoder)
     plan = plan_for(method, layers, recipe=None)
     Coverage.of(plan, layers, Program(compressed)).require()
 
-Convolutions are matched by the name coremltools gives their weight constant; one whose weight is computed is matched by its bias. The
-streaming generator's weights are buffers of its own modules, whose layers bear the vocoder's names.
+Convolutions are matched by the name coremltools gives their weight constant; one whose weight is
+computed is matched by its bias. The streaming generator's weights are buffers of its own modules,
+whose layers bear the vocoder's names.
 """
 
 import math
@@ -19,7 +21,14 @@ from torch import nn
 
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import StyleAffine
-from kokoro_ane.quantize.methods import SCHEMES, BlockWeights, LinearWeights, Method, PaletteWeights, Weights
+from kokoro_ane.quantize.methods import (
+    SCHEMES,
+    BlockWeights,
+    LinearWeights,
+    Method,
+    PaletteWeights,
+    Weights,
+)
 from kokoro_ane.vocoder.scaled_conv import Ramp, Repeat, TapSum
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator
@@ -31,17 +40,27 @@ CONVOLUTIONS = ("conv", "conv_transpose")
 MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
 ALL_STYLES = "styles"  # the streaming layouts' one product for the affines of all norms
 PREDICTED = "outer"  # their product that gives all predicted statistics
-# Layers that only the streaming layouts have -> the vocoder's with the same weights and inputs, where there is one.
+# Layers that only the streaming layouts have -> the vocoder's with the same weights and inputs,
+# where there is one.
 KIN = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
 KIN |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
-FEWEST = 10  # elements; smaller constants stand inside the program, where coremltools compresses nothing
-_INTEGERS = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")  # before iOS 18, from iOS 18 on
-STORAGE = {type(None): ("const",), LinearWeights: _INTEGERS, BlockWeights: _INTEGERS[1:], PaletteWeights: ("constexpr_lut_to_dense",)}
+# elements; smaller constants stand inside the program, where coremltools compresses nothing
+FEWEST = 10
+# before iOS 18, from iOS 18 on
+_INTEGERS = ("constexpr_affine_dequantize", "constexpr_blockwise_shift_scale")
+STORAGE = {
+    type(None): ("const",),
+    LinearWeights: _INTEGERS,
+    BlockWeights: _INTEGERS[1:],
+    PaletteWeights: ("constexpr_lut_to_dense",),
+}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution. `macs`: multiply-accumulates in the program's smallest bucket; `input`: name of the value it reads."""
+    """One convolution. `macs`: multiply-accumulates in the program's smallest bucket; `input`: name
+    of the value it reads.
+    """
 
     name: str
     op_name: str
@@ -59,7 +78,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class _Names:
-    """What the constants of a module are called: layer by prefix, the layers that must be found, that are styles, that are fixed."""
+    """What the constants of a module are called: layer by prefix, the layers that must be found,
+    that are styles, that are fixed.
+    """
 
     layers: dict[str, str]
     wanted: set[str]
@@ -70,64 +91,117 @@ class _Names:
     def of(cls, module: nn.Module) -> "_Names":
         if isinstance(module, DecoderFunction):
             return _decoder_names(module)
-        return _streaming_names(module) if isinstance(module, StreamingGenerator) else _padded_names(module)
+        return (
+            _streaming_names(module)
+            if isinstance(module, StreamingGenerator)
+            else _padded_names(module)
+        )
 
 
 def _padded_names(vocoder: nn.Module) -> _Names:
-    layers = {f"vocoder_{path.replace('.', '_')}_": path for path, module in vocoder.named_modules() if hasattr(module, "weight")}
-    styles, movers = ({path for path, module in vocoder.named_modules() if isinstance(module, kind)} for kind in (StyleAffine, MOVERS))
-    return _Names(layers, {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}, styles, movers)
+    layers = {
+        f"vocoder_{path.replace('.', '_')}_": path
+        for path, module in vocoder.named_modules()
+        if hasattr(module, "weight")
+    }
+    styles, movers = (
+        {path for path, module in vocoder.named_modules() if isinstance(module, kind)}
+        for kind in (StyleAffine, MOVERS)
+    )
+    return _Names(
+        layers,
+        {p for p, m in vocoder.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)},
+        styles,
+        movers,
+    )
 
 
 def _decoder_names(decoder: DecoderFunction) -> _Names:
     vocoder = _padded_names(decoder.vocoder)
-    own = {f"{name.replace('.', '_')}_": name for name in (ALL_STYLES, PREDICTED, "pooled.up", "pooled.low", "pooled.high")}
-    wanted = {name for name in vocoder.wanted if not name.startswith("generator.")} | set(own.values())
-    return _Names(vocoder.layers | own, wanted, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed)
+    own = {
+        f"{name.replace('.', '_')}_": name
+        for name in (ALL_STYLES, PREDICTED, "pooled.up", "pooled.low", "pooled.high")
+    }
+    wanted = {name for name in vocoder.wanted if not name.startswith("generator.")} | set(
+        own.values()
+    )
+    return _Names(
+        vocoder.layers | own, wanted, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed
+    )
 
 
 def _streaming_names(generator: StreamingGenerator) -> _Names:
-    """Its weights are buffers; in its function it stands as `generator`. By the vocoder's names, which recipes use."""
+    """Its weights are buffers; in its function it stands as `generator`. By the vocoder's names,
+    which recipes use.
+    """
     names = {
         f"generator.{name}": f"generator.{name}".removesuffix(".weight").removesuffix(".conv")
         for name, tensor in generator.named_buffers()
-        if tensor.dim() == 4 and not name.startswith("stft.") and not name.endswith((".scale", ".alpha", ".reciprocal"))
+        if tensor.dim() == 4
+        and not name.startswith("stft.")
+        and not name.endswith((".scale", ".alpha", ".reciprocal"))
     }
-    movers = {names[f"generator.{path}.weight"] for path, module in generator.named_modules() if isinstance(module, MOVERS)}
+    movers = {
+        names[f"generator.{path}.weight"]
+        for path, module in generator.named_modules()
+        if isinstance(module, MOVERS)
+    }
     layers = {name.replace(".", "_"): layer for name, layer in names.items()}
     return _Names(layers, set(names.values()) - movers, set(), movers)
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
-    """Every convolution of an uncompressed function in program order; `module`: the Vocoder, or what it was exported from (_Names.of).
+    """Every convolution of an uncompressed function in program order; `module`: the Vocoder, or
+    what it was exported from (_Names.of).
 
     Raises CheckFailed when a layer of the module has none.
     """
     shapes, names = _executed_shapes(program), _Names.of(module)
-    found = [_layer(op, program, names, shapes) for op in program.operations if op.op_type in CONVOLUTIONS]
+    found = [
+        _layer(op, program, names, shapes)
+        for op in program.operations
+        if op.op_type in CONVOLUTIONS
+    ]
     missing = sorted(names.wanted - {layer.name for layer in found})
     if missing:
-        raise CheckFailed(f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)")
+        raise CheckFailed(
+            f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)"
+        )
     return tuple(found)
 
 
-def _layer(op: Operation, program: Program, names: _Names, shapes: dict[str, tuple[int, ...]]) -> Layer:
+def _layer(
+    op: Operation, program: Program, names: _Names, shapes: dict[str, tuple[int, ...]]
+) -> Layer:
     weight, source = op.inputs["weight"][0], op.inputs["x"][0]
     bias = op.inputs.get("bias", ("",))[0]
-    paths = [path for prefix, path in names.layers.items() if any(name.startswith(prefix) for name in (weight, bias))]
+    paths = [
+        path
+        for prefix, path in names.layers.items()
+        if any(name.startswith(prefix) for name in (weight, bias))
+    ]
     name = max(paths, key=len) if paths else op.name
     shape = _weight_shape(program, weight)
-    channels, outputs = (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
+    channels, outputs = (
+        (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
+    )
     is_tail = program.value_type(weight).dtype.name == "fp32"
-    macs = count_macs(op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {})
+    macs = count_macs(
+        op.op_type, {"x": shapes[source], "weight": shape}, (shapes[op.outputs[0].name],), {}
+    )
     kind = {"is_style": name in names.styles, "is_tail": is_tail, "is_fixed": name in names.fixed}
-    return Layer(name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind)
+    return Layer(
+        name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind
+    )
 
 
 def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
     shape = tuple(size for size in program.value_type(weight).shape if size is not None)
     if len(shape) != 4:
-        raise CheckFailed(f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the vocoder has 4")
+        raise CheckFailed(
+            f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the"
+            " vocoder has 4"
+        )
     return shape
 
 
@@ -158,30 +232,46 @@ class LayerPlan:
 
 
 def in_streaming(recipe: Mapping[str, str], layers: Set[str]) -> dict[str, str]:
-    """A recipe of the vocoder's layers for one function of the streaming layout: what has no layer of its own there takes its kin's level,
-    products for all norms int8 weights."""
-    weights_only = {name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found] for name, found in KIN.items()}
-    return {name: recipe[name] for name in layers & set(recipe)} | {name: weights_only[name] for name in layers & set(KIN)}
+    """A recipe of the vocoder's layers for one function of the streaming layout: what has no layer
+    of its own there takes its kin's level, products for all norms int8 weights.
+    """
+    weights_only = {
+        name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found]
+        for name, found in KIN.items()
+    }
+    return {name: recipe[name] for name in layers & set(recipe)} | {
+        name: weights_only[name] for name in layers & set(KIN)
+    }
 
 
-def plan_for(method: Method, layers: tuple[Layer, ...], recipe: Mapping[str, str] | None, streaming: bool = False) -> tuple[LayerPlan, ...]:
-    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level by layer name, where needed;
-    `streaming`: the layers are one function's, see in_streaming.
+def plan_for(
+    method: Method,
+    layers: tuple[Layer, ...],
+    recipe: Mapping[str, str] | None,
+    streaming: bool = False,
+) -> tuple[LayerPlan, ...]:
+    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level
+    by layer name, where needed; `streaming`: the layers are one function's, see in_streaming.
 
-    Raises InputError for a recipe that names other layers than the program has, an unknown level or a level a layer cannot take.
+    Raises InputError for a recipe that names other layers than the program has, an unknown level or
+    a level a layer cannot take.
     """
     planned = [layer for layer in layers if not layer.is_tail and not layer.is_fixed]
     if not method.by_recipe:
         return tuple(_uniform(method, layer) for layer in planned)
     if recipe is None:
-        raise InputError(f"method {method.name!r} needs a recipe: `kokoro-ane sensitivity` finds one")
+        raise InputError(
+            f"method {method.name!r} needs a recipe: `kokoro-ane sensitivity` finds one"
+        )
     recipe = in_streaming(recipe, {layer.name for layer in planned}) if streaming else recipe
     _require_same({layer.name for layer in planned}, set(recipe))
     return tuple(_by_level(layer, recipe[layer.name]) for layer in planned)
 
 
 def can_be_int8(layer: Layer) -> bool:
-    """Whether a layer can multiply integers: AdaIN affines keep float inputs, and coremltools leaves constants of a few values alone."""
+    """Whether a layer can multiply integers: AdaIN affines keep float inputs, and coremltools
+    leaves constants of a few values alone.
+    """
     return not layer.is_style and layer.elements >= FEWEST
 
 
@@ -195,12 +285,16 @@ def is_fitted(weights: Weights | None) -> bool:
     return isinstance(weights, PaletteWeights) and weights.gptq
 
 
-def int8_paths(method: Method, paths: Iterable[str], recipe: Mapping[str, str] | None) -> frozenset[str]:
+def int8_paths(
+    method: Method, paths: Iterable[str], recipe: Mapping[str, str] | None
+) -> frozenset[str]:
     """Those of the vocoder's convolutions whose input a method makes int8, by PyTorch path."""
     if method.activations is None:
         return frozenset()
     if recipe is not None and method.by_recipe:
-        return frozenset(path for path in paths if path in recipe and SCHEMES[recipe[path]].int8_input)
+        return frozenset(
+            path for path in paths if path in recipe and SCHEMES[recipe[path]].int8_input
+        )
     return frozenset(path for path in paths if method.activations.takes(path))
 
 
@@ -210,80 +304,149 @@ def pays(layer: Layer, weights: Weights) -> bool:
 
 
 def _uniform(method: Method, layer: Layer) -> LayerPlan:
-    int8_input = method.activations is not None and can_be_int8(layer) and method.activations.takes(layer.name)
-    weights = method.weights if method.weights is not None and (int8_input or pays(layer, method.weights)) else None
+    int8_input = (
+        method.activations is not None
+        and can_be_int8(layer)
+        and method.activations.takes(layer.name)
+    )
+    weights = (
+        method.weights
+        if method.weights is not None and (int8_input or pays(layer, method.weights))
+        else None
+    )
     if layer.name in (ALL_STYLES, PREDICTED) and isinstance(weights, PaletteWeights):
-        weights = LinearWeights()  # rows of 60 norms: one table of 64 values for all is none for most (SNR -1 dB on real Kokoro)
+        # rows of 60 norms: one table of 64 values for all is none for most (SNR -1 dB on real
+        # Kokoro)
+        weights = LinearWeights()
     return LayerPlan(layer, weights, int8_input)
 
 
 def _by_level(layer: Layer, name: str) -> LayerPlan:
     if name not in SCHEMES:
-        raise InputError(f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(SCHEMES)}")
+        raise InputError(
+            f"recipe: unknown level {name!r} for {layer.name}; there are: {', '.join(SCHEMES)}"
+        )
     level = SCHEMES[name]
     if level.int8_input and not can_be_int8(layer):
-        raise InputError(f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input; {name!r} cannot be")
+        raise InputError(
+            f"recipe: {layer.name} is an AdaIN affine or of a few weights and keeps a float input;"
+            f" {name!r} cannot be"
+        )
     if is_fitted(level.weights) and not can_be_fitted(layer):
-        raise InputError(f"recipe: {layer.name} reads one channel, no palette can be fitted to that; {name!r} cannot be")
-    weights = level.weights if level.weights is not None and (level.int8_input or pays(layer, level.weights)) else None
+        raise InputError(
+            f"recipe: {layer.name} reads one channel, no palette can be fitted to that; {name!r}"
+            " cannot be"
+        )
+    weights = (
+        level.weights
+        if level.weights is not None and (level.int8_input or pays(layer, level.weights))
+        else None
+    )
     return LayerPlan(layer, weights, level.int8_input)
 
 
 def _require_same(program: set[str], recipe: set[str]) -> None:
-    for names, what in ((recipe - program, "names a layer that the package does not have"), (program - recipe, "does not name")):
+    for names, what in (
+        (recipe - program, "names a layer that the package does not have"),
+        (program - recipe, "does not name"),
+    ):
         if names:
-            raise InputError(f"recipe {what}: {min(names)} ({len(names)} in all); run `kokoro-ane sensitivity` again")
+            raise InputError(
+                f"recipe {what}: {min(names)} ({len(names)} in all); run `kokoro-ane sensitivity`"
+                " again"
+            )
 
 
 def int8_macs(plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...]) -> tuple[int, int]:
-    """Multiply-accumulates done on integer weights and integer inputs; all, the inverse STFT's included."""
+    """Multiply-accumulates done on integer weights and integer inputs; all, the inverse STFT's
+    included.
+    """
     whole = {entry.layer.name for entry in plan if entry.int8}
-    return sum(layer.macs for layer in layers if layer.name in whole), sum(layer.macs for layer in layers)
+    return sum(layer.macs for layer in layers if layer.name in whole), sum(
+        layer.macs for layer in layers
+    )
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Responsibilities: 1. count what was compressed; 2. refuse a package that differs from its plan anywhere."""
+    """Responsibilities: 1. count what was compressed; 2. refuse a package that differs from its
+    plan anywhere.
+    """
 
     compressed_ops: int
     kept_ops: int  # convolutions whose weights stay in float by plan
     int8_inputs: int
     macs: tuple[int, int]  # on integer weights and integer inputs; all, the inverse STFT's included
     skipped: tuple[str, ...]  # layers whose weights are stored otherwise than planned
-    misplaced: tuple[str, ...]  # layers whose input is quantized against the plan, or not quantized though planned
+    # layers whose input is quantized against the plan, or not quantized though planned
+    misplaced: tuple[str, ...]
 
     @classmethod
-    def of(cls, plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...], child: Program, counted: bool = True) -> "Coverage":
-        """Hold the package against the plan. `counted`: its multiply-accumulates are some of the whole."""
+    def of(
+        cls,
+        plan: tuple[LayerPlan, ...],
+        layers: tuple[Layer, ...],
+        child: Program,
+        counted: bool = True,
+    ) -> "Coverage":
+        """Hold the package against the plan. `counted`: its multiply-accumulates are some of the
+        whole.
+        """
         convolutions = {op.name: op for op in child.operations if op.op_type in CONVOLUTIONS}
         kinds = {value.name: op.op_type for op in child.operations for value in op.outputs}
         lost = [entry.layer.name for entry in plan if entry.layer.op_name not in convolutions]
         if lost:
-            raise CheckFailed(f"convolution {lost[0]} is not in the compressed package; the package was not kept")
-        stored = {entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["weight"][0], "const") for entry in plan}
-        read = {entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["x"][0], "input") for entry in plan}
+            raise CheckFailed(
+                f"convolution {lost[0]} is not in the compressed package; the package was not kept"
+            )
+        stored = {
+            entry.layer.name: kinds.get(
+                convolutions[entry.layer.op_name].inputs["weight"][0], "const"
+            )
+            for entry in plan
+        }
+        read = {
+            entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["x"][0], "input")
+            for entry in plan
+        }
         return cls(
             compressed_ops=sum(kind.startswith("constexpr_") for kind in stored.values()),
             kept_ops=sum(entry.weights is None for entry in plan),
             int8_inputs=sum(kind == "dequantize" for kind in read.values()),
             macs=int8_macs(plan, layers) if counted else (0, 0),
-            skipped=tuple(e.layer.name for e in plan if stored[e.layer.name] not in STORAGE[type(e.weights)]),
-            misplaced=tuple(e.layer.name for e in plan if (read[e.layer.name] == "dequantize") != e.int8_input),
+            skipped=tuple(
+                e.layer.name for e in plan if stored[e.layer.name] not in STORAGE[type(e.weights)]
+            ),
+            misplaced=tuple(
+                e.layer.name for e in plan if (read[e.layer.name] == "dequantize") != e.int8_input
+            ),
         )
 
     @classmethod
     def together(cls, parts: Sequence["Coverage"]) -> "Coverage":
         """Of several functions of one package."""
-        compressed, kept, inputs = (sum(getattr(part, name) for part in parts) for name in ("compressed_ops", "kept_ops", "int8_inputs"))
+        compressed, kept, inputs = (
+            sum(getattr(part, name) for part in parts)
+            for name in ("compressed_ops", "kept_ops", "int8_inputs")
+        )
         integer, whole = (sum(part.macs[place] for part in parts) for place in (0, 1))
-        skipped, misplaced = (tuple(chain.from_iterable(getattr(part, name) for part in parts)) for name in ("skipped", "misplaced"))
+        skipped, misplaced = (
+            tuple(chain.from_iterable(getattr(part, name) for part in parts))
+            for name in ("skipped", "misplaced")
+        )
         return cls(compressed, kept, inputs, (integer, whole), skipped, misplaced)
 
     def require(self) -> None:
         """Raise CheckFailed when the package differs from the plan or nothing was compressed."""
-        for names, what in ((self.skipped, "weights are not stored as planned"), (self.misplaced, "inputs are not as planned")):
+        for names, what in (
+            (self.skipped, "weights are not stored as planned"),
+            (self.misplaced, "inputs are not as planned"),
+        ):
             if names:
-                raise CheckFailed(f"{len(names)} convolutions: {what}, the first is {names[0]}; the package was not kept")
+                raise CheckFailed(
+                    f"{len(names)} convolutions: {what}, the first is {names[0]}; the package was"
+                    " not kept"
+                )
         if not self.compressed_ops:
             raise CheckFailed("no weight was compressed; the package was not kept")
 

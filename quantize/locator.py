@@ -1,9 +1,11 @@
-"""Where the packages and files of a chain stand, and what builds those that are missing: one place for every command.
+"""Where the packages and files of a chain stand, and what builds those that are missing: one place
+for every command.
 
-request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
-encoders, vocoder = request.paths()                                  # manifests; InputError names the command for a missing one
-manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])  # the vocoder's, its package's hash verified
-manifest = built(request)                                            # after building it and its parent where they are missing
+request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming") encoders, vocoder =
+request.paths()                                  # manifests; InputError names the command for a
+missing one manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])  # the vocoder's,
+its package's hash verified manifest = built(request)                                            #
+after building it and its parent where they are missing
 """
 
 import shlex
@@ -29,10 +31,12 @@ ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, P
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be opened or built: packages of `checkpoint` in `build`, the vocoder's at that level and layout.
+    """What is to be opened or built: packages of `checkpoint` in `build`, the vocoder's at that
+    level and layout.
 
-    `method`: "" is the runtime's own level. `files`: the runtime whose files are meant, "" for packages. `source`: as --checkpoint was
-    given, where that is known. `encoder`: the encoder's level, "" for the one that goes with `method`.
+    `method`: "" is the runtime's own level. `files`: the runtime whose files are meant, "" for
+    packages. `source`: as --checkpoint was given, where that is known. `encoder`: the encoder's
+    level, "" for the one that goes with `method`.
     """
 
     checkpoint: "Checkpoint"
@@ -44,14 +48,19 @@ class Request:
     encoder: str = ""
 
     def path(self, stage: str) -> Path:
-        """Where a stage's manifest stands, or would: build/KokoroVocoder-demo-streaming-fp16.json."""
+        """Where a stage's manifest stands, or would:
+        build/KokoroVocoder-demo-streaming-fp16.json.
+        """
         if self.files:
             level = f"{self.files}-{level_name(self.method, self.layout) if stage == VOCODER_NAME else FLOAT}"
         elif stage == VOCODER_NAME:
             level = level_name(self.method, self.layout)
         else:
             level = self.encoder or (FLOAT if self.method == FLOAT else HALF)
-        return self.build / f"{package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)}.json"
+        return (
+            self.build
+            / f"{package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)}.json"
+        )
 
     @property
     def vocoder(self) -> Path:
@@ -60,18 +69,28 @@ class Request:
 
     @property
     def encoders(self) -> tuple[Path, ...]:
-        """The encoder's manifests: one, or two where each function is a file of its own (iOS 17, other runtimes)."""
+        """The encoder's manifests: one, or two where each function is a file of its own (iOS 17,
+        other runtimes).
+        """
         whole, parts = self.path(ENCODER_NAME), tuple(map(self.path, ENCODER_PARTS.values()))
-        return parts if self.files or (not there(whole) and any(path.is_file() for path in parts)) else (whole,)
+        return (
+            parts
+            if self.files or (not there(whole) and any(path.is_file() for path in parts))
+            else (whole,)
+        )
 
     def command(self, path: Path) -> str:
         """What builds the package or file of that manifest, for the user to type."""
         source, runtime = self.source or source_name(self.checkpoint), self.files or None
         if path.stem.startswith(ENCODER_NAME):
             if self.encoder not in ("", *CONVERTED):
-                return quantize_command(self.encoder, checkpoint=source, build=self.build, stage="encoder")
+                return quantize_command(
+                    self.encoder, checkpoint=source, build=self.build, stage="encoder"
+                )
             precision = FLOAT if self.method == FLOAT and not runtime else HALF
-            return build_command("encoder", precision=precision, checkpoint=source, out=self.build, runtime=runtime)
+            return build_command(
+                "encoder", precision=precision, checkpoint=source, out=self.build, runtime=runtime
+            )
         if self.method in CONVERTED:
             precision = HALF if runtime else self.method  # files have one, which is not asked for
             return build_command("vocoder", self.layout, precision, source, self.build, runtime)
@@ -79,14 +98,18 @@ class Request:
         return f"{command} --runtime {runtime}" if runtime else command
 
     def found(self, path: Path, hint: str = "") -> Manifest:
-        """The manifest there. InputError: not built (naming the command, then `hint`), of another checkpoint or level."""
+        """The manifest there. InputError: not built (naming the command, then `hint`), of another
+        checkpoint or level.
+        """
         command, level = self.command(path), level_name(self.method, self.layout)
         if not there(path):
             raise InputError(f"{path} does not exist: run `{command}`{hint}")
         manifest = Manifest.load(path)
         manifest.require_made_from(self.checkpoint, command)
         if path == self.vocoder and manifest.level != level:
-            raise InputError(f"{path} says method {manifest.level!r}, expected {level!r}: run `{command}` again")
+            raise InputError(
+                f"{path} says method {manifest.level!r}, expected {level!r}: run `{command}` again"
+            )
         return manifest
 
     def paths(self) -> tuple[tuple[Path, ...], Path]:
@@ -102,7 +125,9 @@ def source_name(checkpoint: "Checkpoint") -> str:
 
 
 def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
-    """'streaming-w8a8' -> (w8a8, streaming); a name without a layout is of `layout`. InputError for an unknown method."""
+    """'streaming-w8a8' -> (w8a8, streaming); a name without a layout is of `layout`. InputError for
+    an unknown method.
+    """
     for prefix in sorted(LAYOUTS, key=len, reverse=True):
         if name.startswith(f"{prefix}-"):
             return method_named(name.removeprefix(f"{prefix}-")), prefix
@@ -111,16 +136,24 @@ def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
 
 def command_of(method: Method, layout: str = PADDED) -> str:
     """What builds a vocoder's package, whatever the checkpoint."""
-    return quantize_command(method.name, layout) if method.parent else build_command("vocoder", layout)
+    return (
+        quantize_command(method.name, layout) if method.parent else build_command("vocoder", layout)
+    )
 
 
-def manifest_path(build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED) -> Path:
+def manifest_path(
+    build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
+) -> Path:
     """Where the vocoder's manifest stands, or would."""
     return Request(checkpoint, build, method.name, layout).vocoder
 
 
-def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED) -> Manifest:
-    """The vocoder's manifest, its package's hash verified. InputError as Request.found, and for a package that differs from it."""
+def find_package(
+    build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
+) -> Manifest:
+    """The vocoder's manifest, its package's hash verified. InputError as Request.found, and for a
+    package that differs from it.
+    """
     request = Request(checkpoint, build, method.name, layout)
     manifest = request.found(request.vocoder)
     manifest.verify()
@@ -129,13 +162,19 @@ def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: 
 
 def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) -> str | None:
     """The command for a package that is not there; None where it is."""
-    return None if there(manifest_path(build, checkpoint, method, layout)) else f"not built; `{command_of(method, layout)}` builds it"
+    return (
+        None
+        if there(manifest_path(build, checkpoint, method, layout))
+        else f"not built; `{command_of(method, layout)}` builds it"
+    )
 
 
 def built(request: Request) -> Manifest:
-    """The vocoder's manifest, after building it and its parent where they are missing; each build is told on stderr.
+    """The vocoder's manifest, after building it and its parent where they are missing; each build
+    is told on stderr.
 
-    Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that was refused).
+    Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that
+    was refused).
     """
     if not there(request.vocoder):
         if request.method not in CONVERTED:
@@ -149,13 +188,17 @@ def built(request: Request) -> Manifest:
     return manifest
 
 
-def built_package(method: Method, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path) -> Manifest:
+def built_package(
+    method: Method, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path
+) -> Manifest:
     """As `built`, of a package. source: --checkpoint as given."""
     return built(Request(checkpoint, build, method.name, layout, source=source))
 
 
 def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
-    """The encoder's manifests, after building them where they are missing and may be built. Raises as `built`."""
+    """The encoder's manifests, after building them where they are missing and may be built. Raises
+    as `built`.
+    """
     lacking = [path for path in request.encoders if not there(path)]
     if may_build and lacking and request.encoder not in ("", *CONVERTED):
         encoder_built(replace(request, encoder=""))
@@ -167,7 +210,9 @@ def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
     return request.encoders
 
 
-def built_encoder(checkpoint: "Checkpoint", source: str | None, build: Path, may_build: bool, level: str = "") -> tuple[Path, ...]:
+def built_encoder(
+    checkpoint: "Checkpoint", source: str | None, build: Path, may_build: bool, level: str = ""
+) -> tuple[Path, ...]:
     """The encoder's manifests at that level ("": fp16). Raises as encoder_built."""
     return encoder_built(Request(checkpoint, build, HALF, source=source, encoder=level), may_build)
 
@@ -177,5 +222,9 @@ def run_command(command: str) -> None:
     arguments = [sys.executable, "-m", "kokoro_ane", *shlex.split(command)[1:]]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit {done.returncode}"]
-        raise (CheckFailed if done.returncode == 1 else InputError)(said[-1].removeprefix("error: ").removeprefix("rejected: "))
+        said = [line for line in done.stderr.splitlines() if line.strip()] or [
+            f"exit {done.returncode}"
+        ]
+        raise (CheckFailed if done.returncode == 1 else InputError)(
+            said[-1].removeprefix("error: ").removeprefix("rejected: ")
+        )

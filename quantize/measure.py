@@ -1,4 +1,5 @@
-"""Log-spectral distance that one level on one layer makes, for every layer. Each is kept as it is measured: an interrupted run goes on.
+"""Log-spectral distance that one level on one layer makes, for every layer. Each is kept as it is
+measured: an interrupted run goes on.
 
 trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
 for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
@@ -19,7 +20,12 @@ from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import parse_json
 from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
-from kokoro_ane.quantize.balance import balance_channels, channel_sizes, scale_caps, with_time_varying_scales
+from kokoro_ane.quantize.balance import (
+    balance_channels,
+    channel_sizes,
+    scale_caps,
+    with_time_varying_scales,
+)
 from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, can_be_int8, is_fitted, pays
 from kokoro_ane.quantize.methods import LIKE, SCHEMES, Activations
 from kokoro_ane.quantize.palettes import Fit, fits_of
@@ -29,7 +35,8 @@ from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 
 N_FFT, HOP_SAMPLES = 1024, 256
-FLOOR_DB, ACTIVE_DB = 50.0, 40.0  # power floor below the mean of the active frames; active = this far below the loudest
+# power floor below the mean of the active frames; active = this far below the loudest
+FLOOR_DB, ACTIVE_DB = 50.0, 40.0
 FORMAT = 3
 EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
 OTHER_NOISE = 500  # added to a sentence's seed
@@ -63,8 +70,9 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Int8Inputs:
-    """What int8 inputs need, measured with every convolution balanced: sizes of channels, caps of scales, ranges. One layer's are not
-    moved by what is done to another."""
+    """What int8 inputs need, measured with every convolution balanced: sizes of channels, caps of
+    scales, ranges. One layer's are not moved by what is done to another.
+    """
 
     sizes: Mapping[str, Tensor]
     caps: Mapping[str, float]
@@ -72,15 +80,28 @@ class Int8Inputs:
     exponent: float
 
     @classmethod
-    def of(cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations) -> "Int8Inputs":
+    def of(
+        cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations
+    ) -> "Int8Inputs":
         """As a package of these settings measures them."""
         sizes = channel_sizes(vocoder, sentences)
         copy = balance_channels(vocoder, sizes, settings.exponent)
-        caps = scale_caps(copy, sentences, settings.per_column_scale) if settings.time_varying_scale else {}
-        return cls(sizes, caps, input_sizes(with_time_varying_scales(copy, caps), sentences, settings.percentile), settings.exponent)
+        caps = (
+            scale_caps(copy, sentences, settings.per_column_scale)
+            if settings.time_varying_scale
+            else {}
+        )
+        return cls(
+            sizes,
+            caps,
+            input_sizes(with_time_varying_scales(copy, caps), sentences, settings.percentile),
+            settings.exponent,
+        )
 
     def vocoder(self, plain: Vocoder, chosen: frozenset[str]) -> Vocoder:
-        """A copy in which the chosen convolutions are balanced, and scaled over time where they can be."""
+        """A copy in which the chosen convolutions are balanced, and scaled over time where they can
+        be.
+        """
         sizes = {path: size for path, size in self.sizes.items() if path in chosen}
         caps = {path: cap for path, cap in self.caps.items() if path in chosen}
         return with_time_varying_scales(balance_channels(plain, sizes, self.exponent), caps)
@@ -88,7 +109,9 @@ class Int8Inputs:
 
 @dataclass(frozen=True, eq=False)
 class LayerTrials:
-    """1. The vocoder, what int8 inputs need, the reference renders; 2. the distance that a choice of levels makes; 3. who it is."""
+    """1. The vocoder, what int8 inputs need, the reference renders; 2. the distance that a choice
+    of levels makes; 3. who it is.
+    """
 
     checkpoint: Checkpoint
     vocoder: Vocoder
@@ -101,33 +124,68 @@ class LayerTrials:
 
     @classmethod
     def of(
-        cls, checkpoint: Checkpoint, layers: tuple[Layer, ...], settings: Activations | None, clips: int, fit: bool = False
+        cls,
+        checkpoint: Checkpoint,
+        layers: tuple[Layer, ...],
+        settings: Activations | None,
+        clips: int,
+        fit: bool = False,
     ) -> "LayerTrials":
-        """On sentences of the tuning set. With `settings` measure what int8 inputs need first; None: no input will be int8. `fit`: measure
-        what fitted palettes need."""
+        """On sentences of the tuning set. With `settings` measure what int8 inputs need first;
+        None: no input will be int8. `fit`: measure what fitted palettes need.
+        """
         plain = Vocoder.of(checkpoint)
         sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
         ready = Int8Inputs.of(plain, sentences, settings) if settings else None
         chosen = longest(sentences, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
-        fits = fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)]) if fit else {}
+        fits = (
+            fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)])
+            if fit
+            else {}
+        )
         return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
 
     def distance_db2(self, levels: Mapping[str, str]) -> float:
-        """Mean distance from the reference over the clips with the named layers at their levels and all others in float."""
+        """Mean distance from the reference over the clips with the named layers at their levels and
+        all others in float.
+        """
         schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
         chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
-        vocoder = self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
+        vocoder = (
+            self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
+        )
         with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
             renders = [render_reference(vocoder, clip) for clip in self.clips]
-        return float(np.mean([spectral_distance_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+        return float(
+            np.mean(
+                [
+                    spectral_distance_db2(*pair)
+                    for pair in zip(self.references, renders, strict=True)
+                ]
+            )
+        )
 
     def seed_distance_db2(self) -> float:
-        """The same for the vocoder unchanged with other noise: what a choice's distance is to be held against."""
+        """The same for the vocoder unchanged with other noise: what a choice's distance is to be
+        held against.
+        """
         clips = len(self.clips)
-        others = calibration_inputs(self.checkpoint, self.vocoder, drawn(self.settings, clips), first_seed=FIRST_SEED + OTHER_NOISE)
+        others = calibration_inputs(
+            self.checkpoint,
+            self.vocoder,
+            drawn(self.settings, clips),
+            first_seed=FIRST_SEED + OTHER_NOISE,
+        )
         renders = [render_reference(self.vocoder, clip) for clip in longest(list(others), clips)]
-        return float(np.mean([spectral_distance_db2(*pair) for pair in zip(self.references, renders, strict=True)]))
+        return float(
+            np.mean(
+                [
+                    spectral_distance_db2(*pair)
+                    for pair in zip(self.references, renders, strict=True)
+                ]
+            )
+        )
 
     def header(self) -> dict[str, Any]:
         """What measurements must share to be continued."""
@@ -136,12 +194,18 @@ class LayerTrials:
             "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,  # tuples are lists there
+            # tuples are lists there
+            "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
         """Every (layer, level) that changes anything and is measured."""
-        return [(layer.name, level) for layer in self.layers for level in levels if level not in LIKE and changes(layer, level)]
+        return [
+            (layer.name, level)
+            for layer in self.layers
+            for level in levels
+            if level not in LIKE and changes(layer, level)
+        ]
 
 
 def drawn(settings: Activations | None, clips: int) -> int:
@@ -151,12 +215,17 @@ def drawn(settings: Activations | None, clips: int) -> int:
 
 def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
     """The first EXCERPT_FRAMES of the `clips` longest."""
-    return tuple(excerpt(s, 0, min(EXCERPT_FRAMES, s.frames)) for s in sorted(sentences, key=lambda s: -s.frames)[:clips])
+    return tuple(
+        excerpt(s, 0, min(EXCERPT_FRAMES, s.frames))
+        for s in sorted(sentences, key=lambda s: -s.frames)[:clips]
+    )
 
 
 def changes(layer: Layer, level: str) -> bool:
-    """Whether a level can be given to a layer and does anything to it: some keep float inputs, small weights stay, and
-    affines keep 4 bits: fitted to a checkpoint's voices, with 3 they would fail those that come later."""
+    """Whether a level can be given to a layer and does anything to it: some keep float inputs,
+    small weights stay, and affines keep 4 bits: fitted to a checkpoint's voices, with 3 they would
+    fail those that come later.
+    """
     wanted = SCHEMES[level]
     if level == "p3g_gptq" and layer.is_style:
         return False
@@ -184,7 +253,9 @@ def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterato
 
 
 def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
-    """Measurements of an earlier run; a last line that was cut off is dropped. InputError when they are of something else."""
+    """Measurements of an earlier run; a last line that was cut off is dropped. InputError when they
+    are of something else.
+    """
     if not log.exists() or not log.stat().st_size:
         return []
     try:
@@ -192,9 +263,15 @@ def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
     except UnicodeDecodeError:
         raise InputError(f"{log} is not a file of measurements: give another --log") from None
     whole = text[: text.rfind("\n") + 1]
-    lines = [parse_json(line, str(log), ": delete it or give another --log") for line in whole.splitlines()]
+    lines = [
+        parse_json(line, str(log), ": delete it or give another --log")
+        for line in whole.splitlines()
+    ]
     if (lines and lines[0] != header) or (not lines and not json.dumps(header).startswith(text)):
-        raise InputError(f"{log} holds measurements of another checkpoint or with other settings: delete it or give another --log")
+        raise InputError(
+            f"{log} holds measurements of another checkpoint or with other settings: delete it or"
+            " give another --log"
+        )
     for line in lines[1:]:
         conform(line, Entry, str(log))
     if whole != text:  # ours, and cut off

@@ -1,4 +1,5 @@
-"""The compression methods, each a frozen configuration in one registry: the name here is the name on every command line, file and report.
+"""The compression methods, each a frozen configuration in one registry: the name here is the name
+on every command line, file and report.
 
 from kokoro_ane.quantize.methods import METHODS, method_named
 METHODS["w8a8"].activations.exponent
@@ -13,8 +14,11 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 
-ROWS, TABLE_SHARE = 1, 0.025  # output channels that share a table, where it is not one for all; of the indices' bytes
-SMALL = 2048  # elements: beside scales or palette and 64-byte alignment a tensor up to this size would save nothing
+# output channels that share a table, where it is not one for all; of the indices' bytes
+ROWS, TABLE_SHARE = 1, 0.025
+# elements: beside scales or palette and 64-byte alignment a tensor up to this size would save
+# nothing
+SMALL = 2048
 
 
 def _require(holds: bool, message: str) -> None:
@@ -24,22 +28,28 @@ def _require(holds: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class LinearWeights:
-    """Weights as integers with one scale per output channel, zero point 0: w = scale * q, |q| <= 2^(bits - 1) - 1."""
+    """Weights as integers with one scale per output channel, zero point 0: w = scale * q, |q| <=
+    2^(bits - 1) - 1.
+    """
 
     bits: int = 8
     keep_up_to: int = SMALL
 
     def __post_init__(self) -> None:
         _require(self.bits == 8, f"linear weights of {self.bits} bits: only 8 is supported")
-        _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+        _require(
+            self.keep_up_to >= 0,
+            f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed",
+        )
 
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """Weights as integers of 4 bits (8: the encoder only) with one scale per block of at most `block` input channels of an output channel.
+    """Weights as integers of 4 bits (8: the encoder only) with one scale per block of at most
+    `block` input channels of an output channel.
 
-    The block is the largest divisor of a layer's input channels within `block`; a layer with no divisor of 8 or more gets one scale per
-    output channel. Needs iOS 18.
+    The block is the largest divisor of a layer's input channels within `block`; a layer with no
+    divisor of 8 or more gets one scale per output channel. Needs iOS 18.
     """
 
     bits: int = 4
@@ -49,19 +59,26 @@ class BlockWeights:
     def __post_init__(self) -> None:
         _require(self.bits in (4, 8), f"block weights of {self.bits} bits: 4 or 8 is needed")
         _require(self.block >= 8, f"block is {self.block}: 8 input channels or more are needed")
-        _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+        _require(
+            self.keep_up_to >= 0,
+            f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed",
+        )
 
     def block_of(self, channels: int) -> int:
         """Block for a layer of so many input channels; 0 = the whole channel."""
-        return next((size for size in range(min(self.block, channels), 7, -1) if channels % size == 0), 0)
+        return next(
+            (size for size in range(min(self.block, channels), 7, -1) if channels % size == 0), 0
+        )
 
 
 @dataclass(frozen=True)
 class PaletteWeights:
-    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random numbers (quantize/palettes.py).
+    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random
+    numbers (quantize/palettes.py).
 
-    gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded layout only. rows: output channels that
-    share a table (0 = all; else iOS 18): so many, or more where tables would take over TABLE_SHARE of the indices' bytes.
+    gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded
+    layout only. rows: output channels that share a table (0 = all; else iOS 18): so many, or more
+    where tables would take over TABLE_SHARE of the indices' bytes.
     """
 
     bits: int
@@ -71,7 +88,10 @@ class PaletteWeights:
 
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
-        _require(self.keep_up_to >= 0, f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed")
+        _require(
+            self.keep_up_to >= 0,
+            f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed",
+        )
 
     def rows_of(self, outputs: int, width: int, value_bytes: int = 2) -> int:
         """Output channels that share a table, of so many with `width` weights each."""
@@ -82,28 +102,33 @@ class PaletteWeights:
 
 @dataclass(frozen=True)
 class OwnGrid:
-    """The 8-bit grid that a weight stands on already, found from its values: nothing is lost. A weight without one stays in float."""
+    """The 8-bit grid that a weight stands on already, found from its values: nothing is lost. A
+    weight without one stays in float.
+    """
 
     bits: int = 8
     keep_up_to: int = SMALL
 
 
-# The decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels; the depthwise upsampler; the first
-# upsampler, 0.8 % of the arithmetic, with which in int8 a gate is undecided (docs/quantization.md), and the second, whose input's scale
-# AdaIN's epsilon fixes; the last stage's first layer of the spectrum; what the streaming layouts pool.
+# The decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels;
+# the depthwise upsampler; the first upsampler, 0.8 % of the arithmetic, with which in int8 a gate
+# is undecided (docs/quantization.md), and the second, whose input's scale AdaIN's epsilon fixes;
+# the last stage's first layer of the spectrum; what the streaming layouts pool.
 FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1", "pooled.*")
 Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
 
 
 @dataclass(frozen=True)
 class Activations:
-    """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the tuning set's first `clips` sentences.
+    """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the
+    tuning set's first `clips` sentences.
 
-    exponent: of the balance between channels before (0 = none). percentile: of a value's magnitudes in a sentence; the largest of
-    all sentences is the range (100 = the largest peak). time_varying_scale: convolutions of short reach read values divided by a smooth
-    scale that varies over time (quantize/balance.py). per_column_scale: and the decoder's, by a scale for every column.
-    float_inputs: layers by PyTorch path that keep a float input (a pattern with * too); AdaIN's affines, which run on one column, and the
-    fp32 tail always do.
+    exponent: of the balance between channels before (0 = none). percentile: of a value's magnitudes
+    in a sentence; the largest of all sentences is the range (100 = the largest peak).
+    time_varying_scale: convolutions of short reach read values divided by a smooth scale that
+    varies over time (quantize/balance.py). per_column_scale: and the decoder's, by a scale for
+    every column. float_inputs: layers by PyTorch path that keep a float input (a pattern with *
+    too); AdaIN's affines, which run on one column, and the fp32 tail always do.
     """
 
     exponent: float = 0.7
@@ -114,9 +139,17 @@ class Activations:
     clips: int = 16
 
     def __post_init__(self) -> None:
-        _require(0.0 <= self.exponent <= 1.0, f"exponent of the balance is {self.exponent}: 0 to 1 is needed")
-        _require(90.0 <= self.percentile <= 100.0, f"percentile is {self.percentile}: 90 to 100 is needed")
-        _require(self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed")
+        _require(
+            0.0 <= self.exponent <= 1.0,
+            f"exponent of the balance is {self.exponent}: 0 to 1 is needed",
+        )
+        _require(
+            90.0 <= self.percentile <= 100.0,
+            f"percentile is {self.percentile}: 90 to 100 is needed",
+        )
+        _require(
+            self.clips >= 1, f"clips is {self.clips}: at least one calibration sentence is needed"
+        )
         _require(
             self.exponent > 0 or not self.time_varying_scale,
             "time_varying_scale needs an exponent above 0: the package is converted anew for both",
@@ -154,10 +187,12 @@ SCHEMES = MappingProxyType(
 
 @dataclass(frozen=True)
 class Method:
-    """A level of the whole package. `parent` is the method it is made from (None = the converter makes it).
+    """A level of the whole package. `parent` is the method it is made from (None = the converter
+    makes it).
 
-    weights and activations: what is done to every layer; `by_recipe`: the recipe says it layer by layer. `target`: a newer deployment
-    target than the parent's. `unfit_for_engine`: why it is not meant for the Neural Engine.
+    weights and activations: what is done to every layer; `by_recipe`: the recipe says it layer by
+    layer. `target`: a newer deployment target than the parent's. `unfit_for_engine`: why it is not
+    meant for the Neural Engine.
     """
 
     name: str
@@ -168,8 +203,10 @@ class Method:
     by_recipe: bool = False
     target: str | None = None
     unfit_for_engine: str | None = None
-    check_snr_db: float = 15.0  # one clip against the parent; below this the package is broken, not merely coarse
-    parts: tuple[tuple[str, Weights], ...] = ()  # of the encoder: the first pattern that a weight's name fits, else `weights`
+    # one clip against the parent; below this the package is broken, not merely coarse
+    check_snr_db: float = 15.0
+    # of the encoder: the first pattern that a weight's name fits, else `weights`
+    parts: tuple[tuple[str, Weights], ...] = ()
 
     @property
     def lossless(self) -> bool:
@@ -178,7 +215,9 @@ class Method:
 
     def weights_of(self, name: str) -> Weights | None:
         """What is done to the encoder's weight of that name."""
-        return next((weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights)
+        return next(
+            (weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights
+        )
 
     @property
     def reconverts(self) -> bool:
@@ -197,7 +236,10 @@ class Method:
         return self.activations
 
 
-_BLOCKS = "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to give wrong sums for block scales"
+_BLOCKS = (
+    "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to"
+    " give wrong sums for block scales"
+)
 _ALL = (
     Method("fp16", "16-bit floats"),
     Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
@@ -205,35 +247,88 @@ _ALL = (
     Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6)),
     Method("p4", "palette, 4 bits", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
-        "w4", "4-bit weights in blocks", parent="fp16",
-        weights=BlockWeights(), target="iOS18", unfit_for_engine=_BLOCKS, check_snr_db=0.0,
+        "w4",
+        "4-bit weights in blocks",
+        parent="fp16",
+        weights=BlockWeights(),
+        target="iOS18",
+        unfit_for_engine=_BLOCKS,
+        check_snr_db=0.0,
     ),
     Method(
-        "w8a8", "8-bit weights and activations", parent="fp16",
-        weights=LinearWeights(), activations=Activations(), check_snr_db=5.0,  # real Kokoro 7.8: coarse, and for the judge to reject
+        "w8a8",
+        "8-bit weights and activations",
+        parent="fp16",
+        # real Kokoro 7.8: coarse, and for the judge to reject
+        weights=LinearWeights(),
+        activations=Activations(),
+        check_snr_db=5.0,
     ),
-    Method("mixed", "each layer as the recipe says", parent="fp16", activations=Activations(), by_recipe=True),
-    Method("mixed18", "the same for iOS 18, tables for groups of rows", parent="fp16", by_recipe=True, target="iOS18"),
-)  # fmt: skip
+    Method(
+        "mixed",
+        "each layer as the recipe says",
+        parent="fp16",
+        activations=Activations(),
+        by_recipe=True,
+    ),
+    Method(
+        "mixed18",
+        "the same for iOS 18, tables for groups of rows",
+        parent="fp16",
+        by_recipe=True,
+        target="iOS18",
+    ),
+)
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
 # Of the encoder, which runs on CPU and GPU: weights only, any grouping.
 GROUPS = 32  # inputs that share a scale
-_GROUPED = Method("w8g", "8-bit weights, a scale for 32", parent="fp16", weights=BlockWeights(8, GROUPS), target="iOS18")
+_GROUPED = Method(
+    "w8g",
+    "8-bit weights, a scale for 32",
+    parent="fp16",
+    weights=BlockWeights(8, GROUPS),
+    target="iOS18",
+)
 _BROKEN_DB = 5.0  # random symbols against the parent's: p6 of real Kokoro has 15, noise 0
 _SIXTEEN = PaletteWeights(6, rows=16)  # a narrow network has one table a tensor, as p6
-_TABLES = Method("p6g", "palettes, 6 bits, a table for 16 rows", "fp16", _SIXTEEN, target="iOS18", check_snr_db=_BROKEN_DB)
-# ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that it shares with F0 does not: on 14 tuning sentences 4 bits there
-# flip 0.18 % of voicing, more than all other parts together (docs/encoder.md).
+_TABLES = Method(
+    "p6g",
+    "palettes, 6 bits, a table for 16 rows",
+    "fp16",
+    _SIXTEEN,
+    target="iOS18",
+    check_snr_db=_BROKEN_DB,
+)
+# ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that it shares with F0 does
+# not: on 14 tuning sentences 4 bits there flip 0.18 % of voicing, more than all other parts
+# together (docs/encoder.md).
 _EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
 _PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR))
-_MIXED = dataclasses.replace(_TABLES, name="mixed", title="fitted palettes of 8, 6 and 4 bits, by part", weights=_SIX, parts=_PARTS)
-_EXACT = Method("lossless", "8 bits, the checkpoint's own grid", parent="fp16", weights=OwnGrid(), check_snr_db=100.0)
-_FEW = tuple(dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB) for name in ("fp16", "w8", "p8", "p6"))
+_MIXED = dataclasses.replace(
+    _TABLES,
+    name="mixed",
+    title="fitted palettes of 8, 6 and 4 bits, by part",
+    weights=_SIX,
+    parts=_PARTS,
+)
+_EXACT = Method(
+    "lossless",
+    "8 bits, the checkpoint's own grid",
+    parent="fp16",
+    weights=OwnGrid(),
+    check_snr_db=100.0,
+)
+_FEW = tuple(
+    dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB)
+    for name in ("fp16", "w8", "p8", "p6")
+)
 STAGE_METHODS = MappingProxyType(
     {
         "vocoder": METHODS,
-        "encoder": MappingProxyType({method.name: method for method in (*_FEW, _GROUPED, _TABLES, _MIXED, _EXACT)}),
+        "encoder": MappingProxyType(
+            {method.name: method for method in (*_FEW, _GROUPED, _TABLES, _MIXED, _EXACT)}
+        ),
     }
 )
 
@@ -251,7 +346,9 @@ def method_named(name: str, stage: str = "vocoder") -> Method:
 
 
 def with_settings(method: Method, settings: list[str]) -> Method:
-    """The method with KEY=VALUE pairs put in place of its activations' own. InputError for an unknown key or a value of another kind."""
+    """The method with KEY=VALUE pairs put in place of its activations' own. InputError for an
+    unknown key or a value of another kind.
+    """
     if not settings:
         return method
     own = method.int8_activations()
@@ -271,14 +368,18 @@ def _parsed(setting: str) -> tuple[str, Any]:
     key, found, text = setting.partition("=")
     kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "percentile": float, "clips": int}
     kinds |= {"time_varying_scale": _truth, "per_column_scale": _truth, "float_inputs": _names}
-    _require(bool(found) and key in kinds, f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}")
+    _require(
+        bool(found) and key in kinds,
+        f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}",
+    )
     try:
         return key, kinds[key](text)
     except ValueError:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 
 
-# What a recipe is searched for: of `mixed` the most arithmetic in int8, or the least size; of `mixed18` the least size.
+# What a recipe is searched for: of `mixed` the most arithmetic in int8, or the least size; of
+# `mixed18` the least size.
 INT8_MACS, SIZE, SIZE_18 = "int8_macs", "size", "size18"
 STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every layer starts from
 LEVELS_FOR = {
@@ -286,6 +387,7 @@ LEVELS_FOR = {
     SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
     SIZE_18: ("fp16", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
 }
-# Not measured: as much as another, times the ratio of the best tables' errors for a normal density (Max 1960; 4 bits: 0.0095).
+# Not measured: as much as another, times the ratio of the best tables' errors for a normal density
+# (Max 1960; 4 bits: 0.0095).
 LIKE = {"p8": ("p4g_gptq", 0.005), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
 RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}

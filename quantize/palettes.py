@@ -1,13 +1,15 @@
-"""The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv 2210.17323). No random number.
+"""The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv
+2210.17323). No random number.
 
     table, index = palette(weight, bits=4)                        # weight is close to table[index]
     tables, index = row_palettes(weight, PaletteWeights(4, rows=4))    # a table for 4 rows
     fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
     tables, index = fit(weight, PaletteWeights(4))                # the layer's product is close
 
-In one dimension a cluster is an interval, so sums come from running totals and borders from a binary search: seconds where coremltools'
-own k-means (scikit-learn, seeded) took two minutes for the demo vocoder at 8 bits. A fit rounds one input's weights after the other and
-carries each error to the inputs not yet rounded, by the second moments of what the layer reads.
+In one dimension a cluster is an interval, so sums come from running totals and borders from a
+binary search: seconds where coremltools' own k-means (scikit-learn, seeded) took two minutes for
+the demo vocoder at 8 bits. A fit rounds one input's weights after the other and carries each error
+to the inputs not yet rounded, by the second moments of what the layer reads.
 """
 
 from collections.abc import Collection, Iterable
@@ -31,14 +33,18 @@ from kokoro_ane.vocoder.packing import VocoderInputs
 ROUNDS = 60  # of Lloyd's iteration between two moves
 _BINS = 1024
 _TINY = 1e-9  # of a mean weight: less is an empty cell
-DAMPING = 0.1  # of the mean power, added to every input's: 0.01 fits the tuning sentences better and others worse, 1 both worse
+# of the mean power, added to every input's: 0.01 fits the tuning sentences better and others worse,
+# 1 both worse
+DAMPING = 0.1
 MOST_COLUMNS = 1500  # of a sentence, evenly spaced
 STEP = 128  # columns rounded before the error reaches those beyond
 
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """Weights in rising order, the importance of each, and running totals: sums over an interval are two look-ups."""
+    """Weights in rising order, the importance of each, and running totals: sums over an interval
+    are two look-ups.
+    """
 
     values: np.ndarray
     importance: np.ndarray
@@ -51,22 +57,35 @@ class Sorted:
         """Sort in float64. `importance` of the weight's shape, 0 or more; None: all alike."""
         values = weight.reshape(-1).astype(np.float64)
         order = np.argsort(values, kind="stable")
-        counted = np.ones(values.size) if importance is None else importance.reshape(-1)[order] / max(float(importance.mean()), _TINY)
+        counted = (
+            np.ones(values.size)
+            if importance is None
+            else importance.reshape(-1)[order] / max(float(importance.mean()), _TINY)
+        )
         values = values[order]
-        totals = (np.concatenate([[0.0], np.cumsum(counted * term)]) for term in (1.0, values, values**2))
+        totals = (
+            np.concatenate([[0.0], np.cumsum(counted * term)]) for term in (1.0, values, values**2)
+        )
         return cls(values, counted, *totals)
 
     def cells(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mass, mean (the centre itself where empty) and summed squared error about the mean of each centre's interval."""
+        """Mass, mean (the centre itself where empty) and summed squared error about the mean of
+        each centre's interval.
+        """
         borders = np.searchsorted(self.values, (centres[1:] + centres[:-1]) / 2)
         edges = np.concatenate([[0], borders, [self.values.size]])
         masses = np.diff(self.masses[edges])
-        means = np.where(masses > _TINY, np.diff(self.sums[edges]) / np.maximum(masses, _TINY), centres)
+        means = np.where(
+            masses > _TINY, np.diff(self.sums[edges]) / np.maximum(masses, _TINY), centres
+        )
         return masses, means, np.maximum(np.diff(self.squares[edges]) - masses * means**2, 0.0)
 
 
-def palette(weight: np.ndarray, bits: int, importance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """2^bits values of the weight's type, rising, and for every weight (flattened) the index of the nearest, uint8.
+def palette(
+    weight: np.ndarray, bits: int, importance: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """2^bits values of the weight's type, rising, and for every weight (flattened) the index of the
+    nearest, uint8.
 
     `importance` [weight's shape]: how much the squared error of each weight counts.
     """
@@ -84,16 +103,27 @@ def palette(weight: np.ndarray, bits: int, importance: np.ndarray | None = None)
     return table, np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
 
 
-def row_palettes(weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Tables [groups, 2^bits] and the index of every weight in its group's, of the weight's shape; rows are axis 0."""
+def row_palettes(
+    weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tables [groups, 2^bits] and the index of every weight in its group's, of the weight's shape;
+    rows are axis 0.
+    """
     groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
     counted = [None] * groups if importance is None else np.split(importance, groups)
-    made = [palette(part, how.bits, some) for part, some in zip(np.split(weight, groups), counted, strict=True)]
-    return np.stack([table for table, _ in made]), np.concatenate([index for _, index in made]).reshape(weight.shape)
+    made = [
+        palette(part, how.bits, some)
+        for part, some in zip(np.split(weight, groups), counted, strict=True)
+    ]
+    return np.stack([table for table, _ in made]), np.concatenate(
+        [index for _, index in made]
+    ).reshape(weight.shape)
 
 
 def _first_guess(data: Sorted, count: int) -> np.ndarray:
-    """Values as dense as the cube root of the weights' density: least squared error for many values (Panter and Dite 1951)."""
+    """Values as dense as the cube root of the weights' density: least squared error for many values
+    (Panter and Dite 1951).
+    """
     heights, edges = np.histogram(data.values, bins=_BINS, weights=data.importance)
     mass = np.cumsum(np.cbrt(heights.astype(np.float64)))
     wanted = (np.arange(count) + 0.5) / count * mass[-1]
@@ -101,7 +131,9 @@ def _first_guess(data: Sorted, count: int) -> np.ndarray:
 
 
 def _settled(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
-    """Lloyd's iteration until nothing moves or ROUNDS are over; centres and the whole squared error."""
+    """Lloyd's iteration until nothing moves or ROUNDS are over; centres and the whole squared
+    error.
+    """
     for _ in range(ROUNDS):
         _, means, _ = data.cells(centres)
         if np.array_equal(means, centres):
@@ -114,7 +146,8 @@ def _moved(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
     """The `moves` centres that are missed least, put beside the centres of the worst cells."""
     masses, means, errors = data.cells(centres)
     gaps = np.diff(means)
-    merged = masses[1:] * masses[:-1] / np.maximum(masses[1:] + masses[:-1], _TINY) * gaps**2  # error that joining two neighbours adds
+    # error that joining two neighbours adds
+    merged = masses[1:] * masses[:-1] / np.maximum(masses[1:] + masses[:-1], _TINY) * gaps**2
     leave = np.argsort(merged, kind="stable")[:moves] + 1
     worst = np.argsort(-errors, kind="stable")[:moves]
     spread = np.sqrt(errors[worst] / np.maximum(masses[worst], _TINY))
@@ -123,7 +156,9 @@ def _moved(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Unfolded:
-    """A convolution as one matrix product. A transposed one makes `stride` outputs from the same inputs: each is a row of its own."""
+    """A convolution as one matrix product. A transposed one makes `stride` outputs from the same
+    inputs: each is a row of its own.
+    """
 
     kernel: int
     stride: int
@@ -138,7 +173,9 @@ class Unfolded:
             return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)
         assert isinstance(layer, Conv | ConvTranspose) and layer.groups == 1
         kernel, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
-        return cls(kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose))
+        return cls(
+            kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose)
+        )
 
     @property
     def taps(self) -> int:
@@ -146,35 +183,56 @@ class Unfolded:
         return -(-self.kernel // self.stride) if self.transposed else self.kernel
 
     def inputs(self, x: Tensor) -> Tensor:
-        """x [1, I, 1, S] -> [n, I taps]: what makes n outputs, evenly spaced, at most MOST_COLUMNS."""
+        """x [1, I, 1, S] -> [n, I taps]: what makes n outputs, evenly spaced, at most
+        MOST_COLUMNS.
+        """
         margin = self.taps - 1 if self.transposed else self.padding
         padded = F.pad(x[0, :, 0], (margin, margin))  # [I, S']
         step, hop = (-1, 1) if self.transposed else (self.dilation, self.stride)
         reach = (self.taps - 1) * abs(step)
         count = (padded.shape[1] - reach - 1) // hop + 1
-        starts = torch.linspace(0, count - 1, min(count, MOST_COLUMNS)).long() * hop + (reach if self.transposed else 0)
-        return torch.stack([padded[:, starts + tap * step] for tap in range(self.taps)], dim=1).flatten(0, 1).T  # [n, I taps]
+        starts = torch.linspace(0, count - 1, min(count, MOST_COLUMNS)).long() * hop + (
+            reach if self.transposed else 0
+        )
+        # [n, I taps]
+        return (
+            torch.stack([padded[:, starts + tap * step] for tap in range(self.taps)], dim=1)
+            .flatten(0, 1)
+            .T
+        )
 
     def matrix(self, weight: Tensor) -> Tensor:
-        """Weight [O, I, 1, k], or [I, O, 1, k] of a transposed one -> [O, I taps] or [O stride, I taps]."""
+        """Weight [O, I, 1, k], or [I, O, 1, k] of a transposed one -> [O, I taps] or [O stride, I
+        taps].
+        """
         if not self.transposed:
             return weight.flatten(1)  # [O, I k]
         inner, out = weight.shape[:2]
-        whole = F.pad(weight[:, :, 0], (0, self.taps * self.stride - self.kernel))  # [I, O, taps stride]
-        return whole.view(inner, out, self.taps, self.stride).permute(1, 3, 0, 2).reshape(out * self.stride, -1)
+        # [I, O, taps stride]
+        whole = F.pad(weight[:, :, 0], (0, self.taps * self.stride - self.kernel))
+        return (
+            whole.view(inner, out, self.taps, self.stride)
+            .permute(1, 3, 0, 2)
+            .reshape(out * self.stride, -1)
+        )
 
     def weight(self, matrix: Tensor, like: Tensor) -> Tensor:
         """The inverse of `matrix`, in the shape of `like`."""
         if not self.transposed:
             return matrix.view_as(like)
         inner, out = like.shape[:2]
-        whole = matrix.view(out, self.stride, inner, self.taps).permute(2, 0, 3, 1)  # [I, O, taps, stride]
+        # [I, O, taps, stride]
+        whole = matrix.view(out, self.stride, inner, self.taps).permute(2, 0, 3, 1)
         return whole.reshape(inner, out, -1)[..., : self.kernel].unsqueeze(2)
 
 
 @torch.no_grad()
-def input_moments(vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Collection[str]) -> dict[str, Tensor]:
-    """Mean of x x^T over the columns that each named convolution multiplies: {path: [I taps, I taps]}."""
+def input_moments(
+    vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Collection[str]
+) -> dict[str, Tensor]:
+    """Mean of x x^T over the columns that each named convolution multiplies: {path: [I taps, I
+    taps]}.
+    """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
 
@@ -189,21 +247,30 @@ def input_moments(vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Colle
     return {path: total / counts[path] for path, total in sums.items()}
 
 
-def fitted_palette(weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """As row_palettes, for a convolution's weight and the moments [I taps, I taps] of its inputs; rows of a transposed one are axis 1."""
+def fitted_palette(
+    weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """As row_palettes, for a convolution's weight and the moments [I taps, I taps] of its inputs;
+    rows of a transposed one are axis 1.
+    """
     exact = torch.from_numpy(weight.astype(np.float32))
     matrix = unfolded.matrix(exact)
-    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()  # of the input that each weight multiplies
+    # of the input that each weight multiplies
+    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()
     rows = (array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power))
     tables, _ = row_palettes(next(rows), how, importance=next(rows))
-    values = torch.from_numpy(tables.astype(np.float32)).repeat_interleave(len(matrix) // len(tables), dim=0)  # [O, 2^bits]
+    # [O, 2^bits]
+    values = torch.from_numpy(tables.astype(np.float32)).repeat_interleave(
+        len(matrix) // len(tables), dim=0
+    )
     return tables, unfolded.weight(rounded(matrix, values, moments), exact).numpy().astype(np.uint8)
 
 
 @torch.no_grad()
 def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
-    """Index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the product with inputs of these moments
-    [I, I] changes little."""
+    """Index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the
+    product with inputs of these moments [I, I] changes little.
+    """
     order = torch.argsort(moments.diagonal(), descending=True, stable=True)
     carry = _carry(moments[order][:, order])
     left, borders = matrix[:, order].clone(), ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
@@ -222,8 +289,12 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
 
 
 def _carry(moments: Tensor) -> Tensor:
-    """Upper Cholesky factor of the inverse of the damped moments. An input that is always zero has the damping alone."""
-    damped = moments + torch.eye(len(moments)) * DAMPING * moments.diagonal().mean().clamp(min=1e-12)
+    """Upper Cholesky factor of the inverse of the damped moments. An input that is always zero has
+    the damping alone.
+    """
+    damped = moments + torch.eye(len(moments)) * DAMPING * moments.diagonal().mean().clamp(
+        min=1e-12
+    )
     return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
 
 
@@ -239,11 +310,13 @@ class Fit:
 
 
 def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
-    """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two voices a sentence; none for no path.
-    AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's voices, which serve no other voice as well.
+    """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two
+    voices a sentence; none for no path. AdaIN's affines read styles alone: they are fitted to every
+    row of the checkpoint's voices, which serve no other voice as well.
 
-    Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers fewer than two columns an input. Four
-    minutes of one core on real Kokoro, under a progress bar on stderr.
+    Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers
+    fewer than two columns an input. Four minutes of one core on real Kokoro, under a progress bar
+    on stderr.
     """
     from rich.console import Console
     from rich.progress import track
@@ -251,14 +324,30 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
     affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
     found = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
     others = frozenset(paths) - found.keys()
-    clips = (clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift))
+    clips = (
+        clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift)
+    )
     total = 2 * len(speech_lines(TUNING))
-    shown = track(clips, "sentences to fit palettes to", total=total, console=Console(stderr=True), transient=True)
+    shown = track(
+        clips,
+        "sentences to fit palettes to",
+        total=total,
+        console=Console(stderr=True),
+        transient=True,
+    )
     found |= input_moments(vocoder, shown, others) if others else {}
-    return {path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments) for path, moments in found.items()}
+    return {
+        path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments)
+        for path, moments in found.items()
+    }
 
 
 def style_moments(checkpoint: Checkpoint) -> Tensor:
     """[128, 128]: mean of s s^T over the vocoder's half of every row of every voice."""
-    rows = torch.cat([checkpoint.blend(voice)[:, 0, : checkpoint.config.style_dim] for voice in checkpoint.voices])
+    rows = torch.cat(
+        [
+            checkpoint.blend(voice)[:, 0, : checkpoint.config.style_dim]
+            for voice in checkpoint.voices
+        ]
+    )
     return rows.T @ rows / len(rows)

@@ -1,4 +1,5 @@
-"""Two passes over a program before its weights are compressed: int8 inputs, and constant factors taken into their scales.
+"""Two passes over a program before its weights are compressed: int8 inputs, and constant factors
+taken into their scales.
 
     passes = [*input_pass(plan, ranges), ScalesIntoQuantize()]
 
@@ -22,24 +23,35 @@ CHANNELS = 1  # axis
 
 
 class InputPass(insert_prefix_quantize_dequantize_pair):
-    """Transposed convolutions too: the pass is the same for them, coremltools' list only leaves them out."""
+    """Transposed convolutions too: the pass is the same for them, coremltools' list only leaves
+    them out.
+    """
 
-    SUPPORTED_OP_TYPES = [*insert_prefix_quantize_dequantize_pair.SUPPORTED_OP_TYPES, "conv_transpose"]
+    SUPPORTED_OP_TYPES = [
+        *insert_prefix_quantize_dequantize_pair.SUPPORTED_OP_TYPES,
+        "conv_transpose",
+    ]
 
 
 def input_pass(plan: tuple[LayerPlan, ...], ranges: Mapping[str, float]) -> list[Any]:
-    """The pass that puts quantize and dequantize before each planned convolution; none when no input is int8."""
+    """The pass that puts quantize and dequantize before each planned convolution; none when no
+    input is int8.
+    """
     chosen = {entry.layer.op_name for entry in plan if entry.int8_input}
     if not chosen:
         return []
     symmetric = OpLinearQuantizerConfig(mode="linear_symmetric", dtype="int8")
-    prefix = InputPass(OptimizationConfig(global_config=None, op_name_configs=dict.fromkeys(chosen, symmetric)))
+    prefix = InputPass(
+        OptimizationConfig(global_config=None, op_name_configs=dict.fromkeys(chosen, symmetric))
+    )
     prefix.activation_stats = {name: {"rmin": -size, "rmax": size} for name, size in ranges.items()}
     return [prefix]
 
 
 class ScalesIntoQuantize(AbstractGraphPass):
-    """Every quantize that reads the product of a tensor and a constant [1, C, 1, 1], read by nothing else."""
+    """Every quantize that reads the product of a tensor and a constant [1, C, 1, 1], read by
+    nothing else.
+    """
 
     def apply(self, prog: Program) -> None:
         """Change the program in place."""
@@ -54,13 +66,24 @@ def _in_block(block: Any) -> None:
         if product is None or product.op_type != "mul" or len(op.input.child_ops) != 1:
             continue
         x, factor = (product.x, product.y) if product.y.val is not None else (product.y, product.x)
-        if factor.val is None or factor.val.ndim != 4 or factor.val.size != factor.val.shape[CHANNELS]:
+        if (
+            factor.val is None
+            or factor.val.ndim != 4
+            or factor.val.size != factor.val.shape[CHANNELS]
+        ):
             continue
         _replaced(block, op, product, x, factor.val.flatten())
 
 
 def _replaced(block: Any, op: Operation, product: Operation, x: Any, factor: np.ndarray) -> None:
     scale = (np.float64(op.scale.val) / factor.astype(np.float64)).astype(op.scale.val.dtype)  # [C]
-    settled = mb.quantize(input=x, scale=scale, axis=np.int32(CHANNELS), output_dtype="int8", before_op=op, name=op.name)
+    settled = mb.quantize(
+        input=x,
+        scale=scale,
+        axis=np.int32(CHANNELS),
+        output_dtype="int8",
+        before_op=op,
+        name=op.name,
+    )
     block.replace_uses_of_var_after_op(anchor_op=op, old_var=op.outputs[0], new_var=settled)
     block.remove_ops([op, product])

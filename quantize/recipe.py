@@ -1,4 +1,5 @@
-"""A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by methods `mixed` and `mixed18`.
+"""A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by
+methods `mixed` and `mixed18`.
 
 recipe = load_recipe(recipe_path(checkpoint, "mixed"))
 recipe.require_fits(checkpoint)
@@ -24,19 +25,25 @@ FIND = "`kokoro-ane sensitivity` finds one"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Responsibilities: 1. level by layer; 2. for which checkpoint; 3. under which budget and with which forecast it was found."""
+    """Responsibilities: 1. level by layer; 2. for which checkpoint; 3. under which budget and with
+    which forecast it was found.
+    """
 
     checkpoint: str
     checkpoint_sha256: str
-    budget: Mapping[str, float]  # what was asked for: {"int8_macs": 0.9}, {"size": 0.5} or {"size18": 0.25}
-    forecast: Mapping[str, float]  # spectral_distance_db2, size and int8_macs of this choice, by the search
+    # what was asked for: {"int8_macs": 0.9}, {"size": 0.5} or {"size18": 0.25}
+    budget: Mapping[str, float]
+    # spectral_distance_db2, size and int8_macs of this choice, by the search
+    forecast: Mapping[str, float]
     levels: Mapping[str, str]
     format: int = FORMAT
 
     def __post_init__(self) -> None:
         unknown = [level for level in self.levels.values() if level not in SCHEMES]
         if unknown:
-            raise InputError(f"recipe: unknown level {unknown[0]!r}; there are: {', '.join(SCHEMES)}")
+            raise InputError(
+                f"recipe: unknown level {unknown[0]!r}; there are: {', '.join(SCHEMES)}"
+            )
 
     @property
     def multiplies_integers(self) -> bool:
@@ -46,14 +53,18 @@ class Recipe:
     @property
     def needs_ios18(self) -> bool:
         """Whether any layer has more than one table."""
-        return any(isinstance(weights := SCHEMES[level].weights, PaletteWeights) and weights.rows for level in self.levels.values())
+        return any(
+            isinstance(weights := SCHEMES[level].weights, PaletteWeights) and weights.rows
+            for level in self.levels.values()
+        )
 
     def require_fits(self, checkpoint: Checkpoint) -> None:
         """Raise InputError when it was found for other weights."""
         if self.checkpoint_sha256 != checkpoint.sha256:
             raise InputError(
-                f"the recipe was found for checkpoint {self.checkpoint} {self.checkpoint_sha256[:12]}, "
-                f"but {checkpoint.weights} is {checkpoint.sha256[:12]}: {FIND}"
+                f"the recipe was found for checkpoint {self.checkpoint}"
+                f" {self.checkpoint_sha256[:12]}, but {checkpoint.weights} is"
+                f" {checkpoint.sha256[:12]}: {FIND}"
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,7 +77,9 @@ class Recipe:
 
 
 def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
-    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands unless the user says otherwise."""
+    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands unless the user says
+    otherwise.
+    """
     return RECIPES / f"{checkpoint.name}{'' if method == 'mixed' else '-' + method}.json"
 
 
@@ -78,17 +91,24 @@ def load_recipe(path: Path) -> Recipe:
         wrong = sorted(set(data) ^ known)[0] if isinstance(data, dict) else type(data).__name__
         raise InputError(f"{path} is not a recipe: {wrong!r} is unknown or missing; {FIND}")
     if data["format"] != FORMAT:
-        raise InputError(f"{path} is a recipe of format {data['format']}, this version reads {FORMAT}; {FIND}")
+        raise InputError(
+            f"{path} is a recipe of format {data['format']}, this version reads {FORMAT}; {FIND}"
+        )
     conform(data, Recipe, str(path))
     return Recipe(**data)
 
 
 def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None) -> Recipe | None:
-    """The recipe a method needs: the given one or the checkpoint's own. None for other methods; InputError when one is given to them."""
+    """The recipe a method needs: the given one or the checkpoint's own. None for other methods;
+    InputError when one is given to them.
+    """
     if method.by_recipe:
         recipe = load_recipe(path or recipe_path(checkpoint, method.name))
         if recipe.needs_ios18 and method.target is None:
-            raise InputError(f"the recipe has tables for some rows, which needs iOS 18: 'mixed18' builds it, {method.name!r} cannot")
+            raise InputError(
+                "the recipe has tables for some rows, which needs iOS 18: 'mixed18' builds it,"
+                f" {method.name!r} cannot"
+            )
         return recipe
     if path is not None:
         raise InputError(f"--recipe: method {method.name!r} takes no recipe")

@@ -1,10 +1,12 @@
-"""From one-layer distances to a recipe: the trade-off between spectral distance and a budget, and the first point that keeps the budget.
+"""From one-layer distances to a recipe: the trade-off between spectral distance and a budget, and
+the first point that keeps the budget.
 
     curve = trade_off(options, resource="int8_macs")
     point = first_within(curve, 0.9)
 
-Squared distances of layers add up (small independent errors); each step along the curve is the cheapest one left, so every point is the
-best of its budget among the steps' order (greedy over each layer's lower convex hull: exact up to the last step).
+Squared distances of layers add up (small independent errors); each step along the curve is the
+cheapest one left, so every point is the best of its budget among the steps' order (greedy over each
+layer's lower convex hull: exact up to the last step).
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +15,15 @@ from dataclasses import dataclass
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.quantize.layer_plan import Layer
 from kokoro_ane.quantize.measure import Entry, LayerTrials, changes
-from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, LIKE, SCHEMES, STARTS, LinearWeights, PaletteWeights
+from kokoro_ane.quantize.methods import (
+    INT8_MACS,
+    LEVELS_FOR,
+    LIKE,
+    SCHEMES,
+    STARTS,
+    LinearWeights,
+    PaletteWeights,
+)
 from kokoro_ane.quantize.recipe import Recipe
 
 FP16_BYTES = 2
@@ -21,7 +31,9 @@ FP16_BYTES = 2
 
 @dataclass(frozen=True)
 class Option:
-    """One level of one layer. `gain`: what it brings towards the budget, relative to the layer's start (share of MACs, or of bytes)."""
+    """One level of one layer. `gain`: what it brings towards the budget, relative to the layer's
+    start (share of MACs, or of bytes).
+    """
 
     layer: str
     level: str
@@ -43,13 +55,19 @@ def trade_off(options: list[Option], start: str) -> list[Point]:
     by_layer: dict[str, list[Option]] = {}
     for option in options:
         by_layer.setdefault(option.layer, []).append(option)
-    steps = sorted((step for layer in by_layer.values() for step in _hull(layer, start)), key=lambda step: step[0])
+    steps = sorted(
+        (step for layer in by_layer.values() for step in _hull(layer, start)),
+        key=lambda step: step[0],
+    )
     levels = dict.fromkeys(by_layer, start)
     distance = sum(_at(layer, start).distance_db2 for layer in by_layer.values())
     points, gain = [Point(0.0, distance, dict(levels))], 0.0
     for _, before, after in steps:
         levels[after.layer] = after.level
-        gain, distance = gain + after.gain - before.gain, distance + after.distance_db2 - before.distance_db2
+        gain, distance = (
+            gain + after.gain - before.gain,
+            distance + after.distance_db2 - before.distance_db2,
+        )
         points.append(Point(gain, distance, dict(levels)))
     return points
 
@@ -59,7 +77,9 @@ def first_within(curve: list[Point], gain: float) -> Point:
     for point in curve:
         if point.gain >= gain - 1e-9:
             return point
-    raise InputError(f"the budget asks for a gain of {gain:.4f}, the levels give at most {curve[-1].gain:.4f}")
+    raise InputError(
+        f"the budget asks for a gain of {gain:.4f}, the levels give at most {curve[-1].gain:.4f}"
+    )
 
 
 def _at(layer: list[Option], level: str) -> Option:
@@ -67,21 +87,28 @@ def _at(layer: list[Option], level: str) -> Option:
 
 
 def _hull(layer: list[Option], start: str) -> list[tuple[float, Option, Option]]:
-    """Steps of rising price from the start along the lower convex hull: (price = distance per gain, from, to)."""
+    """Steps of rising price from the start along the lower convex hull: (price = distance per gain,
+    from, to).
+    """
     steps: list[tuple[float, Option, Option]] = []
     here = _at(layer, start)
     while True:
         ahead = [option for option in layer if option.gain > here.gain]
         if not ahead:
             return steps
-        price, best = min((((o.distance_db2 - here.distance_db2) / (o.gain - here.gain), o) for o in ahead), key=lambda pair: pair[0])
+        price, best = min(
+            (((o.distance_db2 - here.distance_db2) / (o.gain - here.gain), o) for o in ahead),
+            key=lambda pair: pair[0],
+        )
         steps.append((price, here, best))
         here = best
 
 
 @dataclass(frozen=True)
 class Found:
-    """A recipe, the curve it lies on, the measurements behind it, its distance with all layers changed together, and a seed's."""
+    """A recipe, the curve it lies on, the measurements behind it, its distance with all layers
+    changed together, and a seed's.
+    """
 
     recipe: Recipe
     curve: tuple[Point, ...]
@@ -92,9 +119,16 @@ class Found:
 
 
 def find_recipe(
-    trials: LayerTrials, layers: tuple[Layer, ...], entries: Iterable[Entry], parent_bytes: int, kind: str, wanted: float
+    trials: LayerTrials,
+    layers: tuple[Layer, ...],
+    entries: Iterable[Entry],
+    parent_bytes: int,
+    kind: str,
+    wanted: float,
 ) -> Found:
-    """The recipe of least forecast distance on the curve that keeps the budget. `kind`: int8_macs (at least) or size (at most)."""
+    """The recipe of least forecast distance on the curve that keeps the budget. `kind`: int8_macs
+    (at least) or size (at most).
+    """
     of_kind = tuple(entry for entry in entries if entry.level in LEVELS_FOR[kind])
     curve = trade_off(options(trials.layers, layers, of_kind, parent_bytes, kind), STARTS[kind])
     needed = wanted if kind == INT8_MACS else 1.0 - wanted
@@ -102,7 +136,9 @@ def find_recipe(
         point = first_within(curve, needed)
     except InputError:
         reach = curve[-1].gain if kind == INT8_MACS else 1.0 - curve[-1].gain
-        raise InputError(f"budget {kind} {wanted:g} is out of reach: these levels go as far as {reach:.4f}") from None
+        raise InputError(
+            f"budget {kind} {wanted:g} is out of reach: these levels go as far as {reach:.4f}"
+        ) from None
     recipe = Recipe(
         checkpoint=trials.checkpoint.name,
         checkpoint_sha256=trials.checkpoint.sha256,
@@ -112,20 +148,41 @@ def find_recipe(
     )
     total = sum(layer.macs for layer in layers)
     shares = {x.name: x.macs / total for x in layers}
-    return Found(recipe, tuple(curve), of_kind, trials.distance_db2(point.levels), trials.seed_distance_db2(), shares)
+    return Found(
+        recipe,
+        tuple(curve),
+        of_kind,
+        trials.distance_db2(point.levels),
+        trials.seed_distance_db2(),
+        shares,
+    )
 
 
-def options(chosen: tuple[Layer, ...], layers: tuple[Layer, ...], entries: tuple[Entry, ...], parent_bytes: int, kind: str) -> list[Option]:
-    """Every level that a layer can take, with its distance and gain; of levels that change nothing the start alone."""
+def options(
+    chosen: tuple[Layer, ...],
+    layers: tuple[Layer, ...],
+    entries: tuple[Entry, ...],
+    parent_bytes: int,
+    kind: str,
+) -> list[Option]:
+    """Every level that a layer can take, with its distance and gain; of levels that change nothing
+    the start alone.
+    """
     distance = {(entry.layer, entry.level): max(entry.distance_db2, 0.0) for entry in entries}
     total = sum(layer.macs for layer in layers)
     found = []
     for layer in chosen:
         for level in LEVELS_FOR[kind]:
             if level == STARTS[kind] or changes(layer, level):
-                gain = layer.macs / total * SCHEMES[level].int8_input if kind == INT8_MACS else saved_bytes(layer, level) / parent_bytes
+                gain = (
+                    layer.macs / total * SCHEMES[level].int8_input
+                    if kind == INT8_MACS
+                    else saved_bytes(layer, level) / parent_bytes
+                )
                 like, ratio = LIKE.get(level, (level, 1.0))
-                found.append(Option(layer.name, level, ratio * distance.get((layer.name, like), 0.0), gain))
+                found.append(
+                    Option(layer.name, level, ratio * distance.get((layer.name, like), 0.0), gain)
+                )
     return found
 
 
@@ -136,13 +193,21 @@ def saved_bytes(layer: Layer, level: str) -> float:
         return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
     if isinstance(weights, PaletteWeights):
         tables = layer.outputs // weights.rows_of(layer.outputs, layer.elements // layer.outputs)
-        return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits * tables
+        return (
+            layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * 2**weights.bits * tables
+        )
     return 0.0
 
 
-def forecast(point: Point, chosen: tuple[Layer, ...], layers: tuple[Layer, ...], parent_bytes: int) -> dict[str, float]:
+def forecast(
+    point: Point, chosen: tuple[Layer, ...], layers: tuple[Layer, ...], parent_bytes: int
+) -> dict[str, float]:
     """Distance, size as a share of the fp16 package, and share of MACs in int8 of a point."""
     saved = sum(saved_bytes(layer, point.levels[layer.name]) for layer in chosen)
     macs = sum(layer.macs for layer in chosen if SCHEMES[point.levels[layer.name]].int8_input)
     total = sum(layer.macs for layer in layers)
-    return {"spectral_distance_db2": point.distance_db2, "size": 1.0 - saved / parent_bytes, "int8_macs": macs / total}
+    return {
+        "spectral_distance_db2": point.distance_db2,
+        "size": 1.0 - saved / parent_bytes,
+        "int8_macs": macs / total,
+    }

@@ -2,11 +2,13 @@
 
     kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
     kokoro-ane sensitivity --size 0.45 --recipe my_recipe.json
-    kokoro-ane sensitivity --size18 0.25                              # for `mixed18`: tables for groups of rows, down to 3 bits
+    # for `mixed18`: tables for groups of rows, down to 3 bits
+    kokoro-ane sensitivity --size18 0.25
 
---int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size, --size18: at most this share of the fp16
-package, float activations. An interrupted run goes on where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line
-of stdout is one JSON object.
+--int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size,
+--size18: at most this share of the fp16 package, float activations. An interrupted run goes on
+where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line of stdout is one
+JSON object.
 """
 
 import argparse
@@ -18,7 +20,16 @@ from typing import TYPE_CHECKING
 from kokoro_ane.core.commands import checkpoint_argument
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of, staged
-from kokoro_ane.quantize.methods import INT8_MACS, LEVELS_FOR, METHODS, RECIPES_OF, SIZE, SIZE_18, STARTS, method_named
+from kokoro_ane.quantize.methods import (
+    INT8_MACS,
+    LEVELS_FOR,
+    METHODS,
+    RECIPES_OF,
+    SIZE,
+    SIZE_18,
+    STARTS,
+    method_named,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,14 +48,36 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane sensitivity", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"), help="folder with the fp16 package (default: %(default)s)")
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=Path("build"),
+        help="folder with the fp16 package (default: %(default)s)",
+    )
     budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--int8-macs", type=share, help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})")
+    budget.add_argument(
+        "--int8-macs",
+        type=share,
+        help=f"least share of MACs in int8 (default: {DEFAULT_INT8_MACS})",
+    )
     budget.add_argument("--size", type=share, help="largest size as a share of the fp16 package")
     budget.add_argument("--size18", type=share, help="the same of mixed18, which needs iOS 18")
-    parser.add_argument("--clips", type=int, default=3, help="tuning sentences to measure on, 2 s each (default: %(default)s)")
-    parser.add_argument("--recipe", type=Path, help="file to write (default: the checkpoint's own in quantize/recipes)")
-    parser.add_argument("--log", type=Path, help="file of measurements (default: BUILD/sensitivity/NAME-BUDGET.jsonl)")
+    parser.add_argument(
+        "--clips",
+        type=int,
+        default=3,
+        help="tuning sentences to measure on, 2 s each (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--recipe",
+        type=Path,
+        help="file to write (default: the checkpoint's own in quantize/recipes)",
+    )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        help="file of measurements (default: BUILD/sensitivity/NAME-BUDGET.jsonl)",
+    )
     return parser.parse_args(argv)
 
 
@@ -71,7 +104,11 @@ def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "l
         task = progress.add_task("layer by layer", total=len(trials.tasks(levels)))
         for entry in measured(trials, log, levels):
             entries.append(entry)
-            progress.update(task, completed=sum(e.level in levels for e in entries), description=f"{entry.layer} {entry.level}")
+            progress.update(
+                task,
+                completed=sum(e.level in levels for e in entries),
+                description=f"{entry.layer} {entry.level}",
+            )
     return entries
 
 
@@ -105,21 +142,43 @@ def _bars(axes: "Axes", found: "Found", kind: str) -> None:
     for row, level in enumerate(levels):
         places = [index + (row - (len(levels) - 1) / 2) * height for index in range(len(layers))]
         axes.barh(places, [table[layer].get(level, 0.0) for layer in layers], height, label=level)
-    axes.set_yticks(range(len(layers)), [f"{layer}  ({found.recipe.levels[layer]})" for layer in layers], fontsize=8)
+    axes.set_yticks(
+        range(len(layers)),
+        [f"{layer}  ({found.recipe.levels[layer]})" for layer in layers],
+        fontsize=8,
+    )
     axes.set_xlabel("log-spectral distance with this layer alone changed, dB")
-    axes.set_title(f"the {len(layers)} layers that lose most (their level in the recipe)", fontsize=10)
+    axes.set_title(
+        f"the {len(layers)} layers that lose most (their level in the recipe)", fontsize=10
+    )
     axes.legend(title="level")
 
 
 def _curve(axes: "Axes", found: "Found", kind: str) -> None:
     of_macs = kind == INT8_MACS
     along = [point.gain if of_macs else 1.0 - point.gain for point in found.curve]
-    axes.plot(along, [point.distance_db2**0.5 for point in found.curve], color="0.4", linewidth=1.2, label="forecast, best steps first")
+    axes.plot(
+        along,
+        [point.distance_db2**0.5 for point in found.curve],
+        color="0.4",
+        linewidth=1.2,
+        label="forecast, best steps first",
+    )
     chosen = found.recipe.forecast["int8_macs" if of_macs else "size"]
-    axes.plot(chosen, found.recipe.forecast["spectral_distance_db2"] ** 0.5, "o", label="recipe, forecast")
+    axes.plot(
+        chosen, found.recipe.forecast["spectral_distance_db2"] ** 0.5, "o", label="recipe, forecast"
+    )
     axes.plot(chosen, found.together_db2**0.5, "s", label="recipe, all layers together")
-    axes.axvline(next(iter(found.recipe.budget.values())), color="0.7", linestyle="--", linewidth=1, label="budget")
-    axes.set_xlabel("share of multiply-accumulates in int8" if of_macs else "size, share of the fp16 package")
+    axes.axvline(
+        next(iter(found.recipe.budget.values())),
+        color="0.7",
+        linestyle="--",
+        linewidth=1,
+        label="budget",
+    )
+    axes.set_xlabel(
+        "share of multiply-accumulates in int8" if of_macs else "size, share of the fp16 package"
+    )
     axes.set_ylabel("log-spectral distance, dB")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
@@ -132,22 +191,43 @@ def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="layers that lose most: log-spectral distance with one alone changed", title_justify="left")
+    table = Table(
+        title="layers that lose most: log-spectral distance with one alone changed",
+        title_justify="left",
+    )
     for heading in ("layer", "level", "alone, dB", "MACs", "recipe"):
         table.add_column(heading)
     for entry in sorted(found.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]:
-        cells = (f"{entry.distance_db2**0.5:.3f}", f"{found.macs_share[entry.layer]:.2%}", found.recipe.levels[entry.layer])
+        cells = (
+            f"{entry.distance_db2**0.5:.3f}",
+            f"{found.macs_share[entry.layer]:.2%}",
+            found.recipe.levels[entry.layer],
+        )
         table.add_row(entry.layer, entry.level, *cells)
     Console().print(table)
     forecast = found.recipe.forecast
     print(f"recipe: {recipe_file}, plot: {plot_file}")
     print(
-        f"int8 MACs {forecast['int8_macs']:.1%}, size {forecast['size']:.3f} of fp16, log-spectral distance "
-        f"{forecast['spectral_distance_db2'] ** 0.5:.3f} dB forecast, {found.together_db2**0.5:.3f} dB with all layers together; "
-        f"another noise seed, nothing compressed: {found.seed_db2**0.5:.3f} dB"
+        f"int8 MACs {forecast['int8_macs']:.1%}, size {forecast['size']:.3f} of fp16, log-spectral"
+        f" distance {forecast['spectral_distance_db2'] ** 0.5:.3f} dB forecast,"
+        f" {found.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
+        f" compressed: {found.seed_db2**0.5:.3f} dB"
     )
-    fields = {"recipe": str(recipe_file), "plot": str(plot_file), "budget": dict(found.recipe.budget), "forecast": dict(forecast)}
-    print(json.dumps(fields | {"spectral_distance_together_db2": found.together_db2, "spectral_distance_of_a_seed_db2": found.seed_db2}))
+    fields = {
+        "recipe": str(recipe_file),
+        "plot": str(plot_file),
+        "budget": dict(found.recipe.budget),
+        "forecast": dict(forecast),
+    }
+    print(
+        json.dumps(
+            fields
+            | {
+                "spectral_distance_together_db2": found.together_db2,
+                "spectral_distance_of_a_seed_db2": found.seed_db2,
+            }
+        )
+    )
 
 
 @command
@@ -157,7 +237,10 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     sizes = {SIZE: arguments.size, SIZE_18: arguments.size18}
-    kind, wanted = next(((name, given) for name, given in sizes.items() if given), (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS))
+    kind, wanted = next(
+        ((name, given) for name, given in sizes.items() if given),
+        (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS),
+    )
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import bytes_of, check_implied, check_output
@@ -182,11 +265,20 @@ def main(argv: list[str] | None = None) -> int:
     require_matplotlib()
     layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
     settings = method_named("mixed").activations if kind == INT8_MACS else None
-    trials = LayerTrials.of(checkpoint, tuple(layer for layer in layers if not layer.is_tail), settings, arguments.clips, kind != INT8_MACS)
+    trials = LayerTrials.of(
+        checkpoint,
+        tuple(layer for layer in layers if not layer.is_tail),
+        settings,
+        arguments.clips,
+        kind != INT8_MACS,
+    )
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
     found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
-    recipe_file, plot_file = arguments.recipe or recipe_path(checkpoint, RECIPES_OF[kind]), log.with_suffix(".png")
+    recipe_file, plot_file = (
+        arguments.recipe or recipe_path(checkpoint, RECIPES_OF[kind]),
+        log.with_suffix(".png"),
+    )
     found.recipe.save(recipe_file)
     plot_search(found, kind, plot_file)
     print_report(found, recipe_file, plot_file)

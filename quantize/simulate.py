@@ -1,4 +1,5 @@
-"""Levels simulated layer by layer in PyTorch, on the same grids as the packages: what the search for a recipe renders with.
+"""Levels simulated layer by layer in PyTorch, on the same grids as the packages: what the search
+for a recipe renders with.
 
     with simulated(vocoder, {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"]}, ranges): samples = render_reference(vocoder, inputs)
 
@@ -29,54 +30,92 @@ INT8_STEPS = 127
 def linear_grid(weight: Tensor, bits: int, axis: int) -> Tensor:
     """Symmetric integers times one fp16 scale along `axis`: the weights the package holds."""
     steps = 2 ** (bits - 1) - 1
-    peak = weight.abs().amax(dim=[d for d in range(weight.dim()) if d != axis], keepdim=True).clamp(min=1e-12)
+    peak = (
+        weight.abs()
+        .amax(dim=[d for d in range(weight.dim()) if d != axis], keepdim=True)
+        .clamp(min=1e-12)
+    )
     return torch.round(weight * (steps / peak)).clamp(-steps, steps) * (peak / steps).half().float()
 
 
 def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None = None) -> Tensor:
-    """A weight as a package stores it under `weights`; the output channel's axis is 1 for a transposed convolution."""
+    """A weight as a package stores it under `weights`; the output channel's axis is 1 for a
+    transposed convolution.
+    """
     if isinstance(weights, LinearWeights):
         return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
     if isinstance(weights, PaletteWeights):
-        return torch.from_numpy(palette_table(weight.half().numpy(), weights, transposed, fit).decoded().astype(np.float32))
+        return torch.from_numpy(
+            palette_table(weight.half().numpy(), weights, transposed, fit)
+            .decoded()
+            .astype(np.float32)
+        )
     raise TypeError(f"{weights} is not simulated: no recipe level uses it")
 
 
 def activation_grid(x: Tensor, peak: float) -> Tensor:
-    """Symmetric int8 with one fp16 scale for the tensor, as `quantize` then `dequantize` compute it."""
+    """Symmetric int8 with one fp16 scale for the tensor, as `quantize` then `dequantize` compute
+    it.
+    """
     scale = float(np.float16(peak / INT8_STEPS)) or 1.0
     return torch.round(x / scale).clamp(-INT8_STEPS - 1, INT8_STEPS) * scale
 
 
-def input_sizes(vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: float) -> dict[str, float]:
-    """Ranges of what each convolution reads, as quantize.activations.input_ranges measures them on a package."""
+def input_sizes(
+    vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: float
+) -> dict[str, float]:
+    """Ranges of what each convolution reads, as quantize.activations.input_ranges measures them on
+    a package.
+    """
     found: dict[str, float] = {}
 
     def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
-        found[path] = max(found.get(path, 0.0), exceeded(given[0] * input_factor(layer, given[0]), 1 - percentile / 100))
+        found[path] = max(
+            found.get(path, 0.0),
+            exceeded(given[0] * input_factor(layer, given[0]), 1 - percentile / 100),
+        )
 
     watched(vocoder, clips, note)
-    fixed = {path for path, layer in vocoder.named_modules() if getattr(layer, "envelope", None) is not None}
+    fixed = {
+        path
+        for path, layer in vocoder.named_modules()
+        if getattr(layer, "envelope", None) is not None
+    }
     return {path: 1.0 if path in fixed else size for path, size in found.items()}
 
 
 @contextmanager
 def simulated(
-    vocoder: nn.Module, levels: Mapping[str, Scheme], ranges: Mapping[str, float], fits: Mapping[str, Fit] = MappingProxyType({})
+    vocoder: nn.Module,
+    levels: Mapping[str, Scheme],
+    ranges: Mapping[str, float],
+    fits: Mapping[str, Fit] = MappingProxyType({}),
 ) -> Iterator[None]:
-    """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks. Outside, everything is as before.
+    """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks.
+    Outside, everything is as before.
 
-    `ranges`: of what each layer reads after its own preparation (vocoder/scaled_conv.py); `fits`: where palettes are fitted.
+    `ranges`: of what each layer reads after its own preparation (vocoder/scaled_conv.py); `fits`:
+    where palettes are fitted.
     """
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():
             layer = vocoder.get_submodule(path)
-            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d), path  # as every layer that compression names
+            # as every layer that compression names
+            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d), path
             if level.weights is not None:
                 undo.callback(layer.weight.data.copy_, layer.weight.detach().clone())
-                layer.weight.data.copy_(on_grid(layer.weight.detach(), level.weights, isinstance(layer, ConvTranspose), fits.get(path)))
+                layer.weight.data.copy_(
+                    on_grid(
+                        layer.weight.detach(),
+                        level.weights,
+                        isinstance(layer, ConvTranspose),
+                        fits.get(path),
+                    )
+                )
             if level.int8_input:
-                undo.callback(layer.register_forward_pre_hook(partial(_rounded, ranges[path])).remove)
+                undo.callback(
+                    layer.register_forward_pre_hook(partial(_rounded, ranges[path])).remove
+                )
         yield
 
 

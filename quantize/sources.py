@@ -1,8 +1,8 @@
-"""The source files behind a result, found by following imports, and whether they are still the ones that this process runs.
+"""The source files behind a result, found by following imports, and whether they are still the ones
+that this process runs.
 
-files = files_behind(("quantize/speech.py",))
-key = sha256_of_files(files)
-changed_since(files, STARTED_NS)     # what runs may be older than what stands on disk: nothing is kept under that key
+files = files_behind(("quantize/speech.py",)) key = sha256_of_files(files) changed_since(files,
+STARTED_NS)     # what runs may be older than what stands on disk: nothing is kept under that key
 """
 
 import ast
@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @cache
 def files_behind(roots: tuple[str, ...], left_out: tuple[str, ...] = ()) -> tuple[Path, ...]:
-    """Our files that these import, inside functions too, and themselves. left_out: beginnings of paths that do not count."""
+    """Our files that these import, inside functions too, and themselves. left_out: beginnings of
+    paths that do not count.
+    """
     found, open_ends = set[Path](), [ROOT / name for name in roots]
     while open_ends:
         path = open_ends.pop()
@@ -36,13 +38,19 @@ def sha256_of_files(files: Iterable[Path]) -> str:
 
 
 def changed_since(files: Iterable[Path], moment_ns: int) -> bool:
-    """Whether one of them has been written after that moment (time.time_ns), whatever time it was given since."""
-    return any(max((told := path.stat()).st_mtime_ns, told.st_ctime_ns) > moment_ns for path in files)
+    """Whether one of them has been written after that moment (time.time_ns), whatever time it was
+    given since.
+    """
+    return any(
+        max((told := path.stat()).st_mtime_ns, told.st_ctime_ns) > moment_ns for path in files
+    )
 
 
 @cache
 def imported(path: Path) -> tuple[str, ...]:
-    """Dotted names that a file imports when it runs; `from a import b` gives a.b, which may be a module or a name in one."""
+    """Dotted names that a file imports when it runs; `from a import b` gives a.b, which may be a
+    module or a name in one.
+    """
     return tuple(_names(_walk(ast.parse(path.read_text(encoding="utf-8")))))
 
 
@@ -50,7 +58,11 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
     """Every node but those below `if TYPE_CHECKING:`, which no run imports."""
     yield node
     for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
+        if not (
+            isinstance(child, ast.If)
+            and isinstance(child.test, ast.Name)
+            and child.test.id == "TYPE_CHECKING"
+        ):
             yield from _walk(child)
 
 
@@ -67,4 +79,6 @@ def _files_of(name: str) -> Iterator[Path]:
     parts = name.removeprefix("kokoro_ane.").split(".")
     for count in range(1, len(parts) + 1):
         place = ROOT.joinpath(*parts[:count])
-        yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file())
+        yield from (
+            path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()
+        )

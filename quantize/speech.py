@@ -1,10 +1,12 @@
-"""What a checkpoint says by itself: the frozen texts with durations, F0 and energy from its own encoder, in PyTorch fp32.
+"""What a checkpoint says by itself: the frozen texts with durations, F0 and energy from its own
+encoder, in PyTorch fp32.
 
     tuning = own_speech(checkpoint, "tuning")       # to choose ranges, recipes and limits on
     judged = own_speech(checkpoint, "judged")       # for verdicts; calibration refuses it
 
-Another speaker's prosody under a voice is not what users hear. Features are kept in the user's cache folder, by checkpoint, voices,
-texts, threads and the code that makes them, each file with its own digest.
+Another speaker's prosody under a voice is not what users hear. Features are kept in the user's
+cache folder, by checkpoint, voices, texts, threads and the code that makes them, each file with its
+own digest.
 """
 
 import hashlib
@@ -26,7 +28,13 @@ from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.steps import Tensors, run_steps
 from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_steps import MAX_SPEED, AlignmentLimits, EncoderBackend, encode, input_ids
+from kokoro_ane.encoder.encoder_steps import (
+    MAX_SPEED,
+    AlignmentLimits,
+    EncoderBackend,
+    encode,
+    input_ids,
+)
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.encoder.prosody import TextEncoder
@@ -37,13 +45,26 @@ from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
-SPEAKERS = ("af_heart", "am_michael", "bf_emma", "am_adam", "af_bella", "bm_george", "bf_isabella", "bm_fable")
+SPEAKERS = (
+    "af_heart",
+    "am_michael",
+    "bf_emma",
+    "am_adam",
+    "af_bella",
+    "bm_george",
+    "bf_isabella",
+    "bm_fable",
+)
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
-FASTER = 1.4  # a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
+# a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
+FASTER = 1.4
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
-STAND_IN = "af_heart"  # which Kokoro voice speaks the demo speaker's sentence that builds are checked with
+# which Kokoro voice speaks the demo speaker's sentence that builds are checked with
+STAND_IN = "af_heart"
 FEATURE_STEPS = tuple(
-    step for step in (*ENCODER_STEPS, *VOCODER_STEPS) if step.name in ("style", "align", "asr", "noise", "excitation", "spectrum")
+    step
+    for step in (*ENCODER_STEPS, *VOCODER_STEPS)
+    if step.name in ("style", "align", "asr", "noise", "excitation", "spectrum")
 )
 
 
@@ -51,11 +72,17 @@ def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
     """Voices of a set, which its lines take in turn: names or blends (core.voices.parse_blend)."""
     own = tuple(voice for voice in SPEAKERS if voice in checkpoint.voices) or checkpoint.voices
     if not own:
-        raise InputError(f"{checkpoint.folder / 'voices'} holds no voice: a checkpoint cannot speak without one")
+        raise InputError(
+            f"{checkpoint.folder / 'voices'} holds no voice: a checkpoint cannot speak without one"
+        )
     first = own[:JUDGED_SPEAKERS]
     if name != SECOND:
         return own if name == TUNING else first
-    blends = tuple(f"{voice},{other}" for voice, other in zip(first, (*first[2:], *first[:2]), strict=True) if voice != other)
+    blends = tuple(
+        f"{voice},{other}"
+        for voice, other in zip(first, (*first[2:], *first[:2]), strict=True)
+        if voice != other
+    )
     return (*own[JUDGED_SPEAKERS:], *blends) or first
 
 
@@ -65,7 +92,8 @@ def dialect_phonemes(line: Line, voice: str) -> str:
 
 
 def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
-    """The set "tuning", "judged" or "second" as this checkpoint says it; ids are NAME-00, NAME-01, ...
+    """The set "tuning", "judged" or "second" as this checkpoint says it; ids are NAME-00, NAME-01,
+    ...
 
     Raises InputError: a checkpoint without voices or encoder, a cached file that was altered.
     """
@@ -74,20 +102,39 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     code = files_behind((Path(__file__).relative_to(ROOT).as_posix(),))
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices, code)}.npz"
     if changed_since(code, STARTED_NS):
-        print(f"the code has changed since this process began: features are neither taken from {path.parent} nor kept", file=sys.stderr)
+        print(
+            "the code has changed since this process began: features are neither taken from"
+            f" {path.parent} nor kept",
+            file=sys.stderr,
+        )
         stored = _spoken(checkpoint, told)
     elif path.is_file():
-        stored = read_checksummed_arrays(path, {"set": path.stem}, "; delete it and it is made again")
+        stored = read_checksummed_arrays(
+            path, {"set": path.stem}, "; delete it and it is made again"
+        )
     else:
         stored = _spoken(checkpoint, told)
         _keep(path, stored)
-    return [_utterance(f"{name}-{number:02d}", voice, line, stored, number) for number, (voice, line) in enumerate(told)]
+    return [
+        _utterance(f"{name}-{number:02d}", voice, line, stored, number)
+        for number, (voice, line) in enumerate(told)
+    ]
 
 
-def _utterance(name: str, voice: str, line: Line, stored: Mapping[str, np.ndarray], number: int) -> Utterance:
+def _utterance(
+    name: str, voice: str, line: Line, stored: Mapping[str, np.ndarray], number: int
+) -> Utterance:
     fields = {field: stored[f"{number}/{field}"] for field in FIELDS}
     speed, phonemes = float(stored[f"{number}/speed"]), dialect_phonemes(line, voice)
-    return Utterance(id=name, voice=voice, text=line.text, phonemes=phonemes, recording=None, speed=speed, **fields)
+    return Utterance(
+        id=name,
+        voice=voice,
+        text=line.text,
+        phonemes=phonemes,
+        recording=None,
+        speed=speed,
+        **fields,
+    )
 
 
 def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[str, np.ndarray]:
@@ -95,18 +142,28 @@ def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[st
     from rich.console import Console
     from rich.progress import track
 
-    backend = EncoderBackend(torch_functions(Encoder.of(checkpoint)), AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]))
+    backend = EncoderBackend(
+        torch_functions(Encoder.of(checkpoint)),
+        AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]),
+    )
     found: dict[str, np.ndarray] = {}
     shown = track(told, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True)
     for number, (voice, line) in enumerate(shown):
-        fields = _features(backend, checkpoint, dialect_phonemes(line, voice), checkpoint.blend(voice), line.speed)
+        fields = _features(
+            backend, checkpoint, dialect_phonemes(line, voice), checkpoint.blend(voice), line.speed
+        )
         found |= {f"{number}/{field}": value for field, value in fields.items()}
     return found
 
 
-def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float) -> dict[str, np.ndarray]:
+def _features(
+    backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float
+) -> dict[str, np.ndarray]:
     """input_ids [T], durations [T], f0_hz [2F], energy [2F]; speed, a scalar."""
-    ids, style = input_ids(phonemes, checkpoint.config.vocab), style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :]
+    ids, style = (
+        input_ids(phonemes, checkpoint.config.vocab),
+        style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :],
+    )
     try:
         encoded = encode(backend, ids, style, speed)
     except UtteranceTooLong as problem:
@@ -114,12 +171,22 @@ def _features(backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pa
             raise
         print(f"{problem}; said {FASTER} times as fast", file=sys.stderr)
         return _features(backend, checkpoint, phonemes, pack, min(speed * FASTER, MAX_SPEED))
-    prosody = {"f0_hz": encoded.f0_hz[0].numpy(), "energy": encoded.energy[0].numpy(), "speed": np.asarray(speed)}
-    return {"input_ids": np.array(ids, np.int32), "durations": encoded.durations.numpy().astype(np.int32)} | prosody
+    prosody = {
+        "f0_hz": encoded.f0_hz[0].numpy(),
+        "energy": encoded.energy[0].numpy(),
+        "speed": np.asarray(speed),
+    }
+    return {
+        "input_ids": np.array(ids, np.int32),
+        "durations": encoded.durations.numpy().astype(np.int32),
+    } | prosody
 
 
 def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str], code: tuple[Path, ...]) -> str:
-    made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {sha256_of_files(code)}"  # the last bits hang on threads
+    # the last bits hang on threads
+    made_by = (
+        f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {sha256_of_files(code)}"
+    )
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
     for voice in voices:
         digest.update(checkpoint.blend(voice).numpy().tobytes())
@@ -129,7 +196,9 @@ def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str], code: tuple[P
 
 
 def _keep(path: Path, stored: Mapping[str, np.ndarray]) -> None:
-    """Written aside. A cache that cannot be written is told, and the features are made again next time."""
+    """Written aside. A cache that cannot be written is told, and the features are made again next
+    time.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with staged(path) as aside, aside.open("wb") as stream:
@@ -145,7 +214,9 @@ def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
 
 @dataclass(frozen=True, eq=False)
 class Speaker:
-    """What FEATURE_STEPS work with: a voice [510, 1, 256], the harmonic source. They ask neither encoder nor vocoder to compute."""
+    """What FEATURE_STEPS work with: a voice [510, 1, 256], the harmonic source. They ask neither
+    encoder nor vocoder to compute.
+    """
 
     voice: np.ndarray
     source: HarmonicSource
@@ -163,19 +234,27 @@ class Speaker:
 
 
 @torch.no_grad()
-def vocoder_inputs(checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int) -> VocoderInputs:
+def vocoder_inputs(
+    checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int
+) -> VocoderInputs:
     """All five tensors for one utterance, with the noise drawn from `seed`."""
     text = encoder(torch.from_numpy(utterance.input_ids).long()[None], None)  # [1, hidden, 1, T]
     return _by_the_steps(checkpoint, vocoder, utterance, seed, {"text": text.numpy()})
 
 
-def with_text_features(checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int) -> VocoderInputs:
+def with_text_features(
+    checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int
+) -> VocoderInputs:
     """The same where the text features asr [1, hidden, F] are known already."""
     return _by_the_steps(checkpoint, vocoder, utterance, seed, {"asr": asr.numpy()})
 
 
-def _by_the_steps(checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance, seed: int, found: Tensors) -> VocoderInputs:
-    """Style row, alignment and harmonic source of the one chain; durations, F0 and energy are the utterance's own."""
+def _by_the_steps(
+    checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance, seed: int, found: Tensors
+) -> VocoderInputs:
+    """Style row, alignment and harmonic source of the one chain; durations, F0 and energy are the
+    utterance's own.
+    """
     speaker = Speaker(checkpoint.blend(utterance.voice).numpy(), vocoder.generator.m_source.host)
     given = found | {
         "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
@@ -185,8 +264,11 @@ def _by_the_steps(checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance
         "seed": np.array([seed], np.int64),
     }
     made = run_steps(FEATURE_STEPS, speaker, given)
-    asr, f0_hz, energy, style = (_tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder"))
-    # a column's 22 values side by side, as the STFT gives them: PyTorch chooses its kernel, and so the last bits, by their order in memory
+    asr, f0_hz, energy, style = (
+        _tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder")
+    )
+    # a column's 22 values side by side, as the STFT gives them: PyTorch chooses its kernel, and so
+    # the last bits, by their order in memory
     spectrum = _tensor(made["spectrum"][0].T).transpose(1, 2)
     return VocoderInputs(asr, f0_hz, energy, style, spectrum)
 
@@ -197,14 +279,26 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 
 def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
-    """The first `frames` frames after the first half second of a calibration sentence: what builds are checked with.
+    """The first `frames` frames after the first half second of a calibration sentence: what builds
+    are checked with.
 
-    By the checkpoint's own ids and voices. Another symbol stands for one that it does not know: numbers are compared, nobody listens.
+    By the checkpoint's own ids and voices. Another symbol stands for one that it does not know:
+    numbers are compared, nobody listens.
     """
     sentence, vocab = calibration()[0], checkpoint.config.vocab
     known = sorted(vocab.values())
-    ids = (vocab.get(symbol, known[place % len(known)]) for place, symbol in enumerate(sentence.phonemes))
-    voice = next((name for name in (sentence.voice, STAND_IN) if name in checkpoint.voices), speakers(checkpoint, TUNING)[0])
-    own = replace(sentence, voice=voice, input_ids=np.array([BOUNDARY_ID, *ids, BOUNDARY_ID], np.int32))
-    inputs = vocoder_inputs(checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), own, seed=0)
+    ids = (
+        vocab.get(symbol, known[place % len(known)])
+        for place, symbol in enumerate(sentence.phonemes)
+    )
+    voice = next(
+        (name for name in (sentence.voice, STAND_IN) if name in checkpoint.voices),
+        speakers(checkpoint, TUNING)[0],
+    )
+    own = replace(
+        sentence, voice=voice, input_ids=np.array([BOUNDARY_ID, *ids, BOUNDARY_ID], np.int32)
+    )
+    inputs = vocoder_inputs(
+        checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), own, seed=0
+    )
     return excerpt(inputs, start=20, frames=frames)

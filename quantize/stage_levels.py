@@ -1,9 +1,10 @@
-"""Build a compressed level of the encoder or of the G2P network from its fp16 package: weights only, the arithmetic stays as it was.
+"""Build a compressed level of the encoder or of the G2P network from its fp16 package: weights
+only, the arithmetic stays as it was.
 
     parents, manifests = build_level(STAGE_METHODS["encoder"]["w8g"], "encoder", checkpoint, Path("build"))
 
-Written aside, every constant read back, executed beside its parent, renamed, the manifest last. How it speaks is decided by
-`kokoro-ane quality --stage encoder`.
+Written aside, every constant read back, executed beside its parent, renamed, the manifest last. How
+it speaks is decided by `kokoro-ane quality --stage encoder`.
 """
 
 from collections import Counter
@@ -23,7 +24,13 @@ from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_pack
 from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
-from kokoro_ane.encoder.encoder_steps import EncoderBackend, Functions, encode, program_functions, whole_frames
+from kokoro_ane.encoder.encoder_steps import (
+    EncoderBackend,
+    Functions,
+    encode,
+    program_functions,
+    whole_frames,
+)
 from kokoro_ane.quantize.encoder_fits import encoder_fits
 from kokoro_ane.quantize.layer_plan import is_fitted
 from kokoro_ane.quantize.locator import HALF, Request
@@ -36,13 +43,16 @@ from mlprogram.scratch import temporary_files_in
 with quiet_coremltools():
     from kokoro_ane.quantize.constants import plan_of, require_stored, with_constants
 
-TENSORS = {"raw": False, "hidden": False, "text": True, "f0_hz": False, "energy": True}  # whether computed in fp16
+# whether computed in fp16
+TENSORS = {"raw": False, "hidden": False, "text": True, "f0_hz": False, "energy": True}
 CHECKED = 2  # of encoder_stage.CHECK_TOKENS: the shortest text and a sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The constants of one package by function and name, and what of them could not be compressed."""
+    """The constants of one package by function and name, and what of them could not be
+    compressed.
+    """
 
     stored: Mapping[str, Mapping[str, Stored]]
     kept: tuple[str, ...]
@@ -51,7 +61,9 @@ class Packed:
     weights: int
 
     @classmethod
-    def of(cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]) -> "Packed":
+    def of(
+        cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]
+    ) -> "Packed":
         """Compress in NumPy. `fits`: of the palettes that are fitted, where their layers can be."""
         stored: dict[str, dict[str, Stored]] = {}
         kept, errors, equal, count = [], [0.0], 0, 0
@@ -71,16 +83,34 @@ class Packed:
 
     def as_dict(self, method: Method) -> dict[str, Any]:
         """For the manifest."""
-        counted = {"compressed_ops": sum(map(len, self.stored.values())), "kept_ops": len(self.kept), "weights": self.weights}
+        counted = {
+            "compressed_ops": sum(map(len, self.stored.values())),
+            "kept_ops": len(self.kept),
+            "weights": self.weights,
+        }
         parts = {pattern: asdict(weights) for pattern, weights in method.parts}
-        how = {"weights": asdict(method.weights) if method.weights else None, "parts": parts, "lossless": method.lossless}
-        return how | counted | {"equal_weights": self.equal, "largest_weight_error": self.largest_error}
+        how = {
+            "weights": asdict(method.weights) if method.weights else None,
+            "parts": parts,
+            "lossless": method.lossless,
+        }
+        return (
+            how
+            | counted
+            | {
+                "equal_weights": self.equal,
+                "largest_weight_error": self.largest_error,
+            }
+        )
 
 
-def build_level(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
+def build_level(
+    method: Method, checkpoint: Checkpoint, build: Path
+) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
     """The encoder's parents and its compressed packages: one, or two of iOS 17.
 
-    Raises InputError where the parent is not built, CheckFailed where a limit is missed or nothing was compressed; nothing new is left.
+    Raises InputError where the parent is not built, CheckFailed where a limit is missed or nothing
+    was compressed; nothing new is left.
     """
     request = Request(checkpoint, build)
     parents = tuple(request.found(path) for path in request.encoders)
@@ -94,7 +124,10 @@ def build_level(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[tu
         packages, asides = places[::2], places[1::2]
         before = EncoderPackage(tuple(parent.path for parent in parents))
         fits = fits_for(method, checkpoint, before.backend, parents)
-        drafts = [_written(method, parent, package, fits) for parent, package in zip(parents, packages, strict=True)]
+        drafts = [
+            _written(method, parent, package, fits)
+            for parent, package in zip(parents, packages, strict=True)
+        ]
         programs = {
             name: Program(package, function=inside)
             for parent, package in zip(parents, packages, strict=True)
@@ -102,24 +135,52 @@ def build_level(method: Method, checkpoint: Checkpoint, build: Path) -> tuple[tu
         }
         figures = compared(method, checkpoint, before, program_functions(programs))
         checks = {"figures": [asdict(figure) for figure in all_held(figures)]}
-        children = [replace(draft, checks=checks).save(aside) for draft, aside in zip(drafts, asides, strict=True)]
-    return parents, tuple(replace(child, path=path) for child, path in zip(children, paths, strict=True))
+        children = [
+            replace(draft, checks=checks).save(aside)
+            for draft, aside in zip(drafts, asides, strict=True)
+        ]
+    return parents, tuple(
+        replace(child, path=path) for child, path in zip(children, paths, strict=True)
+    )
 
 
-def fits_for(method: Method, checkpoint: Checkpoint, backend: EncoderBackend, parents: Sequence[Manifest]) -> dict[str, dict[str, Fit]]:
-    """What the method's fitted palettes need, by the package's function; nothing for a method without."""
-    if not any(is_fitted(weights) for weights in (method.weights, *(weights for _, weights in method.parts))):
+def fits_for(
+    method: Method, checkpoint: Checkpoint, backend: EncoderBackend, parents: Sequence[Manifest]
+) -> dict[str, dict[str, Fit]]:
+    """What the method's fitted palettes need, by the package's function; nothing for a method
+    without.
+    """
+    if not any(
+        is_fitted(weights)
+        for weights in (method.weights, *(weights for _, weights in method.parts))
+    ):
         return {}
-    inside = {name: Program(parent.package_path, function=own) for parent in parents for name, own in parent.functions.items()}
+    inside = {
+        name: Program(parent.package_path, function=own)
+        for parent in parents
+        for name, own in parent.functions.items()
+    }
     return encoder_fits(checkpoint, backend, inside)
 
 
-def _written(method: Method, parent: Manifest, package: Path, fits: Mapping[str, Mapping[str, Fit]]) -> Manifest:
-    """One package, every constant read back; its manifest has no figures yet. `fits`: by our name of a function."""
-    programs = {inside: Program(parent.package_path, function=inside) for inside in parent.functions.values()}
-    packed = Packed.of(method, programs, {inside: fits.get(name, {}) for name, inside in parent.functions.items()})
+def _written(
+    method: Method, parent: Manifest, package: Path, fits: Mapping[str, Mapping[str, Fit]]
+) -> Manifest:
+    """One package, every constant read back; its manifest has no figures yet. `fits`: by our name
+    of a function.
+    """
+    programs = {
+        inside: Program(parent.package_path, function=inside)
+        for inside in parent.functions.values()
+    }
+    packed = Packed.of(
+        method, programs, {inside: fits.get(name, {}) for name, inside in parent.functions.items()}
+    )
     if not any(packed.stored.values()):
-        raise CheckFailed(f"{parent.package}: {method.name} compresses none of its weights; the package was not kept")
+        raise CheckFailed(
+            f"{parent.package}: {method.name} compresses none of its weights; the package was not"
+            " kept"
+        )
     with quiet_coremltools():
         model = with_constants(parent.package_path, packed.stored)
     save_package(model, package)
@@ -128,24 +189,47 @@ def _written(method: Method, parent: Manifest, package: Path, fits: Mapping[str,
         program = Program(package, function=inside)
         require_stored(program, stored)
         operations.update(op.op_type for op in program.operations if op.op_type != "const")
-    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "tools": tool_versions()}
-    shape: dict[str, Any] = {"operations": dict(sorted(operations.items())), "target": method.target or parent.target}
-    return replace(parent, **own, **shape, compression=packed.as_dict(method), **describe_package(package))
+    own: dict[str, Any] = {
+        "method": method.name,
+        "parent_sha256": parent.package_sha256,
+        "tools": tool_versions(),
+    }
+    shape: dict[str, Any] = {
+        "operations": dict(sorted(operations.items())),
+        "target": method.target or parent.target,
+    }
+    return replace(
+        parent, **own, **shape, compression=packed.as_dict(method), **describe_package(package)
+    )
 
 
 @torch.no_grad()
-def compared(method: Method, checkpoint: Checkpoint, parent: EncoderPackage, functions: Functions) -> list[Check]:
+def compared(
+    method: Method, checkpoint: Checkpoint, parent: EncoderPackage, functions: Functions
+) -> list[Check]:
     """Executed beside the parent on random symbols; F0 and energy on the parent's alignment."""
     child, pairs, changed = replace(parent.backend, functions=functions), [], 0
     for spoken in check_utterances(checkpoint, parent.buckets)[:CHECKED]:
         given = (spoken.ids, spoken.style, spoken.speed)
         wanted = encode(parent.backend, *given)
         got = encode(child, *given, durations=wanted.durations.numpy())
-        changed += int((whole_frames(got.raw.numpy(), parent.limits) != wanted.durations.numpy()).sum())
+        changed += int(
+            (whole_frames(got.raw.numpy(), parent.limits) != wanted.durations.numpy()).sum()
+        )
         pairs.append((wanted, got))
     figures = []
     for name, half in TENSORS.items():
-        value = min(snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy()) for wanted, got in pairs)
+        value = min(
+            snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy())
+            for wanted, got in pairs
+        )
         limit = min(method.check_snr_db, LIMIT_SNR_DB[HALF]) if half else method.check_snr_db
-        figures.append(Check(f"{name} against the parent's, worst of {CHECKED} texts", value, limit, True, "dB"))
-    return [*figures, *([Check("durations changed", changed, 0, False, "tokens")] if method.lossless else [])]
+        figures.append(
+            Check(
+                f"{name} against the parent's, worst of {CHECKED} texts", value, limit, True, "dB"
+            )
+        )
+    return [
+        *figures,
+        *([Check("durations changed", changed, 0, False, "tokens")] if method.lossless else []),
+    ]

@@ -1,10 +1,13 @@
-"""What a level changes of the statistics that the streaming layout is told: measured on the tuning set, added to the prediction.
+"""What a level changes of the statistics that the streaming layout is told: measured on the tuning
+set, added to the prediction.
 
-    predictor = corrected(stage, programs, compressed)      # all functions as they were; the generator that measures, compressed
+    # all functions as they were; the generator that measures, compressed
+    predictor = corrected(stage, programs, compressed)
 
-Rounded weights move the means of what every norm reads, in every sentence alike (p6 of real Kokoro: 0.026 deviations, which differ by 0.007
-from sentence to sentence). The padded layout's norms measure that; the predictor was fitted to the uncompressed network. This is the bias
-correction of Nagel et al. 2019 (arXiv:1906.04721), on what norms are told.
+Rounded weights move the means of what every norm reads, in every sentence alike (p6 of real Kokoro:
+0.026 deviations, which differ by 0.007 from sentence to sentence). The padded layout's norms
+measure that; the predictor was fitted to the uncompressed network. This is the bias correction of
+Nagel et al. 2019 (arXiv:1906.04721), on what norms are told.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,26 +28,39 @@ from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 from mlprogram import Program
 
-MEASURES = 3  # of a norm, see streaming_model.Measured: the mean, the rest's mean, the rest's mean square
+# of a norm, see streaming_model.Measured: the mean, the rest's mean, the rest's mean square
+MEASURES = 3
 
 
-def corrected(stage: StreamingStage, programs: Mapping[str, Program], compressed: Program) -> StatisticsPredictor:
-    """The stage's predictor for the weights of `compressed`, a function `utterance`; `programs`: all three as they were."""
+def corrected(
+    stage: StreamingStage, programs: Mapping[str, Program], compressed: Program
+) -> StatisticsPredictor:
+    """The stage's predictor for the weights of `compressed`, a function `utterance`; `programs`:
+    all three as they were.
+    """
     after, clips = {**programs, UTTERANCE: compressed}, exact(stage)
     shifts = [measured(after, stage, clip) - measured(programs, stage, clip) for clip in clips]
-    return replace(stage.predictor, bias=(stage.predictor.bias + np.mean(shifts, axis=0)).astype(np.float32))
+    return replace(
+        stage.predictor, bias=(stage.predictor.bias + np.mean(shifts, axis=0)).astype(np.float32)
+    )
 
 
 def exact(stage: StreamingStage) -> Iterator[VocoderInputs]:
     """As much of each tuning sentence as fills a bucket: nothing of what is measured is padding."""
     for clip in calibration_inputs(stage.checkpoint, stage.vocoder):
-        bucket = max((bucket for bucket in stage.lengths.utterance if bucket <= clip.frames), default=None)
+        bucket = max(
+            (bucket for bucket in stage.lengths.utterance if bucket <= clip.frames), default=None
+        )
         if bucket:
             yield excerpt(clip, 0, bucket)
 
 
-def measured(programs: Mapping[str, Program], stage: StreamingStage, clip: VocoderInputs) -> np.ndarray:
-    """Means, then log variances, [2R], of what the norms of function `utterance` read while it renders a clip that fills a bucket."""
+def measured(
+    programs: Mapping[str, Program], stage: StreamingStage, clip: VocoderInputs
+) -> np.ndarray:
+    """Means, then log variances, [2R], of what the norms of function `utterance` read while it
+    renders a clip that fills a bucket.
+    """
     found: list[np.ndarray] = []
 
     def note(_: str, operation: str, value: torch.Tensor) -> None:
@@ -56,22 +72,35 @@ def measured(programs: Mapping[str, Program], stage: StreamingStage, clip: Vocod
 
 
 def statistics_of(found: list[np.ndarray], generator: Generator) -> np.ndarray:
-    """Three means a norm -> [2R]. CheckFailed where there are others than the norms would measure."""
-    readers = [(norm, first_reader(norm, generator.blocks_per_stage)) for norm in generator_norms(generator)]
+    """Three means a norm -> [2R]. CheckFailed where there are others than the norms would
+    measure.
+    """
+    readers = [
+        (norm, first_reader(norm, generator.blocks_per_stage))
+        for norm in generator_norms(generator)
+    ]
     own = [norm for norm, reader in readers if norm.path == reader]
     if [len(value) for value in found] != [norm.channels for norm in own for _ in range(MEASURES)]:
-        raise CheckFailed(f"function {UTTERANCE} measures {len(found)} means where its norms would measure {MEASURES * len(own)}")
+        raise CheckFailed(
+            f"function {UTTERANCE} measures {len(found)} means where its norms would measure"
+            f" {MEASURES * len(own)}"
+        )
     means = {norm.path: value for norm, value in zip(own, found[::MEASURES], strict=True)}
     variances = {
         norm.path: np.maximum(power - rest * rest, 0) / norm.norm.scale**2
         for norm, rest, power in zip(own, found[1::MEASURES], found[2::MEASURES], strict=True)
     }
-    parts = [[means[reader] for _, reader in readers], [np.log(variances[reader] + NORM_EPSILON) for _, reader in readers]]
+    parts = [
+        [means[reader] for _, reader in readers],
+        [np.log(variances[reader] + NORM_EPSILON) for _, reader in readers],
+    ]
     return np.concatenate([*parts[0], *parts[1]])
 
 
 def first_reader(norm: GeneratorNorm, parallel: int) -> str:
-    """The norm that measures for this one: parallel blocks begin with the same value, which a program measures once."""
+    """The norm that measures for this one: parallel blocks begin with the same value, which a
+    program measures once.
+    """
     root, number, place = norm.path.split(".", 2)
     shared = root == "resblocks" and place == "adain1.0"
     return f"{root}.{int(number) // parallel * parallel}.{place}" if shared else norm.path

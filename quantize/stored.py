@@ -1,29 +1,40 @@
-"""One weight as a package stores it: integers with scales, or indices into tables; and the form that loses nothing, where there is one.
+"""One weight as a package stores it: integers with scales, or indices into tables; and the form
+that loses nothing, where there is one.
 
     stored = stored_as(weight, BlockWeights(bits=8, block=32))
     stored.decoded()                    # what the package computes with
     stored_as(weight, OwnGrid())        # None where the weight stands on no grid of 8 bits
 
-Axis 0 of a weight is its output channel (a row); a convolution's is [O, I, 1, k], a linear layer's and an LSTM's [O, I].
+Axis 0 of a weight is its output channel (a row); a convolution's is [O, I, 1, k], a linear layer's
+and an LSTM's [O, I].
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kokoro_ane.quantize.methods import BlockWeights, LinearWeights, OwnGrid, PaletteWeights, Weights
+from kokoro_ane.quantize.methods import (
+    BlockWeights,
+    LinearWeights,
+    OwnGrid,
+    PaletteWeights,
+    Weights,
+)
 from kokoro_ane.quantize.palettes import Fit, row_palettes
 
 LEVELS = 256
 INT8 = 127
-_NEAR = 1e-6  # of a row's largest weight: float32 rounding of a product and a norm; a step of the grid is 4e-3
+# of a row's largest weight: float32 rounding of a product and a norm; a step of the grid is 4e-3
+_NEAR = 1e-6
 _TRIES = 4  # of float32's last bit, to both sides of a scale
 _BITS = (4, 6, 8)  # of an index
 
 
 @dataclass(frozen=True, eq=False)
 class Integers:
-    """w = scale (values - offset). values [O, I, ...] int8, or uint8 with an offset; scale and offset [O, I / block, 1 ...]."""
+    """w = scale (values - offset). values [O, I, ...] int8, or uint8 with an offset; scale and
+    offset [O, I / block, 1 ...].
+    """
 
     values: np.ndarray
     scale: np.ndarray
@@ -31,14 +42,20 @@ class Integers:
 
     def decoded(self) -> np.ndarray:
         """[O, I, ...] of the scale's type."""
-        block = [size // count for size, count in zip(self.values.shape, self.scale.shape, strict=True)]
-        whole = self.values.astype(np.int32) - (0 if self.offset is None else _spread(self.offset.astype(np.int32), block))
+        block = [
+            size // count for size, count in zip(self.values.shape, self.scale.shape, strict=True)
+        ]
+        whole = self.values.astype(np.int32) - (
+            0 if self.offset is None else _spread(self.offset.astype(np.int32), block)
+        )
         return whole.astype(self.scale.dtype) * _spread(self.scale, block)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """w = table[group][index]. index [O, I, ...] uint8; table [groups, 2^bits], each of O / groups rows along `axis`."""
+    """w = table[group][index]. index [O, I, ...] uint8; table [groups, 2^bits], each of O / groups
+    rows along `axis`.
+    """
 
     index: np.ndarray
     table: np.ndarray
@@ -48,11 +65,19 @@ class Table:
         """In the shape of index, of the table's type."""
         first = self.index.swapaxes(0, self.axis)  # [O, ...]
         rows = first.reshape(len(self.table), -1)  # [groups, O ... / groups]
-        return np.take_along_axis(self.table, rows.astype(np.int64), axis=1).reshape(first.shape).swapaxes(0, self.axis)
+        return (
+            np.take_along_axis(self.table, rows.astype(np.int64), axis=1)
+            .reshape(first.shape)
+            .swapaxes(0, self.axis)
+        )
 
 
-def palette_table(weight: np.ndarray, how: PaletteWeights, transposed: bool = False, fit: Fit | None = None) -> Table:
-    """A convolution's weight [O, I, 1, k], or [I, O, 1, k] of a transposed one, nearest or as its inputs bear."""
+def palette_table(
+    weight: np.ndarray, how: PaletteWeights, transposed: bool = False, fit: Fit | None = None
+) -> Table:
+    """A convolution's weight [O, I, 1, k], or [I, O, 1, k] of a transposed one, nearest or as its
+    inputs bear.
+    """
     if how.gptq:
         if fit is None:
             raise TypeError(f"{how} needs what the layer reads")
@@ -66,7 +91,9 @@ Stored = Integers | Table
 
 
 def stored_as(weight: np.ndarray, how: Weights, fit: Fit | None = None) -> Stored | None:
-    """The weight by that scheme, a palette fitted where there is a `fit` and it is asked for; None where OwnGrid finds no grid."""
+    """The weight by that scheme, a palette fitted where there is a `fit` and it is asked for; None
+    where OwnGrid finds no grid.
+    """
     match how:
         case LinearWeights():
             return _blocks(weight, weight.shape[1])
@@ -83,12 +110,18 @@ def _blocks(weight: np.ndarray, block: int) -> Integers:
     split = weight.reshape(len(weight), weight.shape[1] // block, -1)  # [O, blocks, block k]
     peaks = np.abs(split).max(axis=2).astype(np.float64)
     scale = np.where(peaks > 0, peaks / INT8, 1.0).astype(weight.dtype)  # [O, blocks]
-    values = np.clip(np.rint(split / scale[:, :, None].astype(np.float64)), -INT8, INT8).astype(np.int8)
-    return Integers(values.reshape(weight.shape), scale.reshape(*scale.shape, *[1] * (weight.ndim - 2)))
+    values = np.clip(np.rint(split / scale[:, :, None].astype(np.float64)), -INT8, INT8).astype(
+        np.int8
+    )
+    return Integers(
+        values.reshape(weight.shape), scale.reshape(*scale.shape, *[1] * (weight.ndim - 2))
+    )
 
 
 def own_values(weight: np.ndarray) -> Table | None:
-    """The weight's own values as its table, equal to the bit; None where there are more than 256."""
+    """The weight's own values as its table, equal to the bit; None where there are more than
+    256.
+    """
     values, index = np.unique(weight, return_inverse=True)
     bits = next((bits for bits in _BITS if len(values) <= 2**bits), None)
     if bits is None:
@@ -98,8 +131,9 @@ def own_values(weight: np.ndarray) -> Table | None:
 
 
 def own_rows(weight: np.ndarray) -> Integers | None:
-    """A grid of 8 bits of every row's own, equal within float32's rounding; None where a row has none, and for fp16, which cannot hold
-    the scale."""
+    """A grid of 8 bits of every row's own, equal within float32's rounding; None where a row has
+    none, and for fp16, which cannot hold the scale.
+    """
     if weight.dtype != np.float32:
         return None
     found = [_own_row(row) for row in weight.reshape(len(weight), -1)]
@@ -107,8 +141,13 @@ def own_rows(weight: np.ndarray) -> Integers | None:
     if len(rows) < len(found):
         return None
     tail = [1] * (weight.ndim - 1)
-    scale, offset = (np.array(part).reshape(-1, *tail) for part in zip(*((scale, offset) for _, scale, offset in rows), strict=True))
-    return Integers(np.stack([values for values, _, _ in rows]).reshape(weight.shape), scale, offset)
+    scale, offset = (
+        np.array(part).reshape(-1, *tail)
+        for part in zip(*((scale, offset) for _, scale, offset in rows), strict=True)
+    )
+    return Integers(
+        np.stack([values for values, _, _ in rows]).reshape(weight.shape), scale, offset
+    )
 
 
 def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
@@ -129,7 +168,9 @@ def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
     if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - known).max() > near:
         return None
     nearest = np.float32(scale) + np.arange(-_TRIES, _TRIES + 1) * np.spacing(np.float32(scale))
-    equal = [int((whole.astype(np.float32) * np.float32(trial) == known).sum()) for trial in nearest]
+    equal = [
+        int((whole.astype(np.float32) * np.float32(trial) == known).sum()) for trial in nearest
+    ]
     best = np.float32(nearest[int(np.argmax(equal))])
     return (np.rint(row / scale) - low).astype(np.uint8), best, np.uint8(-low)
 

@@ -1,4 +1,5 @@
-"""Apply a plan to a saved package: int8 inputs first, then integers for the weights (coremltools' own passes), then palettes.
+"""Apply a plan to a saved package: int8 inputs first, then integers for the weights (coremltools'
+own passes), then palettes.
 
 model = compressed(Path("build/KokoroVocoder-demo-fp16.mlpackage"), plan, peaks={})
 """
@@ -32,8 +33,9 @@ def compressed(
     peaks: Mapping[str, float],
     fits: Mapping[str, "Fit"] = MappingProxyType({}),
 ) -> "ct.models.MLModel":
-    """The model of `package` with every layer as `plan` says. `peaks`: largest magnitude of each value that a convolution reads in int8;
-    `fits`: of the layers whose palettes are fitted to their inputs.
+    """The model of `package` with every layer as `plan` says. `peaks`: largest magnitude of each
+    value that a convolution reads in int8; `fits`: of the layers whose palettes are fitted to their
+    inputs.
 
     Nothing is loaded for prediction.
     """
@@ -46,22 +48,41 @@ def compressed(
         from kokoro_ane.quantize.passes import ScalesIntoQuantize, input_pass
 
         with tempfile.TemporaryDirectory() as folder:
-            copy = shutil.copytree(package, Path(folder) / package.name)  # MLModel(path) writes the Manifest.json of what it opens anew
+            # MLModel(path) writes the Manifest.json of what it opens anew
+            copy = shutil.copytree(package, Path(folder) / package.name)
             model = ct.models.MLModel(str(copy), skip_model_load=True)
-            passes = [*input_pass(plan, peaks), ScalesIntoQuantize(), *_integer_pass(plan), Replaced({MAIN: palettes}, alone=False)]
-            return _apply_graph_pass(model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True)
+            passes = [
+                *input_pass(plan, peaks),
+                ScalesIntoQuantize(),
+                *_integer_pass(plan),
+                Replaced({MAIN: palettes}, alone=False),
+            ]
+            return _apply_graph_pass(
+                model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True
+            )
 
 
-def _palettes(program: Program, plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"]) -> dict[str, Table]:
-    """Of every layer that gets one, by weight constant, under a bar on stderr: fitted ones take minutes."""
+def _palettes(
+    program: Program, plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"]
+) -> dict[str, Table]:
+    """Of every layer that gets one, by weight constant, under a bar on stderr: fitted ones take
+    minutes.
+    """
     from rich.console import Console
     from rich.progress import track
 
-    chosen = [(entry.layer, entry.weights) for entry in plan if isinstance(entry.weights, PaletteWeights)]
-    shown = track(chosen, "palettes", console=Console(file=sys.stderr), transient=True, disable=not chosen)
+    chosen = [
+        (entry.layer, entry.weights) for entry in plan if isinstance(entry.weights, PaletteWeights)
+    ]
+    shown = track(
+        chosen, "palettes", console=Console(file=sys.stderr), transient=True, disable=not chosen
+    )
     made = {}
     for layer, how in shown:
-        weight, transposed = np.asarray(program.constant(layer.weight)), layer.op_type == "conv_transpose"
+        weight, transposed = (
+            np.asarray(program.constant(layer.weight)),
+            layer.op_type == "conv_transpose",
+        )
         made[layer.weight] = palette_table(weight, how, transposed, fits.get(layer.name))
     return made
 
@@ -71,10 +92,18 @@ def _integer_pass(plan: tuple[LayerPlan, ...]) -> list[Any]:
     from coremltools.optimize.coreml import OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights
 
-    configs = {e.layer.weight: _config(e.weights, e.layer) for e in plan if isinstance(e.weights, LinearWeights | BlockWeights)}
+    configs = {
+        e.layer.weight: _config(e.weights, e.layer)
+        for e in plan
+        if isinstance(e.weights, LinearWeights | BlockWeights)
+    }
     if not configs:
         return []
-    return [linear_quantize_weights(OptimizationConfig(global_config=None, op_name_configs=configs), fake_compression=False)]
+    return [
+        linear_quantize_weights(
+            OptimizationConfig(global_config=None, op_name_configs=configs), fake_compression=False
+        )
+    ]
 
 
 def _config(weights: LinearWeights | BlockWeights, layer: Layer) -> Any:

@@ -1,4 +1,5 @@
-"""One function of a package, run by Core ML: the same call as mlprogram.Program. macOS only; nothing of this project was run on a Mac.
+"""One function of a package, run by Core ML: the same call as mlprogram.Program. macOS only;
+nothing of this project was run on a Mac.
 
 program = CoreMLProgram(Path("build/KokoroVocoder-fp16.mlpackage"), "main", "CPU_AND_NE")
 waveform = program({"features": features, "style": style})["waveform"]
@@ -30,50 +31,79 @@ Predict = Callable[[dict[str, np.ndarray]], Mapping[str, Any]]
 
 
 def load(path: Path, function: str, units: str) -> Predict:
-    """Core ML's own predict. Opens a copy: coremltools rewrites the Manifest.json of a package it opens, and the hash would break."""
+    """Core ML's own predict. Opens a copy: coremltools rewrites the Manifest.json of a package it
+    opens, and the hash would break.
+    """
     import coremltools as ct
 
     held = ExitStack()
     copy = Path(shutil.copytree(path, held.enter_context(scratch()) / path.name))
     name = None if function == "main" else function
-    model = ct.models.MLModel(str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units))
+    model = ct.models.MLModel(
+        str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units)
+    )
 
     def predict(given: dict[str, np.ndarray]) -> Mapping[str, Any]:
         return model.predict(given)
 
-    weakref.finalize(predict, held.close)  # the copy goes with its last user, at the latest when the process ends
+    # the copy goes with its last user, at the latest when the process ends
+    weakref.finalize(predict, held.close)
     return predict
 
 
 def chip() -> str:
     """What macOS calls the processor: "Apple M4 Pro"."""
-    asked = subprocess.run(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return asked.stdout.strip()
 
 
 def units_for(declared: Mapping[str, str], brand: str) -> str:
-    """The compute units a manifest declares for a chip, its default elsewhere: {"default": "CPU_AND_GPU", "M5": "CPU_ONLY"}."""
-    return next((units for name, units in declared.items() if name in brand.split()), declared["default"])
+    """The compute units a manifest declares for a chip, its default elsewhere: {"default":
+    "CPU_AND_GPU", "M5": "CPU_ONLY"}.
+    """
+    return next(
+        (units for name, units in declared.items() if name in brand.split()), declared["default"]
+    )
 
 
 class CoreMLProgram:
-    """Responsibilities: 1. inputs in the dtypes the package declares; 2. outputs as tensors. `opened` stands in for `load` in tests."""
+    """Responsibilities: 1. inputs in the dtypes the package declares; 2. outputs as tensors.
+    `opened` stands in for `load` in tests.
+    """
 
-    def __init__(self, path: Path, function: str, units: str, opened: Callable[[Path, str, str], Predict] = load) -> None:
+    def __init__(
+        self,
+        path: Path,
+        function: str,
+        units: str,
+        opened: Callable[[Path, str, str], Predict] = load,
+    ) -> None:
         described = Program(path, function=function)
         self.inputs: Mapping[str, TensorSpec] = described.inputs
         self.outputs = tuple(described.outputs)
         self.predict = opened(path, function, units)
 
-    def __call__(self, inputs: Mapping[str, torch.Tensor | np.ndarray], hook: None = None) -> dict[str, torch.Tensor]:
+    def __call__(
+        self, inputs: Mapping[str, torch.Tensor | np.ndarray], hook: None = None
+    ) -> dict[str, torch.Tensor]:
         """As Program.__call__, without hooks: Core ML shows no inner values."""
-        given = {name: torch.as_tensor(value).to(BY_NAME[self.inputs[name].dtype].torch).numpy() for name, value in inputs.items()}
+        given = {
+            name: torch.as_tensor(value).to(BY_NAME[self.inputs[name].dtype].torch).numpy()
+            for name, value in inputs.items()
+        }
         found = self.predict(given)
         return {name: torch.from_numpy(np.asarray(found[name])) for name in self.outputs}
 
 
 def open_chain(request: Request) -> Opened:
-    """See runtimes.registry: the encoder where its manifest says, the vocoder on the Neural Engine where that can take it."""
+    """See runtimes.registry: the encoder where its manifest says, the vocoder on the Neural Engine
+    where that can take it.
+    """
     return open_manifests(*request.paths())
 
 
@@ -81,13 +111,23 @@ def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     package = EncoderPackage(encoders)
     units = units_for(package.manifests[0].compute_units, chip())
-    places = {name: (found.package_path, inside) for found in package.manifests for name, inside in found.functions.items()}
-    programs = {name: CoreMLProgram(where, inside, units) for name, (where, inside) in places.items()}
+    places = {
+        name: (found.package_path, inside)
+        for found in package.manifests
+        for name, inside in found.functions.items()
+    }
+    programs = {
+        name: CoreMLProgram(where, inside, units) for name, (where, inside) in places.items()
+    }
     encoder = EncoderBackend(program_functions(programs), package.limits, package.buckets)
     vocoder = open_vocoder(path)
-    return Opened(encoder, vocoder, hashes_of((*package.manifests, vocoder.manifest)), vocoder.voices)
+    return Opened(
+        encoder, vocoder, hashes_of((*package.manifests, vocoder.manifest)), vocoder.voices
+    )
 
 
 def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:
     """The vocoder alone, on the Neural Engine where that can take it."""
-    return open_package(path, opened=lambda where, function: CoreMLProgram(where, function, "CPU_AND_NE"))
+    return open_package(
+        path, opened=lambda where, function: CoreMLProgram(where, function, "CPU_AND_NE")
+    )

@@ -1,4 +1,5 @@
-"""The packages, executed by mlprogram on any machine. Where only the vocoder's is built (`make vocoder`), PyTorch encodes.
+"""The packages, executed by mlprogram on any machine. Where only the vocoder's is built (`make
+vocoder`), PyTorch encodes.
 
 opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
 """
@@ -14,13 +15,18 @@ from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
 
 def open_chain(request: Request) -> Opened:
-    """See runtimes.registry. Where no encoder stands beside the vocoder, PyTorch encodes, and `made_of` says so."""
+    """See runtimes.registry. Where no encoder stands beside the vocoder, PyTorch encodes, and
+    `made_of` says so.
+    """
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
         return open_manifests(*request.paths())
     from kokoro_ane.runtimes.torch_runtime import torch_encoder
 
     manifest = request.found(request.vocoder)
-    made_of = {manifest.path.stem: manifest.package_sha256, ENCODER_BY_PYTORCH: request.checkpoint.sha256}
+    made_of = {
+        manifest.path.stem: manifest.package_sha256,
+        ENCODER_BY_PYTORCH: request.checkpoint.sha256,
+    }
     vocoder = open_package(manifest.path)
     return Opened(torch_encoder(request.checkpoint), vocoder, made_of, vocoder.voices)
 
@@ -28,7 +34,9 @@ def open_chain(request: Request) -> Opened:
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     encoder, vocoder = EncoderPackage(encoders), open_package(path)
-    return Opened(encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)), vocoder.voices)
+    return Opened(
+        encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)), vocoder.voices
+    )
 
 
 def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:

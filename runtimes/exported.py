@@ -1,9 +1,12 @@
-"""What encoder and vocoder become as files of other runtimes: float32 functions at any length, without a mask, checked against PyTorch.
+"""What encoder and vocoder become as files of other runtimes: float32 functions at any length,
+without a mask, checked against PyTorch.
 
-    manifests = build(PortableVocoderStage(checkpoint, ONNX, speeches), Path("build"), kind_of(ONNX))     # runtimes/files.py opens them
+    # runtimes/files.py opens them
+    manifests = build(PortableVocoderStage(checkpoint, ONNX, speeches), Path("build"), kind_of(ONNX))
 
-The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two elementwise operations; or, for files that need
-a plain one, the vocoder's own with norms written out. Its `features` are those of the padded layout in a bucket of their own length.
+The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two
+elementwise operations; or, for files that need a plain one, the vocoder's own with norms written
+out. Its `features` are those of the padded layout in a bucket of their own length.
 """
 
 import copy
@@ -49,7 +52,13 @@ from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, M
 from kokoro_ane.core.manifest import package_name
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.encoder_stage import check_utterances, compared, contract_words
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, Buckets, EncoderBackend, encode, program_functions
+from kokoro_ane.encoder.encoder_steps import (
+    AlignmentLimits,
+    Buckets,
+    EncoderBackend,
+    encode,
+    program_functions,
+)
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
 from kokoro_ane.encoder.lstm import without_lstm
 from kokoro_ane.runtimes.files import FileRuntime
@@ -61,7 +70,8 @@ from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.vocoder_stage import source_contract
 
 EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
-LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)  # only their last ones count: the longest utterance
+# only their last ones count: the longest utterance
+LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
 UNBOUNDED = 1 << 40
 GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 LIMIT_SNR_DB = 100.0
@@ -100,7 +110,12 @@ class PortableStage:
 
     def file_of(self, stage: str) -> str:
         """What a file of that stage is called."""
-        return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, f"{self.runtime.module.NAME}-{PRECISION}")
+        return package_name(
+            stage,
+            self.checkpoint.name,
+            self.checkpoint.releasable,
+            f"{self.runtime.module.NAME}-{PRECISION}",
+        )
 
     def facts(self, name: str, program: Any) -> ProgramFacts:
         """See Stage."""
@@ -120,7 +135,9 @@ class PortableStage:
 
 
 def baked(module: nn.Module) -> nn.Module:
-    """A copy whose transposed convolutions carry their zero taps in the weight: exporters want weights that are constants."""
+    """A copy whose transposed convolutions carry their zero taps in the weight: exporters want
+    weights that are constants.
+    """
     module = copy.deepcopy(module).eval()
     for layer in module.modules():
         if isinstance(layer, ConvTranspose) and layer.zero_taps:
@@ -138,7 +155,9 @@ def dynamic(*pairs: tuple[str, int, str]) -> dict[str, dict[int, str]]:
 
 
 class WrittenOut(Layer):
-    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops approximate="tanh" (35 dB)."""
+    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops
+    approximate="tanh" (35 dB).
+    """
 
     def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
         """As Layer."""
@@ -150,7 +169,9 @@ class WrittenOut(Layer):
 
 
 def plain(function: nn.Module) -> nn.Module:
-    """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written out."""
+    """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written
+    out.
+    """
     copied = without_lstm(function)
     for module in copied.modules():
         if type(module) is Layer:
@@ -174,20 +195,49 @@ class PortableEncoderStage(PortableStage):
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
-        stages = {function: ENCODER_NAME + function.capitalize() for function in (DURATION, PROSODY)}
-        return tuple(Part(stage, self.file_of(stage), {function: MAIN}) for function, stage in stages.items())
+        stages = {
+            function: ENCODER_NAME + function.capitalize() for function in (DURATION, PROSODY)
+        }
+        return tuple(
+            Part(stage, self.file_of(stage), {function: MAIN}) for function, stage in stages.items()
+        )
 
     def function(self, name: str) -> PortableFunction:
         """What is exported."""
         style = torch.zeros(1, self.checkpoint.config.style_dim)
         if name == DURATION:
-            example: tuple[torch.Tensor, ...] = (torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32), style, torch.ones(1))
-            axes = dynamic((INPUT_IDS, 1, "tokens"), (DURATIONS, 1, "tokens"), (HIDDEN, 3, "tokens"), (TEXT, 3, "tokens"))
-            inputs, outputs, longest = (INPUT_IDS, STYLE, SPEED), (DURATIONS, HIDDEN, TEXT), {"tokens": TOKEN_BUCKETS[-1]}
-            return PortableFunction(self.module(DurationFunction(self.encoder)), example, inputs, outputs, axes, longest)
+            example: tuple[torch.Tensor, ...] = (
+                torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32),
+                style,
+                torch.ones(1),
+            )
+            axes = dynamic(
+                (INPUT_IDS, 1, "tokens"),
+                (DURATIONS, 1, "tokens"),
+                (HIDDEN, 3, "tokens"),
+                (TEXT, 3, "tokens"),
+            )
+            inputs, outputs, longest = (
+                (INPUT_IDS, STYLE, SPEED),
+                (DURATIONS, HIDDEN, TEXT),
+                {"tokens": TOKEN_BUCKETS[-1]},
+            )
+            return PortableFunction(
+                self.module(DurationFunction(self.encoder)), example, inputs, outputs, axes, longest
+            )
         example = (torch.ones(1, self.checkpoint.config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style)
-        axes, longest = dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values")), {"frames": DEFAULT_BUCKETS[-1]}
-        return PortableFunction(self.module(ProsodyFunction(self.encoder)), example, (FRAMES, STYLE), (F0_HZ, ENERGY), axes, longest)
+        axes, longest = (
+            dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values")),
+            {"frames": DEFAULT_BUCKETS[-1]},
+        )
+        return PortableFunction(
+            self.module(ProsodyFunction(self.encoder)),
+            example,
+            (FRAMES, STYLE),
+            (F0_HZ, ENERGY),
+            axes,
+            longest,
+        )
 
     def module(self, function: nn.Module) -> nn.Module:
         """As this kind of file takes it."""
@@ -198,7 +248,9 @@ class PortableEncoderStage(PortableStage):
         return baked(plain(function) if self.runtime.plain else function)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
-        """Every tensor that leaves the two functions against PyTorch, from the shortest utterance to the longest."""
+        """Every tensor that leaves the two functions against PyTorch, from the shortest utterance
+        to the longest.
+        """
         unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
         twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)
         ours = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)
@@ -222,7 +274,9 @@ class PortableEncoderStage(PortableStage):
 
 
 class StyledNorm(Norm):
-    """eager's Norm in one operation that every exporter has: an instance norm whose affine is an input."""
+    """eager's Norm in one operation that every exporter has: an instance norm whose affine is an
+    input.
+    """
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S], affines [rows] -> [1, C, 1, S]."""
@@ -241,21 +295,26 @@ class PortableVocoder(nn.Module):
                 module.__class__ = StyledNorm
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600F]."""
+        """features [1, channels, 1, F + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1,
+        600F].
+        """
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         return self.eager(asr, f0, energy, style, spectrum)
 
 
 def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one after the other: what such a sum
-    missed is found by a second one, of values around 0."""
+    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one
+    after the other: what such a sum missed is found by a second one, of values around 0.
+    """
     coarse = x.mean(dim=3, keepdim=True)
     rest = (x - coarse).mean(dim=3, keepdim=True)
     return x - coarse - rest, coarse + rest
 
 
 class CenteredNorm(AdaIN1d):
-    """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative for a constant."""
+    """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative
+    for a constant.
+    """
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
@@ -266,13 +325,16 @@ class CenteredNorm(AdaIN1d):
 
 
 class PartedConv(nn.Module):
-    """A convolution in parts of its input's channels, for kernels that add one product after another: in float32 so long a sum loses
-    14 dB of real Kokoro's waveform, a sum of short ones 6."""
+    """A convolution in parts of its input's channels, for kernels that add one product after
+    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short ones 6.
+    """
 
     def __init__(self, conv: Conv, channels: int) -> None:
         super().__init__()
         self.channels, self.how = channels, (conv.stride, conv.padding, conv.dilation)
-        self.weights = nn.ParameterList(part.clone() for part in conv.weight.detach().split(channels, dim=1))
+        self.weights = nn.ParameterList(
+            part.clone() for part in conv.weight.detach().split(channels, dim=1)
+        )
         self.bias = conv.bias
 
     @property
@@ -291,7 +353,11 @@ class PartedConv(nn.Module):
 
 def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
     """Replace every convolution that sums more than so many products."""
-    long = [(path, module) for path, module in vocoder.named_modules() if isinstance(module, Conv) and module.groups == 1]
+    long = [
+        (path, module)
+        for path, module in vocoder.named_modules()
+        if isinstance(module, Conv) and module.groups == 1
+    ]
     for path, conv in long:
         if conv.in_channels * conv.kernel_size[1] > longest:
             replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
@@ -317,10 +383,15 @@ class PlainVocoder(nn.Module):
 
 def exported(module: nn.Module, config: KokoroConfig) -> PortableFunction:
     """A function of (features, style) as every runtime of files takes it."""
-    example = (torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, config.style_dim, 1, 1))
+    example = (
+        torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1),
+        torch.zeros(1, config.style_dim, 1, 1),
+    )
     axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
     longest = {"columns": DEFAULT_BUCKETS[-1] + 1}
-    return PortableFunction(module.eval().requires_grad_(False), example, (FEATURES, STYLE), (WAVEFORM,), axes, longest)
+    return PortableFunction(
+        module.eval().requires_grad_(False), example, (FEATURES, STYLE), (WAVEFORM,), axes, longest
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,28 +412,56 @@ class PortableVocoderStage(PortableStage):
     def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""
         graph = PlainVocoder if self.runtime.plain else PortableVocoder
-        return exported(graph(self.vocoder, self.checkpoint.config.hidden_dim), self.checkpoint.config)
+        return exported(
+            graph(self.vocoder, self.checkpoint.config.hidden_dim), self.checkpoint.config
+        )
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
-        """The waveform against PyTorch's in float64 at several lengths: its own float32 is 97 dB away where a machine sums otherwise."""
+        """The waveform against PyTorch's in float64 at several lengths: its own float32 is 97 dB
+        away where a machine sums otherwise.
+        """
         exact, figures = Vocoder.of(self.checkpoint).double(), []
         for speech in self.speeches:
-            given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
-            snr = snr_db(render_reference(exact, speech, torch.float64), programs[MAIN](given)[WAVEFORM].reshape(-1))
-            figures.append(Check(f"SNR against PyTorch, {speech.frames} frames", snr, LIMIT_SNR_DB, at_least=True))
+            given = {
+                FEATURES: pack(speech, speech.frames),
+                STYLE: speech.style[:, :, None, None].numpy(),
+            }
+            snr = snr_db(
+                render_reference(exact, speech, torch.float64),
+                programs[MAIN](given)[WAVEFORM].reshape(-1),
+            )
+            figures.append(
+                Check(
+                    f"SNR against PyTorch, {speech.frames} frames", snr, LIMIT_SNR_DB, at_least=True
+                )
+            )
         return figures
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage."""
         config, layout = self.checkpoint.config, PackedLayout(self.checkpoint.config.hidden_dim)
         rows = dict(zip(("asr", "f0_hz", "energy", "mask", "spectrum"), layout.sizes, strict=True))
-        packing = "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after row; the mask is not read"
+        packing = (
+            "each tensor padded with zeros to rows * (frames + 1) values a channel group, row after"
+            " row; the mask is not read"
+        )
         return self.contract_head() | {
             "layout": PADDED,
             "inputs": {
-                FEATURES: {"shape": [1, layout.channels, 1, "frames + 1"], "rows": rows, "packing": packing, "dtype": "float32"},
+                FEATURES: {
+                    "shape": [1, layout.channels, 1, "frames + 1"],
+                    "rows": rows,
+                    "packing": packing,
+                    "dtype": "float32",
+                },
                 STYLE: {"shape": [1, config.style_dim, 1, 1], "dtype": "float32"},
             },
-            "outputs": {WAVEFORM: {"shape": [1, 1, 1, f"{FRAME_SAMPLES} * frames"], "dtype": "float32", "rate_hz": SAMPLE_RATE_HZ}},
+            "outputs": {
+                WAVEFORM: {
+                    "shape": [1, 1, 1, f"{FRAME_SAMPLES} * frames"],
+                    "dtype": "float32",
+                    "rate_hz": SAMPLE_RATE_HZ,
+                }
+            },
             "source": source_contract(self.vocoder),
         }

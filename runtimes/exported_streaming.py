@@ -1,9 +1,11 @@
-"""The streaming layout's three functions as files of another runtime: float32, at any length, under no mask, checked against PyTorch.
+"""The streaming layout's three functions as files of another runtime: float32, at any length, under
+no mask, checked against PyTorch.
 
     (manifest,) = build(PortableStreamingStage.of(checkpoint, ONNX), Path("build"), folder_kind(ONNX))
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
 
-The modules are those of the package (vocoder/streaming), but `utterance` measures all of the columns that it is given.
+The modules are those of the package (vocoder/streaming), but `utterance` measures all of the
+columns that it is given.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,16 @@ from torch import Tensor, nn
 from kokoro_ane.core.builder import Kind, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import DECODER, DEFAULT_BUCKETS, FEATURES, FRAMES, STREAMING, UTTERANCE, VOCODER_NAME, WAVEFORM
+from kokoro_ane.core.contract import (
+    DECODER,
+    DEFAULT_BUCKETS,
+    FEATURES,
+    FRAMES,
+    STREAMING,
+    UTTERANCE,
+    VOCODER_NAME,
+    WAVEFORM,
+)
 from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.core.manifest import folder_of_ours, level_name, package_name
 from kokoro_ane.quantize.speech import check_speech
@@ -30,15 +41,31 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, predictor_of
-from kokoro_ane.vocoder.streaming.streaming_functions import UtteranceFunction, unpack_window, window_rows
-from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, Affines, StreamingGenerator, Told
+from kokoro_ane.vocoder.streaming.streaming_functions import (
+    UtteranceFunction,
+    unpack_window,
+    window_rows,
+)
+from kokoro_ane.vocoder.streaming.streaming_model import (
+    AffineConv,
+    Affines,
+    StreamingGenerator,
+    Told,
+)
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
-from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, FUNCTIONS, SHORT_FRAMES, StreamingStage
+from kokoro_ane.vocoder.streaming.streaming_stage import (
+    CHECK_FRAMES,
+    FUNCTIONS,
+    SHORT_FRAMES,
+    StreamingStage,
+)
 from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES
 
 
 class MeasuringConv(AffineConv):
-    """AffineConv that normalizes what it reads by all of its columns, and is told the style's gain and shift."""
+    """AffineConv that normalizes what it reads by all of its columns, and is told the style's gain
+    and shift.
+    """
 
     def forward(self, x: Tensor, affines: Affines) -> Tensor:
         """See AffineConv."""
@@ -46,18 +73,24 @@ class MeasuringConv(AffineConv):
 
 
 class ExactStatistics(HiddenStatistics):
-    """HiddenStatistics in float64: its terms are 10,000 times their sum, so that two float32 are 85 dB apart in the samples."""
+    """HiddenStatistics in float64: its terms are 10,000 times their sum, so that two float32 are 85
+    dB apart in the samples.
+    """
 
     def forward(self, inputs: Tensor) -> Tensor:
         """See HiddenStatistics."""
-        landmarks, hidden = (part.flatten(1).double().T for part in (self.landmarks, self.hidden))  # [D, m], [m, r]
+        # [D, m], [m, r]
+        landmarks, hidden = (part.flatten(1).double().T for part in (self.landmarks, self.hidden))
         z = ((inputs.double() - self.mean.double()) * self.scale.double()).flatten(1)  # [1, D]
-        distance = z @ landmarks * -2 + self.squares.double() + (z * z).sum(dim=1, keepdim=True)  # [1, m]
+        # [1, m]
+        distance = z @ landmarks * -2 + self.squares.double() + (z * z).sum(dim=1, keepdim=True)
         return (torch.exp(distance * (-1 / self.width)) @ hidden).float()[:, :, None, None]
 
 
 class WholeUtterance(UtteranceFunction):
-    """UtteranceFunction where every column is the utterance's; the mask among its features is not read. `generator`: its own copy."""
+    """UtteranceFunction where every column is the utterance's; the mask among its features is not
+    read. `generator`: its own copy.
+    """
 
     def __init__(self, generator: StreamingGenerator) -> None:
         super().__init__(generator)
@@ -68,7 +101,9 @@ class WholeUtterance(UtteranceFunction):
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
         frames, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        return self.generator(*unpack_window(frames, spectrum), Told(style_affine, self.generator.sizes))
+        return self.generator(
+            *unpack_window(frames, spectrum), Told(style_affine, self.generator.sizes)
+        )
 
 
 def folder_kind(runtime: FileRuntime) -> Kind:
@@ -84,7 +119,10 @@ def folder_kind(runtime: FileRuntime) -> Kind:
             module.write(stage.function(name), module.function_file(path, name))
             models[name] = onnx.load(module.function_file(path, name))
         module.save_together(models, path)
-        return {name: runtime.open_function(path, name, stage.function(name).outputs) for name in part.functions}
+        return {
+            name: runtime.open_function(path, name, stage.function(name).outputs)
+            for name in part.functions
+        }
 
     return Kind(module.SUFFIX, module.TOOLS, written, folder_of_ours)
 
@@ -96,15 +134,29 @@ def any_length() -> Lengths:
 
 @dataclass(frozen=True, eq=False)
 class PortableStreamingStage(PortableStage):
-    """See core.builder.Stage. `twin`: the package's stage, for its modules, its contract and its windows in PyTorch."""
+    """See core.builder.Stage. `twin`: the package's stage, for its modules, its contract and its
+    windows in PyTorch.
+    """
 
     twin: StreamingStage
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, runtime: FileRuntime, balanced: Vocoder | None = None) -> "PortableStreamingStage":
-        """Checked with 4.5 s of a calibration sentence. `balanced`: prepared for integers. InputError where no statistics are fitted."""
+    def of(
+        cls, checkpoint: Checkpoint, runtime: FileRuntime, balanced: Vocoder | None = None
+    ) -> "PortableStreamingStage":
+        """Checked with 4.5 s of a calibration sentence. `balanced`: prepared for integers.
+        InputError where no statistics are fitted.
+        """
         speech, apart = check_speech(checkpoint, CHECK_FRAMES), balanced is not None
-        twin = StreamingStage(checkpoint, predictor_of(checkpoint), any_length(), PRECISION, speech, balanced=balanced, apart=apart)
+        twin = StreamingStage(
+            checkpoint,
+            predictor_of(checkpoint),
+            any_length(),
+            PRECISION,
+            speech,
+            balanced=balanced,
+            apart=apart,
+        )
         twin.modules[DECODER].get_submodule("hidden.statistics").__class__ = ExactStatistics
         return cls(checkpoint, runtime, twin)
 
@@ -126,24 +178,47 @@ class PortableStreamingStage(PortableStage):
         """See PackageStage."""
         inputs, outputs = self.twin.signature(name)
         rows = self.twin.shapes(name)[0][1]
-        second = self.checkpoint.config.style_dim if name == DECODER else 2 * len(self.twin.predictor.centres)
+        second = (
+            self.checkpoint.config.style_dim
+            if name == DECODER
+            else 2 * len(self.twin.predictor.centres)
+        )
         example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, second, 1, 1)
-        axes = dynamic((FEATURES, 3, "columns"), (FRAMES, 3, "values") if name == DECODER else (WAVEFORM, 3, "samples"))
-        return PortableFunction(self.modules[name], example, inputs, outputs, axes, {"columns": self.twin.buckets_of(name)[-1] + 1})
+        axes = dynamic(
+            (FEATURES, 3, "columns"),
+            (FRAMES, 3, "values") if name == DECODER else (WAVEFORM, 3, "samples"),
+        )
+        return PortableFunction(
+            self.modules[name],
+            example,
+            inputs,
+            outputs,
+            axes,
+            {"columns": self.twin.buckets_of(name)[-1] + 1},
+        )
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
-        """A short utterance against the vocoder, a long one in two cuts against the windows, both in float64, from which PyTorch's own
-        float32 is 98 dB away."""
+        """A short utterance against the vocoder, a long one in two cuts against the windows, both
+        in float64, from which PyTorch's own float32 is 98 dB away.
+        """
         speech, chain = self.twin.speech, StreamingChain(programs, any_length())
-        short, windows = excerpt(speech, 0, SHORT_FRAMES), StreamingChain(programs, any_length().in_windows())
+        short, windows = (
+            excerpt(speech, 0, SHORT_FRAMES),
+            StreamingChain(programs, any_length().in_windows()),
+        )
         exact = render_reference(Vocoder.of(self.checkpoint).double(), short, torch.float64)
         told = self.twin.in_torch(torch.float64).render(speech)
         found = {
             f"{SHORT_FRAMES} frames, its float64": snr_db(exact, chain.render(short)),
             f"{speech.frames} frames in windows": snr_db(told, windows.render(speech)),
-            f"{speech.frames} frames in windows, short ones first": snr_db(told, windows.render(speech, early=True)),
+            f"{speech.frames} frames in windows, short ones first": snr_db(
+                told, windows.render(speech, early=True)
+            ),
         }
-        return [Check(f"SNR against PyTorch, {name}", value, LIMIT_SNR_DB, at_least=True) for name, value in found.items()]
+        return [
+            Check(f"SNR against PyTorch, {name}", value, LIMIT_SNR_DB, at_least=True)
+            for name, value in found.items()
+        ]
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage. Where a function takes any length, `frames` is the longest."""

@@ -1,4 +1,5 @@
-"""The chain in a runtime of files at any length: NumPy arrays over three files that belong together. No PyTorch is imported here.
+"""The chain in a runtime of files at any length: NumPy arrays over three files that belong
+together. No PyTorch is imported here.
 
 opened = ONNX.open_chain(Request(checkpoint, Path("build"), method="fp32"))        # EXECUTORCH, TVM
 samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)      # [600F]
@@ -41,7 +42,10 @@ class FileBackend:
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """features [1, channels, 1, F + 1]. Raises InputError beyond the longest utterance."""
         if inputs.frames > self.longest:
-            raise UtteranceTooLong(f"features hold {inputs.frames} frames, the runtime takes at most {self.longest}: split the text")
+            raise UtteranceTooLong(
+                f"features hold {inputs.frames} frames, the runtime takes at most {self.longest}:"
+                " split the text"
+            )
         return pack(inputs, inputs.frames)
 
     def run(self, features: np.ndarray, style: np.ndarray, frames: int) -> np.ndarray:
@@ -56,10 +60,11 @@ class FileBackend:
 
 @dataclass(frozen=True)
 class FileRuntime:
-    """`module`: of one kind of file, with NAME, SUFFIX, TARGET (what this version reads), TOOLS, write, open_file and facts.
+    """`module`: of one kind of file, with NAME, SUFFIX, TARGET (what this version reads), TOOLS,
+    write, open_file and facts.
 
-    `plain`: its graph is the plain one, in operations that keep their meaning. `operators`: the loop of an LSTM is an operator that its
-    compiler has a kernel for.
+    `plain`: its graph is the plain one, in operations that keep their meaning. `operators`: the
+    loop of an LSTM is an operator that its compiler has a kernel for.
     """
 
     module: ModuleType
@@ -67,7 +72,9 @@ class FileRuntime:
     operators: bool = False
 
     def paths(self, request: Request) -> tuple[tuple[Path, ...], Path]:
-        """Manifests of the encoder's functions and of the vocoder. InputError: not built, of another checkpoint, for another version."""
+        """Manifests of the encoder's functions and of the vocoder. InputError: not built, of
+        another checkpoint, for another version.
+        """
         request = replace(request, files=self.module.NAME)
         for path in (*request.encoders, request.vocoder):
             self.check(request.found(path), request)
@@ -80,16 +87,23 @@ class FileRuntime:
             raise InputError(f"{manifest.path} {told}: run `{request.command(manifest.path)}`")
         manifest.verify()
 
-    def open(self, manifest: Manifest, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> PortableProgram:
+    def open(
+        self, manifest: Manifest, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> PortableProgram:
         """One function."""
         program: PortableProgram = self.module.open_file(manifest.package_path, inputs, outputs)
         return program
 
     def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
         """Three files that belong together, wherever they lie."""
-        manifests, vocoder = tuple(Manifest.load(encoder) for encoder in encoders), self.open_vocoder(path)
+        manifests, vocoder = (
+            tuple(Manifest.load(encoder) for encoder in encoders),
+            self.open_vocoder(path),
+        )
         voices = getattr(vocoder, "voices", None)
-        return Opened(self.open_encoder(encoders), vocoder, hashes_of((*manifests, vocoder.manifest)), voices)
+        return Opened(
+            self.open_encoder(encoders), vocoder, hashes_of((*manifests, vocoder.manifest)), voices
+        )
 
     def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
         """Its functions alone, from their files."""
@@ -97,14 +111,18 @@ class FileRuntime:
         programs: dict[str, PortableProgram] = {}
         for manifest in manifests:
             (function,) = manifest.functions
-            programs[function] = self.open(manifest, manifest.inputs[function], manifest.outputs[function])
+            programs[function] = self.open(
+                manifest, manifest.inputs[function], manifest.outputs[function]
+            )
         with described(manifests[0].path):
             limits = AlignmentLimits(**manifests[0].alignment)
         return EncoderBackend(program_functions(programs), limits, None, arrays=True)
 
     def open_function(self, folder: Path, name: str, outputs: Iterable[str]) -> PortableProgram:
         """One of several functions; only ONNX Runtime has folders of them."""
-        program: PortableProgram = self.module.open_file(self.module.function_file(folder, name), (), outputs)
+        program: PortableProgram = self.module.open_file(
+            self.module.function_file(folder, name), (), outputs
+        )
         return program
 
     def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:
@@ -112,7 +130,11 @@ class FileRuntime:
         manifest = Manifest.load(path)
         if manifest.layout in STREAMED:
             outputs = manifest.outputs
-            return StreamingPackage(path, opened=lambda where, name: self.open_function(where, name, outputs[name]), any_length=True)
+            return StreamingPackage(
+                path,
+                opened=lambda where, name: self.open_function(where, name, outputs[name]),
+                any_length=True,
+            )
         manifest.verify()
         return FileBackend(self.open(manifest, manifest.inputs, manifest.outputs), manifest)
 
@@ -127,7 +149,9 @@ TVM = FileRuntime(library, operators=True)
 
 
 def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
-    """The G2P package of a runtime, ready to call, and its hash by name; None where the runtime runs no packages, or none is built."""
+    """The G2P package of a runtime, ready to call, and its hash by name; None where the runtime
+    runs no packages, or none is built.
+    """
     path = build / f"{G2P_NAME}.json"
     if not RUNTIMES[runtime].packages or not path.is_file():
         return None, {}
@@ -140,4 +164,6 @@ def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
             return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
     from kokoro_ane.runtimes.coreml import CoreMLProgram
 
-    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {G2P_NAME: manifest.package_sha256}
+    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {
+        G2P_NAME: manifest.package_sha256
+    }

@@ -1,4 +1,5 @@
-"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime, ExecuTorch, TVM. One module each.
+"""Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime,
+ExecuTorch, TVM. One module each.
 
     opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", layout="streaming"))
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
@@ -35,20 +36,27 @@ ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder p
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """Who computes, and what they are made of by name: hashes that change whenever the audio may."""
+    """Who computes, and what they are made of by name: hashes that change whenever the audio
+    may.
+    """
 
     encoder: "EncoderBackend"
     vocoder: "VocoderBackend"
     made_of: dict[str, str] = field(default_factory=dict)
-    voices: tuple[str, ...] | None = None  # those that the vocoder's statistics were fitted on; None: it measures them, for any voice
+    # those that the vocoder's statistics were fitted on; None: it measures them, for any voice
+    voices: tuple[str, ...] | None = None
 
     def require_voice(self, name: str) -> None:
         """InputError for a voice, or a part of a blend, that the vocoder does not know."""
         unknown = [part for part, _ in parse_blend(name) if part not in (self.voices or (part,))]
         if unknown:
-            told = f"the streaming layout's statistics were fitted without voice {unknown[0]!r}: fit them with it"
+            told = (
+                f"the streaming layout's statistics were fitted without voice {unknown[0]!r}: fit"
+                " them with it"
+            )
             raise InputError(
-                f"{told} (python -m training.fit_statistics), take --layout {PADDED}, or one of {', '.join(self.voices or ())}"
+                f"{told} (python -m training.fit_statistics), take --layout {PADDED}, or one of"
+                f" {', '.join(self.voices or ())}"
             )
 
 
@@ -61,8 +69,9 @@ def hashes_of(manifests: "Iterable[Manifest]") -> dict[str, str]:
 class Runtime:
     """`levels`, `layouts`: those it has, its own choice first; `platform`: the only one.
 
-    `module`: where open_chain stands, behind a colon the name of a FileRuntime. `needs`: modules that must be there; `install`: the one
-    command that installs them. `files`: suffix of what it opens, "" for nothing; it then has `open_manifests(encoders, vocoder)` and
+    `module`: where open_chain stands, behind a colon the name of a FileRuntime. `needs`: modules
+    that must be there; `install`: the one command that installs them. `files`: suffix of what it
+    opens, "" for nothing; it then has `open_manifests(encoders, vocoder)` and
     `open_vocoder(manifest)` too.
     """
 
@@ -89,8 +98,15 @@ class Runtime:
 RUNTIMES = MappingProxyType(
     {
         "torch": Runtime("PyTorch", "kokoro_ane.runtimes.torch_runtime", levels=CONVERTED[::-1]),
-        "mlprogram": Runtime("the packages, executed on any machine", "kokoro_ane.runtimes.executed", files=PACKAGE),
-        "coreml": Runtime("the packages, run by Core ML", "kokoro_ane.runtimes.coreml", platform="darwin", files=PACKAGE),
+        "mlprogram": Runtime(
+            "the packages, executed on any machine", "kokoro_ane.runtimes.executed", files=PACKAGE
+        ),
+        "coreml": Runtime(
+            "the packages, run by Core ML",
+            "kokoro_ane.runtimes.coreml",
+            platform="darwin",
+            files=PACKAGE,
+        ),
         "onnx": Runtime(
             "ONNX Runtime",
             "kokoro_ane.runtimes.files:ONNX",
@@ -130,21 +146,37 @@ def module_of(name: str) -> Any:
 
 
 def runtime_for(package: str) -> str:
-    """Who opens a file of that name, on any machine. InputError where nobody does, or it is not installed."""
-    found = next((name for name, runtime in RUNTIMES.items() if runtime.files and package.endswith(runtime.files)), None)
+    """Who opens a file of that name, on any machine. InputError where nobody does, or it is not
+    installed.
+    """
+    found = next(
+        (
+            name
+            for name, runtime in RUNTIMES.items()
+            if runtime.files and package.endswith(runtime.files)
+        ),
+        None,
+    )
     if found is None:
-        raise InputError(f"{package} is of no runtime; there are {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}")
+        raise InputError(
+            f"{package} is of no runtime; there are"
+            f" {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}"
+        )
     check_runtime(found, RUNTIMES[found].levels[0])
     return found
 
 
 def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
-    """Manifests of the encoder and of the vocoder that a runtime opens. InputError as open_runtime, and for one that opens no files."""
+    """Manifests of the encoder and of the vocoder that a runtime opens. InputError as open_runtime,
+    and for one that opens no files.
+    """
     request = replace(request, method=level_for(name, request.method))
     check_names(name, request.method, request.layout)
     if not RUNTIMES[name].files:
         raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
-    found: tuple[tuple[Path, ...], Path] = request.paths() if RUNTIMES[name].packages else module_of(name).paths(request)
+    found: tuple[tuple[Path, ...], Path] = (
+        request.paths() if RUNTIMES[name].packages else module_of(name).paths(request)
+    )
     return found
 
 
@@ -156,13 +188,21 @@ def named(runtime: str, request: "Request") -> "Request":
 def judged_manifest(
     runtime: str, level: str, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path
 ) -> "tuple[Method, Manifest]":
-    """A level of a runtime, built where it is missing. Raises InputError and CheckFailed as quantize.locator.built."""
+    """A level of a runtime, built where it is missing. Raises InputError and CheckFailed as
+    quantize.locator.built.
+    """
     from kokoro_ane.quantize.locator import Request, built
 
     check_runtime(runtime, level, layout=layout)
     if not RUNTIMES[runtime].files:
-        raise InputError(f"--runtime {runtime} is what levels are judged against: nothing of it can be lost")
-    method = method_named(level) if RUNTIMES[runtime].packages else METHODS.get(level) or Method(level, f"{level}, as exported")
+        raise InputError(
+            f"--runtime {runtime} is what levels are judged against: nothing of it can be lost"
+        )
+    method = (
+        method_named(level)
+        if RUNTIMES[runtime].packages
+        else METHODS.get(level) or Method(level, f"{level}, as exported")
+    )
     request = named(runtime, Request(checkpoint, build, level, layout, source=source))
     manifest = built(request)
     if request.files:
@@ -171,7 +211,9 @@ def judged_manifest(
 
 
 def build_missing(runtime: str, request: "Request") -> None:
-    """Encoder and vocoder of a level, each where it is missing; nothing of fp32 packages, a reference. Raises as judged_manifest."""
+    """Encoder and vocoder of a level, each where it is missing; nothing of fp32 packages, a
+    reference. Raises as judged_manifest.
+    """
     from kokoro_ane.quantize.locator import built, encoder_built
 
     if RUNTIMES[runtime].files and (request.method in METHODS or not RUNTIMES[runtime].packages):
@@ -190,21 +232,32 @@ def level_for(name: str, method: str) -> str:
 
 
 def open_runtime(name: str, request: "Request") -> Opened:
-    """Raises InputError: unknown name, not this machine, not installed, no such package, packages of another checkpoint."""
+    """Raises InputError: unknown name, not this machine, not installed, no such package, packages
+    of another checkpoint.
+    """
     request = replace(request, method=level_for(name, request.method))
     check_runtime(name, request.method, layout=request.layout)
     return module_of(name).open_chain(request)
 
 
-def check_runtime(name: str, method: str, platform: str = sys.platform, layout: str = PADDED) -> None:
-    """InputError for names that do not exist, a level or layout that the runtime has not, and a runtime that is not on this machine."""
+def check_runtime(
+    name: str, method: str, platform: str = sys.platform, layout: str = PADDED
+) -> None:
+    """InputError for names that do not exist, a level or layout that the runtime has not, and a
+    runtime that is not on this machine.
+    """
     check_names(name, method, layout)
     runtime = RUNTIMES[name]
     if runtime.platform is not None and platform != runtime.platform:
         system = {"darwin": "macOS"}.get(runtime.platform, runtime.platform)
-        raise InputError(f"runtime {name} needs {system}, here is {platform}: --runtime mlprogram executes the same packages anywhere")
+        raise InputError(
+            f"runtime {name} needs {system}, here is {platform}: --runtime mlprogram executes the"
+            " same packages anywhere"
+        )
     if runtime.missing:
-        raise InputError(f"runtime {name} needs {runtime.missing[0]}, which is not installed: {runtime.install}")
+        raise InputError(
+            f"runtime {name} needs {runtime.missing[0]}, which is not installed: {runtime.install}"
+        )
 
 
 def check_names(name: str, method: str, layout: str) -> None:
@@ -214,9 +267,15 @@ def check_names(name: str, method: str, layout: str) -> None:
     _require_known("layout", layout, LAYOUTS)
     runtime = RUNTIMES[name]
     if method not in runtime.levels:
-        raise InputError(f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)}; use --runtime mlprogram")
+        raise InputError(
+            f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)};"
+            " use --runtime mlprogram"
+        )
     if layout not in runtime.layouts:
-        raise InputError(f"--layout {layout} is a package: {runtime.title} has only {', '.join(runtime.layouts)}; use --runtime mlprogram")
+        raise InputError(
+            f"--layout {layout} is a package: {runtime.title} has only"
+            f" {', '.join(runtime.layouts)}; use --runtime mlprogram"
+        )
 
 
 def _require_known(what: str, name: str, known: Collection[str]) -> None:

@@ -1,4 +1,5 @@
-"""The chain in PyTorch at exact length: the encoder as it is exported, the vocoder in the layout made for a processor (vocoder/eager.py).
+"""The chain in PyTorch at exact length: the encoder as it is exported, the vocoder in the layout
+made for a processor (vocoder/eager.py).
 
 opened = open_chain(Request(checkpoint, Path("build")))
 
@@ -12,7 +13,15 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, DEFAULT_BUCKETS, FRAME_SAMPLES, PROSODY_PER_FRAME, STREAMED, STREAMING, PackedLayout
+from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
+    DEFAULT_BUCKETS,
+    FRAME_SAMPLES,
+    PROSODY_PER_FRAME,
+    STREAMED,
+    STREAMING,
+    PackedLayout,
+)
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.quantize.locator import Request
@@ -29,13 +38,19 @@ from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windo
 
 
 class EagerBackend:
-    """A VocoderBackend at exact length: the packed tensors are unpacked again, and no mask is needed."""
+    """A VocoderBackend at exact length: the packed tensors are unpacked again, and no mask is
+    needed.
+    """
 
     arrays = False
     buckets: tuple[int, ...] | None = None
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
-        self.source, self.eager, self.sizes = vocoder.generator.m_source.host, EagerVocoder(vocoder), PackedLayout(hidden_dim).sizes
+        self.source, self.eager, self.sizes = (
+            vocoder.generator.m_source.host,
+            EagerVocoder(vocoder),
+            PackedLayout(hidden_dim).sizes,
+        )
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, F + 1]."""
@@ -49,18 +64,30 @@ class EagerBackend:
 
 
 class StreamingBackend:
-    """A VocoderBackend that computes the utterance's frames at once and its samples window by window; any cut gives the same samples.
+    """A VocoderBackend that computes the utterance's frames at once and its samples window by
+    window; any cut gives the same samples.
 
-    Up to `measured` frames the statistics are not told but measured: there a prediction errs most, and there is least to wait for.
+    Up to `measured` frames the statistics are not told but measured: there a prediction errs most,
+    and there is least to wait for.
     """
 
     arrays = False
     buckets: tuple[int, ...] | None = None
 
     def __init__(
-        self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, measured: int = MEASURED, *, layout: str = STREAMING
+        self,
+        vocoder: Vocoder,
+        predictor: StatisticsPredictor,
+        hidden_dim: int,
+        measured: int = MEASURED,
+        *,
+        layout: str = STREAMING,
     ) -> None:
-        self.source, self.eager, self.measured = vocoder.generator.m_source.host, EagerVocoder(vocoder), measured
+        self.source, self.eager, self.measured = (
+            vocoder.generator.m_source.host,
+            EagerVocoder(vocoder),
+            measured,
+        )
         form = FORMS[layout]()
         self.decoder = DecoderFunction(vocoder, predictor, hidden_dim, form).eval()
         generator = StreamingGenerator(vocoder, predictor.centres, form).eval()
@@ -76,28 +103,58 @@ class StreamingBackend:
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of features, for a judge."""
-        return self.run(self.pack(inputs), torch.as_tensor(inputs.style)[:, :, None, None], inputs.frames).numpy()
+        return self.run(
+            self.pack(inputs), torch.as_tensor(inputs.style)[:, :, None, None], inputs.frames
+        ).numpy()
 
     @torch.no_grad()
-    def pieces(self, features: Array, style: Array, frames: int, first: int | None = FIRST, longest: int = LONGEST) -> Iterator[Tensor]:
-        """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of windows (vocoder.streaming.windows)."""
+    def pieces(
+        self,
+        features: Array,
+        style: Array,
+        frames: int,
+        first: int | None = FIRST,
+        longest: int = LONGEST,
+    ) -> Iterator[Tensor]:
+        """Samples in order, as they are computed: [600F] together. `first`, `longest`: frames of
+        windows (vocoder.streaming.windows).
+        """
         features, style = torch.as_tensor(features), torch.as_tensor(style)
-        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))[:, :, None, : COLUMNS_PER_FRAME * frames + 1]
+        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))[
+            :, :, None, : COLUMNS_PER_FRAME * frames + 1
+        ]
         if frames <= self.measured:
             asr, f0, energy, _ = unpack_frames(*features.split(self.decoder.sizes, dim=1)[:-1])
             yield self.eager(asr, f0, energy, style, spectrum).flatten()
             return
         mixed, affine, _ = self.decoder(features, style)
         for window in windows(frames, first, longest):
-            shown = mixed[..., PROSODY_PER_FRAME * window.start : PROSODY_PER_FRAME * (window.start + window.frames)]
-            columns = spectrum[..., COLUMNS_PER_FRAME * window.start : COLUMNS_PER_FRAME * (window.start + window.frames) + 1]
-            found = self.generator(last_channels(shown), last_channels(columns), Told(affine, self.generator.sizes)).flatten()
-            yield found[FRAME_SAMPLES * (window.begin - window.start) : FRAME_SAMPLES * (window.end - window.start)]
+            shown = mixed[
+                ...,
+                PROSODY_PER_FRAME * window.start : PROSODY_PER_FRAME
+                * (window.start + window.frames),
+            ]
+            columns = spectrum[
+                ...,
+                COLUMNS_PER_FRAME * window.start : COLUMNS_PER_FRAME
+                * (window.start + window.frames)
+                + 1,
+            ]
+            found = self.generator(
+                last_channels(shown), last_channels(columns), Told(affine, self.generator.sizes)
+            ).flatten()
+            yield found[
+                FRAME_SAMPLES * (window.begin - window.start) : FRAME_SAMPLES
+                * (window.end - window.start)
+            ]
 
 
 def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
     """The checkpoint's encoder at exact length."""
-    return EncoderBackend(torch_functions(Encoder.of(checkpoint)), AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]))
+    return EncoderBackend(
+        torch_functions(Encoder.of(checkpoint)),
+        AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]),
+    )
 
 
 def open_chain(request: Request) -> Opened:
@@ -105,7 +162,14 @@ def open_chain(request: Request) -> Opened:
     checkpoint, made_of = request.checkpoint, {ENCODER_BY_PYTORCH: request.checkpoint.sha256}
     if request.layout in STREAMED:
         predictor = predictor_of(checkpoint)
-        told = StreamingBackend(Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, layout=request.layout)
-        return Opened(torch_encoder(checkpoint), told, made_of | {"statistics": predictor.sha256}, predictor.voices)
+        told = StreamingBackend(
+            Vocoder.of(checkpoint), predictor, checkpoint.config.hidden_dim, layout=request.layout
+        )
+        return Opened(
+            torch_encoder(checkpoint),
+            told,
+            made_of | {"statistics": predictor.sha256},
+            predictor.voices,
+        )
     vocoder = EagerBackend(Vocoder.of(checkpoint), checkpoint.config.hidden_dim)
     return Opened(torch_encoder(checkpoint), vocoder, made_of)

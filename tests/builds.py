@@ -1,4 +1,6 @@
-"""Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first, read by all, spoilt in copies."""
+"""Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first,
+read by all, spoilt in copies.
+"""
 
 import dataclasses
 import hashlib
@@ -43,19 +45,27 @@ def left_behind(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def speaking_config() -> dict[str, Any]:  # the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
+# the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
+def speaking_config() -> dict[str, Any]:
     return tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
 
 
 def small_config(kernel: int = 3) -> dict[str, Any]:
-    """The tiny architecture with one residual block a stage instead of three, two thirds of the operations, and Kokoro's vocabulary."""
+    """The tiny architecture with one residual block a stage instead of three, two thirds of the
+    operations, and Kokoro's vocabulary.
+    """
     config = speaking_config()
-    config["istftnet"] |= {"resblock_kernel_sizes": [kernel], "resblock_dilation_sizes": [[1, 3, 5]]}
+    config["istftnet"] |= {
+        "resblock_kernel_sizes": [kernel],
+        "resblock_dilation_sizes": [[1, 3, 5]],
+    }
     return config
 
 
 def once(factory: pytest.TempPathFactory, key: Any, make: Callable[[Path], object]) -> Path:
-    """The folder that `make` fills, for a key that JSON can say; made aside and renamed, so that a failure leaves nothing."""
+    """The folder that `make` fills, for a key that JSON can say; made aside and renamed, so that a
+    failure leaves nothing.
+    """
     base = factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
     home.mkdir(exist_ok=True)
@@ -69,25 +79,43 @@ def once(factory: pytest.TempPathFactory, key: Any, make: Callable[[Path], objec
     return folder
 
 
-def checkpoint_once(factory: pytest.TempPathFactory, config: dict[str, Any], seed: int = 0, encoder: bool = False) -> Checkpoint:
+def checkpoint_once(
+    factory: pytest.TempPathFactory, config: dict[str, Any], seed: int = 0, encoder: bool = False
+) -> Checkpoint:
     """A checkpoint with random weights; not releasable."""
-    return open_checkpoint(str(once(factory, [config, seed, encoder], lambda folder: write_checkpoint(folder, config, seed, encoder))))
+    return open_checkpoint(
+        str(
+            once(
+                factory,
+                [config, seed, encoder],
+                lambda folder: write_checkpoint(folder, config, seed, encoder),
+            )
+        )
+    )
 
 
-def packages_once(factory: pytest.TempPathFactory, checkpoint: Checkpoint, builds: list[list[str]]) -> Path:
-    """The folder with the packages of a checkpoint: `pipeline.build` with each list of arguments, the stage's name first."""
+def packages_once(
+    factory: pytest.TempPathFactory, checkpoint: Checkpoint, builds: list[list[str]]
+) -> Path:
+    """The folder with the packages of a checkpoint: `pipeline.build` with each list of arguments,
+    the stage's name first.
+    """
 
     def make(out: Path) -> None:
         for arguments in builds:
-            assert build([*arguments, "--checkpoint", str(checkpoint.folder), "--out", str(out)]) == 0
+            assert (
+                build([*arguments, "--checkpoint", str(checkpoint.folder), "--out", str(out)]) == 0
+            )
 
     return once(factory, [checkpoint.sha256, builds], make)
 
 
 def without_self_checks(patch: pytest.MonkeyPatch) -> None:
-    """coremltools looks over the whole program after each of its hundred passes, a third of a conversion's time.
+    """coremltools looks over the whole program after each of its hundred passes, a third of a
+    conversion's time.
 
-    The packages are the same: tests/test_convert.py compares their bytes with those of a process that has the checks.
+    The packages are the same: tests/test_convert.py compares their bytes with those of a process
+    that has the checks.
     """
     from coremltools.converters.mil.mil import Program
 
@@ -108,22 +136,49 @@ SPEAKS = 3  # random weights in whose output PESQ finds speech, as it does not i
 COMPRESSED = ("w8", "w8a8", "mixed")
 
 
-def quick(name: str) -> Method:  # the method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a conversion
-    changes = {"w8a8": {"activations": QUICK}, "mixed": {"activations": dataclasses.replace(QUICK, exponent=0.0, time_varying_scale=False)}}
+# the method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a
+# conversion
+def quick(name: str) -> Method:
+    changes = {
+        "w8a8": {"activations": QUICK},
+        "mixed": {
+            "activations": dataclasses.replace(QUICK, exponent=0.0, time_varying_scale=False)
+        },
+    }
     return dataclasses.replace(METHODS[name], **changes.get(name, {}))
 
 
-def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:  # every level in turn; AdaIN affines and the pitch and energy filters w8
-    layers = program_layers(Program(find_package(build, checkpoint, METHODS["fp16"]).package_path), Vocoder.of(checkpoint))
+# every level in turn; AdaIN affines and the pitch and energy filters w8
+def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
+    layers = program_layers(
+        Program(find_package(build, checkpoint, METHODS["fp16"]).package_path),
+        Vocoder.of(checkpoint),
+    )
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
-    levels = {x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5] for i, x in enumerate(layers) if not x.is_tail}
-    return Recipe(checkpoint.name, checkpoint.sha256, {"int8_macs": 0.2}, {"spectral_distance_db2": 0.0}, levels)
+    levels = {
+        x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5]
+        for i, x in enumerate(layers)
+        if not x.is_tail
+    }
+    return Recipe(
+        checkpoint.name,
+        checkpoint.sha256,
+        {"int8_macs": 0.2},
+        {"spectral_distance_db2": 0.0},
+        levels,
+    )
 
 
 @pytest.fixture(scope="session")
-def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
-    """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written in."""
-    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), seed=SPEAKS, encoder=True)
+def built(
+    quick_conversion: None, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Checkpoint, Path]:
+    """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written
+    in.
+    """
+    checkpoint = checkpoint_once(
+        tmp_path_factory, small_config(kernel=11), seed=SPEAKS, encoder=True
+    )
 
     def make(out: Path) -> None:
         build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
@@ -134,15 +189,20 @@ def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> t
 
 
 @pytest.fixture
-def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:  # the same in a folder of its own, to be spoilt
+# the same in a folder of its own, to be spoilt
+def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
     return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
 
 
 @pytest.fixture
-def instant(copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Checkpoint, Path]:
+def instant(
+    copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Checkpoint, Path]:
     """`copied`, with compression replaced by the w8 package that it gave before."""
     before = shutil.copytree(manifest_of(copied, "w8").package_path, copied[1] / "before.mlpackage")
-    monkeypatch.setattr(compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True))
+    monkeypatch.setattr(
+        compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True)
+    )
     return copied
 
 
@@ -154,5 +214,6 @@ def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:  # the p
     return Program(manifest_of(built, method).package_path)
 
 
-def quantize_ops(program: Program) -> list[Operation]:  # the `quantize` operations of a program, in order
+# the `quantize` operations of a program, in order
+def quantize_ops(program: Program) -> list[Operation]:
     return [op for op in program.operations if op.op_type == "quantize"]

@@ -1,10 +1,13 @@
-"""Fixtures that several test files share: a tiny random checkpoint with Kokoro's vocabulary, and its packages."""
+"""Fixtures that several test files share: a tiny random checkpoint with Kokoro's vocabulary, and
+its packages.
+"""
 
 import gc
 import os
 import signal
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: threads that fight over busy cores are many times slower
+# before torch is imported: threads that fight over busy cores are many times slower
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,26 +31,38 @@ from tests.builds import (  # noqa: F401  fixtures
     without_self_checks,
 )
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no test asserts a time
+# no test asserts a time
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 pytest_plugins = ["tests.release_build"]
-LONG = ("test_vocoder_streaming_package.py",)  # of those without slow tests: a minute or two, of which its packages are the most
+# of those without slow tests: a minute or two, of which its packages are the most
+LONG = ("test_vocoder_streaming_package.py",)
 
 
 def pytest_configure() -> None:
-    """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and one test in work would fail."""
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM))
+    """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and
+    one test in work would fail.
+    """
+    signal.signal(
+        signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first (with --no-loadscope-reorder): one that began last would leave the other processes without work."""
-    long = {item.path for item in items if item.path.name in LONG or item.get_closest_marker("slow")}
+    """Long files first (with --no-loadscope-reorder): one that began last would leave the other
+    processes without work.
+    """
+    long = {
+        item.path for item in items if item.path.name in LONG or item.get_closest_marker("slow")
+    }
     items.sort(key=lambda item: item.path not in long)
 
 
 def pytest_collection_finish() -> None:
-    """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries, which are imported by now."""
+    """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries,
+    which are imported by now.
+    """
     gc.collect()
     gc.freeze()
 
@@ -62,28 +77,48 @@ def quick_conversion() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """Upstream's architecture, 1/16 as wide, one residual block a stage, random weights, not releasable."""
+    """Upstream's architecture, 1/16 as wide, one residual block a stage, random weights, not
+    releasable.
+    """
     return checkpoint_once(tmp_path_factory, small_config(), encoder=True)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the smallest checkpoint that the architecture allows. Shared: copy it before writing."""
+    """The folder of the smallest checkpoint that the architecture allows. Shared: copy it before
+    writing.
+    """
     return write_checkpoint(tmp_path_factory.mktemp("tiny"), tiny_config())
 
 
 @pytest.fixture(scope="session")
-def tiny_build(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before writing."""
+def tiny_build(
+    tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before
+    writing.
+    """
     stages = (["encoder", "--token-buckets", "16,64,192"], ["vocoder"])
-    builds = [[*stage, "--buckets", "40,160,640", "--precision", precision] for stage in stages for precision in ("fp16", "fp32")]
+    builds = [
+        [*stage, "--buckets", "40,160,640", "--precision", precision]
+        for stage in stages
+        for precision in ("fp16", "fp32")
+    ]
     return packages_once(tmp_path_factory, tiny_checkpoint, builds)
 
 
 @pytest.fixture(scope="session")
-def tiny_vectors(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_vectors(
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The chain's test vectors of it. Shared, too."""
-    given = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tiny_build), *VECTORS_VOICE]
+    given = [
+        "--checkpoint",
+        str(tiny_checkpoint.folder),
+        "--build",
+        str(tiny_build),
+        *VECTORS_VOICE,
+    ]
 
     def make(aside: Path) -> None:
         assert write_vectors([*given, "--out", str(aside / "vectors")]) == 0

@@ -1,6 +1,8 @@
-"""Lines to try the g2p on: real ones from installed packages and this repository's documents, and random ones from a seed.
+"""Lines to try the g2p on: real ones from installed packages and this repository's documents, and
+random ones from a seed.
 
-    python -m tests.g2p_lines --texts 100000 [--seed 0] [--languages us,gb,es,it]     # exit 0: no exception, no word lost unnamed
+    # exit 0: no exception, no word lost unnamed
+    python -m tests.g2p_lines --texts 100000 [--seed 0] [--languages us,gb,es,it]
 
 for line in lines(100_000, seed=0): ...
 problems(g2p, line)       # [] or what is wrong with the answer
@@ -31,29 +33,49 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = (".md", ".rst", ".txt")
 REAL = 0.4  # share of real lines; a quarter of these with a few characters changed
 MAX_LINE = 1500  # characters
-PATTERNS = (ROOT / "tests" / "data" / "g2p" / "line_patterns.txt").read_text(encoding="utf-8").splitlines()
+PATTERNS = (
+    (ROOT / "tests" / "data" / "g2p" / "line_patterns.txt").read_text(encoding="utf-8").splitlines()
+)
 
 
 @cache
 def real_lines() -> tuple[str, ...]:
-    """Lines of the repository's documents and of installed packages' licences, descriptions and documents, each once."""
+    """Lines of the repository's documents and of installed packages' licences, descriptions and
+    documents, each once.
+    """
     files = set((ROOT / "docs").glob("*.md")) | {ROOT / "README.md", ROOT / "LICENSE"}
     for distribution in distributions():
         for file in distribution.files or ():
-            if file.suffix in DOCUMENTS or file.name in ("METADATA", "LICENSE", "COPYING", "AUTHORS", "NOTICE"):
+            if file.suffix in DOCUMENTS or file.name in (
+                "METADATA",
+                "LICENSE",
+                "COPYING",
+                "AUTHORS",
+                "NOTICE",
+            ):
                 files.add(Path(str(distribution.locate_file(file))))
     found: dict[str, None] = {}
     for path in sorted(files):
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            found.update(dict.fromkeys(line[:MAX_LINE] for line in text.splitlines() if line.strip()))
+            found.update(
+                dict.fromkeys(line[:MAX_LINE] for line in text.splitlines() if line.strip())
+            )
     return tuple(found)
 
 
 @cache
 def words() -> tuple[str, ...]:
     """Words of all four lists."""
-    return tuple(sorted({word for name in ("us_gold", "us_silver", "gb_gold", "gb_silver") for word in read(name)}))
+    return tuple(
+        sorted(
+            {
+                word
+                for name in ("us_gold", "us_silver", "gb_gold", "gb_silver")
+                for word in read(name)
+            }
+        )
+    )
 
 
 def lines(count: int, seed: int) -> Iterator[str]:
@@ -75,8 +97,16 @@ def sentence(generator: random.Random) -> str:
     parts = []
     for _ in range(generator.randint(1, 14)):
         kind = generator.random()
-        item = filled(generator.choice(PATTERNS), generator) if kind < 0.4 else word(generator) if kind < 0.95 else character(generator)
-        parts.append(item + generator.choice(("", "", "", ",", ".", "?", "!", ";", ":", " -", "...")))
+        item = (
+            filled(generator.choice(PATTERNS), generator)
+            if kind < 0.4
+            else word(generator)
+            if kind < 0.95
+            else character(generator)
+        )
+        parts.append(
+            item + generator.choice(("", "", "", ",", ".", "?", "!", ";", ":", " -", "..."))
+        )
     return generator.choice((" ", " ", " ", "  ", "\t", "")).join(parts)
 
 
@@ -85,24 +115,42 @@ def word(generator: random.Random) -> str:
     found = generator.choice(words())
     change = generator.randrange(8)
     if change == 7:
-        return "".join(generator.choice(string.ascii_lowercase) for _ in range(generator.randint(1, 16)))
-    return (found, found, found, found, found.capitalize(), found.upper(), found.replace("e", "é"))[change]
+        return "".join(
+            generator.choice(string.ascii_lowercase) for _ in range(generator.randint(1, 16))
+        )
+    return (found, found, found, found, found.capitalize(), found.upper(), found.replace("e", "é"))[
+        change
+    ]
 
 
 def filled(pattern: str, generator: random.Random) -> str:
-    """A pattern with its places filled: w W a word, U capitals, L a letter, n a number, d a digit."""
+    """A pattern with its places filled: w W a word, U capitals, L a letter, n a number, d a
+    digit.
+    """
     makers = {
-        "w": lambda: generator.choice(words()).strip("'-."), "W": lambda: generator.choice(words()).strip("'-.").capitalize(),
-        "U": lambda: "".join(generator.choice(string.ascii_uppercase) for _ in range(generator.randint(2, 5))),
-        "L": lambda: generator.choice(string.ascii_uppercase), "d": lambda: str(generator.randrange(10)),
+        "w": lambda: generator.choice(words()).strip("'-."),
+        "W": lambda: generator.choice(words()).strip("'-.").capitalize(),
+        "U": lambda: "".join(
+            generator.choice(string.ascii_uppercase) for _ in range(generator.randint(2, 5))
+        ),
+        "L": lambda: generator.choice(string.ascii_uppercase),
+        "d": lambda: str(generator.randrange(10)),
         "n": lambda: str(generator.randrange(10 ** generator.randint(1, 12))),
-    }  # fmt: skip
+    }
     return re.sub(r"\{(\w)\}", lambda match: makers[match.group(1)](), pattern)
 
 
 def character(generator: random.Random) -> str:
     """Any code point: ASCII, the first planes, private use and lone surrogates included."""
-    return chr(generator.choice((generator.randrange(32, 127), generator.randrange(0x0, 0x3000), generator.randrange(0x110000))))
+    return chr(
+        generator.choice(
+            (
+                generator.randrange(32, 127),
+                generator.randrange(0x0, 0x3000),
+                generator.randrange(0x110000),
+            )
+        )
+    )
 
 
 def damaged(line: str, generator: random.Random) -> str:
@@ -110,18 +158,24 @@ def damaged(line: str, generator: random.Random) -> str:
     characters = list(line)
     for _ in range(generator.randint(1, 5)):
         place = generator.randrange(len(characters) + 1)
-        characters[place : place + generator.randrange(3)] = [character(generator)] * generator.randrange(2)
+        characters[place : place + generator.randrange(3)] = [
+            character(generator)
+        ] * generator.randrange(2)
     return "".join(characters)
 
 
 def warm(g2p: G2P, batch: Sequence[str]) -> None:
-    """Let the neural model read the unknown words of many lines together: it is faster, and it answers the same."""
+    """Let the neural model read the unknown words of many lines together: it is faster, and it
+    answers the same.
+    """
     for _ in g2p.sentences("\n\n".join(batch)):
         pass
 
 
 def problems(g2p: G2P, line: str) -> list[str]:
-    """What is wrong with the answer to `line`: foreign symbols, empty words, lost words, offsets, spaces, sentences that differ."""
+    """What is wrong with the answer to `line`: foreign symbols, empty words, lost words, offsets,
+    spaces, sentences that differ.
+    """
     result, found = g2p.phonemize(line), []
     if not KNOWN.issuperset(result.phonemes):
         found.append(f"symbols {sorted(set(result.phonemes) - KNOWN)}")
@@ -139,43 +193,110 @@ def problems(g2p: G2P, line: str) -> list[str]:
     parts = list(g2p.sentences(line))
     if any(not 0 < len(part.phonemes) <= MAX_PHONEMES for part in parts):
         found.append("length of a sentence")
-    if "".join(part.phonemes for part in parts).replace(" ", "") != result.phonemes.replace(" ", ""):
+    if "".join(part.phonemes for part in parts).replace(" ", "") != result.phonemes.replace(
+        " ", ""
+    ):
         found.append("sentences differ from the whole")
     return found
 
 
 def lost_words(line: str, result: Result) -> list[str]:
-    """Runs of Latin letters and digits that no word covers, and that are neither named among the drops nor the target of an override."""
+    """Runs of Latin letters and digits that no word covers, and that are neither named among the
+    drops nor the target of an override.
+    """
     marked = extract(line)
     covered = bytearray(b"\1" * len(line))  # override markup is not text
     for start, piece in zip((*marked.starts,), (*marked.starts[1:], len(marked.text)), strict=True):
         if start < piece:
             first, last = marked.original(start, piece)
             covered[first:last] = bytes(last - first)
-    for first, last in [drop[:2] for drop in result.drops if drop[2] not in UNSPOKEN] + [(each.start, each.end) for each in result.words]:
+    for first, last in [drop[:2] for drop in result.drops if drop[2] not in UNSPOKEN] + [
+        (each.start, each.end) for each in result.words
+    ]:
         covered[first:last] = b"\1" * (last - first)
-    return [match.group() for match in re.finditer(r"[A-Za-z0-9À-ÖØ-öø-ſ]+", line) if 0 in covered[match.start() : match.end()]]
+    return [
+        match.group()
+        for match in re.finditer(r"[A-Za-z0-9À-ÖØ-öø-ſ]+", line)
+        if 0 in covered[match.start() : match.end()]
+    ]
 
 
 UNSPOKEN = ("symbol", "bracket")  # reasons that no letter and no digit may be dropped for
-BREAKS = ("\n", "\n\n", "\r\n", "\t", "\v", "\f", "\x85", "\u2028", " \n ", "\n- ", "\n1. ", "\n\t", "\xa0", "\u200b", " ")
+BREAKS = (
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\t",
+    "\v",
+    "\f",
+    "\x85",
+    "\u2028",
+    " \n ",
+    "\n- ",
+    "\n1. ",
+    "\n\t",
+    "\xa0",
+    "\u200b",
+    " ",
+)
 MARKS = "<>/\\|&%$€£#@^~*_-–—−=+'\"“”‘’«»¿¡()[]{}.,;:!?…°ºª½∛²•→←★©§😀❤️1️⃣"
 HEADS = (
-    "<Enter>", "</b>", "<b>", "<p class=x>", "<time>", "code", "PIN:", "on 3/4", "12/25", "30s", "B-", "-inf", "A$AP", "R$5", "$20", "€3,5",
-    "el 3/4", "II", "S. Pietro", "nº 5", "24/7", "l'ABC", "Ⅳ", "f'(2)", "x2", "M-F", "0600 hours", "<break time='1s'/>",
-    "<say-as interpret-as='digits'>12</say-as>", "<sub alias='x'>y</sub>", "<phoneme ph='a'>b</phoneme>", "</speak>", "[x](/a/)", "a<b",
-)  # fmt: skip
+    "<Enter>",
+    "</b>",
+    "<b>",
+    "<p class=x>",
+    "<time>",
+    "code",
+    "PIN:",
+    "on 3/4",
+    "12/25",
+    "30s",
+    "B-",
+    "-inf",
+    "A$AP",
+    "R$5",
+    "$20",
+    "€3,5",
+    "el 3/4",
+    "II",
+    "S. Pietro",
+    "nº 5",
+    "24/7",
+    "l'ABC",
+    "Ⅳ",
+    "f'(2)",
+    "x2",
+    "M-F",
+    "0600 hours",
+    "<break time='1s'/>",
+    "<say-as interpret-as='digits'>12</say-as>",
+    "<sub alias='x'>y</sub>",
+    "<phoneme ph='a'>b</phoneme>",
+    "</speak>",
+    "[x](/a/)",
+    "a<b",
+)
 SCRIPTS = "абвΩλअआกขㄱ가日本語かなカナعربيעבאქართ"
 
 
 def mixed(generator: random.Random) -> str:
-    """Lines of words, marks, codes and letters of many scripts, with every kind of white space between them."""
+    """Lines of words, marks, codes and letters of many scripts, with every kind of white space
+    between them.
+    """
     makers = (
-        lambda: word(generator), lambda: generator.choice(HEADS), lambda: generator.choice(MARKS) * generator.randint(1, 3),
-        lambda: str(generator.randrange(10 ** generator.randint(1, 12))), lambda: generator.choice(SCRIPTS), lambda: character(generator),
-        lambda: filled(generator.choice(PATTERNS), generator), lambda: generator.choice(BREAKS),
-    )  # fmt: skip
-    pieces = (generator.choice(makers)() + generator.choice((" ", " ", "", *BREAKS)) for _ in range(generator.randint(1, 24)))
+        lambda: word(generator),
+        lambda: generator.choice(HEADS),
+        lambda: generator.choice(MARKS) * generator.randint(1, 3),
+        lambda: str(generator.randrange(10 ** generator.randint(1, 12))),
+        lambda: generator.choice(SCRIPTS),
+        lambda: character(generator),
+        lambda: filled(generator.choice(PATTERNS), generator),
+        lambda: generator.choice(BREAKS),
+    )
+    pieces = (
+        generator.choice(makers)() + generator.choice((" ", " ", "", *BREAKS))
+        for _ in range(generator.randint(1, 24))
+    )
     return "".join(pieces)
 
 
@@ -211,7 +332,10 @@ def main(argv: list[str] | None = None) -> int:
             found = [repr(problem)]
         wrong += bool(found)
         if found and wrong <= 20:
-            print(f"{arguments.languages.split(',')[place // 2 % len(readers)]}: {found}: {ascii(text)}")
+            print(
+                f"{arguments.languages.split(',')[place // 2 % len(readers)]}: {found}:"
+                f" {ascii(text)}"
+            )
     print(f"{wrong} of {arguments.texts} texts with an exception, a lost word or a wrong offset")
     print(json.dumps({"texts": arguments.texts, "seed": arguments.seed, "wrong": wrong}))
     return int(wrong > 0)

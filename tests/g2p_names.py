@@ -1,8 +1,10 @@
-"""Words that lists lack, with every pronunciation that counts as right, and how a listener sorts pronunciations.
+"""Words that lists lack, with every pronunciation that counts as right, and how a listener sorts
+pronunciations.
 
-The words are tests/data/g2p/{names,frequent_words,frequent_later,frequent_next,british_words,british_later}.tsv. Forgiven is what no
-listener calls a mistake: secondary stress, the flap, a weak vowel's colour (ə ɪ ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress
-counts.
+The words are
+tests/data/g2p/{names,frequent_words,frequent_later,frequent_next,british_words,british_later}.tsv.
+Forgiven is what no listener calls a mistake: secondary stress, the flap, a weak vowel's colour (ə ɪ
+ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +45,9 @@ def rows(name: str) -> list[list[str]]:
 
 
 def read_words(name: str) -> dict[str, dict[str, list[str]]]:
-    """List name -> word -> accepted pronunciations, of one file. In names.tsv the first column names the list."""
+    """List name -> word -> accepted pronunciations, of one file. In names.tsv the first column
+    names the list.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for *head, word, accepted in rows(name):
         found.setdefault(head[0] if name == "names" else name, {})[word] = accepted.split()
@@ -53,4 +57,8 @@ def read_words(name: str) -> dict[str, dict[str, list[str]]]:
 def wrong(read: Callable[[str], str], accepted: Accepted) -> dict[str, str]:
     """Words said otherwise than every accepted pronunciation, with what was said."""
     said = {word: read(word) for word in accepted}
-    return {word: said[word] for word, forms in accepted.items() if not any(alike(said[word], form) for form in forms)}
+    return {
+        word: said[word]
+        for word, forms in accepted.items()
+        if not any(alike(said[word], form) for form in forms)
+    }

@@ -1,8 +1,11 @@
-"""What people type, by class: messages, identifiers, dates, heteronyms in fragments, names; in a half to look at and one only counted.
+"""What people type, by class: messages, identifiers, dates, heteronyms in fragments, names; in a
+half to look at and one only counted.
 
-    python -m tests.g2p_typed [--misses]     # --misses prints the tuning half's, never the judged half's
+    # --misses prints the tuning half's, never the judged half's
+    python -m tests.g2p_typed [--misses]
 
-The lines are tests/data/g2p/typed*.tsv, written before the first run; `judged_hash` names their judged half; typed.tsv's head has the form.
+The lines are tests/data/g2p/typed*.tsv, written before the first run; `judged_hash` names their
+judged half; typed.tsv's head has the form.
 """
 
 import argparse
@@ -24,7 +27,11 @@ from tests.g2p_names import alike
 
 FOLDER = Path(__file__).resolve().parent / "data" / "g2p"
 PAUSES = frozenset(".,;:!?—…")
-_ENGLISH, _SPANISH, _ITALIAN = "zero|oh|one|two|three|four|five|six|seven|eight|nine", "cero|uno|dos|tres|cuatro|cinco", "due|tre|quattro"
+_ENGLISH, _SPANISH, _ITALIAN = (
+    "zero|oh|one|two|three|four|five|six|seven|eight|nine",
+    "cero|uno|dos|tres|cuatro|cinco",
+    "due|tre|quattro",
+)
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
 FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
 LATER = ("last", "newest", "unseen", "final", "sealed")
@@ -34,7 +41,9 @@ UNHEARD = str.maketrans("", "", "ˌ")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of one file: `wanted` is a reading, a sound, or accepted pronunciations, as the class has it."""
+    """One line of one file: `wanted` is a reading, a sound, or accepted pronunciations, as the
+    class has it.
+    """
 
     group: str
     dialect: str
@@ -45,7 +54,9 @@ class Line:
     @property
     def judged(self) -> bool:
         """Whether this line is only counted."""
-        return int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1 and "batch" not in self.group
+        return (
+            int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1 and "batch" not in self.group
+        )
 
 
 def rows(name: str) -> list[list[str]]:
@@ -59,8 +70,14 @@ def read_lines() -> Iterator[Line]:
     for group, dialect, text, reading, *word in (row for name in FILES for row in rows(name)):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading, *word)
     for later in LATER[2:]:
-        yield from (Line(f"fragment {later}", "us", text, sound, word) for word, sound, text in rows(f"typed_{later}_fragments"))
-        yield from (Line(f"phrase {later}", "us", text, accepted, word) for word, accepted, text in rows(f"typed_{later}_name_phrases"))
+        yield from (
+            Line(f"fragment {later}", "us", text, sound, word)
+            for word, sound, text in rows(f"typed_{later}_fragments")
+        )
+        yield from (
+            Line(f"phrase {later}", "us", text, accepted, word)
+            for word, accepted, text in rows(f"typed_{later}_name_phrases")
+        )
     yield from (
         Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
         for place, (word, sound, text) in enumerate(rows("typed_fragments"))
@@ -72,17 +89,27 @@ def read_lines() -> Iterator[Line]:
 
 
 def judged_hash(later: str = "") -> str:
-    """SHA-256 of the judged lines, which stay as they were written; `later`: one of LATER, of that file."""
-    lines = (line for line in read_lines() if line.judged and ({*line.group.split()} & {*LATER} or {""}) == {later})
+    """SHA-256 of the judged lines, which stay as they were written; `later`: one of LATER, of that
+    file.
+    """
+    lines = (
+        line
+        for line in read_lines()
+        if line.judged and ({*line.group.split()} & {*LATER} or {""}) == {later}
+    )
     return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 
 
 def spoken(tokens: tuple[Token, ...]) -> str:
-    """Tokens as one line: words lower, letters apart in capitals, a slash for a pause; none at the end."""
+    """Tokens as one line: words lower, letters apart in capitals, a slash for a pause; none at the
+    end.
+    """
     said: list[str] = []
     for token in tokens:
         if token.kind == "letters":
-            said += re.sub(r"([^\W\d_])(?=[^\W\d_'])", r"\1 ", re.sub(r"(?<=[A-Z])s$", "'s", token.text)).split()
+            said += re.sub(
+                r"([^\W\d_])(?=[^\W\d_'])", r"\1 ", re.sub(r"(?<=[A-Z])s$", "'s", token.text)
+            ).split()
         elif token.kind == "word":
             said += re.sub(r"(?<=[a-z])(?=[A-Z])|-", " ", token.text).lower().split()
         elif token.text in PAUSES and said and said[-1] != "/":
@@ -93,7 +120,10 @@ def spoken(tokens: tuple[Token, ...]) -> str:
 def pattern(reading: str) -> re.Pattern[str]:
     """A reading as a pattern of `spoken` lines."""
     whole = [
-        "".join(re.sub(r"[^\s()|?]+", lambda word: re.escape(word[0].lower()) + r"\x20", part).split()) for part in reading.split(" || ")
+        "".join(
+            re.sub(r"[^\s()|?]+", lambda word: re.escape(word[0].lower()) + r"\x20", part).split()
+        )
+        for part in reading.split(" || ")
     ]
     return re.compile("|".join(f"(?:{part})" for part in whole))
 
@@ -112,13 +142,26 @@ def answer(line: Line) -> tuple[bool, str]:
     if line.group.startswith("phrase"):  # the words of the name alone
         text = line.text.replace(f"{line.word}'s", line.word)
         start, end = text.index(line.word), text.index(line.word) + len(line.word)
-        said = "".join(word.phonemes for word in reader().phonemize(text).words if start <= word.start and word.end <= end)
+        said = "".join(
+            word.phonemes
+            for word in reader().phonemize(text).words
+            if start <= word.start and word.end <= end
+        )
         return any(alike(said, form) for form in line.wanted.split()), said
     if line.group.startswith("fragment"):
-        sounds = [word.phonemes for word in reader().phonemize(line.text).words if line.word in word.text.lower().split("-")]
-        return any(line.wanted.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds), " ".join(sounds)
-    said = re.sub(r"/( /)+", "/", " / ".join(spoken(found.tokens).strip() for found in normalized(line))).strip("/ ")
-    forms = (said, re.sub(rf"\b({DIGITS}) /(?= (?:{DIGITS})\b)", r"\1", said))  # digits may be said in groups
+        sounds = [
+            word.phonemes
+            for word in reader().phonemize(line.text).words
+            if line.word in word.text.lower().split("-")
+        ]
+        return any(
+            line.wanted.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds
+        ), " ".join(sounds)
+    said = re.sub(
+        r"/( /)+", "/", " / ".join(spoken(found.tokens).strip() for found in normalized(line))
+    ).strip("/ ")
+    # digits may be said in groups
+    forms = (said, re.sub(rf"\b({DIGITS}) /(?= (?:{DIGITS})\b)", r"\1", said))
     return any(pattern(line.wanted).fullmatch(f"{form.lower()} ") for form in forms), said
 
 

@@ -1,4 +1,6 @@
-"""A tiny checkpoint with its fp16 vocoder to judge without rendering, and a decision made up of figures that nobody measured."""
+"""A tiny checkpoint with its fp16 vocoder to judge without rendering, and a decision made up of
+figures that nobody measured.
+"""
 
 import shutil
 from dataclasses import asdict
@@ -26,9 +28,14 @@ PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
 
 @pytest.fixture(scope="module")
-def release_build(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+def release_build(
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Checkpoint, Path]:
     out = tmp_path_factory.mktemp("release") / "build"
-    shutil.copytree(tiny_build, out, ignore=shutil.ignore_patterns("*Encoder*", "*fp32*", "release"))  # a slow test judges what it shares
+    # a slow test judges what it shares
+    shutil.copytree(
+        tiny_build, out, ignore=shutil.ignore_patterns("*Encoder*", "*fp32*", "release")
+    )
     return tiny_checkpoint, out
 
 
@@ -42,10 +49,16 @@ def unmeasured(patch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
     def judge_clip(
-        _reference: object, _package: object, utterance: Any, seed_variation: dict[str, float] | None, **_: object
+        _reference: object,
+        _package: object,
+        utterance: Any,
+        seed_variation: dict[str, float] | None,
+        **_: object,
     ) -> ClipResult:
         asked.append(utterance.id)
-        return ClipResult(utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT)
+        return ClipResult(
+            utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT
+        )
 
     renders = SimpleNamespace(seed_variation=lambda: PERFECT, reference=np.zeros(24_000))
     patch.setattr(execution, "judge_clip", judge_clip)
@@ -74,24 +87,61 @@ def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) ->
 
 
 def release(place: tuple[Checkpoint, Path], *more: str) -> int:
-    return main(["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--no-build", "--workers", "1", *more])
+    return main(
+        [
+            "--checkpoint",
+            str(place[0].folder),
+            "--build",
+            str(place[1]),
+            "--no-build",
+            "--workers",
+            "1",
+            *more,
+        ]
+    )
 
 
 VOICES = ("af_heart", "am_michael", "bf_emma")
-KINDS = {"fp16": "fp16", "w8": "linear int8", "w8a8": "linear int8", "p8": "palette 8-bit", "p6": "palette 6-bit", "p4": "palette 4-bit"}
-SIZES = {"fp16": 107.1, "w8": 54.6, "p8": 54.9, "p6": 41.2, "p4": 28.0, "w4": 31.0, "w8a8": 55.2, "mixed": 54.7}
+KINDS = {
+    "fp16": "fp16",
+    "w8": "linear int8",
+    "w8a8": "linear int8",
+    "p8": "palette 8-bit",
+    "p6": "palette 6-bit",
+    "p4": "palette 4-bit",
+}
+SIZES = {
+    "fp16": 107.1,
+    "w8": 54.6,
+    "p8": 54.9,
+    "p6": 41.2,
+    "p4": 28.0,
+    "w4": 31.0,
+    "w8a8": 55.2,
+    "mixed": 54.7,
+}
 
 
 def clips(damage: float, count: int = 24) -> list[ClipResult]:
-    """Figures that lie `damage` limits away from perfect, with some spread; the seed variation half a limit away."""
+    """Figures that lie `damage` limits away from perfect, with some spread; the seed variation half
+    a limit away.
+    """
     drawn, found = np.random.default_rng(int(damage * 1000)), []
-    scales = {gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")}
+    scales = {
+        gate.metric: abs(gate.limit - METRICS[gate.metric].perfect) for gate in gates_for("w8")
+    }
     for number in range(count):
         spread = 1 + 0.1 * drawn.standard_normal(2)
         parts = (damage * spread[0], 0.5 * spread[1])
-        figures, floor = ({name: _moved(name, part * scales.get(name, 0.1)) for name in METRICS} for part in parts)
+        figures, floor = (
+            {name: _moved(name, part * scales.get(name, 0.1)) for name in METRICS} for part in parts
+        )
         voice = VOICES[number % len(VOICES)]
-        found.append(ClipResult(f"judged-{number:02d}", voice, 4.0, f"Clip <{number}> & so on.", figures, floor))
+        found.append(
+            ClipResult(
+                f"judged-{number:02d}", voice, 4.0, f"Clip <{number}> & so on.", figures, floor
+            )
+        )
     return found
 
 
@@ -103,44 +153,98 @@ def _moved(name: str, by: float) -> float:
 def level(name: str, damage: float) -> JudgedLevel:
     method, judgement = METHODS[name], decided(name, clips(damage))
     chips = load_rules().chips
-    time = {"ms": 9.0 + SIZES[name] / 100, "low_ms": 2.9, "high_ms": 90 + SIZES[name] / 10, "fitted": 0.0}
+    time = {
+        "ms": 9.0 + SIZES[name] / 100,
+        "low_ms": 2.9,
+        "high_ms": 90 + SIZES[name] / 10,
+        "fitted": 0.0,
+    }
     forecast = {chip: time | {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
     kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
-    facts = PackageFacts(int(SIZES[name] * 1e6), 0.97 if name == "w8a8" else 0.0, kinds, {"conv": 80}, "iOS17", forecast)
+    facts = PackageFacts(
+        int(SIZES[name] * 1e6),
+        0.97 if name == "w8a8" else 0.0,
+        kinds,
+        {"conv": 80},
+        "iOS17",
+        forecast,
+    )
     decision = judgement.decision
     record = {
-        "verdict": decision.verdict, "reasons": list(decision.reasons), "broken": list(decision.broken),
-        "checks": [check_record(check) for check in decision.checks], "summary": judgement.summary(),
-        "clips": [asdict(clip) for clip in judgement.clips], "provenance": {"package_sha256": "0" * 64},
-    }  # fmt: skip
+        "verdict": decision.verdict,
+        "reasons": list(decision.reasons),
+        "broken": list(decision.broken),
+        "checks": [check_record(check) for check in decision.checks],
+        "summary": judgement.summary(),
+        "clips": [asdict(clip) for clip in judgement.clips],
+        "provenance": {"package_sha256": "0" * 64},
+    }
     return JudgedLevel(name, method.title, method.unfit_for_engine, facts=facts, record=record)
 
 
-def made_up(damages: dict[str, float], withheld: str | None = "the demo voice is never released") -> dict[str, Any]:
+def made_up(
+    damages: dict[str, float], withheld: str | None = "the demo voice is never released"
+) -> dict[str, Any]:
     levels = [level(name, damage) for name, damage in damages.items()]
     choice = choose(levels, "smallest", "m4", withheld)
     floor = {name: clips(0.5)[0].seed_variation[name] for name in METRICS}
-    spread = {"fp32, another noise seed": floor | {f"{name}_worst": value for name, value in floor.items()}}
+    spread = {
+        "fp32, another noise seed": floor
+        | {f"{name}_worst": value for name, value in floor.items()}
+    }
     made = {
-        "checkpoint": DEMO_NAME, "checkpoint_sha256": "0" * 64, "commit": "0123456789abcdef+", "date": "2026-11-22", "seed": 0,
-        "set": "judged", "seed_variation_seed": 1, "precision": "declared", "features": "PyTorch fp32",
-        "limits": [{"commit": "fedcba9876543210"}], "libraries": {"torch": "2"},
+        "checkpoint": DEMO_NAME,
+        "checkpoint_sha256": "0" * 64,
+        "commit": "0123456789abcdef+",
+        "date": "2026-11-22",
+        "seed": 0,
+        "set": "judged",
+        "seed_variation_seed": 1,
+        "precision": "declared",
+        "features": "PyTorch fp32",
+        "limits": [{"commit": "fedcba9876543210"}],
+        "libraries": {"torch": "2"},
         "clips": [clip.id for clip in clips(0.0)],
-    }  # fmt: skip
-    told = {"verdict": choice.verdict, "level": choice.level, "releasable": choice.releasable, "may_be_released": choice.may_be_released}
-    told |= {"reason": choice.reason, "costs": choice.costs, "bests": list(choice.bests), "notes": list(choice.notes)}
-    whole = told | {"objective": "smallest", "chip": "m4", "claim": "numeric", "spread": spread, "provenance": made}
+    }
+    told = {
+        "verdict": choice.verdict,
+        "level": choice.level,
+        "releasable": choice.releasable,
+        "may_be_released": choice.may_be_released,
+    }
+    told |= {
+        "reason": choice.reason,
+        "costs": choice.costs,
+        "bests": list(choice.bests),
+        "notes": list(choice.notes),
+    }
+    whole = told | {
+        "objective": "smallest",
+        "chip": "m4",
+        "claim": "numeric",
+        "spread": spread,
+        "provenance": made,
+    }
     return whole | {"levels": [level_record(level) for level in levels]}
 
 
 def shortened(record: dict[str, Any]) -> dict[str, Any]:
-    """Two gates, two clips and the metrics with a column: every kind of thing that a decision holds, each once or twice."""
+    """Two gates, two clips and the metrics with a column: every kind of thing that a decision
+    holds, each once or twice.
+    """
     for level in (level for level in record["levels"] if not level["failed"]):
-        level |= {"checks": level["checks"][:2], "clips": level["clips"][:2], "facts": level["facts"] | {"operations": {"conv": 1}}}
+        level |= {
+            "checks": level["checks"][:2],
+            "clips": level["clips"][:2],
+            "facts": level["facts"] | {"operations": {"conv": 1}},
+        }
         level["summary"] = {name: level["summary"][name] for name in shown()}
         level["facts"]["forecast"] = {"m4": level["facts"]["forecast"]["m4"]}
         for clip in level["clips"]:
             clip |= {part: {"pesq": clip[part]["pesq"]} for part in ("figures", "seed_variation")}
-    record["provenance"] |= {"libraries": {"torch": "2"}, "clips": record["provenance"]["clips"][:2]}
+    record["provenance"] |= {
+        "libraries": {"torch": "2"},
+        "clips": record["provenance"]["clips"][:2],
+    }
     record["spread"] = {name: {"pesq": spread["pesq"]} for name, spread in record["spread"].items()}
     return record

@@ -30,7 +30,9 @@ def one_sample_late(signal: np.ndarray) -> np.ndarray:
 
 
 def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
-    """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same level, faded over 2 ms."""
+    """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same
+    level, faded over 2 ms.
+    """
     samples, fade = min(round(ms * MS), len(signal) // 2), 2 * MS
     start = int(np.argmax(np.convolve(np.square(signal), np.ones(samples), mode="valid")))
     other = np.roll(signal, -(len(signal) // 2))[start : start + samples]
@@ -41,9 +43,14 @@ def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
 
 
 def glitched(signal: np.ndarray, cents: float) -> np.ndarray:
-    """100 ms about the loudest place higher by `cents`: read faster there, the next samples read twice."""
+    """100 ms about the loudest place higher by `cents`: read faster there, the next samples read
+    twice.
+    """
     length = 100 * MS
-    start = min(int(np.argmax(np.convolve(np.square(signal), np.ones(length), mode="valid"))), len(signal) - 2 * length)
+    start = min(
+        int(np.argmax(np.convolve(np.square(signal), np.ones(length), mode="valid"))),
+        len(signal) - 2 * length,
+    )
     rate = 2 ** (cents / 1200)
     taken = signal[start : start + round(length * rate)]
     return np.concatenate([signal[:start], resample(taken, length), signal[start + length :]])
@@ -55,8 +62,14 @@ def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
 
 
 def phrase_of(whole: Utterance) -> Utterance:
-    """The first two seconds of a sentence: enough for an error of the model, which is there in every sentence."""
+    """The first two seconds of a sentence: enough for an error of the model, which is there in
+    every sentence.
+    """
     tokens = int(np.searchsorted(np.cumsum(whole.durations), PHRASE_FRAMES, side="right"))
     frames = int(whole.durations[:tokens].sum())
-    cut = {"input_ids": whole.input_ids[:tokens], "durations": whole.durations[:tokens], "phonemes": whole.phonemes[: tokens - 1]}
+    cut = {
+        "input_ids": whole.input_ids[:tokens],
+        "durations": whole.durations[:tokens],
+        "phonemes": whole.phonemes[: tokens - 1],
+    }
     return replace(whole, f0_hz=whole.f0_hz[: 2 * frames], energy=whole.energy[: 2 * frames], **cut)

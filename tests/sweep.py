@@ -3,9 +3,11 @@
     python -m tests.sweep --count 10000 [--seed 0] [--workers 2]
     python -m tests.sweep --only 4711 [--seed 0]             # one case again, with all that it said
 
-Each case is a forked copy of a process that has imported everything; work that takes seconds (conversions, judging) is stood in for by
-"it went to work". Looked for: tracebacks, hangs, files that are lost, left, or written elsewhere or in place, words that say nothing.
-The worlds lie in TMPDIR. Exit 0: nothing went wrong. Exit 1: something did. The last line of stdout is one JSON object.
+Each case is a forked copy of a process that has imported everything; work that takes seconds
+(conversions, judging) is stood in for by "it went to work". Looked for: tracebacks, hangs, files
+that are lost, left, or written elsewhere or in place, words that say nothing. The worlds lie in
+TMPDIR. Exit 0: nothing went wrong. Exit 1: something did. The last line of stdout is one JSON
+object.
 """
 
 import argparse
@@ -30,7 +32,8 @@ from tests.sweep_world import HANG, USERS, WORK, Ended, Stat, World, forked, sto
 
 FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear")
 ASIDE = re.compile(r"(^|/)(\.staged-|\.aside-)|\.part$")
-KEPT = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")  # written under their own names: chunks of a book, measured layers
+# written under their own names: chunks of a book, measured layers
+KEPT = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")
 NAMELESS = getattr(os, "O_TMPFILE", -1)  # a file without a name, in a folder
 DONE = (0, 1, 3)
 
@@ -46,8 +49,12 @@ class Verdict:
     said: str = ""
 
 
-def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path) -> Verdict:
-    """Every fault by name, with words that are the same for the same cause; before, after: scans of World; told: see `writes_told`."""
+def judged(
+    case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path
+) -> Verdict:
+    """Every fault by name, with words that are the same for the same cause; before, after: scans of
+    World; told: see `writes_told`.
+    """
     faults: dict[str, str] = {}
     if "Traceback (most recent" in ended.said or ended.code not in (0, 1, 2, 3, WORK, HANG):
         faults["traceback"] = _cause(ended)
@@ -56,16 +63,41 @@ def judged(case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, S
     places = _places(case, root)
     new = [name for name in after if name not in before and not name.startswith("cache")]
     files = [name for name in new if after[name][0] != "folder"]
-    left = [name for name in new if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")]
-    left += [name for name in files if ended.code == 2 and not ("/cache/" in name or ".parts/" in name)]  # those are kept on purpose
-    found = {"lost": [name for name in before if after.get(name) != before[name] and _is_lost(name, before, after, places, ended)],
-        "leftover": left, "outside": [name for name in files if name not in left and not _within(name, places)],
-        "direct": [name for name in ended.told if f"+{name}" not in ended.told and not name.startswith("+")]}  # fmt: skip
-    faults |= {fault: re.sub(r"\.staged-\w+|tmp\w{8}|[0-9a-f]{12,}", "*", min(names)) for fault, names in found.items() if names}
+    left = [
+        name
+        for name in new
+        if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")
+    ]
+    # those are kept on purpose
+    left += [
+        name for name in files if ended.code == 2 and not ("/cache/" in name or ".parts/" in name)
+    ]
+    found = {
+        "lost": [
+            name
+            for name in before
+            if after.get(name) != before[name] and _is_lost(name, before, after, places, ended)
+        ],
+        "leftover": left,
+        "outside": [name for name in files if name not in left and not _within(name, places)],
+        "direct": [
+            name for name in ended.told if f"+{name}" not in ended.told and not name.startswith("+")
+        ],
+    }
+    faults |= {
+        fault: re.sub(r"\.staged-\w+|tmp\w{8}|[0-9a-f]{12,}", "*", min(names))
+        for fault, names in found.items()
+        if names
+    }
     line = next((told for told in reversed(ended.said.splitlines()) if "error: " in told), "")
-    if ended.code == 2 and (not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))):
+    if ended.code == 2 and (
+        not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))
+    ):
         faults["unclear"] = line[:80] or ended.said[-80:]
-    said = f"{[argument[:300] for argument in case.argv]} {case.damage} -> {ended.code}: {line[:300]}\n{ended.said[-1500:]}"
+    said = (
+        f"{[argument[:300] for argument in case.argv]} {case.damage} -> {ended.code}:"
+        f" {line[:300]}\n{ended.said[-1500:]}"
+    )
     return Verdict(case.number, case.command, ended.code, faults, said if faults else "")
 
 
@@ -76,7 +108,8 @@ def _cause(ended: Ended) -> str:  # exception and the last line of ours on its w
     return f"{last.split(':')[0][:60]} in {':'.join(frames[-1]) if frames else '?'}"
 
 
-def _places(case: Case, root: Path) -> list[str]:  # where it was asked to write, as names below ROOT
+# where it was asked to write, as names below ROOT
+def _places(case: Case, root: Path) -> list[str]:
     found = []
     for text in case.outputs():
         try:
@@ -89,14 +122,29 @@ def _places(case: Case, root: Path) -> list[str]:  # where it was asked to write
 
 def _within(name: str, places: list[str]) -> bool:
     parts = (name, name.partition(".parts/")[0])
-    return any(part == place or part.startswith(f"{place}/") for part in parts for place in places if place not in (".", ".."))
+    return any(
+        part == place or part.startswith(f"{place}/")
+        for part in parts
+        for place in places
+        if place not in (".", "..")
+    )
 
 
-def _is_lost(name: str, before: dict[str, Stat], after: dict[str, Stat], places: list[str], ended: Ended) -> bool:
-    """Whether this change is a loss: nobody's work changes but a file that was named as output; ours only where it was asked for."""
-    if (before[name][0] == "folder" and after.get(name, ("",))[0] == "folder") or name.startswith("cache") or "/cache/" in name:
+def _is_lost(
+    name: str, before: dict[str, Stat], after: dict[str, Stat], places: list[str], ended: Ended
+) -> bool:
+    """Whether this change is a loss: nobody's work changes but a file that was named as output;
+    ours only where it was asked for.
+    """
+    if (
+        (before[name][0] == "folder" and after.get(name, ("",))[0] == "folder")
+        or name.startswith("cache")
+        or "/cache/" in name
+    ):
         return False
-    users = name.removeprefix("user/") in USERS or name.endswith(("thesis.tex", "notes.txt", ".hidden"))
+    users = name.removeprefix("user/") in USERS or name.endswith(
+        ("thesis.tex", "notes.txt", ".hidden")
+    )
     if users or not name.startswith("user/"):
         return not (name in places and ended.code in DONE)
     if ended.code in DONE and _within(name, places):
@@ -105,14 +153,29 @@ def _is_lost(name: str, before: dict[str, Stat], after: dict[str, Stat], places:
 
 
 def writes_told(root: Path) -> Callable[..., None]:
-    """A hook for `forked`: files below ROOT opened for writing that are neither aside nor temporary; + before those without a name."""
+    """A hook for `forked`: files below ROOT opened for writing that are neither aside nor
+    temporary; + before those without a name.
+    """
 
     def hook(event: str, given: tuple[Any, ...], tell: Callable[[str], object]) -> None:
-        if event == "open" and isinstance(given[0], str | bytes) and given[2] & (os.O_WRONLY | os.O_RDWR):
-            place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118  an event of every open
-            ours = place.startswith(f"{root}/") and not place.startswith(f"{root}/tmp/") and not KEPT.search(place)
-            if ours and os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  elsewhere nothing is opened
-                tell(("+" if given[2] & NAMELESS == NAMELESS else "") + place.removeprefix(f"{root}/"))
+        if (
+            event == "open"
+            and isinstance(given[0], str | bytes)
+            and given[2] & (os.O_WRONLY | os.O_RDWR)
+        ):
+            # an event of every open
+            place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118
+            ours = (
+                place.startswith(f"{root}/")
+                and not place.startswith(f"{root}/tmp/")
+                and not KEPT.search(place)
+            )
+            # elsewhere nothing is opened
+            if ours and os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120
+                tell(
+                    ("+" if given[2] & NAMELESS == NAMELESS else "")
+                    + place.removeprefix(f"{root}/")
+                )
 
     return hook
 
@@ -141,19 +204,25 @@ class Sweep:
         return verdict
 
 
-def limit_s(case: Case) -> float:  # 10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it)
+# 10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it)
+def limit_s(case: Case) -> float:
     said = max(map(len, case.argv[:1]), default=0) if case.command == "speak" else 0
     return 10.0 + (said / 40 if said <= 5000 else 0)
 
 
-def part(numbers: range, seed: int) -> list[Verdict]:  # these cases, in a world of their own; faults are said as they come
+# these cases, in a world of their own; faults are said as they come
+def part(numbers: range, seed: int) -> list[Verdict]:
     found = []
     with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as place:
         sweep = Sweep(World.made(Path(place) / "w"), seed)
         for number in numbers:
             found.append(verdict := sweep.verdict(number))
             for fault, what in verdict.faults.items():
-                print(f"#{number} {verdict.command} {fault}: {what}\n  {verdict.said[-600:]}", file=sys.stderr, flush=True)
+                print(
+                    f"#{number} {verdict.command} {fault}: {what}\n  {verdict.said[-600:]}",
+                    file=sys.stderr,
+                    flush=True,
+                )
     return found
 
 
@@ -162,7 +231,10 @@ def table(verdicts: list[Verdict]) -> dict[str, int]:  # print counts by command
     print(f"{'command':<32}{'cases':>9}" + "".join(f"{name:>12}" for name in (*codes, *FAULTS)))
     for command in (*sorted({verdict.command for verdict in verdicts}), "all"):
         own = [verdict for verdict in verdicts if command in (verdict.command, "all")]
-        ended, faults = Counter(verdict.code for verdict in own), Counter(fault for verdict in own for fault in verdict.faults)
+        ended, faults = (
+            Counter(verdict.code for verdict in own),
+            Counter(fault for verdict in own for fault in verdict.faults),
+        )
         counts = [ended[code] for code in codes.values()] + [faults[fault] for fault in FAULTS]
         print(f"{command:<32}{len(own):>9}" + "".join(f"{count:>12}" for count in counts))
     return {fault: faults[fault] for fault in FAULTS}
@@ -180,7 +252,11 @@ def main(argv: list[str] | None = None) -> int:  # exit code of the sweep
         return 0
     shares = [range(share, given.count, given.workers) for share in range(given.workers)]
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
-        verdicts = [verdict for found in pool.map(partial(part, seed=given.seed), shares) for verdict in found]
+        verdicts = [
+            verdict
+            for found in pool.map(partial(part, seed=given.seed), shares)
+            for verdict in found
+        ]
     counts = table(verdicts)
     print(json.dumps({"cases": len(verdicts), "seed": given.seed, **counts}))
     return int(any(counts.values()))

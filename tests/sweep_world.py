@@ -1,4 +1,6 @@
-"""What the sweep's invocations meet, put back after each, and a command in a forked copy of this process: how it ended, what it said."""
+"""What the sweep's invocations meet, put back after each, and a command in a forked copy of this
+process: how it ended, what it said.
+"""
 
 import contextlib
 import importlib
@@ -21,9 +23,20 @@ from tests.release_build import unmeasured
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 USERS = (
-    "thesis/chapter.tex", "thesis-tiny/notes.txt", "build/mine/notes.txt", "build/KokoroVocoder-other-fp16.mlpackage/notes.txt",
-    "hello.wav.parts/take1.wav", "music.wav", "clip.flac", "words.srt", "words.json", "log.jsonl", "picture.png", "page.html", "file",
-)  # fmt: skip
+    "thesis/chapter.tex",
+    "thesis-tiny/notes.txt",
+    "build/mine/notes.txt",
+    "build/KokoroVocoder-other-fp16.mlpackage/notes.txt",
+    "hello.wav.parts/take1.wav",
+    "music.wav",
+    "clip.flac",
+    "words.srt",
+    "words.json",
+    "log.jsonl",
+    "picture.png",
+    "page.html",
+    "file",
+)
 LEXICON, TEXT = "kokoro\tkˈOkəɹO\nane\tˈAn\n", "Hello there. The year was 1984, and it cost $5.\n"
 Stat = tuple[str, int, int, str]
 
@@ -39,20 +52,28 @@ class World:
         return self.root / "user"
 
     @classmethod
-    def made(cls, root: Path) -> "World":  # build the tiny packages and lay everything out: about twenty seconds
+    # build the tiny packages and lay everything out: about twenty seconds
+    def made(cls, root: Path) -> "World":
         world = cls(root)
         for name in ("user", "tmp", "cwd", "cache"):
             (root / name).mkdir(parents=True)
-        os.environ |= {"TMPDIR": str(root / "tmp"), "KOKORO_ANE_CACHE": str(root / "cache"), "HOME": str(root / "user")}
+        os.environ |= {
+            "TMPDIR": str(root / "tmp"),
+            "KOKORO_ANE_CACHE": str(root / "cache"),
+            "HOME": str(root / "user"),
+        }
         os.environ |= {"HF_HUB_OFFLINE": "1", "XDG_CACHE_HOME": str(root / "cache")}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             packages(world)
         users_own(world.user)
         for part in ("user", "cache"):
-            shutil.copytree(root / part, root / "template" / part, symlinks=True, copy_function=_copied)
+            shutil.copytree(
+                root / part, root / "template" / part, symlinks=True, copy_function=_copied
+            )
         return world
 
-    def scan(self) -> dict[str, Stat]:  # every path below ROOT but the template: kind, size, time, where a link leads or its rights
+    # every path below ROOT but the template: kind, size, time, where a link leads or its rights
+    def scan(self) -> dict[str, Stat]:
         found: dict[str, Stat] = {}
         open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
         while open_ends:
@@ -68,14 +89,22 @@ class World:
             elif stat.S_ISLNK(mode):
                 found[name] = ("link", 0, 0, str((self.root / name).readlink()))
             else:
-                found[name] = ("file" if stat.S_ISREG(mode) else "pipe", status.st_size, status.st_mtime_ns, oct(mode))
+                found[name] = (
+                    "file" if stat.S_ISREG(mode) else "pipe",
+                    status.st_size,
+                    status.st_mtime_ns,
+                    oct(mode),
+                )
         return found
 
-    def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:  # remove what is new, copy what is gone or changed
+    # remove what is new, copy what is gone or changed
+    def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
         changed = {name for name, status in now.items() if status != whole.get(name)}
         for name in sorted(changed, reverse=True):
             path = self.root / name
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(
+                missing_ok=True
+            )
         for name in sorted((changed | (whole.keys() - now.keys())) & whole.keys()):
             path = self.root / name
             if not os.path.lexists(path):
@@ -99,7 +128,9 @@ def _copied(source: str | Path, target: str | Path) -> object:  # A file, a link
 
 
 def packages(world: World) -> None:
-    """A tiny checkpoint in user/checkpoint, all that is built from it in user/build, its speech in the cache."""
+    """A tiny checkpoint in user/checkpoint, all that is built from it in user/build, its speech in
+    the cache.
+    """
     import pytest
 
     from bench.random_checkpoint import write_checkpoint
@@ -114,19 +145,34 @@ def packages(world: World) -> None:
     own, out = ["--checkpoint", str(checkpoint)], str(world.user / "build")
     with pytest.MonkeyPatch.context() as patch:
         without_self_checks(patch)
-        done = [build.main(["vocoder", *own, "--out", out, "--buckets", "40,240"]),
-            build.main(["encoder", *own, "--out", out, "--buckets", "40,240", "--token-buckets", "16,64"]),
-            build.main(["g2p", "--out", out]), apply.main(["--method", "w8", *own, "--build", out])]  # fmt: skip
-    done += [vectors.main([*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"])]
+        done = [
+            build.main(["vocoder", *own, "--out", out, "--buckets", "40,240"]),
+            build.main(
+                ["encoder", *own, "--out", out, "--buckets", "40,240", "--token-buckets", "16,64"]
+            ),
+            build.main(["g2p", "--out", out]),
+            apply.main(["--method", "w8", *own, "--build", out]),
+        ]
+    done += [
+        vectors.main(
+            [*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"]
+        )
+    ]
     assert not any(done) and bundle.main([*own, "--build", out]) == 3, done
     for name in ("judged", "tuning"):
         own_speech(open_checkpoint(str(checkpoint)), name)
     with pytest.MonkeyPatch.context() as patch:
         unmeasured(patch)
-        assert release.main([*own, "--build", out, "--methods", "fp16,w8", "--no-build", "--workers", "1"]) == 3
+        assert (
+            release.main(
+                [*own, "--build", out, "--methods", "fp16,w8", "--no-build", "--workers", "1"]
+            )
+            == 3
+        )
 
 
-def users_own(user: Path) -> None:  # what the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none
+# what the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none
+def users_own(user: Path) -> None:
     for name in USERS:
         (user / name).parent.mkdir(parents=True, exist_ok=True)
         (user / name).write_text(f"years of work: {name}")
@@ -147,21 +193,41 @@ def users_own(user: Path) -> None:  # what the user has beside that: work of yea
 
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of ours
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
-    "kokoro_ane.core.builder.converted", "kokoro_ane.core.export.convert", "kokoro_ane.quantize.compress.compressed",
-    "kokoro_ane.quantize.measure.LayerTrials.of", "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
-    "kokoro_ane.pipeline.intermediates.upstream_run", "kokoro_ane.eval.faults.ControlTrials", "kokoro_ane.eval.execution.Workers.measure",
-    "bench.random_checkpoint.random_vocoder", "kokoro_ane.quantize.speech.check_speech", "kokoro_ane.quantize.locator.run_command",
-    "kokoro_ane.pipeline.bundle_files.write_text_tables", "kokoro_ane.core.kokoro_int8.cache._decode",
+    "kokoro_ane.core.builder.converted",
+    "kokoro_ane.core.export.convert",
+    "kokoro_ane.quantize.compress.compressed",
+    "kokoro_ane.quantize.measure.LayerTrials.of",
+    "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
+    "kokoro_ane.pipeline.intermediates.upstream_run",
+    "kokoro_ane.eval.faults.ControlTrials",
+    "kokoro_ane.eval.execution.Workers.measure",
+    "bench.random_checkpoint.random_vocoder",
+    "kokoro_ane.quantize.speech.check_speech",
+    "kokoro_ane.quantize.locator.run_command",
+    "kokoro_ane.pipeline.bundle_files.write_text_tables",
+    "kokoro_ane.core.kokoro_int8.cache._decode",
     "kokoro_ane.core.kokoro_int8.packages.decode",
-)  # fmt: skip
+)
 IMPORTED = (  # before the copies are made, not in each
-    "coremltools", "onnxruntime", "matplotlib.figure", "soundfile", "mlprogram.examine.ane", "kokoro_ane.g2p.phonemizer",
-    "kokoro_ane.pipeline.synthesis", "kokoro_ane.quantize.compress", "kokoro_ane.eval.levels", "kokoro_ane.eval.report_page",
-    "kokoro_ane.eval.terminal", "kokoro_ane.eval.reference", "kokoro_ane.runtimes.torch_runtime", "kokoro_ane.pipeline.validate",
-)  # fmt: skip
+    "coremltools",
+    "onnxruntime",
+    "matplotlib.figure",
+    "soundfile",
+    "mlprogram.examine.ane",
+    "kokoro_ane.g2p.phonemizer",
+    "kokoro_ane.pipeline.synthesis",
+    "kokoro_ane.quantize.compress",
+    "kokoro_ane.eval.levels",
+    "kokoro_ane.eval.report_page",
+    "kokoro_ane.eval.terminal",
+    "kokoro_ane.eval.reference",
+    "kokoro_ane.runtimes.torch_runtime",
+    "kokoro_ane.pipeline.validate",
+)
 MEMORY_BYTES = 24 << 30
 POLITE = (signal.SIGINT, signal.SIGTERM)
-Hook = Callable[[str, tuple[Any, ...], Callable[[str], object]], None]  # an audit event of the child, and how it tells of it
+# an audit event of the child, and how it tells of it
+Hook = Callable[[str, tuple[Any, ...], Callable[[str], object]], None]
 
 
 class Reached(BaseException):
@@ -170,7 +236,9 @@ class Reached(BaseException):
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code or minus the signal's number; what it said on stderr, a traceback too; what its hook told."""
+    """Exit code or minus the signal's number; what it said on stderr, a traceback too; what its
+    hook told.
+    """
 
     code: int
     said: str = ""
@@ -178,7 +246,9 @@ class Ended:
 
 
 def stood_in(modules: list[str]) -> None:
-    """Import everything, and put `Reached` in the place of what takes long. For the rest of this process's life."""
+    """Import everything, and put `Reached` in the place of what takes long. For the rest of this
+    process's life.
+    """
     import pytest
 
     def reached(*_: object, **__: object) -> NoReturn:
@@ -193,7 +263,14 @@ def stood_in(modules: list[str]) -> None:
         patch.setattr(path, reached)
 
 
-def forked(module: str, argv: list[str], root: Path, stdin: bytes = b"", hook: Hook | None = None, limit_s: float = 600.0) -> Ended:
+def forked(
+    module: str,
+    argv: list[str],
+    root: Path,
+    stdin: bytes = b"",
+    hook: Hook | None = None,
+    limit_s: float = 600.0,
+) -> Ended:
     """module.main(argv) in a copy of this process, in root/cwd."""
     signal.pthread_sigmask(signal.SIG_BLOCK, POLITE)
     process = os.fork()
@@ -209,17 +286,25 @@ def forked(module: str, argv: list[str], root: Path, stdin: bytes = b"", hook: H
     said, told = (path.read_bytes() if path.is_file() else b"" for path in files)
     for path in files:
         path.unlink(missing_ok=True)
-    return Ended(code, said.decode("utf-8", "replace"), tuple(os.fsdecode(part) for part in told.split(b"\0")[:-1]))
+    return Ended(
+        code,
+        said.decode("utf-8", "replace"),
+        tuple(os.fsdecode(part) for part in told.split(b"\0")[:-1]),
+    )
 
 
 def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook | None) -> int:
-    os.setpgrp()  # so that what it starts is ended with it; a session of its own would lose this one's priority
+    # so that what it starts is ended with it; a session of its own would lose this one's priority
+    os.setpgrp()
     os.chdir(root / "cwd")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     reading, writing = os.pipe()
     os.write(writing, stdin)
     os.close(writing)
-    said, told = (os.open(root.parent / f"{name}-{os.getpid()}", os.O_WRONLY | os.O_CREAT) for name in ("said", "told"))
+    said, told = (
+        os.open(root.parent / f"{name}-{os.getpid()}", os.O_WRONLY | os.O_CREAT)
+        for name in ("said", "told")
+    )
     for number, place in enumerate((reading, os.open(os.devnull, os.O_WRONLY), said)):
         os.dup2(place, number)
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
@@ -227,8 +312,13 @@ def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook |
     try:
         command = importlib.import_module(module)
         if hook is not None:
-            sys.addaudithook(lambda event, given: hook(event, given, lambda text: os.write(told, os.fsencode(text) + b"\0")))
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
+            sys.addaudithook(
+                lambda event, given: hook(
+                    event, given, lambda text: os.write(told, os.fsencode(text) + b"\0")
+                )
+            )
+        # a background job's children ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         _wait_until_up()
         code = command.main(argv)
         sys.stdout.flush()
@@ -243,7 +333,9 @@ def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook |
 
 
 def _wait_until_up() -> None:
-    """Polite signals stay blocked until the command has its handlers: before that Python starts, which is not the command's."""
+    """Polite signals stay blocked until the command has its handlers: before that Python starts,
+    which is not the command's.
+    """
     for place in ("kokoro_ane.core.errors", "mlprogram.__main__"):
         module = importlib.import_module(place)
         module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
@@ -260,11 +352,14 @@ def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _code_in_time(process: int, limit_s: float) -> int:
-    """How it ended by itself; else it is killed. Seconds in which it waited for a core do not count."""
+    """How it ended by itself; else it is killed. Seconds in which it waited for a core do not
+    count.
+    """
     started, pause = time.monotonic(), 0.001
     while True:
         time.sleep(pause)
-        ended, status = os.waitpid(process, os.WNOHANG)  # after the sleep: this process itself may have been stopped
+        # after the sleep: this process itself may have been stopped
+        ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
         pause = min(pause * 1.5, 0.05)

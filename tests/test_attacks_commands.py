@@ -1,4 +1,6 @@
-"""Every command against a hostile or careless call: exit 2, one line, within seconds, and not a file of the user's is touched."""
+"""Every command against a hostile or careless call: exit 2, one line, within seconds, and not a
+file of the user's is touched.
+"""
 
 import importlib
 import json
@@ -21,9 +23,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 WORK = (
-    "thesis/chapter.tex", "thesis-tiny/notes.txt", "build/mine/notes.txt", "build/KokoroVocoder-tiny-fp16.mlpackage/notes.txt",
-    "hello.wav.parts/take1.wav", "file",
-)  # fmt: skip
+    "thesis/chapter.tex",
+    "thesis-tiny/notes.txt",
+    "build/mine/notes.txt",
+    "build/KokoroVocoder-tiny-fp16.mlpackage/notes.txt",
+    "hello.wav.parts/take1.wav",
+    "file",
+)
 
 
 def written(folder: Path, texts: dict[str, str]) -> None:
@@ -34,7 +40,9 @@ def written(folder: Path, texts: dict[str, str]) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A user's folder with work in it, a file, a link in a circle, a pipe, and a build folder with a package of somebody else."""
+    """A user's folder with work in it, a file, a link in a circle, a pipe, and a build folder with
+    a package of somebody else.
+    """
     written(tmp_path, dict.fromkeys(WORK, "years of work"))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     os.mkfifo(tmp_path / "fifo")
@@ -43,7 +51,10 @@ def home(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def call(verb: str, arguments: list[str], capsys: pytest.CaptureFixture) -> tuple[int, str]:
@@ -58,50 +69,86 @@ def call(verb: str, arguments: list[str], capsys: pytest.CaptureFixture) -> tupl
     return code, error.strip().splitlines()[-1]
 
 
-OUTPUTS = [("vectors", ["--out", "{home}"], "is not replaced"), ("vectors", ["--out", "{home}/thesis"], "is not replaced"),
-    ("vectors", ["--out", "{home}/build"], "is not replaced"), ("vectors", ["--out", "{home}/file"], "is a file"),
-    ("vectors", ["--out", "{home}/file/v"], "is a file, not a folder"), ("vectors", ["--out", "/proc/v"], "cannot write /proc/v"),
-    ("vectors", ["--out", "{home}/loop"], "round in a circle"), ("vectors", ["--out", "{home}/fifo"], "a device, a pipe or a socket"),
-    ("vectors", ["--out", "{home}/" + "x" * 300], "File name too long"), ("vectors", ["--out", "{home}/a\0b"], "null byte"),
-    ("bundle", ["--out", "{home}/thesis-tiny"], "is not replaced"), ("bundle", ["--method", "../../x"], "unknown method '../../x'"),
+OUTPUTS = [
+    ("vectors", ["--out", "{home}"], "is not replaced"),
+    ("vectors", ["--out", "{home}/thesis"], "is not replaced"),
+    ("vectors", ["--out", "{home}/build"], "is not replaced"),
+    ("vectors", ["--out", "{home}/file"], "is a file"),
+    ("vectors", ["--out", "{home}/file/v"], "is a file, not a folder"),
+    ("vectors", ["--out", "/proc/v"], "cannot write /proc/v"),
+    ("vectors", ["--out", "{home}/loop"], "round in a circle"),
+    ("vectors", ["--out", "{home}/fifo"], "a device, a pipe or a socket"),
+    ("vectors", ["--out", "{home}/" + "x" * 300], "File name too long"),
+    ("vectors", ["--out", "{home}/a\0b"], "null byte"),
+    ("bundle", ["--out", "{home}/thesis-tiny"], "is not replaced"),
+    ("bundle", ["--method", "../../x"], "unknown method '../../x'"),
     ("quality", ["--method", "fp16", "--out", "{home}/thesis"], "ends in 'nothing'"),
     ("quality", ["--method", "fp16", "--out", "{home}/fifo/x.json"], "not a folder"),
     ("quality", ["--method", "fp16", "--out", "/dev/null"], "ends in 'nothing'"),
-    ("release", ["--out", "{home}/file"], "is a file, not a folder"), ("release", ["--out", "/proc/x"], "cannot write /proc/x"),
+    ("release", ["--out", "{home}/file"], "is a file, not a folder"),
+    ("release", ["--out", "/proc/x"], "cannot write /proc/x"),
     ("speak", ["abc.", "-o", "{home}/hello.wav"], "hello.wav.parts is not replaced"),
     ("speak", ["abc.", "-o", "{home}/thesis"], "ends in 'nothing'"),
     ("speak", ["abc.", "-o", "{home}/a.wav", "--timestamps", "{home}/thesis"], "ends in 'nothing'"),
     ("build", ["vocoder", "--out", "{home}/file"], "is a file, not a folder"),
-    ("build", ["vocoder", "--buckets", "20", "--out", "{home}/build"], "KokoroVocoder-tiny-fp16.mlpackage is not replaced"),
+    (
+        "build",
+        ["vocoder", "--buckets", "20", "--out", "{home}/build"],
+        "KokoroVocoder-tiny-fp16.mlpackage is not replaced",
+    ),
     ("quantize", ["--method", "w8", "--build", "{home}/file"], "is a file, not a folder"),
     ("sensitivity", ["--recipe", "{home}/file"], "ends in 'nothing'"),
     ("validate", ["--phonemes", "a", "--save-dir", "{home}/file"], "is a file: a folder"),
-    ("validate", ["--phonemes", "a", "--save-dir", "{home}/thesis"], "it has no intermediates.json of this command"),
+    (
+        "validate",
+        ["--phonemes", "a", "--save-dir", "{home}/thesis"],
+        "it has no intermediates.json of this command",
+    ),
     ("ane", ["{home}/build", "--json", "{home}/thesis"], "not a file that could be replaced"),
     ("ane", ["{home}/build", "--json", "/proc/x.json"], "cannot write /proc/x.json"),
-    ("report", ["--out", "{home}/thesis"], "nothing was decided")]  # fmt: skip
-INPUTS = [("speak", ["--file", "{home}/fifo", "-o", "{home}/a.wav"], ""),
+    ("report", ["--out", "{home}/thesis"], "nothing was decided"),
+]
+INPUTS = [
+    ("speak", ["--file", "{home}/fifo", "-o", "{home}/a.wav"], ""),
     ("speak", ["--file", "{home}/thesis", "-o", "{home}/a.wav"], "is a folder"),
     ("speak", ["a\0b", "-o", "{home}/a.wav", "--runtime", "torch", "--phonemes"], ""),
     ("speak", ["abc.", "-o", "{home}/a.wav", "--voice", "../../x"], "no voice"),
     ("speak", ["abc.", "-o", "{home}/a.wav", "--method", "../../x"], "unknown method"),
-    ("g2p", ["abc", "--lexicon", "{home}/fifo"], "it is not a file"), ("g2p", ["abc", "--lexicon", "{home}/thesis"], "it is not a file"),
-    ("g2p", ["abc", "--lexicon", "{home}/deep.json"], "is not JSON"), ("g2p", ["--file", "{home}/fifo"], ""),
-    ("g2p", ["--file", "{home}/loop"], ""), ("vectors", ["--check", "{home}/thesis"], "holds no vectors"),
-    ("bundle", ["--verify", "{home}/thesis"], "does not exist"), ("bundle", ["--verify", "{home}/loop"], "does not exist"),
-    ("quantize", ["--method", "mixed", "--recipe", "{home}/deep.json", "--build", "{home}/build"], "nested too deep"),
+    ("g2p", ["abc", "--lexicon", "{home}/fifo"], "it is not a file"),
+    ("g2p", ["abc", "--lexicon", "{home}/thesis"], "it is not a file"),
+    ("g2p", ["abc", "--lexicon", "{home}/deep.json"], "is not JSON"),
+    ("g2p", ["--file", "{home}/fifo"], ""),
+    ("g2p", ["--file", "{home}/loop"], ""),
+    ("vectors", ["--check", "{home}/thesis"], "holds no vectors"),
+    ("bundle", ["--verify", "{home}/thesis"], "does not exist"),
+    ("bundle", ["--verify", "{home}/loop"], "does not exist"),
+    (
+        "quantize",
+        ["--method", "mixed", "--recipe", "{home}/deep.json", "--build", "{home}/build"],
+        "nested too deep",
+    ),
     ("validate", ["--phonemes", "a", "--seed", "9" * 30], ""),
     ("speak", ["a", "-o", "{home}/a.wav", "--seed", "9" * 30, "--runtime", "torch"], ""),
-    ("quality", ["--method", "fp16", "--seed", "-" + "9" * 30], ""), ("describe", ["{home}/thesis"], "not an .mlpackage"),
-    ("describe", ["{home}/loop"], ""), ("ane", ["{home}/build", "--rules", "{home}/deep.json"], "not JSON"),
-    ("ane", ["{home}/build", "--rules", "{home}/thesis"], ""), ("doctor", ["--nonsense"], "unrecognized"),
-    ("device-report", ["--read", "{home}/deep.json"], "nested too deep"), ("device-report", ["{home}/build"], "on a Mac")]  # fmt: skip
+    ("quality", ["--method", "fp16", "--seed", "-" + "9" * 30], ""),
+    ("describe", ["{home}/thesis"], "not an .mlpackage"),
+    ("describe", ["{home}/loop"], ""),
+    ("ane", ["{home}/build", "--rules", "{home}/deep.json"], "not JSON"),
+    ("ane", ["{home}/build", "--rules", "{home}/thesis"], ""),
+    ("doctor", ["--nonsense"], "unrecognized"),
+    ("device-report", ["--read", "{home}/deep.json"], "nested too deep"),
+    ("device-report", ["{home}/build"], "on a Mac"),
+]
 WITHOUT_CHECKPOINT = ("g2p", "describe", "ane", "device-report", "doctor")
 
 
 @pytest.mark.parametrize(("verb", "arguments", "message"), [*OUTPUTS, *INPUTS])
 def test_refused_in_one_line_and_nothing_touched(
-    verb: str, arguments: list[str], message: str, home: Path, tiny: Path, capsys: pytest.CaptureFixture
+    verb: str,
+    arguments: list[str],
+    message: str,
+    home: Path,
+    tiny: Path,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     before, start = everything(home), time.monotonic()
     given = [argument.format(home=home) for argument in arguments]
@@ -113,7 +160,16 @@ def test_refused_in_one_line_and_nothing_touched(
     assert time.monotonic() - start < 60  # a hang, not a speed
 
 
-PLANS = ['["x/../../sibling"]', '{"x/../../sibling": 7}', '{"..": 7}', '{"thesis": 7}', '{"file": true}', "5", "null", "[[]]"]
+PLANS = [
+    '["x/../../sibling"]',
+    '{"x/../../sibling": 7}',
+    '{"..": 7}',
+    '{"thesis": 7}',
+    '{"file": true}',
+    "5",
+    "null",
+    "[[]]",
+]
 
 
 def test_a_forged_plan_moves_nothing(home: Path, capsys: pytest.CaptureFixture) -> None:
@@ -122,19 +178,39 @@ def test_a_forged_plan_moves_nothing(home: Path, capsys: pytest.CaptureFixture) 
         aside = home / f"out/.staged-{number}"
         for name in ("new/x", "old"):
             (aside / name).mkdir(parents=True)
-        for name, text in {"old/thesis": "theirs", "old/file": "theirs", "owner.lock": "", "plan.json": plan}.items():
+        for name, text in {
+            "old/thesis": "theirs",
+            "old/file": "theirs",
+            "owner.lock": "",
+            "plan.json": plan,
+        }.items():
             (aside / name).write_text(text)
-    written(home, dict.fromkeys(("out/x/notes.txt", "out/file", "out/thesis/notes.txt", "sibling/notes.txt"), "years of work"))
+    written(
+        home,
+        dict.fromkeys(
+            ("out/x/notes.txt", "out/file", "out/thesis/notes.txt", "sibling/notes.txt"),
+            "years of work",
+        ),
+    )
     before, out = everything(home), home / "out" / "x.wav"
-    assert kokoro_ane(["speak", "Hi.", "-o", str(out), "--checkpoint", "demo", "--runtime", "torch"]) == 0 and out.stat().st_size > 10_000
+    assert (
+        kokoro_ane(["speak", "Hi.", "-o", str(out), "--checkpoint", "demo", "--runtime", "torch"])
+        == 0
+        and out.stat().st_size > 10_000
+    )
     told = [line for line in capsys.readouterr().err.splitlines() if "is left alone" in line]
     out.unlink()
     assert everything(home) == before
-    assert all(any(f".staged-{number} is left alone" in line and len(line) < 400 for line in told) for number in plans)
+    assert all(
+        any(f".staged-{number} is left alone" in line and len(line) < 400 for line in told)
+        for number in plans
+    )
 
 
 @pytest.mark.parametrize("part", ["plan.json", "new", "old", "old/x"])
-def test_a_plan_with_links_moves_nothing(part: str, home: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_plan_with_links_moves_nothing(
+    part: str, home: Path, capsys: pytest.CaptureFixture
+) -> None:
     (home / "out/.staged-e").mkdir(parents=True)
     aside = home / "out/.staged-e"
     (aside / "owner.lock").touch()
@@ -151,49 +227,146 @@ def test_a_plan_with_links_moves_nothing(part: str, home: Path, capsys: pytest.C
 
 
 NEEDED = [
-    ("speak", ["--file", "{home}/s.srt", "-o", "{home}/a.wav", "--timestamps", "{home}/s.srt"], "file and timestamps are the same file"),
-    ("speak", ["--file", "{home}/s.srt", "-o", "{home}/a.wav", "--timestamps", "{home}/link.srt"], "file and timestamps are the same file"),
-    ("speak", ["Hi.", "-o", "{home}/a.wav", "--lexicon", "{home}/l.json", "--timestamps", "{home}/l.json"], "timestamps are the same file"),
-    ("speak", ["Hi.", "-o", "{home}/a.wav", "--timestamps", "{home}/ck/config.json"], "part of the checkpoint"),
+    (
+        "speak",
+        ["--file", "{home}/s.srt", "-o", "{home}/a.wav", "--timestamps", "{home}/s.srt"],
+        "file and timestamps are the same file",
+    ),
+    (
+        "speak",
+        ["--file", "{home}/s.srt", "-o", "{home}/a.wav", "--timestamps", "{home}/link.srt"],
+        "file and timestamps are the same file",
+    ),
+    (
+        "speak",
+        [
+            "Hi.",
+            "-o",
+            "{home}/a.wav",
+            "--lexicon",
+            "{home}/l.json",
+            "--timestamps",
+            "{home}/l.json",
+        ],
+        "timestamps are the same file",
+    ),
+    (
+        "speak",
+        ["Hi.", "-o", "{home}/a.wav", "--timestamps", "{home}/ck/config.json"],
+        "part of the checkpoint",
+    ),
     ("speak", ["Hi.", "-o", "{home}/ck/voices/new.wav"], "part of the checkpoint"),
     ("speak", ["Hi.", "-o", "{home}/b/P.mlpackage/a.wav"], "inside the package P.mlpackage"),
     ("speak", ["Hi.", "-o", "{home}/linked.wav"], "linked.wav.parts: it is a link"),
-    ("speak", ["Hi.", "-o", "{home}/a.wav", "--timestamps", "{home}/bundle/vocabulary.json"], "SHA256SUMS names it"),
+    (
+        "speak",
+        ["Hi.", "-o", "{home}/a.wav", "--timestamps", "{home}/bundle/vocabulary.json"],
+        "SHA256SUMS names it",
+    ),
     ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/b/G2P.json"], "a manifest or record"),
-    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/b/G2P.onnx"], "G2P.json is a manifest or record"),
-    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/b/P.mlpackage/Manifest.json"], "inside the package P.mlpackage"),
-    ("ane", ["{home}/b/P.mlpackage", "--plot", "{home}/b/P.mlpackage/x.png"], "inside the package P.mlpackage"),
+    (
+        "ane",
+        ["{home}/b/P.mlpackage", "--json", "{home}/b/G2P.onnx"],
+        "G2P.json is a manifest or record",
+    ),
+    (
+        "ane",
+        ["{home}/b/P.mlpackage", "--json", "{home}/b/P.mlpackage/Manifest.json"],
+        "inside the package P.mlpackage",
+    ),
+    (
+        "ane",
+        ["{home}/b/P.mlpackage", "--plot", "{home}/b/P.mlpackage/x.png"],
+        "inside the package P.mlpackage",
+    ),
     ("ane", ["{home}/s.srt", "--json", "{home}/s.srt"], "package and json are the same file"),
-    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/new.png", "--plot", "{home}/new.png"], "json and plot are the same file"),
-    ("ane", ["{home}/b/P.mlpackage", "--json", "{home}/l.json", "--rules", "{home}/l.json"], "json and rules are the same file"),
+    (
+        "ane",
+        ["{home}/b/P.mlpackage", "--json", "{home}/new.png", "--plot", "{home}/new.png"],
+        "json and plot are the same file",
+    ),
+    (
+        "ane",
+        ["{home}/b/P.mlpackage", "--json", "{home}/l.json", "--rules", "{home}/l.json"],
+        "json and rules are the same file",
+    ),
     ("quality", ["--method", "fp16", "--out", "{home}/b/G2P.json"], "no JSON object with clips"),
     ("sensitivity", ["--recipe", "{home}/ck/config.json"], "part of the checkpoint"),
-    ("sensitivity", ["--log", "{home}/log.jsonl"], "log.png is not replaced: it was not written by this command"),
-    ("release", ["--out", "{home}/mine"], "decision.json is not replaced: it is no JSON object with checksum_sha256"),
+    (
+        "sensitivity",
+        ["--log", "{home}/log.jsonl"],
+        "log.png is not replaced: it was not written by this command",
+    ),
+    (
+        "release",
+        ["--out", "{home}/mine"],
+        "decision.json is not replaced: it is no JSON object with checksum_sha256",
+    ),
     ("release", ["--out", "{home}/away"], "decision.json: it is a link"),
-    ("build", ["vocoder", "--buckets", "20", "--out", "{home}/mine"], "KokoroVocoder-tiny-fp16.json is not replaced"),
-    ("build", ["vocoder", "--buckets", "20", "--out", "{home}/away"], "KokoroVocoder-tiny-fp16.json: it is a link"),
-    ("validate", ["--phonemes", "a", "--save-dir", "{home}/mine"], "it has no intermediates.json of this command"),
-    ("validate", ["--phonemes", "a", "--save-dir", "{home}/seams"], "it holds torch.npz, which was not written"),
+    (
+        "build",
+        ["vocoder", "--buckets", "20", "--out", "{home}/mine"],
+        "KokoroVocoder-tiny-fp16.json is not replaced",
+    ),
+    (
+        "build",
+        ["vocoder", "--buckets", "20", "--out", "{home}/away"],
+        "KokoroVocoder-tiny-fp16.json: it is a link",
+    ),
+    (
+        "validate",
+        ["--phonemes", "a", "--save-dir", "{home}/mine"],
+        "it has no intermediates.json of this command",
+    ),
+    (
+        "validate",
+        ["--phonemes", "a", "--save-dir", "{home}/seams"],
+        "it holds torch.npz, which was not written",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("verb", "arguments", "message"), NEEDED)
 def test_what_something_else_needs_is_not_replaced(
-    verb: str, arguments: list[str], message: str, home: Path, tiny: Path, capsys: pytest.CaptureFixture
+    verb: str,
+    arguments: list[str],
+    message: str,
+    home: Path,
+    tiny: Path,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     shutil.copytree(tiny, home / "ck")
-    mine = dict.fromkeys(("s.srt", "log.png", "mine/decision.json", "mine/upstream.npz"), "years of work")
-    mine |= {"mine/KokoroVocoder-tiny-fp16.json": "[]", "b/P.mlpackage/Manifest.json": "{}", "b/G2P.onnx": "x", "l.json": '{"a": "b"}'}
-    mine |= {"b/G2P.json": '{"package": "G2P.onnx", "package_sha256": "0"}', "bundle/vocabulary.json": "{}", "away/x": "years"}
-    mine |= {"bundle/SHA256SUMS": "0  vocabulary.json", "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
-        "seams/torch.npz": "years of work"}  # fmt: skip
+    mine = dict.fromkeys(
+        ("s.srt", "log.png", "mine/decision.json", "mine/upstream.npz"), "years of work"
+    )
+    mine |= {
+        "mine/KokoroVocoder-tiny-fp16.json": "[]",
+        "b/P.mlpackage/Manifest.json": "{}",
+        "b/G2P.onnx": "x",
+        "l.json": '{"a": "b"}',
+    }
+    mine |= {
+        "b/G2P.json": '{"package": "G2P.onnx", "package_sha256": "0"}',
+        "bundle/vocabulary.json": "{}",
+        "away/x": "years",
+    }
+    mine |= {
+        "bundle/SHA256SUMS": "0  vocabulary.json",
+        "seams/intermediates.json": '{"intermediates": {"onnx": []}}',
+        "seams/torch.npz": "years of work",
+    }
     written(home, mine)
-    for name, to in (("link.srt", "s.srt"), ("linked.wav.parts", "mine"), ("away/decision.json", "s.srt"),
-                     ("away/KokoroVocoder-tiny-fp16.json", "s.srt")):  # fmt: skip
+    for name, to in (
+        ("link.srt", "s.srt"),
+        ("linked.wav.parts", "mine"),
+        ("away/decision.json", "s.srt"),
+        ("away/KokoroVocoder-tiny-fp16.json", "s.srt"),
+    ):
         (home / name).symlink_to(home / to)
     before = everything(home)
-    given = [argument.format(home=home) for argument in arguments] + ([] if verb == "ane" else ["--checkpoint", str(home / "ck")])
+    given = [argument.format(home=home) for argument in arguments] + (
+        [] if verb == "ane" else ["--checkpoint", str(home / "ck")]
+    )
     code, line = call(verb, given, capsys)
     assert code == 2 and message in line and len(line) < 1000, line
     assert everything(home) == before
@@ -201,25 +374,49 @@ def test_what_something_else_needs_is_not_replaced(
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "loop", "dangling link"])
 @pytest.mark.parametrize("place", ["random.pth", "config.json", "voices"])
-def test_a_checkpoint_of_odd_files(kind: str, place: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_checkpoint_of_odd_files(
+    kind: str, place: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     folder = Path(shutil.copytree(tiny, tmp_path / "checkpoint"))
     path = folder / place
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     make = {"folder": path.mkdir, "fifo": lambda: os.mkfifo(path)}
     make.get(kind, lambda: path.symlink_to(path if kind == "loop" else folder / "nothing"))()
     code, line = call(
-        "speak", ["abc", "--phonemes", "-o", str(tmp_path / "a.wav"), "--runtime", "torch", "--checkpoint", str(folder)], capsys
+        "speak",
+        [
+            "abc",
+            "--phonemes",
+            "-o",
+            str(tmp_path / "a.wav"),
+            "--runtime",
+            "torch",
+            "--checkpoint",
+            str(folder),
+        ],
+        capsys,
     )
     assert code == 2 and line.startswith("error: ") and not (tmp_path / "a.wav").exists()
 
 
 def run(*command: str, **more: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, check=False, timeout=120, **more)
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, check=False, timeout=120, **more
+    )
 
 
 def test_a_terminal_that_knows_only_ascii() -> None:
-    done = run("-m", "g2p", "hello", env=os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"})
-    assert done.returncode == 0 and b"Traceback" not in done.stderr and json.loads(done.stdout.splitlines()[-1])["words"] == 1
+    done = run(
+        "-m",
+        "g2p",
+        "hello",
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"},
+    )
+    assert (
+        done.returncode == 0
+        and b"Traceback" not in done.stderr
+        and json.loads(done.stdout.splitlines()[-1])["words"] == 1
+    )
 
 
 WRITER = """
@@ -238,16 +435,24 @@ raise SystemExit(run_cli(main, sys.argv[1:]))
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_killed_while_writing(kill: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """The old file stays, the half one is never seen; SIGTERM and Ctrl-C clean up, after kill -9 the next command does and says so."""
+def test_killed_while_writing(
+    kill: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The old file stays, the half one is never seen; SIGTERM and Ctrl-C clean up, after kill -9
+    the next command does and says so.
+    """
     from kokoro_ane.core.staging import write_json
 
     (tmp_path / "x.json").write_text("old")
-    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    # a background job's children ignore it
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
     command = [sys.executable, "-c", WRITER, str(tmp_path / "x.json")]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=heeds) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=heeds
+    ) as process:
         process.stdout.readline()
-        write_json(tmp_path / "y.json", {})  # two processes at once: the living one's folder is left alone
+        # two processes at once: the living one's folder is left alone
+        write_json(tmp_path / "y.json", {})
         process.send_signal(kill)
     assert (tmp_path / "x.json").read_text() == "old"
     left = [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -257,14 +462,18 @@ def test_killed_while_writing(kill: signal.Signals, tmp_path: Path, capsys: pyte
     assert ("an earlier run was killed" in capsys.readouterr().err) == (kill == signal.SIGKILL)
 
 
-def test_a_figure_half_kept_goes_when_its_store_is_opened(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_figure_half_kept_goes_when_its_store_is_opened(
+    tiny_checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     """The next run of the same measurement may have nothing to write into that folder."""
     from kokoro_ane.eval.store import Store
 
     floors = Store.open(tmp_path, tiny_checkpoint, seed=0).folder / "seed_variation"
     floors.mkdir(parents=True)
     command = [sys.executable, "-c", WRITER, str(floors / "x.json")]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         process.stdout.readline()
         Store.open(tmp_path, tiny_checkpoint, seed=0)
         assert len(list(floors.iterdir())) == 1  # its owner lives

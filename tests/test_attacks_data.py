@@ -1,4 +1,6 @@
-"""Data that nobody vouches for: JSON of other kinds, weights nobody trained, metadata, digits without end. A value or one InputError."""
+"""Data that nobody vouches for: JSON of other kinds, weights nobody trained, metadata, digits
+without end. A value or one InputError.
+"""
 
 import dataclasses
 import io
@@ -50,38 +52,95 @@ from tests.sweep_calls import changed, places
 
 SHA = "0" * 64
 MANIFEST = Manifest(
-    stage="KokoroVocoder", method="fp16", precision="fp16", checkpoint={"name": "tiny", "sha256": SHA}, releasable=False,
-    package="KokoroVocoder-tiny-fp16.mlpackage", package_sha256=SHA, package_bytes=1, target="iOS17", buckets=(20, 40), hidden_dim=16,
-    inputs={"features": {"shape": [1]}}, outputs={}, source={}, operations={"conv": 1}, checks={}, tools={"torch": "2"},
-    functions={"main": "main"}, token_buckets=(16,), alignment={"a": 1},
-)  # fmt: skip
+    stage="KokoroVocoder",
+    method="fp16",
+    precision="fp16",
+    checkpoint={"name": "tiny", "sha256": SHA},
+    releasable=False,
+    package="KokoroVocoder-tiny-fp16.mlpackage",
+    package_sha256=SHA,
+    package_bytes=1,
+    target="iOS17",
+    buckets=(20, 40),
+    hidden_dim=16,
+    inputs={"features": {"shape": [1]}},
+    outputs={},
+    source={},
+    operations={"conv": 1},
+    checks={},
+    tools={"torch": "2"},
+    functions={"main": "main"},
+    token_buckets=(16,),
+    alignment={"a": 1},
+)
 STORED = {"file": "a/b.npy", "sha256": SHA, "shape": [1], "dtype": "float32"}
 FILE = {"file": "x.json", "sha256": SHA, "bytes": 1}
-PACKAGE = FILE | {"package": "x.mlpackage", "package_sha256": SHA, "package_bytes": 1, "target": "iOS17"}
-LEVEL = {"method": "w8", "verdict": "SHIP", "bytes": 1, "failed": None, "reasons": ["good"], "provenance": {"package_sha256": SHA}}
+PACKAGE = FILE | {
+    "package": "x.mlpackage",
+    "package_sha256": SHA,
+    "package_bytes": 1,
+    "target": "iOS17",
+}
+LEVEL = {
+    "method": "w8",
+    "verdict": "SHIP",
+    "bytes": 1,
+    "failed": None,
+    "reasons": ["good"],
+    "provenance": {"package_sha256": SHA},
+}
 REPORTED = shortened(made_up({"fp16": 0.01}) | {"format": FORMAT})
 READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
-    "manifest": ({k: v for k, v in dataclasses.asdict(MANIFEST).items() if k != "path"}, Manifest.load),
+    "manifest": (
+        {k: v for k, v in dataclasses.asdict(MANIFEST).items() if k != "path"},
+        Manifest.load,
+    ),
     "config": (tiny_config(), KokoroConfig.load),
-    "recipe": (Recipe("tiny", SHA, {"size": 0.5}, {"size": 0.4}, {"conv": "w8"}).as_dict(), load_recipe),
+    "recipe": (
+        Recipe("tiny", SHA, {"size": 0.5}, {"size": 0.4}, {"conv": "w8"}).as_dict(),
+        load_recipe,
+    ),
     "decision": (
-        {"format": FORMAT, "verdict": "SHIP", "level": "w8", "levels": [LEVEL], "provenance": {"seed": 0, "precision": "declared"}},
+        {
+            "format": FORMAT,
+            "verdict": "SHIP",
+            "level": "w8",
+            "levels": [LEVEL],
+            "provenance": {"seed": 0, "precision": "declared"},
+        },
         read_decision,
     ),
     "reported decision": (REPORTED, read_reported),
     "index.json": (
-        {"format": 1, "checkpoint": {"sha256": SHA}, "packages": {"x": SHA}, "voice": {"file": "voice.npy", "sha256": SHA},
-         "utterances": [{"id": "short", "tensors": {"asr": STORED}}],
-         "text": {"file": "text.wav", "sha256": SHA, "longest_phonemes": 20, "chunks": [{}]}},
+        {
+            "format": 1,
+            "checkpoint": {"sha256": SHA},
+            "packages": {"x": SHA},
+            "voice": {"file": "voice.npy", "sha256": SHA},
+            "utterances": [{"id": "short", "tensors": {"asr": STORED}}],
+            "text": {"file": "text.wav", "sha256": SHA, "longest_phonemes": 20, "chunks": [{}]},
+        },
         lambda path: load_index(path.parent),
     ),
     "assembly": (
-        {"format": 3, "checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": False, "withheld": "tiny", "method": "fp16",
-         "encoder": [PACKAGE], "vocoder": PACKAGE, "g2p": {"absent": "x"}, "vocabulary": FILE, "voices": {"files": [FILE]},
-         "lexicon": {}, "text": [], "vectors": None},
+        {
+            "format": 3,
+            "checkpoint": {"name": "tiny", "sha256": SHA},
+            "releasable": False,
+            "withheld": "tiny",
+            "method": "fp16",
+            "encoder": [PACKAGE],
+            "vocoder": PACKAGE,
+            "g2p": {"absent": "x"},
+            "vocabulary": FILE,
+            "voices": {"files": [FILE]},
+            "lexicon": {},
+            "text": [],
+            "vectors": None,
+        },
         Assembly.load,
     ),
-}  # fmt: skip
+}
 
 
 def written(folder: Path, kind: str, text: str) -> Path:
@@ -93,7 +152,25 @@ def written(folder: Path, kind: str, text: str) -> Path:
     return path
 
 
-OTHERS = (None, True, 5, -1, 0, 1.5, 10**25, float("nan"), "x", "../../x", "", [], [[]], ["x"], {}, {"x": {}}, [None])
+OTHERS = (
+    None,
+    True,
+    5,
+    -1,
+    0,
+    1.5,
+    10**25,
+    float("nan"),
+    "x",
+    "../../x",
+    "",
+    [],
+    [[]],
+    ["x"],
+    {},
+    {"x": {}},
+    [None],
+)
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -107,7 +184,10 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
     """Hundreds of documents a reader: each is read, or refused in one line that names the file."""
     data, reader = READERS[kind]
     refused, data = 0, json.loads(json.dumps(data))
-    for at in {tuple(0 if isinstance(key, int) else key for key in at): at for at in places(data)}.values():  # one of a list
+    # one of a list
+    for at in {
+        tuple(0 if isinstance(key, int) else key for key in at): at for at in places(data)
+    }.values():
         for value in OTHERS:
             path = written(tmp_path, kind, json.dumps(changed(data, at, value)))
             try:
@@ -121,10 +201,26 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize(
     "text",
-    ["[" * 200_000, '{"a":' * 200_000, "9" * 5_000, '{"format": ' + "9" * 5_000 + "}", '{"format": 1e999}', "null", "[]", "5", '"x"',
-     "", "{", '{"format": 1}', '{"format": 2}', "\ufeff{}", "\0", '{"format": NaN}'],
+    [
+        "[" * 200_000,
+        '{"a":' * 200_000,
+        "9" * 5_000,
+        '{"format": ' + "9" * 5_000 + "}",
+        '{"format": 1e999}',
+        "null",
+        "[]",
+        "5",
+        '"x"',
+        "",
+        "{",
+        '{"format": 1}',
+        '{"format": 2}',
+        "\ufeff{}",
+        "\0",
+        '{"format": NaN}',
+    ],
     ids=lambda text: text[:12] or "empty",
-)  # fmt: skip
+)
 def test_what_is_no_document(kind: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as told:
         READERS[kind][1](written(tmp_path, kind, text))
@@ -139,23 +235,34 @@ def test_bits_of_a_document(tmp_path_factory: pytest.TempPathFactory, data: st.D
     for place in data.draw(st.lists(st.integers(0, len(text) - 1), min_size=1, max_size=6)):
         text[place] = data.draw(st.integers(0, 255))
     path = written(tmp_path_factory.mktemp("bits"), kind, "")
-    path.write_bytes(text[: data.draw(st.integers(0, len(text)))] if data.draw(st.booleans()) else text)
+    path.write_bytes(
+        text[: data.draw(st.integers(0, len(text)))] if data.draw(st.booleans()) else text
+    )
     try:
         READERS[kind][1](path)
     except InputError as problem:
         assert len(str(problem).splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["../../x", "/x", "a/b", ".", "..", ".hidden", "a\nb", "x" * 65, "", "ü", "a\0", "con:"])
+@pytest.mark.parametrize(
+    "name", ["../../x", "/x", "a/b", ".", "..", ".hidden", "a\nb", "x" * 65, "", "ü", "a\0", "con:"]
+)
 def test_names_that_are_no_names(name: str, tmp_path: Path) -> None:
     pytest.raises(InputError, check_name, name, "name").match("a name has letters")
     with pytest.raises(InputError, match="a name has letters"):
         KokoroConfig.load(written(tmp_path, "config", json.dumps(tiny_config() | {"name": name})))
     with pytest.raises(InputError):
-        Manifest.load(written(tmp_path, "manifest", json.dumps(READERS["manifest"][0] | {"package": name})))
+        Manifest.load(
+            written(tmp_path, "manifest", json.dumps(READERS["manifest"][0] | {"package": name}))
+        )
     if name:
         with pytest.raises(InputError, match="the package's name" if len(name) < 60 else "at most"):
-            package_name("KokoroVocoder", "tiny", True, f"{name}/../x" if name in ("..", ".", ".hidden") or len(name) > 60 else name)
+            package_name(
+                "KokoroVocoder",
+                "tiny",
+                True,
+                f"{name}/../x" if name in ("..", ".", ".hidden") or len(name) > 60 else name,
+            )
 
 
 def test_paths_stay_inside() -> None:
@@ -165,14 +272,31 @@ def test_paths_stay_inside() -> None:
             check_inside(path, "file")
 
 
-@pytest.mark.parametrize(("change", "message"), [({"n_layer": 10_000_000}, "not a positive whole number up to 16384"),
-    ({"n_layer": 4096}, "at most 128"),
-    ({"hidden_dim": 16_384, "n_layer": 128, "text_encoder_kernel_size": 16_384}, "GB, this machine has"),
-    ({"releasable": "false"}, "not true or false"), ({"vocab": {"a": 178}}, "outside n_token"), ({"vocab": {"a": -1}}, "outside n_token"),
-    ({"vocab": {"a": "1"}}, "not a whole number"), ({"dropout": float("nan")}, "not a finite number"),
-    ({"plbert": tiny_config()["plbert"] | {"num_attention_heads": 5}}, "no multiple of num_attention_heads"),
-    ({"istftnet": tiny_config()["istftnet"] | {"resblock_kernel_sizes": [3, "7", 11]}}, "not a whole number"),
-    ({"istftnet": tiny_config()["istftnet"] | {"upsample_rates": []}}, "is empty")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_layer": 10_000_000}, "not a positive whole number up to 16384"),
+        ({"n_layer": 4096}, "at most 128"),
+        (
+            {"hidden_dim": 16_384, "n_layer": 128, "text_encoder_kernel_size": 16_384},
+            "GB, this machine has",
+        ),
+        ({"releasable": "false"}, "not true or false"),
+        ({"vocab": {"a": 178}}, "outside n_token"),
+        ({"vocab": {"a": -1}}, "outside n_token"),
+        ({"vocab": {"a": "1"}}, "not a whole number"),
+        ({"dropout": float("nan")}, "not a finite number"),
+        (
+            {"plbert": tiny_config()["plbert"] | {"num_attention_heads": 5}},
+            "no multiple of num_attention_heads",
+        ),
+        (
+            {"istftnet": tiny_config()["istftnet"] | {"resblock_kernel_sizes": [3, "7", 11]}},
+            "not a whole number",
+        ),
+        ({"istftnet": tiny_config()["istftnet"] | {"upsample_rates": []}}, "is empty"),
+    ],
+)
 def test_config_kinds_ranges_and_memory(change: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         KokoroConfig.load(written(tmp_path, "config", json.dumps(tiny_config() | change)))
@@ -197,12 +321,18 @@ def spoilt(value: float) -> torch.Tensor:
     return pack
 
 
-VOICES = {"NaN": (spoilt(float("nan")), "holds NaN or infinity"), "infinity": (spoilt(float("-inf")), "holds NaN or infinity"),
-    "float64 beyond float32": (spoilt(0.0).double() * 1e300, "holds NaN or infinity"), "complex": (GOOD.to(torch.complex64), "is complex"),
-    "sparse": (GOOD.to_sparse(), "is sparse"), "meta": (GOOD.to("meta"), "is on the meta device"),
+VOICES = {
+    "NaN": (spoilt(float("nan")), "holds NaN or infinity"),
+    "infinity": (spoilt(float("-inf")), "holds NaN or infinity"),
+    "float64 beyond float32": (spoilt(0.0).double() * 1e300, "holds NaN or infinity"),
+    "complex": (GOOD.to(torch.complex64), "is complex"),
+    "sparse": (GOOD.to_sparse(), "is sparse"),
+    "meta": (GOOD.to("meta"), "is on the meta device"),
     "zeros": (torch.zeros(VOICE_SHAPE), "nothing but zeros"),
-    "whole numbers": (torch.ones(VOICE_SHAPE, dtype=torch.int64), "holds torch.int64"), "a dict": ({"a": GOOD}, "holds a dict"),
-    "another shape": (torch.ones(1).expand(1 << 20, 1 << 20), "has shape")}  # fmt: skip
+    "whole numbers": (torch.ones(VOICE_SHAPE, dtype=torch.int64), "holds torch.int64"),
+    "a dict": ({"a": GOOD}, "holds a dict"),
+    "another shape": (torch.ones(1).expand(1 << 20, 1 << 20), "has shape"),
+}
 
 
 @pytest.mark.parametrize("kind", VOICES)
@@ -217,13 +347,23 @@ def npy(shape: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 
-NPY = (npy("(10000000000000,)"), npy("(510, 1, 256)"), npy("'x'"), npy("((((((,"), b"", b"\x93NUMPY", b"\0" * 999)
+NPY = (
+    npy("(10000000000000,)"),
+    npy("(510, 1, 256)"),
+    npy("'x'"),
+    npy("((((((,"),
+    b"",
+    b"\x93NUMPY",
+    b"\0" * 999,
+)
 
 
 @pytest.mark.parametrize("content", NPY)
 def test_npy_that_claims_what_it_has_not(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "v.npy").write_bytes(content)
-    pytest.raises(InputError, read_pack, tmp_path / "v.npy").match("cannot be read as a NumPy array")
+    pytest.raises(InputError, read_pack, tmp_path / "v.npy").match(
+        "cannot be read as a NumPy array"
+    )
 
 
 def test_blend_of_huge_weights_is_no_silence(tiny: Path) -> None:
@@ -239,19 +379,30 @@ def test_voice_names_are_no_paths(name: str, tiny: Path) -> None:
 
 
 def all_of(change: Callable[[torch.Tensor], object]) -> Callable[[dict], object]:
-    return lambda state: {part: {key: change(value) for key, value in tensors.items()} for part, tensors in state.items()}
+    return lambda state: {
+        part: {key: change(value) for key, value in tensors.items()}
+        for part, tensors in state.items()
+    }
 
 
-WEIGHTS = {"zeros": (all_of(torch.zeros_like), "nothing but zeros"),
+WEIGHTS = {
+    "zeros": (all_of(torch.zeros_like), "nothing but zeros"),
     "NaN": (all_of(lambda value: value * float("nan")), "holds NaN or infinity"),
     "complex": (all_of(lambda value: value.to(torch.complex64)), "is complex"),
     "sparse": (all_of(lambda value: value.to_sparse()), "is sparse"),
     "meta": (all_of(lambda value: value.to("meta")), "is on the meta device"),
     "numbers": (all_of(lambda _: 1.0), "is a float, not a tensor"),
-    "integer keys": (lambda state: {part: dict(enumerate(tensors.values())) for part, tensors in state.items()}, "has the key 0"),
+    "integer keys": (
+        lambda state: {part: dict(enumerate(tensors.values())) for part, tensors in state.items()},
+        "has the key 0",
+    ),
     "integer parts": (lambda state: dict(enumerate(state.values())), "unknown part '0'"),
     "a list": (lambda state: list(state.values()), "not a dict of state dicts"),
-    "repeated": (all_of(lambda _: torch.ones(1).expand(1 << 20, 1 << 20)), "more than 2147483648 numbers")}  # fmt: skip
+    "repeated": (
+        all_of(lambda _: torch.ones(1).expand(1 << 20, 1 << 20)),
+        "more than 2147483648 numbers",
+    ),
+}
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
@@ -283,13 +434,16 @@ def test_no_pickle_runs_and_a_bad_one_is_one_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_bits_and_cuts_of_a_weights_file(seed: int, folder: Path) -> None:  # whatever is done to the bytes: good weights or one InputError
+# whatever is done to the bytes: good weights or one InputError
+def test_bits_and_cuts_of_a_weights_file(seed: int, folder: Path) -> None:
     draw, stream = np.random.default_rng(seed), io.BytesIO()
     torch.save({"decoder": {"a": torch.ones(3)}}, stream)
     data = bytearray(stream.getvalue())
     for place in draw.integers(0, len(data), 4):
         data[place] ^= 1 << int(draw.integers(8))
-    (folder / "random.pth").write_bytes(data[: int(draw.integers(len(data)))] if seed % 3 == 0 else data)
+    (folder / "random.pth").write_bytes(
+        data[: int(draw.integers(len(data)))] if seed % 3 == 0 else data
+    )
     try:
         Checkpoint.from_folder(folder).part("decoder")
     except InputError as problem:
@@ -297,7 +451,9 @@ def test_bits_and_cuts_of_a_weights_file(seed: int, folder: Path) -> None:  # wh
 
 
 def test_a_megabyte_of_digits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """46 s once: as one number its words were counted again for each digit. A tenth of it takes a tenth of the time."""
+    """46 s once: as one number its words were counted again for each digit. A tenth of it takes a
+    tenth of the time.
+    """
     seconds = []
     for digits in (30_000, 120_000):
         (tmp_path / "digits.txt").write_text("1" * digits)
@@ -315,18 +471,36 @@ def test_bundled_weights_that_were_cut_off(kept: int, tmp_path: Path) -> None:
     pytest.raises(InputError, load_arrays, tmp_path / BUNDLED.name).match("has SHA-256")
 
 
-def test_a_manifest_of_another_method(tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_manifest_of_another_method(
+    tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     shutil.copy2(build / "KokoroVocoder-tiny-fp16.json", build / "KokoroVocoder-tiny-w8.json")
     with pytest.raises(InputError, match="says method 'fp16', expected 'w8'"):
         find_package(build, tiny_checkpoint, method_named("w8"))
 
 
-SCHEMA = {"name": "audio", "isOptional": "0", "type": "MultiArray", "dataType": "Float16", "shape": "[1, 4]",
-    "shapeRange": "[[1, 1], [2, 9]]"}  # fmt: skip
-METADATA = [{"specificationVersion": 7, "shortDescription": "x", "userDefinedMetadata": {"a": "b"}, "defaultFunctionName": "main",
-             "inputSchema": [SCHEMA], "outputSchema": [{"name": "first", "type": "MultiArray", "dataType": "Float16", "shape": "[]"}],
-             "functions": [{"name": "main", "inputSchema": [SCHEMA], "outputSchema": []}]}]  # fmt: skip
+SCHEMA = {
+    "name": "audio",
+    "isOptional": "0",
+    "type": "MultiArray",
+    "dataType": "Float16",
+    "shape": "[1, 4]",
+    "shapeRange": "[[1, 1], [2, 9]]",
+}
+METADATA = [
+    {
+        "specificationVersion": 7,
+        "shortDescription": "x",
+        "userDefinedMetadata": {"a": "b"},
+        "defaultFunctionName": "main",
+        "inputSchema": [SCHEMA],
+        "outputSchema": [
+            {"name": "first", "type": "MultiArray", "dataType": "Float16", "shape": "[]"}
+        ],
+        "functions": [{"name": "main", "inputSchema": [SCHEMA], "outputSchema": []}],
+    }
+]
 
 
 @pytest.fixture
@@ -340,8 +514,19 @@ def compiled(tmp_path: Path) -> Path:
 def test_metadata_of_every_other_kind(compiled: Path) -> None:
     (compiled / "metadata.json").write_text(json.dumps(METADATA))
     read_compiled(compiled)
-    documents, refused = [changed(METADATA, at, value) for at in places(METADATA) for value in OTHERS], 0
-    for text in [json.dumps(document) for document in documents] + ["[" * 200_000, "9" * 5_000, "", "\0", "null", "[]", "[5]"]:
+    documents, refused = (
+        [changed(METADATA, at, value) for at in places(METADATA) for value in OTHERS],
+        0,
+    )
+    for text in [json.dumps(document) for document in documents] + [
+        "[" * 200_000,
+        "9" * 5_000,
+        "",
+        "\0",
+        "null",
+        "[]",
+        "[5]",
+    ]:
         (compiled / "metadata.json").write_text(text)
         try:
             read_compiled(compiled)
@@ -352,15 +537,29 @@ def test_metadata_of_every_other_kind(compiled: Path) -> None:
 
 
 def test_a_compiled_program_that_does_not_know_its_lengths_can_be_told(compiled: Path) -> None:
-    """Such programs gave NaN durations on iOS; docs/synthesis.md has ports compare the lengths with the manifest's before a call."""
-    assert read_compiled(compiled).description.input[0].type.multiArrayType.WhichOneof("ShapeFlexibility") == "shapeRange"
+    """Such programs gave NaN durations on iOS; docs/synthesis.md has ports compare the lengths with
+    the manifest's before a call.
+    """
+    assert (
+        read_compiled(compiled)
+        .description.input[0]
+        .type.multiArrayType.WhichOneof("ShapeFlexibility")
+        == "shapeRange"
+    )
     text = re.sub(r"\[FlexibleShapeInformation.*?\)\)\)\]", "", OLD, flags=re.DOTALL)
     assert "FlexibleShapeInformation" not in text
     (compiled / "model.mil").write_text(text, encoding="utf-8")
-    assert read_compiled(compiled).description.input[0].type.multiArrayType.WhichOneof("ShapeFlexibility") is None
+    assert (
+        read_compiled(compiled)
+        .description.input[0]
+        .type.multiArrayType.WhichOneof("ShapeFlexibility")
+        is None
+    )
 
 
-def test_scratch_and_aside_of_a_living_process_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_and_aside_of_a_living_process_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with scratch() as first, aside(tmp_path / "x.json") as path:
         path.write_text("{}")

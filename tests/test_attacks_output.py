@@ -1,4 +1,6 @@
-"""What a careless --out may meet, a full disk too: nothing of the user's is deleted, nothing stands half-written, told in one line."""
+"""What a careless --out may meet, a full disk too: nothing of the user's is deleted, nothing stands
+half-written, told in one line.
+"""
 
 import importlib
 import json
@@ -17,7 +19,15 @@ from kokoro_ane.core import staging
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import PREFIX, check_output, recover, staged, staged_together, strangers, write_json
+from kokoro_ane.core.staging import (
+    PREFIX,
+    check_output,
+    recover,
+    staged,
+    staged_together,
+    strangers,
+    write_json,
+)
 from kokoro_ane.pipeline.build import main as build
 from tests.builds import left_behind
 
@@ -48,7 +58,9 @@ class TestFolders:
         write_anew(tmp_path / "v")
         assert (tmp_path / "v" / "data").read_text() == "new"
 
-    @pytest.mark.parametrize("kind", ["without our mark", "with another file in it", "the folder above"])
+    @pytest.mark.parametrize(
+        "kind", ["without our mark", "with another file in it", "the folder above"]
+    )
     def test_anything_else_is_refused_by_name(self, tmp_path: Path, kind: str) -> None:
         folder = our_folder(tmp_path / "v")
         (folder / "thesis.tex").write_text("years")
@@ -56,17 +68,26 @@ class TestFolders:
             (folder / "mark").unlink()
         target = tmp_path if kind == "the folder above" else folder
         pytest.raises(InputError, write_anew, target).match(f"{target.name} is not replaced: it ")
-        assert (folder / "thesis.tex").read_text() == "years" and (folder / "data").read_text() == "old"
+        assert (folder / "thesis.tex").read_text() == "years" and (
+            folder / "data"
+        ).read_text() == "old"
 
     def test_what_came_while_we_worked_is_kept(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="is not replaced"), staged(tmp_path / "v", of_ours) as aside:
+        with (
+            pytest.raises(InputError, match="is not replaced"),
+            staged(tmp_path / "v", of_ours) as aside,
+        ):
             our_folder(aside)
             (tmp_path / "v").mkdir()
             (tmp_path / "v" / "thesis.tex").write_text("years")
         assert left_behind(tmp_path / "v") == ["thesis.tex"] and left_behind(tmp_path) == ["v"]
 
-    def test_what_came_right_after_the_look_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Between the check and the note of what stood there, it was taken for what had been checked, and removed."""
+    def test_what_came_right_after_the_look_is_kept(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the check and the note of what stood there, it was taken for what had been
+        checked, and removed.
+        """
         real = staging.check_implied
 
         def looked(target: Path, *given: object) -> Path:
@@ -77,16 +98,23 @@ class TestFolders:
             return place
 
         monkeypatch.setattr(staging, "check_implied", looked)
-        with pytest.raises(InputError, match="is not replaced"), staged(tmp_path / "v", of_ours) as aside:
+        with (
+            pytest.raises(InputError, match="is not replaced"),
+            staged(tmp_path / "v", of_ours) as aside,
+        ):
             our_folder(aside)
         assert left_behind(tmp_path / "v") == ["thesis.tex"] and left_behind(tmp_path) == ["v"]
 
     def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "f").write_text("x")
-        pytest.raises(InputError, write_anew, tmp_path / "f").match("is a file: a folder is written there")
+        pytest.raises(InputError, write_anew, tmp_path / "f").match(
+            "is a file: a folder is written there"
+        )
         with pytest.raises(InputError, match="is a folder: name a file in it"):
             write_json(our_folder(tmp_path / "v"), {})
-        pytest.raises(InputError, write_json, tmp_path / "f" / "x.json", {}).match("is a file, not a folder")
+        pytest.raises(InputError, write_json, tmp_path / "f" / "x.json", {}).match(
+            "is a file, not a folder"
+        )
         assert left_behind(tmp_path) == ["f", "v"]
 
 
@@ -96,7 +124,9 @@ class TestPlaces:
         (tmp_path / "link.json").symlink_to(tmp_path / "far" / "x.json")
         pytest.raises(InputError, write_json, tmp_path / "link.json", [1]).match("it is a link")
         write_json(check_output(tmp_path / "link.json"), [1])
-        assert (tmp_path / "link.json").is_symlink() and (tmp_path / "far" / "x.json").read_text() == "[\n 1\n]\n"
+        assert (tmp_path / "link.json").is_symlink() and (
+            tmp_path / "far" / "x.json"
+        ).read_text() == "[\n 1\n]\n"
 
     @pytest.mark.parametrize("place", ["loop", "fifo", "x" * 300, "nul\0byte"])
     def test_odd_names_are_one_line(self, tmp_path: Path, place: str) -> None:
@@ -129,7 +159,10 @@ class TestPlaces:
                 aside.chmod(0o700)
         finally:
             os.umask(before)
-        assert [(tmp_path / "v" / name).stat().st_mode & 0o777 for name in (".", "mark")] == [0o755, 0o644]
+        assert [(tmp_path / "v" / name).stat().st_mode & 0o777 for name in (".", "mark")] == [
+            0o755,
+            0o644,
+        ]
 
 
 class Killed(BaseException):
@@ -137,7 +170,9 @@ class Killed(BaseException):
 
 
 def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Replace a folder and its manifest together, and die at the `step`th rename or copy; False when it got through."""
+    """Replace a folder and its manifest together, and die at the `step`th rename or copy; False
+    when it got through.
+    """
     import kokoro_ane.core.staging as staging
 
     left = [step]
@@ -158,7 +193,10 @@ def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
         patch.setattr(staging, "_roll_back", lambda folder: [])
         patch.setattr(staging, "removed", lambda _: None)
         try:
-            with staged_together((parent / "p", of_ours), (parent / "p.json", None)) as (package, manifest):
+            with staged_together((parent / "p", of_ours), (parent / "p.json", None)) as (
+                package,
+                manifest,
+            ):
                 our_folder(package, "new")
                 manifest.write_text(json.dumps("new"))
         except Killed:
@@ -179,7 +217,11 @@ def test_killed_at_every_rename_nothing_finished_is_lost_and_nothing_half_is_tak
         died = killed_at(step, parent, monkeypatch)
         recover(parent)
         assert not list(parent.glob(f"{PREFIX}*"))
-        pair = [json.loads((parent / "p.json").read_text()), (parent / "p" / "data").read_text()] if (parent / "p.json").exists() else None
+        pair = (
+            [json.loads((parent / "p.json").read_text()), (parent / "p" / "data").read_text()]
+            if (parent / "p.json").exists()
+            else None
+        )
         assert pair in ([["old", "old"], ["new", "new"]] if before else [None, ["new", "new"]])
         if pair is None:
             assert not (parent / "p").exists()
@@ -197,22 +239,41 @@ def test_a_living_owner_is_left_alone(tmp_path: Path) -> None:
 
 
 ROOM_BYTES = {"full": 0, "nearly full": 100_000}  # the second passes the check before the work
-WRITERS = {"quantize": ["--method", "w8", "--build", "{disk}/build"],
+WRITERS = {
+    "quantize": ["--method", "w8", "--build", "{disk}/build"],
     "vectors": ["--build", "{build}", "--out", "{disk}/vectors", "--voice", "slt"],
     "bundle": ["--build", "{build}", "--out", "{disk}/bundle-tiny"],
     "speak": ["Hello there.", "-o", "{disk}/old.wav", "--runtime", "torch", "--voice", "slt"],
     "validate": ["--phonemes", "hɛlˈO", "--save-dir", "{disk}/seams"],
-    "ane": ["{build}/KokoroVocoder-tiny-fp16.mlpackage", "--chip", "m1", "--no-device", "--json", "{disk}/old.json"]}  # fmt: skip
+    "ane": [
+        "{build}/KokoroVocoder-tiny-fp16.mlpackage",
+        "--chip",
+        "m1",
+        "--no-device",
+        "--json",
+        "{disk}/old.json",
+    ],
+}
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """4 MB of memory as a file system of its own, with a finished package and two finished files of the user's."""
+    """4 MB of memory as a file system of its own, with a finished package and two finished files of
+    the user's.
+    """
     place = tmp_path / "disk"
     place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
-        pytest.skip(f"only root may mount a disk ({done.stderr.strip()}); test_convert.py has a stand-in by quota")
+        pytest.skip(
+            f"only root may mount a disk ({done.stderr.strip()}); test_convert.py has a stand-in by"
+            " quota"
+        )
     try:
         yield place
     finally:
@@ -236,25 +297,42 @@ def fill(disk: Path, room_bytes: int) -> None:
 
 
 def everything(disk: Path) -> dict[str, bytes]:
-    return {path.relative_to(disk).as_posix(): path.read_bytes() for path in sorted(disk.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(disk).as_posix(): path.read_bytes()
+        for path in sorted(disk.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("room", ROOM_BYTES)
 @pytest.mark.parametrize("verb", WRITERS)
 def test_a_full_disk(
-    verb: str, room: str, disk: Path, tiny_build: Path, tiny_checkpoint: Checkpoint, quick_conversion: None, capsys: pytest.CaptureFixture
+    verb: str,
+    room: str,
+    disk: Path,
+    tiny_build: Path,
+    tiny_checkpoint: Checkpoint,
+    quick_conversion: None,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     given = [word.format(disk=disk, build=tiny_build) for word in WRITERS[verb]]
     given += [] if verb in OWN_VERB else ["--checkpoint", str(tiny_checkpoint.folder)]
     before = filled(disk, tiny_build, ROOM_BYTES[room])
     capsys.readouterr()
-    code = importlib.import_module(COMMANDS[verb][0]).main([verb, *given] if verb in OWN_VERB else given)
+    code = importlib.import_module(COMMANDS[verb][0]).main(
+        [verb, *given] if verb in OWN_VERB else given
+    )
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     after = everything(disk)
     if code == 0:  # what it writes has room
         assert room == "nearly full" and verb in ("speak", "validate", "ane")
         return
-    assert code == 2 and len(said) == 1 and said[0].startswith("error: cannot write") and len(said[0]) < 400, said
+    assert (
+        code == 2
+        and len(said) == 1
+        and said[0].startswith("error: cannot write")
+        and len(said[0]) < 400
+    ), said
     assert after == before
 
 
@@ -267,40 +345,70 @@ def g2p_package(tmp_path_factory: pytest.TempPathFactory, quick_conversion: None
 
 
 @pytest.mark.parametrize("room_bytes", [0, 100_000, 1_000_000])
-def test_g2p_on_a_full_disk(room_bytes: int, disk: Path, g2p_package: Path, quick_conversion: None, capsys: pytest.CaptureFixture) -> None:
-    """Full before the work, while coremltools writes its copies (6 MB), or before the package: one line, and the good one stays."""
+def test_g2p_on_a_full_disk(
+    room_bytes: int,
+    disk: Path,
+    g2p_package: Path,
+    quick_conversion: None,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    """Full before the work, while coremltools writes its copies (6 MB), or before the package: one
+    line, and the good one stays.
+    """
     shutil.copytree(g2p_package, disk / "build")
     fill(disk, room_bytes)
     before = everything(disk)
     capsys.readouterr()
     code = build(["g2p", "--out", str(disk / "build")])
     said = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert code == 2 and said[-1].startswith("error: cannot write") and "Traceback" not in " ".join(said), said
+    assert (
+        code == 2
+        and said[-1].startswith("error: cannot write")
+        and "Traceback" not in " ".join(said)
+    ), said
     assert sum(line.startswith("error: ") for line in said) == 1 and everything(disk) == before
     Manifest.load(disk / "build" / "G2P.json").verify()
     if not room_bytes:
         (disk / "filler").unlink()
         (disk / "build").rename(disk / "old")
         subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
-        assert build(["g2p", "--out", str(disk / "build")]) == 0  # with room it is built: nothing but the disk was in the way
+        # with room it is built: nothing but the disk was in the way
+        assert build(["g2p", "--out", str(disk / "build")]) == 0
 
 
 def test_a_full_folder_for_temporary_files(
-    disk: Path, tiny_build: Path, g2p_weights: Path, quick_conversion: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    disk: Path,
+    tiny_build: Path,
+    g2p_weights: Path,
+    quick_conversion: None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """coremltools' copies go to where the package goes: no room in TMPDIR used to end in shutil.Error."""
+    """coremltools' copies go to where the package goes: no room in TMPDIR used to end in
+    shutil.Error.
+    """
     filled(disk, tiny_build, 0)
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
     assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "new")]) == 0
-    assert sorted(path.name for path in disk.iterdir()) == ["build", "filler", "old.json", "old.wav"]
+    assert sorted(path.name for path in disk.iterdir()) == [
+        "build",
+        "filler",
+        "old.json",
+        "old.wav",
+    ]
 
 
-def test_what_cannot_be_read_is_not_called_unwritable(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_cannot_be_read_is_not_called_unwritable(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """A file without rights, read while an output is being written."""
 
     def main(_argv: list[str] | None) -> int:
         with staged(tmp_path / "out.json"):
             raise PermissionError(13, "Permission denied", "weights.pth")
 
-    assert run_cli(main, None) == 2 and capsys.readouterr().err == "error: cannot use weights.pth: Permission denied\n"
+    assert (
+        run_cli(main, None) == 2
+        and capsys.readouterr().err == "error: cannot use weights.pth: Permission denied\n"
+    )
     assert not list(tmp_path.iterdir())

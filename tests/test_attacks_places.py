@@ -1,7 +1,9 @@
-"""One place each: text that nobody vouches for becomes JSON, arrays and tensors come from a file, files are written, and temporary ones.
+"""One place each: text that nobody vouches for becomes JSON, arrays and tensors come from a file,
+files are written, and temporary ones.
 
-Walks every command and every file of the rooms. Whoever calls one of these himself stands in a list here, with the reason. What a command
-really writes is watched while it runs: tests/sweep.py, fault "direct".
+Walks every command and every file of the rooms. Whoever calls one of these himself stands in a list
+here, with the reason. What a command really writes is watched while it runs: tests/sweep.py, fault
+"direct".
 """
 
 import ast
@@ -23,13 +25,24 @@ from tests.test_house import SOURCES as ALL
 KINDS = {
     "json": {"json.loads", "json.load"},
     "tensors": {"np.load", "numpy.load", "torch.load", "load_file", "safe_open"},
-    "writing": {".write_text", ".write_bytes", "np.save", "np.savez", "np.savez_compressed", "torch.save", ".savefig", "soundfile.write",
-                ".open(w)", "open(w)"},
+    "writing": {
+        ".write_text",
+        ".write_bytes",
+        "np.save",
+        "np.savez",
+        "np.savez_compressed",
+        "torch.save",
+        ".savefig",
+        "soundfile.write",
+        ".open(w)",
+        "open(w)",
+    },
     "naming": {".rename", "os.rename", "os.replace", "shutil.move"},
     "removing": {"shutil.rmtree", "os.remove"},
     "temporary": {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.NamedTemporaryFile"},
-}  # fmt: skip
-ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")  # a block in one of these writes what nobody sees yet
+}
+# a block in one of these writes what nobody sees yet
+ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
 OWN = {  # file: kinds that it does itself, and why
     "mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
     "mlprogram/command.py": ("writing", "to nowhere, in place of a closed stderr"),
@@ -39,8 +52,14 @@ OWN = {  # file: kinds that it does itself, and why
     "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
     "training/loop.py": ("tensors", "the state of one's own training, no pickled code"),
     "runtimes/executorch/pte_file.py": ("writing", "into the path aside that its builder gives"),
-    "runtimes/onnx/onnx_file.py": ("writing", "functions and their weights, into the folder aside that its builder gives"),
-    "runtimes/executorch/delegate_file.py": ("writing", "into the path aside that its command gives, and a temporary folder beside it"),
+    "runtimes/onnx/onnx_file.py": (
+        "writing",
+        "functions and their weights, into the folder aside that its builder gives",
+    ),
+    "runtimes/executorch/delegate_file.py": (
+        "writing",
+        "into the path aside that its command gives, and a temporary folder beside it",
+    ),
     "core/kokoro_int8/cache.py": ("writing", "members of an archive into its scratch folder"),
     "g2p/part_of_speech.py": ("json", "bundled, by hash"),
     "g2p/word_lists.py": ("json", "an installed package's, by hash"),
@@ -51,32 +70,55 @@ OWN = {  # file: kinds that it does itself, and why
     "eval/metrics/listeners.py": ("tensors", "an installed package's, no pickled code"),
     "pipeline/vector_files.py": ("writing", "into the folder aside"),
     "pipeline/bundle_files.py": ("writing", "into the folder aside"),
-    "pipeline/text_tables.py": ("tensors", "writing", "bundled weights; into the bundle's folder aside"),
+    "pipeline/text_tables.py": (
+        "tensors",
+        "writing",
+        "bundled weights; into the bundle's folder aside",
+    ),
     "pipeline/rule_program.py": ("writing", "into the bundle's folder aside"),
     "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
     "pipeline/validate.py": ("writing", "into the path aside"),
-    "quantize/measure.py": ("json", "writing", "its own settings as read back; adds to a log that outlives a killed run on purpose"),
+    "quantize/measure.py": (
+        "json",
+        "writing",
+        "its own settings as read back; adds to a log that outlives a killed run on purpose",
+    ),
     "bench/ane_times.py": ("writing", "the fitted numbers of the cost model, into a checkout"),
-    "bench/chain_speed.py": ("writing", "a text, and a process's log, in a temporary folder; /proc"),
+    "bench/chain_speed.py": (
+        "writing",
+        "a text, and a process's log, in a temporary folder; /proc",
+    ),
     "bench/random_checkpoint.py": ("writing", "a random checkpoint for tests"),
-    "pipeline/resume.py": ("writing", "finished chunks of a book, which outlive a killed run on purpose"),
+    "pipeline/resume.py": (
+        "writing",
+        "finished chunks of a book, which outlive a killed run on purpose",
+    ),
 }
-SOURCES = [path for path in ALL if path.parts[:2] != ("mlprogram", "benches")]  # they measure in temporary folders of their own
-BENCH = ("bench", "training")  # of the repository's own data, and answers of processes that they start themselves: JSON and arrays only
+# they measure in temporary folders of their own
+SOURCES = [path for path in ALL if path.parts[:2] != ("mlprogram", "benches")]
+# of the repository's own data, and answers of processes that they start themselves: JSON and arrays
+# only
+BENCH = ("bench", "training")
 
 
-def called(node: ast.Call) -> str:  # 'np.load', '.write_text' for any object's method, '.open(w)' where the mode writes
+# 'np.load', '.write_text' for any object's method, '.open(w)' where the mode writes
+def called(node: ast.Call) -> str:
     function = node.func
     if isinstance(function, ast.Name):
         name = function.id
     elif isinstance(function, ast.Attribute):
         base = function.value.id if isinstance(function.value, ast.Name) else ""
-        name = f"{base}.{function.attr}" if base in ("np", "numpy", "torch", "json", "os", "shutil", "tempfile", "soundfile") else ""
+        name = (
+            f"{base}.{function.attr}"
+            if base in ("np", "numpy", "torch", "json", "os", "shutil", "tempfile", "soundfile")
+            else ""
+        )
         name = name or f".{function.attr}"
     else:
         return ""
     if name.endswith("open") and any(
-        isinstance(a, ast.Constant) and isinstance(a.value, str) and set(a.value) & set("wax+") for a in node.args
+        isinstance(a, ast.Constant) and isinstance(a.value, str) and set(a.value) & set("wax+")
+        for a in node.args
     ):
         return f"{name}(w)"
     return name
@@ -87,7 +129,9 @@ def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]
     for child in ast.iter_child_nodes(tree):
         within = inside
         if isinstance(child, ast.With):
-            names = {called(c) for item in child.items for c in ast.walk(item) if isinstance(c, ast.Call)}
+            names = {
+                called(c) for item in child.items for c in ast.walk(item) if isinstance(c, ast.Call)
+            }
             within = inside or any(name.rpartition(".")[2] in ASIDE for name in names)
         if isinstance(child, ast.Call):
             yield called(child), within
@@ -102,7 +146,8 @@ def kinds_of(text: str) -> set[str]:
     return found
 
 
-def test_each_kind_has_its_place() -> None:  # what a file does itself is what OWN allows it, no more and no less
+# what a file does itself is what OWN allows it, no more and no less
+def test_each_kind_has_its_place() -> None:
     wrong = []
     for path in SOURCES:
         name, free = path.as_posix(), {"json", "tensors"} if path.parts[0] in BENCH else set()
@@ -114,27 +159,48 @@ def test_each_kind_has_its_place() -> None:  # what a file does itself is what O
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("json.loads(x)", "json"), ("np.load(x)", "tensors"), ("path.write_text(x)", "writing"), ("path.open('wb')", "writing"),
-     ("with path.open('w') as f: pass", "writing"), ("a.rename(b)", "naming"), ("shutil.rmtree(x)", "removing"),
-     ("tempfile.mkdtemp()", "temporary")],
-)  # fmt: skip
+    [
+        ("json.loads(x)", "json"),
+        ("np.load(x)", "tensors"),
+        ("path.write_text(x)", "writing"),
+        ("path.open('wb')", "writing"),
+        ("with path.open('w') as f: pass", "writing"),
+        ("a.rename(b)", "naming"),
+        ("shutil.rmtree(x)", "removing"),
+        ("tempfile.mkdtemp()", "temporary"),
+    ],
+)
 def test_the_walk_sees_each(text: str, kind: str) -> None:
-    assert kinds_of(text) == {kind} and not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
+    assert kinds_of(text) == {kind} and not kinds_of(
+        "with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')"
+    )
 
 
 OWN_GATE = {  # a main() that is called through another's gate
-    "core/errors.py": "the gate itself", "kokoro_ane/cli.py": "hands on to the others", "mlprogram/ops_doc.py": "writes one page",
-}  # fmt: skip
+    "core/errors.py": "the gate itself",
+    "kokoro_ane/cli.py": "hands on to the others",
+    "mlprogram/ops_doc.py": "writes one page",
+}
 
 
 def test_every_command_goes_through_the_one_gate() -> None:
-    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, keeps temporary files apart; mlprogram has its own."""
+    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, keeps temporary files
+    apart; mlprogram has its own.
+    """
     passed, past = set(), set()
     for path in SOURCES:
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-        for main in (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main" and node.args.args):
-            names = {name for name, _ in own_calls(tree)} | {ast.unparse(decorator) for decorator in main.decorator_list}
-            (passed if names & {"command", "run_cli", "temporary_files_apart"} else past).add(path.as_posix())
+        for main in (
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.name == "main" and node.args.args
+        ):
+            names = {name for name, _ in own_calls(tree)} | {
+                ast.unparse(decorator) for decorator in main.decorator_list
+            }
+            (passed if names & {"command", "run_cli", "temporary_files_apart"} else past).add(
+                path.as_posix()
+            )
     assert past <= set(OWN_GATE) and len(passed) > 25
 
 
@@ -151,18 +217,39 @@ raise SystemExit(run_cli(main, sys.argv[1:]))
 
 
 @pytest.mark.parametrize("ends", ["", "SIGTERM", "SIGINT", "SIGKILL"])
-def test_temporary_files_of_libraries_go_with_their_command(ends: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_temporary_files_of_libraries_go_with_their_command(
+    ends: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     command = [sys.executable, "-c", LEAVES, *filter(None, [ends])]
-    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731 - a background job's children ignore it
+    # a background job's children ignore it
+    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=heeds)
-    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2) and bool(list(tmp_path.rglob("x"))) == (ends == "SIGKILL")
-    done = subprocess.run(command[:3], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert not list(tmp_path.iterdir()) and ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=heeds,
+    )
+    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2) and bool(
+        list(tmp_path.rglob("x"))
+    ) == (ends == "SIGKILL")
+    done = subprocess.run(
+        command[:3], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert not list(tmp_path.iterdir()) and ("an earlier run was killed" in done.stderr) == (
+        ends == "SIGKILL"
+    )
 
 
-def test_temporary_folders_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A living process's, a link, and where no temporary folder can be made a command that needs none still runs."""
+def test_temporary_folders_of_others_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A living process's, a link, and where no temporary folder can be made a command that needs
+    none still runs.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "owner.lock").write_text("years of work")
@@ -172,10 +259,15 @@ def test_temporary_folders_of_others_are_left_alone(tmp_path: Path, monkeypatch:
     def main(_argv: list[str] | None) -> int:
         inner.append(tempfile.gettempdir())
         if len(inner) < 2:
-            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # another command while this one lives
+            # another command while this one lives
+            monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
             assert run_cli(main, None) == 0 and Path(inner[0]).is_dir()
         return 0
 
-    assert run_cli(main, None) == 0 and inner[0] != inner[1] and (tmp_path / "work" / "owner.lock").read_text() == "years of work"
+    assert (
+        run_cli(main, None) == 0
+        and inner[0] != inner[1]
+        and (tmp_path / "work" / "owner.lock").read_text() == "years of work"
+    )
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
     assert run_cli(lambda _: 0, None) == 0

@@ -1,4 +1,6 @@
-"""What tests/kill.py found in staging and in temporary files: a named case each, so that it stays mended."""
+"""What tests/kill.py found in staging and in temporary files: a named case each, so that it stays
+mended.
+"""
 
 import json
 import multiprocessing
@@ -17,7 +19,14 @@ import pytest
 from kokoro_ane.core import staging
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import check_implied, discard, recover, staged, staged_together, write_json
+from kokoro_ane.core.staging import (
+    check_implied,
+    discard,
+    recover,
+    staged,
+    staged_together,
+    write_json,
+)
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from mlprogram import scratch as temporary
@@ -30,13 +39,21 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class TestStaging:
-    def test_killed_while_it_cleans_up_the_new_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The plan used to outlive its mark "done" or half of the old package, as it came: the half one was then put back."""
+    def test_killed_while_it_cleans_up_the_new_one_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The plan used to outlive its mark "done" or half of the old package, as it came: the half
+        one was then put back.
+        """
         our_folder(tmp_path / "p")
 
         def half(folder: Path) -> None:
             for path in sorted(folder.rglob("*"), reverse=True):
-                if path.is_file() and path.name not in ("plan.json", "owner.lock") and "old/p/mark" not in path.as_posix():
+                if (
+                    path.is_file()
+                    and path.name not in ("plan.json", "owner.lock")
+                    and "old/p/mark" not in path.as_posix()
+                ):
                     path.unlink()
 
         with monkeypatch.context() as patch:
@@ -46,8 +63,12 @@ class TestStaging:
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "new" and left_behind(tmp_path) == ["p"]
 
-    def test_killed_again_while_it_recovers_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A second recovery moved the old package away that the first had put back, when new/ had gone already."""
+    def test_killed_again_while_it_recovers_the_old_one_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A second recovery moved the old package away that the first had put back, when new/ had
+        gone already.
+        """
         left = tmp_path / ".staged-x"
         for name in ("new", "old"):
             (left / name).mkdir(parents=True)
@@ -86,8 +107,12 @@ class TestStaging:
             assert left_behind(tmp_path) in ([], ["p"])
         assert 4 < killed < 12 and left_behind(tmp_path) == ["p"]
 
-    def test_a_plan_that_was_cut_off_is_cleared(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It could not be read, and its folder stayed for ever: it is renamed when it is complete, now."""
+    def test_a_plan_that_was_cut_off_is_cleared(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It could not be read, and its folder stayed for ever: it is renamed when it is complete,
+        now.
+        """
         seen, real = [], Path.write_text
 
         def write(path: Path, *given: object, **more: object) -> int:
@@ -100,7 +125,9 @@ class TestStaging:
         assert "plan.json" not in seen and any(name.startswith("plan.json") for name in seen)
 
     def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
-        """The folder of a process that had not locked it yet was taken for a leftover; the process went on in a folder that was gone."""
+        """The folder of a process that had not locked it yet was taken for a leftover; the process
+        went on in a folder that was gone.
+        """
         real, gone = temporary.locked, []
 
         def late(path: Path, flags: int = os.O_RDWR) -> int | None:
@@ -116,35 +143,56 @@ class TestStaging:
             write_json(tmp_path / "x.json", [1])
         finally:
             temporary.locked = real
-        assert gone and json.loads((tmp_path / "x.json").read_text()) == [1] and left_behind(tmp_path) == ["x.json"]
+        assert (
+            gone
+            and json.loads((tmp_path / "x.json").read_text()) == [1]
+            and left_behind(tmp_path) == ["x.json"]
+        )
 
     def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
         """A package of one and the manifest of the other would be refused by every reader."""
         _at_once(_pairs, tmp_path, 3)
-        seen = {(tmp_path / "p" / "data").read_text(), json.loads((tmp_path / "p.json").read_text())}
+        seen = {
+            (tmp_path / "p" / "data").read_text(),
+            json.loads((tmp_path / "p.json").read_text()),
+        }
         assert len(seen) == 1 and left_behind(tmp_path) == ["p", "p.json"]
 
-    def test_a_folder_is_discarded_at_one_stroke(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_is_discarded_at_one_stroke(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         our_folder(tmp_path / "v")
-        monkeypatch.setattr(staging, "removed", lambda _: None)  # killed before anything inside was removed
+        # killed before anything inside was removed
+        monkeypatch.setattr(staging, "removed", lambda _: None)
         discard(tmp_path / "v")
         assert not (tmp_path / "v").exists()
         monkeypatch.undo()
         recover(tmp_path)
         assert not left_behind(tmp_path)
 
-    def test_scratch_of_a_killed_process_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_scratch_of_a_killed_process_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        code = "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from mlprogram.scratch import scratch\n"
+        code = (
+            "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from mlprogram.scratch"
+            " import scratch\n"
+        )
         code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
-        assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False).returncode == -signal.SIGKILL
+        assert (
+            subprocess.run(
+                [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False
+            ).returncode
+            == -signal.SIGKILL
+        )
         assert list(tmp_path.rglob("x"))
         with scratch() as folder:
             assert not list(tmp_path.rglob("x")) and folder.is_dir()
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
     def test_mlprogram_clears_what_a_killed_one_left(self, tmp_path: Path) -> None:
-        (tmp_path / ".aside-0123456789ab.json").write_text("years of work")  # a stranger's name is no mark, our lock is
+        # a stranger's name is no mark, our lock is
+        (tmp_path / ".aside-0123456789ab.json").write_text("years of work")
         (tmp_path / ".aside-killed").mkdir()
         (tmp_path / ".aside-killed" / "owner.lock").touch()
         (tmp_path / ".aside-killed" / "z.json").write_text("half")
@@ -154,12 +202,19 @@ class TestStaging:
                 other.write_text("{}")
         assert left_behind(tmp_path) == [".aside-0123456789ab.json", "x.json", "y.json"]
 
-    def test_a_journal_is_never_without_its_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Killed between its folder and settings.json, it was somebody else's folder for every later run, which was refused."""
+    def test_a_journal_is_never_without_its_settings(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Killed between its folder and settings.json, it was somebody else's folder for every
+        later run, which was refused.
+        """
         bare, real = [], Path.open
 
         def opened(path: Path, *given: object, **more: object) -> object:
-            bare.append((tmp_path / "a.wav.parts").exists() and not (tmp_path / "a.wav.parts" / "settings.json").exists())
+            bare.append(
+                (tmp_path / "a.wav.parts").exists()
+                and not (tmp_path / "a.wav.parts" / "settings.json").exists()
+            )
             return real(path, *given, **more)
 
         monkeypatch.setattr(Path, "open", opened)
@@ -167,25 +222,44 @@ class TestStaging:
             assert resume_state_of_ours(tmp_path / "a.wav.parts") is None
         assert bare and not any(bare)
         with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
-            assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {"text": "y"}
+            assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {
+                "text": "y"
+            }
             journal.remove()
         assert not left_behind(tmp_path)
 
     def test_two_onto_one_output_one_after_the_other(self, tmp_path: Path) -> None:
-        """The second took the folder away under the first, or the first under the second: "cannot use a.wav.parts", exit 2."""
+        """The second took the folder away under the first, or the first under the second: "cannot
+        use a.wav.parts", exit 2.
+        """
         parts = tmp_path / "a.wav.parts"
         with ResumeState.open(parts, {"text": "x"}, resume=False) as journal:
-            second = subprocess.Popen([sys.executable, "-c", SECOND, str(parts)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-            assert second.stderr.readline() == f"{parts}: process {os.getpid()} writes this output: waiting until it has ended\n"
+            second = subprocess.Popen(
+                [sys.executable, "-c", SECOND, str(parts)],
+                cwd=ROOT,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert (
+                second.stderr.readline()
+                == f"{parts}: process {os.getpid()} writes this output: waiting until it has"
+                " ended\n"
+            )
             assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
             journal.remove()
-        assert second.communicate()[1] == "spoke\n" and second.returncode == 0 and not left_behind(tmp_path)
+        assert (
+            second.communicate()[1] == "spoke\n"
+            and second.returncode == 0
+            and not left_behind(tmp_path)
+        )
 
     def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
         _at_once(_alone, tmp_path, 4)
         assert not left_behind(tmp_path)
 
-    def test_a_folder_that_appears_meanwhile_is_no_device(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_that_appears_meanwhile_is_no_device(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         target, real = tmp_path / "p", Path.stat
 
         def stat(path: Path, **options: bool) -> os.stat_result:
@@ -205,23 +279,36 @@ class TestStaging:
         parts = tmp_path / "a.wav.parts"
         killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
         done = subprocess.run([sys.executable, "-c", killed, str(parts)], cwd=ROOT, check=False)
-        assert done.returncode == -signal.SIGKILL and left_behind(parts) == ["audio.f32", "chunks.jsonl", "owner.lock", "settings.json"]
+        assert done.returncode == -signal.SIGKILL and left_behind(parts) == [
+            "audio.f32",
+            "chunks.jsonl",
+            "owner.lock",
+            "settings.json",
+        ]
         with ResumeState.open(parts, {"text": "y"}, resume=False):
             assert json.loads((parts / "settings.json").read_text()) == {"text": "y"}
 
     @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
     @pytest.mark.parametrize("resume", [False, True])
-    def test_a_link_among_the_kept_chunks_is_not_followed(self, name: str, resume: bool, tmp_path: Path) -> None:
+    def test_a_link_among_the_kept_chunks_is_not_followed(
+        self, name: str, resume: bool, tmp_path: Path
+    ) -> None:
         thesis, parts = tmp_path / "thesis.tex", tmp_path / "a.wav.parts"
         thesis.write_text("mine")
         parts.mkdir()
         (parts / "settings.json").write_text('{"text": "x"}')
         (parts / name).symlink_to(thesis)
-        pytest.raises(InputError, ResumeState.open, parts, {"text": "x"}, resume).match(f"its {name} is no file of an interrupted run")
+        pytest.raises(InputError, ResumeState.open, parts, {"text": "x"}, resume).match(
+            f"its {name} is no file of an interrupted run"
+        )
         assert thesis.read_text() == "mine"
 
-    def test_interrupted_again_while_it_puts_back_the_old_one_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Two signals, seconds apart: the second one ended the putting back, and the old package went with the folder aside."""
+    def test_interrupted_again_while_it_puts_back_the_old_one_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two signals, seconds apart: the second one ended the putting back, and the old package
+        went with the folder aside.
+        """
         our_folder(tmp_path / "p", "old")
         moved, real = [], Path.replace
 
@@ -252,7 +339,10 @@ print("spoke", file=sys.stderr)
 
 
 def _at_once(work: Callable[[Path, str], None], folder: Path, count: int) -> None:
-    workers = [multiprocessing.get_context("fork").Process(target=work, args=(folder, str(number))) for number in range(count)]
+    workers = [
+        multiprocessing.get_context("fork").Process(target=work, args=(folder, str(number)))
+        for number in range(count)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -264,7 +354,10 @@ def _alone(folder: Path, mine: str) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
         with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
-            assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine} and not (folder / "alone").exists()
+            assert (
+                json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
+                and not (folder / "alone").exists()
+            )
             (folder / "alone").touch()
             (folder / "alone").unlink()
             journal.remove()
@@ -272,36 +365,55 @@ def _alone(folder: Path, mine: str) -> None:
 
 def _pairs(folder: Path, mine: str) -> None:
     for _ in range(30):
-        with staged_together((folder / "p", of_ours), (folder / "p.json", None)) as (package, manifest):
+        with staged_together((folder / "p", of_ours), (folder / "p.json", None)) as (
+            package,
+            manifest,
+        ):
             our_folder(package, mine)
             manifest.write_text(json.dumps(mine))
 
 
 class TestTemporaryFiles:
     def test_a_conversion_leaves_none_while_the_process_lives(
-        self, g2p_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_conversion: None
+        self,
+        g2p_weights: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        quick_conversion: None,
     ) -> None:
-        """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever where it is killed."""
+        """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever
+        where it is killed.
+        """
         (tmp_path / "tmp").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
         assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "build")]) == 0
-        assert not left_behind(tmp_path / "tmp") and left_behind(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
+        assert not left_behind(tmp_path / "tmp") and left_behind(tmp_path / "build") == [
+            "G2P.json",
+            "G2P.mlpackage",
+        ]
 
     def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
         """They waited for clips for ever, with a gigabyte each."""
         code = (
-            "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution import _end_with_parent\nimport threading\n"
-            "def work():\n threading.Thread(target=_end_with_parent, daemon=True).start()\n time.sleep(300)\n"
-            "if __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start(); print(p.pid, flush=True)\n"
-            " time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"
+            "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution"
+            " import _end_with_parent\nimport threading\ndef work():\n"
+            " threading.Thread(target=_end_with_parent, daemon=True).start()\n time.sleep(300)\nif"
+            " __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start();"
+            " print(p.pid, flush=True)\n time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"
         )
         (tmp_path / "parent.py").write_text(code)
         done = subprocess.run(
-            [sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
+            [sys.executable, str(tmp_path / "parent.py")],
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            check=False,
         )
         worker = int(done.stdout)
         for _ in range(300):
-            if not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]:
+            if (
+                not Path(f"/proc/{worker}").exists()
+                or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]
+            ):
                 return
             time.sleep(0.1)
         os.kill(worker, signal.SIGKILL)
@@ -327,13 +439,29 @@ with staging.staged_together((package, lambda _: None), (manifest, None)) as (ne
 def test_readers_put_back_what_a_killed_build_moved(
     tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Killed between the renames: the new package lies beside the old manifest, the good one in the folder of the killed process."""
+    """Killed between the renames: the new package lies beside the old manifest, the good one in the
+    folder of the killed process.
+    """
     from kokoro_ane.pipeline.speak import main as speak
 
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     manifest = next(build.glob("KokoroVocoder*fp16.json"))
-    assert subprocess.run([sys.executable, "-c", REPLACED, str(manifest)], cwd=ROOT, check=False).returncode == 9
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", REPLACED, str(manifest)], cwd=ROOT, check=False
+        ).returncode
+        == 9
+    )
     assert (manifest.with_suffix(".mlpackage") / "Manifest.json").read_text() == "{}"
-    given = ["Hi.", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "-o", str(tmp_path / "a.wav"), "--quiet"]
+    given = [
+        "Hi.",
+        "--checkpoint",
+        str(tiny_checkpoint.folder),
+        "--build",
+        str(build),
+        "-o",
+        str(tmp_path / "a.wav"),
+        "--quiet",
+    ]
     assert speak(given) == 0 and "put back" in capsys.readouterr().err
     assert not list(build.glob(".staged-*"))

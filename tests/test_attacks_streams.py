@@ -1,4 +1,6 @@
-"""Streams that are closed, full or not read to the end, Python without docstrings, too little memory, files of 2 TB: a line and exit 2."""
+"""Streams that are closed, full or not read to the end, Python without docstrings, too little
+memory, files of 2 TB: a line and exit 2.
+"""
 
 import os
 import resource
@@ -21,13 +23,27 @@ from kokoro_ane.quantize.corpus import load
 
 ROOT = Path(__file__).resolve().parents[1]
 HUGE = 2 << 40
-CLOSED, FULL, AWAY = "standard output is closed", "No space left on device", "the reader of the output went away"
+CLOSED, FULL, AWAY = (
+    "standard output is closed",
+    "No space left on device",
+    "the reader of the output went away",
+)
 
 
-def shell(line: str, before: Callable[[], object] | None = None, **more: str) -> tuple[int, str, list[str]]:
+def shell(
+    line: str, before: Callable[[], object] | None = None, **more: str
+) -> tuple[int, str, list[str]]:
     """Exit code, stdout and the lines of stderr of `kokoro-ane LINE`."""
     command = ["bash", "-o", "pipefail", "-c", f"exec 3>&1; {sys.executable} -m kokoro_ane {line}"]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | more, capture_output=True, text=True, check=False, preexec_fn=before)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | more,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=before,
+    )
     return done.returncode, done.stdout, done.stderr.splitlines()
 
 
@@ -35,11 +51,19 @@ def shell(line: str, before: Callable[[], object] | None = None, **more: str) ->
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_standard_output_that_takes_nothing(verb: str, unbuffered: str) -> None:
     """Python ends with 1 or 120 and a traceback for some of these, with 0 for others."""
-    for to, why in ((">&-", CLOSED), ("1</dev/null", CLOSED), (">/dev/full", FULL), ("| true", AWAY)):
+    for to, why in (
+        (">&-", CLOSED),
+        ("1</dev/null", CLOSED),
+        (">/dev/full", FULL),
+        ("| true", AWAY),
+    ):
         if unbuffered and to != ">/dev/full":
             continue  # of the two ways to write, the rest is the same
         code, _, said = shell(f"{verb} {to}", PYTHONUNBUFFERED=unbuffered)
-        assert code == 2 and len(said) == 1 and said[0].startswith("error: ") and why in said[0], (to, said)
+        assert code == 2 and len(said) == 1 and said[0].startswith("error: ") and why in said[0], (
+            to,
+            said,
+        )
 
 
 def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path: Path) -> None:
@@ -48,22 +72,39 @@ def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path: Path) -> Non
     assert code == 2 and len(said) == 1 and "nothing to say" in said[0]
     assert shell("speak 2>&-") == (2, "", [])
     for line in ("speak --help", "build vocoder --help", "ane --help", "g2p hello"):
-        assert shell(line, PYTHONOPTIMIZE="2")[0] == 0, line  # without docstrings, of which help is made
+        # without docstrings, of which help is made
+        assert shell(line, PYTHONOPTIMIZE="2")[0] == 0, line
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_usage_error_is_one_line(verb: str, capsys: pytest.CaptureFixture) -> None:
     for given in (["--nope"], ["--checkpoint"], ["a", "b", "--seed", "x", "c"]):
         with pytest.raises(SystemExit, match="2"):
-            import_module(COMMANDS[verb][0]).main([verb, *given] if verb in ("describe", "ane") else given)
+            import_module(COMMANDS[verb][0]).main(
+                [verb, *given] if verb in ("describe", "ane") else given
+            )
         said = capsys.readouterr()
-        assert not said.out and len(said.err.splitlines()) == 1 and said.err.startswith("error: ") and "--help`" in said.err
+        assert (
+            not said.out
+            and len(said.err.splitlines()) == 1
+            and said.err.startswith("error: ")
+            and "--help`" in said.err
+        )
 
 
-@pytest.mark.parametrize("verb", ["speak hi --checkpoint demo --runtime torch --stream", "describe x", "bundle --checkpoint demo"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "speak hi --checkpoint demo --runtime torch --stream",
+        "describe x",
+        "bundle --checkpoint demo",
+    ],
+)
 @pytest.mark.parametrize("kilobytes", [200_000, 400_000])
 def test_too_little_memory_to_import(verb: str, kilobytes: int) -> None:
-    code, _, said = shell(verb, lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10)))
+    code, _, said = shell(
+        verb, lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
+    )
     assert code == 2 and said[-1] == "error: there is not enough memory for this input", said[-3:]
 
 
@@ -74,40 +115,69 @@ def sparse(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["random.pth", "voices/a.bin", "voices/a.npy", "voices/a.pt", "config.json"])
-def test_a_checkpoint_of_2_tb(name: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "name", ["random.pth", "voices/a.bin", "voices/a.npy", "voices/a.pt", "config.json"]
+)
+def test_a_checkpoint_of_2_tb(
+    name: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     folder = Path(shutil.copytree(tiny, tmp_path / "checkpoint"))
     for path in (folder / "voices").iterdir() if name.startswith("voices") else ():
         path.unlink()
     sparse(folder / name)
-    given = ["abc", "--phonemes", "--runtime", "torch", "--checkpoint", str(folder), "-o", str(tmp_path / "a.wav")]
+    given = [
+        "abc",
+        "--phonemes",
+        "--runtime",
+        "torch",
+        "--checkpoint",
+        str(folder),
+        "-o",
+        str(tmp_path / "a.wav"),
+    ]
     assert import_module("kokoro_ane.pipeline.speak").main(given) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_packages_and_models_of_2_tb(tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_packages_and_models_of_2_tb(
+    tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     path = next(tiny_build.glob("KokoroVocoder*fp16.json"))
     manifest = Manifest.load(path)
     sparse(tmp_path / manifest.package / "Data" / "weights.bin")
     (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="was changed"):
         Manifest.load(tmp_path / path.name).verify()  # before it is read
-    assert import_module("mlprogram.__main__").main(["describe", str(sparse(tmp_path / "x.mlmodel"))]) == 2
+    assert (
+        import_module("mlprogram.__main__").main(["describe", str(sparse(tmp_path / "x.mlmodel"))])
+        == 2
+    )
     assert "less than 2 GiB" in capsys.readouterr().err
 
 
 DAMAGE = {  # of a member's header: place there, place in the archive's own list, what stands there
-    "encrypted": (6, 8, 1), "of an unknown method": (8, 10, 99), "of a wrong sum": (14, 16, 1), "cut off": None,
-}  # fmt: skip
+    "encrypted": (6, 8, 1),
+    "of an unknown method": (8, 10, 99),
+    "of a wrong sum": (14, 16, 1),
+    "cut off": None,
+}
 
 
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_npz_is_bad_input(how: str, tmp_path: Path) -> None:
     path, content = tmp_path / "x.npz", bytearray(PATH.read_bytes())
-    for start, place, value in [(0, *DAMAGE[how][::2]), (content.index(b"PK\x01\x02"), *DAMAGE[how][1:])] if DAMAGE[how] else []:
+    for start, place, value in (
+        [(0, *DAMAGE[how][::2]), (content.index(b"PK\x01\x02"), *DAMAGE[how][1:])]
+        if DAMAGE[how]
+        else []
+    ):
         content[start + place] = value
     path.write_bytes(content if DAMAGE[how] else content[: len(content) // 2])
-    for read in (lambda: read_checksummed_arrays(path, {}, ""), lambda: load(path), lambda: Tagger.load(path)):
+    for read in (
+        lambda: read_checksummed_arrays(path, {}, ""),
+        lambda: load(path),
+        lambda: Tagger.load(path),
+    ):
         with pytest.raises(InputError):
             read()
     np.savez(path, id="a")
@@ -115,7 +185,9 @@ def test_a_damaged_npz_is_bad_input(how: str, tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_failed_build_leaves_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_a_failed_build_leaves_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     from kokoro_ane.core import builder
     from kokoro_ane.core.errors import CheckFailed
 
@@ -125,5 +197,8 @@ def test_a_failed_build_leaves_no_empty_folder(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(builder, "converted", refused)
     (tmp_path / "kept").mkdir()
     for out in ("a/b/c", "kept/x", "kept"):
-        assert import_module("kokoro_ane.pipeline.build").main(["g2p", "--out", str(tmp_path / out)]) == 1
+        assert (
+            import_module("kokoro_ane.pipeline.build").main(["g2p", "--out", str(tmp_path / out)])
+            == 1
+        )
         assert [path.name for path in tmp_path.rglob("*")] == ["kept"]

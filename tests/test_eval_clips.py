@@ -1,4 +1,6 @@
-"""What a clip is judged with: its references, the listeners, the worst 60 ms. Each tells apart what it claims to tell apart."""
+"""What a clip is judged with: its references, the listeners, the worst 60 ms. Each tells apart what
+it claims to tell apart.
+"""
 
 import importlib.util
 from dataclasses import fields, replace
@@ -20,8 +22,22 @@ from kokoro_ane.eval.execution import Execution, PackageFeatures
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.metrics import listeners
 from kokoro_ane.eval.metrics.catalog import measure
-from kokoro_ane.eval.metrics.listeners import distillmos_of, dnsmos_of, recognized, voiceprint_of, words_heard, words_of
-from kokoro_ane.eval.metrics.local import ALLOWED_DB, click_db, gain_variation_db, local_level_db, local_pitch_cents, local_spectrum_db
+from kokoro_ane.eval.metrics.listeners import (
+    distillmos_of,
+    dnsmos_of,
+    recognized,
+    voiceprint_of,
+    words_heard,
+    words_of,
+)
+from kokoro_ane.eval.metrics.local import (
+    ALLOWED_DB,
+    click_db,
+    gain_variation_db,
+    local_level_db,
+    local_pitch_cents,
+    local_spectrum_db,
+)
 from kokoro_ane.eval.metrics.trial import Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.metrics.whole_clip import (
     MOST_WORDS,
@@ -50,11 +66,20 @@ def reference() -> Reference:
 
 
 def same(one: VocoderInputs, two: VocoderInputs) -> bool:
-    return all(torch.equal(getattr(one, field.name), getattr(two, field.name)) for field in fields(VocoderInputs))
+    return all(
+        torch.equal(getattr(one, field.name), getattr(two, field.name))
+        for field in fields(VocoderInputs)
+    )
 
 
 def alone(reference: Reference, clip: Utterance, other_seed: int) -> VocoderInputs:
-    return vocoder_inputs(reference.checkpoint, reference.vocoder, text_encoder(reference.checkpoint), clip, reference.seed + other_seed)
+    return vocoder_inputs(
+        reference.checkpoint,
+        reference.vocoder,
+        text_encoder(reference.checkpoint),
+        clip,
+        reference.seed + other_seed,
+    )
 
 
 def test_every_seed_has_the_features_of_its_own(reference: Reference) -> None:
@@ -62,7 +87,9 @@ def test_every_seed_has_the_features_of_its_own(reference: Reference) -> None:
         for other_seed in range(OTHER_SEEDS + 1):
             assert same(reference.inputs(clip, other_seed), alone(reference, clip, other_seed))
             vowel, pitch_hz = reference.vowel_inputs(clip, other_seed)
-            by_itself = Reference(reference.checkpoint, reference.seed + other_seed).vowel_inputs(clip)
+            by_itself = Reference(reference.checkpoint, reference.seed + other_seed).vowel_inputs(
+                clip
+            )
             assert same(vowel, by_itself[0]) and pitch_hz == by_itself[1]
     assert not same(reference.inputs(clip, 1), reference.inputs(clip, 2))
 
@@ -97,23 +124,35 @@ def test_features_are_the_encoder_s(reference: Reference, monkeypatch: pytest.Mo
     clip = min(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
     said = reference.inputs(clip)
     monkeypatch.setattr(execution, "EncoderPackage", InPyTorch)
-    features = PackageFeatures(Execution("declared", (Path("encoder.json"),), "declared-x"), reference)
+    features = PackageFeatures(
+        Execution("declared", (Path("encoder.json"),), "declared-x"), reference
+    )
     found = features.of(
         replace(clip, f0_hz=np.zeros_like(clip.f0_hz), energy=np.zeros_like(clip.energy))
     )  # nothing of the clip's own is taken
     for name in ("asr", "f0_hz", "energy", "style", "spectrum"):
         assert torch.allclose(getattr(found, name), getattr(said, name), atol=1e-3), name
-    assert features.of(replace(clip, speed=clip.speed / 2)).frames > said.frames  # the encoder finds the durations
+    # the encoder finds the durations
+    assert features.of(replace(clip, speed=clip.speed / 2)).frames > said.frames
 
 
 def test_figures_are_kept_by_the_package_s_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Manifest, "load", classmethod(lambda _cls, path: type("M", (), {"package_sha256": path.stem * 40})))
+    monkeypatch.setattr(
+        Manifest,
+        "load",
+        classmethod(lambda _cls, path: type("M", (), {"package_sha256": path.stem * 40})),
+    )
     one, other = (Execution.of("declared", (Path(f"{stem}.json"),)) for stem in ("a", "b"))
-    assert Execution.of("declared").name == "declared" and Execution.of("declared").features == "PyTorch fp32"
+    assert (
+        Execution.of("declared").name == "declared"
+        and Execution.of("declared").features == "PyTorch fp32"
+    )
     assert one.name == "declared-" + "a" * 16 != other.name and one.features == "a"
 
 
-def test_an_encoder_that_is_not_built_names_the_command(reference: Reference, tmp_path: Path) -> None:
+def test_an_encoder_that_is_not_built_names_the_command(
+    reference: Reference, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="does not exist: run `kokoro-ane build encoder"):
         built_encoder(reference.checkpoint, "demo", tmp_path, may_build=False)
 
@@ -134,11 +173,24 @@ def known(speech: np.ndarray) -> Baseline:
 
 class TestListeners:
     def test_words_of_a_text_are_as_said(self) -> None:
-        said = ("doctor", "smith", "paid", "three", "dollars", "and", "fifty", "cents", "isn't", "it")
+        said = (
+            "doctor",
+            "smith",
+            "paid",
+            "three",
+            "dollars",
+            "and",
+            "fifty",
+            "cents",
+            "isn't",
+            "it",
+        )
         assert words_of("Dr. Smith paid $3.50; isn't it?") == said
         assert words_of("well-known") == ("well", "known")
 
-    def test_the_recognizer_hears_most_of_a_recording_and_forgets_the_last(self, speech: np.ndarray) -> None:
+    def test_the_recognizer_hears_most_of_a_recording_and_forgets_the_last(
+        self, speech: np.ndarray
+    ) -> None:
         first, wanted = words_heard(speech), set(words_of(heldout()[0].text))
         assert len(wanted & set(first)) >= len(wanted) / 2
         words_heard(recording(1))
@@ -152,7 +204,8 @@ class TestListeners:
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
         lost = Trial(known.reference, known.reference, text=known.text, known=known)
         lost.__dict__["heard"] = Heard.read({**known.heard.plain(), "words": "nothing of it " * 9})
-        assert words_changed(lost) == MOST_WORDS  # a recognizer that is lost in one clip does not decide for all
+        # a recognizer that is lost in one clip does not decide for all
+        assert words_changed(lost) == MOST_WORDS
         gone = known.reference.copy()
         gone[len(gone) // 3 : 2 * len(gone) // 3] *= 1e-3
         muted = Trial(known.reference, gone, text=known.text, known=known)
@@ -163,27 +216,53 @@ class TestListeners:
             word_errors_added(Trial(speech, speech))
 
     def test_voices_are_told_apart(self, known: Baseline) -> None:
-        """Another sentence of the voice is nearer than the same speaker's pitch half an octave up, or another speaker."""
+        """Another sentence of the voice is nearer than the same speaker's pitch half an octave up,
+        or another speaker.
+        """
         ours, again, other = (voiceprint_of(recording(i)) for i in (0, 3, 1))
-        assert heldout()[0].voice == heldout()[3].voice != heldout()[1].voice and np.linalg.norm(ours) == pytest.approx(1.0, abs=1e-5)
+        assert heldout()[0].voice == heldout()[3].voice != heldout()[1].voice and np.linalg.norm(
+            ours
+        ) == pytest.approx(1.0, abs=1e-5)
         assert ours @ again > ours @ other + 0.1
-        assert speaker_distance(Trial(known.reference, 0.5 * known.reference, known=known)) == pytest.approx(0.0, abs=0.01)
-        assert speaker_distance(Trial(known.reference, white_noise(known.reference, 10), known=known)) > 1
+        assert speaker_distance(
+            Trial(known.reference, 0.5 * known.reference, known=known)
+        ) == pytest.approx(0.0, abs=0.01)
+        assert (
+            speaker_distance(Trial(known.reference, white_noise(known.reference, 10), known=known))
+            > 1
+        )
 
     def test_noise_costs_predicted_quality(self, known: Baseline) -> None:
         noisy = Trial(known.reference, white_noise(known.reference, 10), known=known)
-        assert dnsmos_loss(noisy) > 0.3 and distillmos_loss(noisy) > 0.3 and 1 < dnsmos_of(known.reference) < 5
+        assert (
+            dnsmos_loss(noisy) > 0.3
+            and distillmos_loss(noisy) > 0.3
+            and 1 < dnsmos_of(known.reference) < 5
+        )
         assert 1 < distillmos_of(known.reference) < 5
 
-    @pytest.mark.parametrize(("package", "ask"), [("speechmos", dnsmos_of), ("distillmos", distillmos_of), ("resemblyzer", voiceprint_of)])
-    def test_a_missing_package_is_one_line(self, package: str, ask, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("package", "ask"),
+        [("speechmos", dnsmos_of), ("distillmos", distillmos_of), ("resemblyzer", voiceprint_of)],
+    )
+    def test_a_missing_package_is_one_line(
+        self, package: str, ask, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         found = importlib.util.find_spec
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == package else found(name, *more))
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *more: None if name == package else found(name, *more),
+        )
         for loader in (listeners._dnsmos, listeners._distillmos, listeners._voice_encoder):
             loader.cache_clear()
-        pytest.raises(InputError, ask, speech).match(f"{package}, which is not installed: pip install")
+        pytest.raises(InputError, ask, speech).match(
+            f"{package}, which is not installed: pip install"
+        )
 
-    def test_a_missing_recognizer_is_one_line(self, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_recognizer_is_one_line(
+        self, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(__import__("sys").modules, "pocketsphinx", None)
         listeners._decoder.cache_clear()
         pytest.raises(InputError, words_heard, speech).match("pocketsphinx, which is not installed")
@@ -199,7 +278,8 @@ def swelling() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def spoken(swelling: np.ndarray) -> Baseline:  # the recording, and three others that differ from it by noise 50 dB down
+# the recording, and three others that differ from it by noise 50 dB down
+def spoken(swelling: np.ndarray) -> Baseline:
     return Baseline(swelling, tuple(white_noise(swelling, 50, seed) for seed in SEEDS))
 
 
@@ -212,25 +292,55 @@ class TestWorstWindow:
         wrong = trial(spoken, replaced(spoken.reference, 75.0))
         assert local_spectrum_db(wrong) > LIMITS["local_spectrum_db"]
         assert mcd_db(wrong) < 0.5  # what a mean makes of it
-        assert local_level_db(trial(spoken, dipped(spoken.reference, 9.0))) > LIMITS["local_level_db"]
-        assert local_level_db(trial(spoken, dipped(spoken.reference, 9.0))) == pytest.approx(9.0, abs=0.6)
+        assert (
+            local_level_db(trial(spoken, dipped(spoken.reference, 9.0))) > LIMITS["local_level_db"]
+        )
+        assert local_level_db(trial(spoken, dipped(spoken.reference, 9.0))) == pytest.approx(
+            9.0, abs=0.6
+        )
 
     @pytest.mark.parametrize("hz", [0.7, 2.0, 5.0, 8.0])
-    def test_a_level_that_sways_is_found_and_a_gain_is_not(self, spoken: Baseline, hz: float) -> None:
-        assert gain_variation_db(trial(spoken, swaying(spoken.reference, 2.0, hz))) > LIMITS["gain_variation_db"]
-        assert gain_variation_db(trial(spoken, swaying(spoken.reference, 0.3, hz))) < LIMITS["gain_variation_db"] / 2
-        assert gain_variation_db(trial(spoken, spoken.reference * 1.3)) == pytest.approx(0, abs=0.05)
-        assert gain_variation_db(trial(spoken, spoken.other_seeds[0])) < LIMITS["gain_variation_db"] / 2
+    def test_a_level_that_sways_is_found_and_a_gain_is_not(
+        self, spoken: Baseline, hz: float
+    ) -> None:
+        assert (
+            gain_variation_db(trial(spoken, swaying(spoken.reference, 2.0, hz)))
+            > LIMITS["gain_variation_db"]
+        )
+        assert (
+            gain_variation_db(trial(spoken, swaying(spoken.reference, 0.3, hz)))
+            < LIMITS["gain_variation_db"] / 2
+        )
+        assert gain_variation_db(trial(spoken, spoken.reference * 1.3)) == pytest.approx(
+            0, abs=0.05
+        )
+        assert (
+            gain_variation_db(trial(spoken, spoken.other_seeds[0]))
+            < LIMITS["gain_variation_db"] / 2
+        )
 
-    def test_a_pitch_glitch_breaks_its_gate_another_seed_and_a_gain_none(self, spoken: Baseline) -> None:
-        assert local_pitch_cents(trial(spoken, glitched(spoken.reference, 300.0))) > LIMITS["local_pitch_cents"]
-        for harmless in (white_noise(spoken.reference, 50, seed=9), spoken.reference * 10 ** (-0.3 / 20)):
-            figures = measure(trial(spoken, harmless), ("local_spectrum_db", "local_level_db", "local_pitch_cents"))
+    def test_a_pitch_glitch_breaks_its_gate_another_seed_and_a_gain_none(
+        self, spoken: Baseline
+    ) -> None:
+        assert (
+            local_pitch_cents(trial(spoken, glitched(spoken.reference, 300.0)))
+            > LIMITS["local_pitch_cents"]
+        )
+        for harmless in (
+            white_noise(spoken.reference, 50, seed=9),
+            spoken.reference * 10 ** (-0.3 / 20),
+        ):
+            figures = measure(
+                trial(spoken, harmless),
+                ("local_spectrum_db", "local_level_db", "local_pitch_cents"),
+            )
             assert all(value < LIMITS[name] / 2 for name, value in figures.items())
         # Another seed that has the same dip excuses 3 dB of it, not all
         dip = dipped(spoken.reference, 9.0)
         excused = replace(spoken, other_seeds=(dip, *spoken.other_seeds[1:]))
-        assert local_level_db(trial(spoken, dip)) - local_level_db(trial(excused, dip)) == pytest.approx(ALLOWED_DB, abs=0.3)
+        assert local_level_db(trial(spoken, dip)) - local_level_db(
+            trial(excused, dip)
+        ) == pytest.approx(ALLOWED_DB, abs=0.3)
 
     def test_a_jump_that_other_seeds_have_is_none(self, spoken: Baseline) -> None:
         holed = spoken.reference.copy()
@@ -241,40 +351,71 @@ class TestWorstWindow:
         assert click_db(Trial(spoken.reference, holed)) - click_db(excused) == pytest.approx(6.0)
 
     @pytest.mark.parametrize("at", [0.0, 0.5])
-    def test_lag_of_a_part(self, spoken: Baseline, at: float) -> None:  # A sample too many, at the start or in the middle
+    # A sample too many, at the start or in the middle
+    def test_lag_of_a_part(self, spoken: Baseline, at: float) -> None:
         start = int(at * len(spoken.reference))
         late = np.concatenate([spoken.reference[:start], delayed(spoken.reference[start:], 1)])
-        assert lag_samples(trial(spoken, late)) == 1 and lag_samples(trial(spoken, spoken.other_seeds[0])) == 0
+        assert (
+            lag_samples(trial(spoken, late)) == 1
+            and lag_samples(trial(spoken, spoken.other_seeds[0])) == 0
+        )
 
     def test_turned_low_harmonics_are_no_lag(self, spoken: Baseline) -> None:
-        """What noise and other statistics do to the loudest harmonics, where a sample is three degrees: the waves then fit best a sample
-        late, but the phases of all bins say that nothing is. A sample more is still one."""
-        spectrum, hz = np.fft.rfft(spoken.reference), np.fft.rfftfreq(len(spoken.reference), 1 / SAMPLE_RATE_HZ)
-        turned = np.fft.irfft(spectrum * np.exp(-1j * np.where(hz < 700, np.radians(9), 0)), len(spoken.reference))
+        """What noise and other statistics do to the loudest harmonics, where a sample is three
+        degrees: the waves then fit best a sample late, but the phases of all bins say that nothing
+        is. A sample more is still one.
+        """
+        spectrum, hz = (
+            np.fft.rfft(spoken.reference),
+            np.fft.rfftfreq(len(spoken.reference), 1 / SAMPLE_RATE_HZ),
+        )
+        turned = np.fft.irfft(
+            spectrum * np.exp(-1j * np.where(hz < 700, np.radians(9), 0)), len(spoken.reference)
+        )
         assert trial(spoken, turned).alignment[0] > 0 and lag_samples(trial(spoken, turned)) == 0
         assert lag_samples(trial(spoken, delayed(turned, 1))) == 1
 
     def test_lag_of_features_of_its_own(self, spoken: Baseline) -> None:
-        """Another F0 turns phases: no delay by the render of the same features. A sample late is one by that render too."""
+        """Another F0 turns phases: no delay by the render of the same features. A sample late is
+        one by that render too.
+        """
         turned = np.concatenate([spoken.reference[:72_000], delayed(spoken.reference[72_000:], 1)])
-        assert lag_samples(trial(spoken, turned)) == 1 and lag_samples(replace(trial(spoken, turned), clock=turned)) == 0
+        assert (
+            lag_samples(trial(spoken, turned)) == 1
+            and lag_samples(replace(trial(spoken, turned), clock=turned)) == 0
+        )
         assert lag_samples(replace(trial(spoken, delayed(turned, 1)), clock=turned)) == 1
 
     def test_polarity_is_taken_out_once(self, spoken: Baseline) -> None:
-        short = Baseline(spoken.reference[:60_000], tuple(seed[:60_000] for seed in spoken.other_seeds))
+        short = Baseline(
+            spoken.reference[:60_000], tuple(seed[:60_000] for seed in spoken.other_seeds)
+        )
         noisy = white_noise(short.reference, 30)
         upright, over = measure(trial(short, noisy)), measure(trial(short, -noisy))
-        assert (upright.pop("polarity"), over.pop("polarity")) == (1.0, -1.0) and over == pytest.approx(upright, abs=1e-6)
-        assert snr_db(trial(short, -noisy)) == pytest.approx(30.0, abs=0.1) and polarity(trial(spoken, delayed(spoken.reference, 3))) == 1.0
+        assert (upright.pop("polarity"), over.pop("polarity")) == (
+            1.0,
+            -1.0,
+        ) and over == pytest.approx(upright, abs=1e-6)
+        assert (
+            snr_db(trial(short, -noisy)) == pytest.approx(30.0, abs=0.1)
+            and polarity(trial(spoken, delayed(spoken.reference, 3))) == 1.0
+        )
 
     def test_thd_n_is_blind_to_gain_sign_and_delay(self, swelling: np.ndarray) -> None:
         seconds = np.arange(28_800) / 24_000
-        vowel = sum(0.1 / k * np.sin(2 * np.pi * 100 * k * seconds + k) for k in range(1, 9)) + 1e-3 * np.random.default_rng(0).normal(
-            size=28_800
-        )
+        vowel = sum(
+            0.1 / k * np.sin(2 * np.pi * 100 * k * seconds + k) for k in range(1, 9)
+        ) + 1e-3 * np.random.default_rng(0).normal(size=28_800)
         changed = {"gain": 0.9 * vowel, "sign": -vowel, "delay": np.roll(vowel, 5)}
         for name, test in changed.items():
-            figures = measure(Trial(swelling, swelling, tone=Tone(100.0, vowel, test)), ("thd_n_increase_db",))
+            figures = measure(
+                Trial(swelling, swelling, tone=Tone(100.0, vowel, test)), ("thd_n_increase_db",)
+            )
             assert abs(figures["thd_n_increase_db"]) < 0.2, name
         bent = vowel + 0.01 * np.sin(2 * np.pi * 300 * seconds)
-        assert measure(Trial(swelling, swelling, tone=Tone(100.0, vowel, bent)), ("thd_n_increase_db",))["thd_n_increase_db"] > 3
+        assert (
+            measure(
+                Trial(swelling, swelling, tone=Tone(100.0, vowel, bent)), ("thd_n_increase_db",)
+            )["thd_n_increase_db"]
+            > 3
+        )

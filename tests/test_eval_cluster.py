@@ -1,4 +1,6 @@
-"""Clips on a Dask cluster of two processes on the loopback address: the same figures, one worker killed, strangers refused."""
+"""Clips on a Dask cluster of two processes on the loopback address: the same figures, one worker
+killed, strangers refused.
+"""
 
 import json
 import os
@@ -21,7 +23,9 @@ from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.store import store_key
 from kokoro_ane.quantize.speech import own_speech
 
-pytest.importorskip("distributed", reason='THE CLUSTER IS NOT TESTED: pip install "kokoro-ane[cluster]"')
+pytest.importorskip(
+    "distributed", reason='THE CLUSTER IS NOT TESTED: pip install "kokoro-ane[cluster]"'
+)
 
 Start = Callable[..., subprocess.Popen]
 HOST = ("--host", "127.0.0.1", "--no-dashboard")
@@ -33,10 +37,15 @@ def started(tmp_path: Path) -> Iterator[tuple[str, Start]]:
     file, running = tmp_path / "scheduler.json", []
 
     def start(*command: str, threads: int = 1) -> subprocess.Popen:
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = os.environ | {
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
         with (tmp_path / "log").open("ab") as log:
             words = [sys.executable, "-m", "dask", *command, *HOST]
-            running.append(subprocess.Popen(words, env=environment, stdout=log, stderr=log, cwd="/"))
+            running.append(
+                subprocess.Popen(words, env=environment, stdout=log, stderr=log, cwd="/")
+            )
         return running[-1]
 
     start("scheduler", "--port", "0", "--scheduler-file", str(file))
@@ -45,31 +54,47 @@ def started(tmp_path: Path) -> Iterator[tuple[str, Start]]:
             break
         time.sleep(0.1)
     address = json.loads(file.read_text(encoding="utf-8"))["address"]
-    yield address, lambda *flags, threads=1: start("worker", address, "--no-nanny", "--nthreads", "1", *flags, threads=threads)
+    yield (
+        address,
+        lambda *flags, threads=1: start(
+            "worker", address, "--no-nanny", "--nthreads", "1", *flags, threads=threads
+        ),
+    )
     for process in running:
         process.kill()
         process.wait()
 
 
 @contextmanager
-def workers_of(placed: tuple[Checkpoint, Path], address: str, folder: Path, count: int) -> Iterator[Workers]:
+def workers_of(
+    placed: tuple[Checkpoint, Path], address: str, folder: Path, count: int
+) -> Iterator[Workers]:
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
         client.wait_for_workers(count, timeout=120)
     reference = Reference(placed[0], 0)
-    with cluster(address, store_key(placed[0], 0)) as engine, Workers(reference, folder, engine.count, engine) as workers:
+    with (
+        cluster(address, store_key(placed[0], 0)) as engine,
+        Workers(reference, folder, engine.count, engine) as workers,
+    ):
         yield workers
 
 
 @pytest.mark.slow
-def test_a_lost_worker_costs_its_clip_only(placed: tuple[Checkpoint, Path], started: tuple[str, Start], tmp_path: Path) -> None:
-    """Killed while it measures: every clip is found, and to the last digit as this process finds it."""
+def test_a_lost_worker_costs_its_clip_only(
+    placed: tuple[Checkpoint, Path], started: tuple[str, Start], tmp_path: Path
+) -> None:
+    """Killed while it measures: every clip is found, and to the last digit as this process finds
+    it.
+    """
     address, start = started
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:4]
     manifest, execution = placed[1] / "KokoroVocoder-tiny-fp16.json", Execution.of("declared")
     with Workers(Reference(placed[0], 0), tmp_path / "one", 1) as alone:
-        wanted = {clip.id: result for clip, result, _ in alone.measure(manifest, execution, short, {})}
+        wanted = {
+            clip.id: result for clip, result, _ in alone.measure(manifest, execution, short, {})
+        }
     lost, _ = start(), start()
     with workers_of(placed, address, tmp_path / "two", 2) as workers:
         assert workers.count == 2
@@ -80,13 +105,23 @@ def test_a_lost_worker_costs_its_clip_only(placed: tuple[Checkpoint, Path], star
     assert found == wanted and len(found) == 4
 
 
-def test_strange_workers_are_refused(placed: tuple[Checkpoint, Path], started: tuple[str, Start], tmp_path: Path) -> None:
-    """In one line, before anything is measured: by the worker itself, since others may join later."""
+def test_strange_workers_are_refused(
+    placed: tuple[Checkpoint, Path], started: tuple[str, Start], tmp_path: Path
+) -> None:
+    """In one line, before anything is measured: by the worker itself, since others may join
+    later.
+    """
     address, start = started
-    clip, execution = min(own_speech(placed[0]), key=lambda clip: clip.frames), Execution.of("declared")
+    clip, execution = (
+        min(own_speech(placed[0]), key=lambda clip: clip.frames),
+        Execution.of("declared"),
+    )
 
     def refused(message: str) -> None:
-        with pytest.raises(InputError, match=message) as problem, workers_of(placed, address, tmp_path / "renders", 1) as workers:
+        with (
+            pytest.raises(InputError, match=message) as problem,
+            workers_of(placed, address, tmp_path / "renders", 1) as workers,
+        ):
             list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip], {}))
         assert "\n" not in str(problem.value)
 
@@ -98,21 +133,46 @@ def test_strange_workers_are_refused(placed: tuple[Checkpoint, Path], started: t
     refused("measures 2 clips at once: start it with --nthreads 1")
 
 
-@pytest.mark.parametrize("other", ["code_sha256", "libraries", "checkpoint_sha256", "corpus_sha256"])
-def test_every_part_of_the_key_has_to_agree(placed: tuple[Checkpoint, Path], other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "other", ["code_sha256", "libraries", "checkpoint_sha256", "corpus_sha256"]
+)
+def test_every_part_of_the_key_has_to_agree(
+    placed: tuple[Checkpoint, Path], other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, plan = store_key(placed[0], 0), Plan(placed[0], 0, placed[1], 1)
     require_same(key, plan, "here")
     with pytest.raises(InputError, match=f"^worker here has another {other} "):
-        require_same(key | {other: {"torch": "1"} if other == "libraries" else "0" * 64}, plan, "here")
+        require_same(
+            key | {other: {"torch": "1"} if other == "libraries" else "0" * 64}, plan, "here"
+        )
     monkeypatch.setattr(module, "changed_since", lambda *_: True)
     pytest.raises(InputError, require_same, key, plan, "here").match("older than the sources")
 
 
 def test_no_scheduler_and_no_worker(
-    placed: tuple[Checkpoint, Path], started: tuple[str, Start], capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    placed: tuple[Checkpoint, Path],
+    started: tuple[str, Start],
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 1)
-    given = ["--method", "fp16", "--checkpoint", str(placed[0].folder), "--build", str(placed[1]), "--clips", "1", "--scheduler"]
-    for address, message in (("tcp://127.0.0.1:9", "no scheduler answers"), ("nonsense:", "no scheduler"), (started[0], "has no worker")):
+    given = [
+        "--method",
+        "fp16",
+        "--checkpoint",
+        str(placed[0].folder),
+        "--build",
+        str(placed[1]),
+        "--clips",
+        "1",
+        "--scheduler",
+    ]
+    for address, message in (
+        ("tcp://127.0.0.1:9", "no scheduler answers"),
+        ("nonsense:", "no scheduler"),
+        (started[0], "has no worker"),
+    ):
         assert quality([*given, address]) == 2
-        assert message in (said := capsys.readouterr().err.strip().splitlines())[-1] and said[-1].startswith("error: --scheduler")
+        assert message in (said := capsys.readouterr().err.strip().splitlines())[-1] and said[
+            -1
+        ].startswith("error: --scheduler")

@@ -1,4 +1,6 @@
-"""The verdict: every gate can fail, and every negative control is rejected by the gate that claims to catch it; the undamaged pass."""
+"""The verdict: every gate can fail, and every negative control is rejected by the gate that claims
+to catch it; the undamaged pass.
+"""
 
 import re
 from collections.abc import Callable
@@ -13,7 +15,16 @@ import pytest
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval.controls import controls_of, main
 from kokoro_ane.eval.faults import Control, ControlTrials, Faults, Harmless
-from kokoro_ane.eval.gates import COMMON, EXTRA, FEWEST_CLIPS, FP16_ONLY, MEAN, WORST, Gate, gates_for
+from kokoro_ane.eval.gates import (
+    COMMON,
+    EXTRA,
+    FEWEST_CLIPS,
+    FP16_ONLY,
+    MEAN,
+    WORST,
+    Gate,
+    gates_for,
+)
 from kokoro_ane.eval.judge import judge_clip
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
 from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS, LATER, SHIPPED, THIRTEEN, Through
@@ -28,7 +39,15 @@ from kokoro_ane.vocoder.source import gaussian_noise
 from tests.signals import delayed, phrase_of, white_noise
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
-FLOOR = {**PERFECT, "pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "words_changed": 1.0, "speaker_distance": 0.2}
+FLOOR = {
+    **PERFECT,
+    "pesq": 4.4,
+    "mcd_db": 0.6,
+    "lsd_db": 1.3,
+    "snr_db": 20.0,
+    "words_changed": 1.0,
+    "speaker_distance": 0.2,
+}
 
 
 def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
@@ -49,11 +68,23 @@ class TestVerdict:
     def test_each_gate_rejects_alone(self, gate: Gate) -> None:
         method = "fp16" if gate in EXTRA["fp16"] else "w8"
         bad = PERFECT | {gate.metric: missed_value(gate)}
-        clips = [bad] * FEWEST_CLIPS if gate.statistic == MEAN else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
+        clips = (
+            [bad] * FEWEST_CLIPS
+            if gate.statistic == MEAN
+            else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
+        )
         decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == REJECT and gate.name in decision.broken and any(gate.reason in reason for reason in decision.reasons)
+        assert (
+            decision.verdict == REJECT
+            and gate.name in decision.broken
+            and any(gate.reason in reason for reason in decision.reasons)
+        )
 
-    @pytest.mark.parametrize("gate", [gate for gate in COMMON if METRICS[gate.metric].best == ZERO], ids=lambda gate: gate.name)
+    @pytest.mark.parametrize(
+        "gate",
+        [gate for gate in COMMON if METRICS[gate.metric].best == ZERO],
+        ids=lambda gate: gate.name,
+    )
     def test_two_sided_gates_reject_both_sides(self, gate: Gate) -> None:
         assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
 
@@ -63,23 +94,37 @@ class TestVerdict:
         assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
         assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
         assert verdict([PERFECT | {"mcd_db": 2.0}] * 2) == UNDECIDED  # two clips are no mean
-        near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]  # mean 0.6, but Student's interval is wide
+        # mean 0.6, but Student's interval is wide
+        near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]
         assert verdict(near) == UNDECIDED
 
     def test_limits_are_tightened_by_seeds_and_never_loosened(self) -> None:
-        """The smaller of cap and multiple holds: eight times the floor moves no limit above its cap, an eighth tightens it."""
+        """The smaller of cap and multiple holds: eight times the floor moves no limit above its
+        cap, an eighth tightens it.
+        """
         for gate in (gate for gate in COMMON if gate.tightened_by_seeds):
             assert gate.limit_for(8 * gate.limit) == gate.limit
-            assert gate.limit_for(gate.limit / 8 / gate.seed_multiple) == pytest.approx(gate.limit / 8)
+            assert gate.limit_for(gate.limit / 8 / gate.seed_multiple) == pytest.approx(
+                gate.limit / 8
+            )
             bad = PERFECT | {gate.metric: 1.01 * gate.limit}
             noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
             assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
         floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
-        assert statistic("local_level_db", MEAN, floors) == 1.0 and statistic("local_level_db", WORST, floors) == 4.0
-        pytest.raises(ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0).match("no limit")
-        clips = [PERFECT] * (FEWEST_CLIPS - 1) + [{k: v for k, v in PERFECT.items() if k != "level_db"}]
+        assert (
+            statistic("local_level_db", MEAN, floors) == 1.0
+            and statistic("local_level_db", WORST, floors) == 4.0
+        )
+        pytest.raises(
+            ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0
+        ).match("no limit")
+        clips = [PERFECT] * (FEWEST_CLIPS - 1) + [
+            {k: v for k, v in PERFECT.items() if k != "level_db"}
+        ]
         decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED and decision.reasons == ("level_db worst was not measured",)
+        assert decision.verdict == UNDECIDED and decision.reasons == (
+            "level_db worst was not measured",
+        )
 
     def test_what_is_missing_silent_or_too_near_does_not_ship(self) -> None:
         decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
@@ -87,49 +132,94 @@ class TestVerdict:
         assert {check.gate.name for check in decision.checks if not check.passed} == {
             gate.name for gate in COMMON if gate.tightened_by_seeds
         }
-        decision = decide(gates_for("w8"), [PERFECT] * (FEWEST_CLIPS - 1), [FLOOR] * (FEWEST_CLIPS - 1),
-            defects=("heldout-03: the package's output is silent",))  # fmt: skip
+        decision = decide(
+            gates_for("w8"),
+            [PERFECT] * (FEWEST_CLIPS - 1),
+            [FLOOR] * (FEWEST_CLIPS - 1),
+            defects=("heldout-03: the package's output is silent",),
+        )
         assert decision.verdict == REJECT and decision.reasons[0].endswith("is silent")
         # Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not
         clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
         decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED and [check.gate.name for check in decision.checks if check.state == STRADDLES] == ["pesq mean"]
+        assert decision.verdict == UNDECIDED and [
+            check.gate.name for check in decision.checks if check.state == STRADDLES
+        ] == ["pesq mean"]
         assert "too near to tell" in decision.reasons[0]
 
     def test_clips_are_resampled_with_their_limits_and_a_doubt_stops_a_ship(self) -> None:
-        """Clip by clip just below the other seed: certain, though both means have wide intervals that overlap."""
+        """Clip by clip just below the other seed: certain, though both means have wide intervals
+        that overlap.
+        """
         spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
         multiple = next(gate.seed_multiple for gate in COMMON if gate.metric == "mcd_db")
-        clips, seed_variation = ([PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0))
+        clips, seed_variation = (
+            [PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0)
+        )
         checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_variation).checks}
-        assert checks["mcd_db mean"].passed and checks["mcd_db mean"].high > checks["mcd_db mean"].limit
+        assert (
+            checks["mcd_db mean"].passed
+            and checks["mcd_db mean"].high > checks["mcd_db mean"].limit
+        )
         seed_variation = [FLOOR] * FEWEST_CLIPS
-        assert decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == UNDECIDED
-        assert decide(gates_for("w8"), [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS, seed_variation, doubts=("no device",)).verdict == REJECT
+        assert (
+            decide(
+                gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_variation, doubts=("no device",)
+            ).verdict
+            == UNDECIDED
+        )
+        assert (
+            decide(
+                gates_for("w8"),
+                [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS,
+                seed_variation,
+                doubts=("no device",),
+            ).verdict
+            == REJECT
+        )
         values = [1.0, 2.0, 4.0, 8.0] * 6
         assert interval(values) == interval(values) != interval(values, seed=1)
         low, high = interval(values)
         assert low < sum(values) / len(values) < high and interval([3.0] * 5) == (3.0, 3.0)
 
     def test_a_mean_of_errors_of_both_signs_is_no_gate(self) -> None:
-        pytest.raises(ValueError, Gate, "level_db", MEAN, 0.5, "half of them up and half of them down would pass").match("cancel in a mean")
+        pytest.raises(
+            ValueError,
+            Gate,
+            "level_db",
+            MEAN,
+            0.5,
+            "half of them up and half of them down would pass",
+        ).match("cancel in a mean")
 
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
-ROWS = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in TEXT.splitlines() if line.startswith("| ")]
+ROWS = [
+    tuple(cell.strip() for cell in line.strip("|").split("|"))
+    for line in TEXT.splitlines()
+    if line.startswith("| ")
+]
 
 
 def limit_of(gate: Gate) -> str:
-    return gate.rule(gate.limit) + (f", <= {gate.seed_multiple:g} seed variation" if gate.seed_multiple is not None else "")
+    return gate.rule(gate.limit) + (
+        f", <= {gate.seed_multiple:g} seed variation" if gate.seed_multiple is not None else ""
+    )
 
 
 def test_the_page_states_the_gates_and_every_control_s_metric() -> None:
     code = {re.sub(r"band_.*_khz", "band_..._khz", gate.name): limit_of(gate) for gate in COMMON}
     code |= {f"{gate.name} (fp16)": limit_of(gate) for gate in FP16_ONLY}
-    stated = {row[0].replace("`", "").split(",")[0]: row[1] for row in ROWS if re.match(r"(>=|<=|within) ", row[1])}
+    stated = {
+        row[0].replace("`", "").split(",")[0]: row[1]
+        for row in ROWS
+        if re.match(r"(>=|<=|within) ", row[1])
+    }
     assert len(stated) > 10 and stated.items() <= code.items()
     section = TEXT.split("## Negative controls")[1]
-    assert {control.metric for control in CONTROLS.values()} <= set(re.findall(r"`(\w+)`:", section))
+    assert {control.metric for control in CONTROLS.values()} <= set(
+        re.findall(r"`(\w+)`:", section)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +228,15 @@ def reference() -> Reference:
 
 
 @pytest.fixture(scope="module")
-def phrase() -> Utterance:  # the first two seconds of a sentence: enough for an error of the model, which is there in every sentence
+# the first two seconds of a sentence: enough for an error of the model, which is there in every
+# sentence
+def phrase() -> Utterance:
     return phrase_of(heldout()[0])
 
 
 @pytest.fixture(scope="module")
-def trials(reference: Reference, phrase: Utterance) -> Callable[[str], ControlTrials]:  # by metric: its seed variation is measured once
+# by metric: its seed variation is measured once
+def trials(reference: Reference, phrase: Utterance) -> Callable[[str], ControlTrials]:
     return cache(lambda metric: ControlTrials(reference, [phrase], only=(metric,)))
 
 
@@ -156,7 +249,10 @@ def untouched(reference: Reference, phrase: Utterance) -> tuple[VocoderInputs, n
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control_is_rejected_by_its_gate(
-    name: str, reference: Reference, trials: Callable[[str], ControlTrials], untouched: tuple[VocoderInputs, np.ndarray]
+    name: str,
+    reference: Reference,
+    trials: Callable[[str], ControlTrials],
+    untouched: tuple[VocoderInputs, np.ndarray],
 ) -> None:
     """Only the metric that claims to catch it is measured; the bench itself is never spoilt."""
     assert trials(CONTROLS[name].metric).caught(CONTROLS[name]).rejected
@@ -175,23 +271,41 @@ class Told:
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_delay_is_one_by_the_same_features(late: int, reference: Reference, phrase: Utterance) -> None:
-    """An encoder package computes another F0, which turns phases: only what the vocoder adds to that is its delay."""
+def test_a_delay_is_one_by_the_same_features(
+    late: int, reference: Reference, phrase: Utterance
+) -> None:
+    """An encoder package computes another F0, which turns phases: only what the vocoder adds to
+    that is its delay.
+    """
     inputs = reference.inputs(phrase)
-    spectrum = reference.vocoder.generator.m_source.spectrum(1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, reference.seed))
+    spectrum = reference.vocoder.generator.m_source.spectrum(
+        1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, reference.seed)
+    )
     told = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
-    result = judge_clip(reference, Told(reference.vocoder, late), phrase, only=("lag_samples",), inputs=told)
+    result = judge_clip(
+        reference, Told(reference.vocoder, late), phrase, only=("lag_samples",), inputs=told
+    )
     assert result.figures["lag_samples"] == late
 
 
 def test_how_many_there_are() -> None:
-    assert len(THIRTEEN) == 13 and len(SHIPPED) >= 8 and len(LATER) >= 10 and len(CONTROLS) == len(THIRTEEN) + len(SHIPPED) + len(LATER)
+    assert (
+        len(THIRTEEN) == 13
+        and len(SHIPPED) >= 8
+        and len(LATER) >= 10
+        and len(CONTROLS) == len(THIRTEEN) + len(SHIPPED) + len(LATER)
+    )
 
 
 @pytest.fixture(scope="module")
 def phrases(reference: Reference) -> ControlTrials:
-    slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")  # `make controls` measures them too
-    return ControlTrials(reference, [phrase_of(whole) for whole in heldout()[:3]], [g.metric for g in COMMON if g.metric not in slow])
+    # `make controls` measures them too
+    slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")
+    return ControlTrials(
+        reference,
+        [phrase_of(whole) for whole in heldout()[:3]],
+        [g.metric for g in COMMON if g.metric not in slow],
+    )
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.name)
@@ -199,10 +313,13 @@ def test_the_harmless_pass(change: Harmless, phrases: ControlTrials) -> None:
     assert phrases.caught(change).broken == ()
 
 
-def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:  # the exception is needed: without it the gate would reject
+# the exception is needed: without it the gate would reject
+def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:
     for change in HARMLESS:
         if change.named_by:
-            assert f"{change.named_by} worst" in phrases.caught(replace(change, named_by=None)).broken
+            assert (
+                f"{change.named_by} worst" in phrases.caught(replace(change, named_by=None)).broken
+            )
 
 
 class Hiss:
@@ -215,7 +332,8 @@ class Hiss:
         return white_noise(render_reference(self._vocoder, inputs).astype(np.float64), 75)
 
 
-def test_an_inaudible_error_ships(reference: Reference, phrase: Utterance) -> None:  # gates that reject everything prove nothing
+# gates that reject everything prove nothing
+def test_an_inaudible_error_ships(reference: Reference, phrase: Utterance) -> None:
     result = judge_clip(reference, Hiss(reference), phrase)
     repeated = [result.figures] * FEWEST_CLIPS
     assert decide(gates_for("w8"), repeated, [result.seed_variation] * FEWEST_CLIPS).verdict == SHIP
@@ -227,19 +345,29 @@ class Loud(Reference):
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         return self.louder(super().inputs(utterance, other_seed), other_seed)
 
-    def vowel_inputs(self, utterance: Utterance, other_seed: int = 0) -> tuple[VocoderInputs, float]:
+    def vowel_inputs(
+        self, utterance: Utterance, other_seed: int = 0
+    ) -> tuple[VocoderInputs, float]:
         inputs, pitch_hz = super().vowel_inputs(utterance, other_seed)
         return self.louder(inputs, other_seed), pitch_hz
 
     def louder(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
         noise = 8 * gaussian_noise(inputs.frames, self.seed + other_seed)
-        return replace(inputs, spectrum=self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise))
+        return replace(
+            inputs, spectrum=self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
+        )
 
 
 @pytest.fixture(scope="module")
 def noisy_voice(reference: Reference) -> ControlTrials:
-    """Three phrases of it before the gate that no noise loosens: how much farther from other seeds."""
-    return ControlTrials(Loud(reference.checkpoint, seed=0), [phrase_of(whole) for whole in heldout()[:3]], ("mcd_increase_db",))
+    """Three phrases of it before the gate that no noise loosens: how much farther from other
+    seeds.
+    """
+    return ControlTrials(
+        Loud(reference.checkpoint, seed=0),
+        [phrase_of(whole) for whole in heldout()[:3]],
+        ("mcd_increase_db",),
+    )
 
 
 def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> None:
@@ -248,7 +376,9 @@ def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> N
 
 @pytest.mark.slow
 def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference: Reference) -> None:
-    """Block 0 of the demo voice: PESQ 4.58, an MCD below the floor of the noisier voice. The gate needs 24 clips to be certain."""
+    """Block 0 of the demo voice: PESQ 4.58, an MCD below the floor of the noisier voice. The gate
+    needs 24 clips to be certain.
+    """
     clips = [phrase_of(whole) for whole in heldout()]
     lineup = ControlTrials(Loud(reference.checkpoint, seed=0), clips, ("mcd_increase_db",))
     assert all(lineup.caught(block_control(block)).rejected for block in (0, 1, 2))
@@ -261,11 +391,18 @@ def block_control(block: int) -> Control:
         copy.generator.resblocks[block] = Through()
         return render_reference(copy.eval(), inputs)
 
-    return Control(f"block {block} dropped", "mcd_increase_db", dropped, "a branch of a stage not added")
+    return Control(
+        f"block {block} dropped", "mcd_increase_db", dropped, "a branch of a stage not added"
+    )
 
 
-def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:  # otherwise the test above proves nothing
-    unchanged = Harmless("unchanged", lambda faults, inputs: render_reference(faults.vocoder, inputs), "the same model")
+# otherwise the test above proves nothing
+def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:
+    unchanged = Harmless(
+        "unchanged",
+        lambda faults, inputs: render_reference(faults.vocoder, inputs),
+        "the same model",
+    )
     assert not noisy_voice.caught(unchanged).rejected
 
 
@@ -274,23 +411,36 @@ def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utte
         def render(self, inputs: VocoderInputs) -> np.ndarray:
             return render_reference(reference.vocoder, inputs)[:-5]
 
-    assert "samples, the reference" in judge_clip(reference, Short(), phrase, only=("level_db",)).defect
+    assert (
+        "samples, the reference"
+        in judge_clip(reference, Short(), phrase, only=("level_db",)).defect
+    )
 
 
 def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_path: Path) -> None:
     """Reference, seeds, vowels and what was heard come back from the file as they went in."""
     made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
-    assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3 and not np.array_equal(again.other_seeds[0], again.other_seeds[1])
+    assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3 and not np.array_equal(
+        again.other_seeds[0], again.other_seeds[1]
+    )
     for kept in (fresh, again):
-        assert np.array_equal(kept.reference, made.reference) and np.array_equal(kept.other_seeds, made.other_seeds)
-        assert np.array_equal(kept.vowel, made.vowel) and np.array_equal(kept.vowel_other_seeds, made.vowel_other_seeds)
+        assert np.array_equal(kept.reference, made.reference) and np.array_equal(
+            kept.other_seeds, made.other_seeds
+        )
+        assert np.array_equal(kept.vowel, made.vowel) and np.array_equal(
+            kept.vowel_other_seeds, made.vowel_other_seeds
+        )
         assert kept.pitch_hz == made.pitch_hz and kept.heard.words == made.baseline.heard.words
         assert np.array_equal(kept.heard.voiceprint, made.baseline.heard.voiceprint)
-        assert (kept.heard.dnsmos, kept.heard.distillmos) == (made.baseline.heard.dnsmos, made.baseline.heard.distillmos)
+        assert (kept.heard.dnsmos, kept.heard.distillmos) == (
+            made.baseline.heard.dnsmos,
+            made.baseline.heard.distillmos,
+        )
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
-    assert again.seed_variation(only) == made.seed_variation(only) and set(made.seed_variation(only)) == {*only,
-        *(f"{name} worst" for name in only)}  # fmt: skip
+    assert again.seed_variation(only) == made.seed_variation(only) and set(
+        made.seed_variation(only)
+    ) == {*only, *(f"{name} worst" for name in only)}
 
 
 def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:

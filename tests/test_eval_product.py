@@ -1,4 +1,6 @@
-"""A product: what is heard of two executed stages, in the reference's time; verdicts and bundles that guess nothing."""
+"""A product: what is heard of two executed stages, in the reference's time; verdicts and bundles
+that guess nothing.
+"""
 
 import json
 import shutil
@@ -39,12 +41,22 @@ def judged(figures: dict[str, float], count: int = 24) -> Any:
 
 
 def test_every_figure_has_a_gate_and_every_gate_can_be_broken() -> None:
-    assert {gate.metric for gate in PRODUCT_GATES} == set(PERFECT) and judged(PERFECT).verdict == SHIP
+    assert {gate.metric for gate in PRODUCT_GATES} == set(PERFECT) and judged(
+        PERFECT
+    ).verdict == SHIP
     assert {gate.metric for gate in PRODUCT_GATES if gate.seed_multiple} <= set(SPREAD)
     for gate in PRODUCT_GATES:
-        worse = gate.limit - 1 if METRICS.get(gate.metric) and METRICS[gate.metric].best == "higher" else 2 * gate.limit
+        worse = (
+            gate.limit - 1
+            if METRICS.get(gate.metric) and METRICS[gate.metric].best == "higher"
+            else 2 * gate.limit
+        )
         assert gate.name in judged(PERFECT | {gate.metric: worse}).broken
-    assert judged(PERFECT | {"mcd_db": 1.2}).verdict == SHIP and judged(PERFECT | {"mcd_db": 1.4}).verdict == REJECT  # 1.3 variations
+    # 1.3 variations
+    assert (
+        judged(PERFECT | {"mcd_db": 1.2}).verdict == SHIP
+        and judged(PERFECT | {"mcd_db": 1.4}).verdict == REJECT
+    )
 
 
 def noise(frames: int, seed: int) -> np.ndarray:
@@ -78,36 +90,62 @@ def reference() -> Reference:
 
 
 def test_a_chain_that_is_the_reference_and_one_that_is_not(reference: Reference) -> None:
-    clip = min((one for one in own_speech(reference.checkpoint, TUNING) if one.frames > 40), key=lambda one: one.frames)
+    clip = min(
+        (one for one in own_speech(reference.checkpoint, TUNING) if one.frames > 40),
+        key=lambda one: one.frames,
+    )
 
     def fp32(said_clip: Utterance, faster: float = 1.0) -> Rendition:
         said, inputs = spoken(reference, reference.encoder, said_clip, faster=faster)
         return Rendition(said, reference.clock(inputs), reference.clock(inputs))
 
     same = judge_product(reference, fp32, clip)
-    assert same.defect is None and set(same.figures) == set(PERFECT) and set(SPREAD) == set(same.seed_variation)
-    assert same.figures["mcd_db"] < 0.05 < 0.1 < same.seed_variation["mcd_db"] and same.figures[TOKENS] == 0
+    assert (
+        same.defect is None
+        and set(same.figures) == set(PERFECT)
+        and set(SPREAD) == set(same.seed_variation)
+    )
+    assert (
+        same.figures["mcd_db"] < 0.05 < 0.1 < same.seed_variation["mcd_db"]
+        and same.figures[TOKENS] == 0
+    )
     off = judge_product(reference, lambda one: fp32(one, faster=1.3), clip, same.seed_variation)
     assert off.figures[LENGTH] > 5 and off.figures["mcd_db"] > same.figures["mcd_db"]
     made = fp32(clip)
-    broken = judge_product(reference, lambda _: replace(made, samples=made.samples * np.nan), clip, same.seed_variation)
-    cut = judge_product(reference, lambda _: replace(made, samples=made.samples[:-600]), clip, same.seed_variation)
+    broken = judge_product(
+        reference, lambda _: replace(made, samples=made.samples * np.nan), clip, same.seed_variation
+    )
+    cut = judge_product(
+        reference, lambda _: replace(made, samples=made.samples[:-600]), clip, same.seed_variation
+    )
     assert "NaN" in (broken.defect or "") and "samples" in (cut.defect or "") and not cut.figures
 
 
 @pytest.fixture
-def chain_build(placed: tuple[Checkpoint, Path], tiny_build: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Checkpoint, Path]:
-    """A build folder with both packages; the judges are told what to find, and a bundle's words are few."""
+def chain_build(
+    placed: tuple[Checkpoint, Path], tiny_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Checkpoint, Path]:
+    """A build folder with both packages; the judges are told what to find, and a bundle's words are
+    few.
+    """
     checkpoint, build = placed
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, build / path.name)
     manifest = Manifest.load(build / "KokoroEncoder-tiny-fp16.json")
-    made = {"packages": {manifest.package: manifest.package_sha256}, "package_bytes": manifest.package_bytes}
+    made = {
+        "packages": {manifest.package: manifest.package_sha256},
+        "package_bytes": manifest.package_bytes,
+    }
     record = {"method": "fp16", "verdict": SHIP, "provenance": made}
     monkeypatch.setattr(product, "judged_encoder", lambda *_: record)
-    monkeypatch.setattr("kokoro_ane.eval.execution.judge_product", lambda _r, _m, clip, _v: ClipResult(
-        clip.id, clip.voice, 2.0, clip.text, PERFECT, SPREAD))  # fmt: skip
-    monkeypatch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", lambda folder, _: _few(folder / "us.rules"))
+    monkeypatch.setattr(
+        "kokoro_ane.eval.execution.judge_product",
+        lambda _r, _m, clip, _v: ClipResult(clip.id, clip.voice, 2.0, clip.text, PERFECT, SPREAD),
+    )
+    monkeypatch.setattr(
+        "kokoro_ane.pipeline.bundle_files.write_text_tables",
+        lambda folder, _: _few(folder / "us.rules"),
+    )
     return placed
 
 
@@ -124,9 +162,13 @@ def test_a_product_is_judged_named_and_bundled(
     chain_build: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     build, asked = chain_build[1], ["--product", "--encoders", "fp16"]
-    assert release(chain_build, *asked) == 3 and said(capsys)["verdict"] == "UNDECIDED"  # nobody judged the vocoder
+    # nobody judged the vocoder
+    assert release(chain_build, *asked) == 3 and said(capsys)["verdict"] == "UNDECIDED"
     undecided = read_json(build / "release" / "product.json", "")["products"][0]
-    assert undecided["reasons"][0] == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it"
+    assert (
+        undecided["reasons"][0]
+        == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it"
+    )
     assert "clips" not in undecided
     flags = ["--product", "--checkpoint", str(chain_build[0].folder), "--build", str(build)]
     assert bundle(flags) == 3 and said(capsys)["bundle"] is None
@@ -134,21 +176,40 @@ def test_a_product_is_judged_named_and_bundled(
     assert release(chain_build, *asked) == 3  # it ships, and random weights may not be released
     found = read_json(build / "release" / "product.json", "")
     named = found["products"][0]
-    assert (found["verdict"], found["product"], found["releasable"], len(named["clips"])) == (SHIP, "fp16+fp16", False, 24)
-    assert named["bytes"] == sum(named["parts"].values()) and {"encoder", "vocoder", "text", "voice"} == set(named["parts"])
+    assert (found["verdict"], found["product"], found["releasable"], len(named["clips"])) == (
+        SHIP,
+        "fp16+fp16",
+        False,
+        24,
+    )
+    assert named["bytes"] == sum(named["parts"].values()) and {
+        "encoder",
+        "vocoder",
+        "text",
+        "voice",
+    } == set(named["parts"])
     capsys.readouterr()
-    assert bundle(flags) == 3 and "fp16+fp16, against the fp32 chain: SHIP" in (build / "bundle-tiny-fp16" / "MODEL_CARD.md").read_text()
+    assert (
+        bundle(flags) == 3
+        and "fp16+fp16, against the fp32 chain: SHIP"
+        in (build / "bundle-tiny-fp16" / "MODEL_CARD.md").read_text()
+    )
     del found[CHECKSUM]
     found["products"][0]["packages"]["KokoroEncoder-tiny-fp16.mlpackage"] = "0" * 64
     write_json(build / "release" / "product.json", checksummed(found, PRODUCT_ABOUT))
-    assert bundle(flags) == 2 and "is not what the product decision judged" in capsys.readouterr().err
+    assert (
+        bundle(flags) == 2 and "is not what the product decision judged" in capsys.readouterr().err
+    )
     write_json(build / "release" / "product.json", found | {CHECKSUM: "0" * 64})
     assert bundle(flags) == 2 and bundle([*flags, "--method", "p6"]) == 2
     assert "belong to a bundle without it" in capsys.readouterr().err
 
 
 def test_a_stage_that_is_rejected_is_not_rendered(
-    chain_build: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    chain_build: tuple[Checkpoint, Path],
+    measured: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     release(chain_build, "--methods", "fp16")
     path = chain_build[1] / "release" / "decision.json"
@@ -156,7 +217,9 @@ def test_a_stage_that_is_rejected_is_not_rendered(
     del decision[CHECKSUM]
     decision["levels"][0]["verdict"] = REJECT
     write_json(path, checksummed(decision, ABOUT))
-    monkeypatch.setattr("kokoro_ane.eval.execution.judge_product", lambda *_: pytest.fail("rendered"))
+    monkeypatch.setattr(
+        "kokoro_ane.eval.execution.judge_product", lambda *_: pytest.fail("rendered")
+    )
     assert release(chain_build, "--product", "--encoders", "fp16", "--methods", "fp16") == 1
     assert "the vocoder alone: REJECT" in capsys.readouterr().out
     assert release(chain_build, "--product", "--features", "package") == 2

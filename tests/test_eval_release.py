@@ -1,4 +1,6 @@
-"""The release decision: choice, resuming, exit codes; the page a person decides from, the player's sounds, the blinded pack."""
+"""The release decision: choice, resuming, exit codes; the page a person decides from, the player's
+sounds, the blinded pack.
+"""
 
 import base64
 import contextlib
@@ -50,7 +52,9 @@ from tests.release_build import level as made_level
 from tests.release_build import made_up, release
 
 
-def level(name: str, megabytes: float, verdict: str, unfit: str | None = None, int8: float = 0.0) -> JudgedLevel:
+def level(
+    name: str, megabytes: float, verdict: str, unfit: str | None = None, int8: float = 0.0
+) -> JudgedLevel:
     """A judged level; its forecast rises as its size falls."""
     facts = PackageFacts(
         int(megabytes * 1e6),
@@ -58,64 +62,137 @@ def level(name: str, megabytes: float, verdict: str, unfit: str | None = None, i
         {},
         {},
         "iOS17",
-        {"m4": {"ms": 2 / megabytes, "low_ms": 1 / megabytes, "high_ms": 4 / megabytes, "fitted": 1.0}},
+        {
+            "m4": {
+                "ms": 2 / megabytes,
+                "low_ms": 1 / megabytes,
+                "high_ms": 4 / megabytes,
+                "fitted": 1.0,
+            }
+        },
     )
-    record = {"verdict": verdict, "broken": ["pesq mean"] if verdict == "REJECT" else [], "reasons": ["too near to tell"]}
+    record = {
+        "verdict": verdict,
+        "broken": ["pesq mean"] if verdict == "REJECT" else [],
+        "reasons": ["too near to tell"],
+    }
     record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
     return JudgedLevel(name, name, unfit, facts=facts, record=record)
 
 
-LEVELS = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP"), level("p4", 2.0, "REJECT"), level("w4", 2.5, "SHIP", "for the GPU")]
+LEVELS = [
+    level("fp16", 7.0, "SHIP"),
+    level("w8", 4.0, "SHIP"),
+    level("p4", 2.0, "REJECT"),
+    level("w4", 2.5, "SHIP", "for the GPU"),
+]
 
 
-def chosen(levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True) -> Choice:
-    return choose(levels, objective, "m4", None if releasable else "the demo voice is never released")
+def chosen(
+    levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True
+) -> Choice:
+    return choose(
+        levels, objective, "m4", None if releasable else "the demo voice is never released"
+    )
 
 
 class TestChoice:
     def test_the_choice_its_costs_and_its_notes(self) -> None:
         assert chosen(LEVELS).level == "w8" and chosen(LEVELS, "fastest").level == "fp16"
-        assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason and "forecast for M4" in chosen(LEVELS, "fastest").reason
+        assert (
+            "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
+            and "forecast for M4" in chosen(LEVELS, "fastest").reason
+        )
         choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
         assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
-        assert [(best["by"], best["level"]) for best in choice.bests] == [("size", "p6"), ("the Neural Engine", "fp16"), ("fidelity", "w8")]
+        assert [(best["by"], best["level"]) for best in choice.bests] == [
+            ("size", "p6"),
+            ("the Neural Engine", "fp16"),
+            ("fidelity", "w8"),
+        ]
         assert choice.bests[1]["costs"] == "uncompressed"
-        assert chosen(LEVELS).notes == ("w4 keeps every gate but is not chosen: for the GPU", "p4 would be 2.00 MB: REJECT, pesq mean")
+        assert chosen(LEVELS).notes == (
+            "w4 keeps every gate but is not chosen: for the GPU",
+            "p4 would be 2.00 MB: REJECT, pesq mean",
+        )
 
     def test_int8_that_buys_no_time_is_told(self) -> None:
         told = chosen([*LEVELS, level("w8a8", 6.9, "SHIP", int8=0.93)]).notes[-1]
-        assert told.startswith("w8a8 multiplies 93 % of its arithmetic in int8; that it is faster on M4 is UNDECIDED: 1.01 of fp16's time")
+        assert told.startswith(
+            "w8a8 multiplies 93 % of its arithmetic in int8; that it is faster on M4 is UNDECIDED:"
+            " 1.01 of fp16's time"
+        )
         assert told.endswith("what it saves is size")
-        assert not any("int8" in note for note in chosen([*LEVELS, level("w8a8", 20.0, "SHIP", int8=0.93)]).notes)
-        assert "forecast to be wrong" in chosen([*LEVELS, level("w8a8", 2.1, "SHIP", int8=0.93)]).notes[-1]
+        assert not any(
+            "int8" in note
+            for note in chosen([*LEVELS, level("w8a8", 20.0, "SHIP", int8=0.93)]).notes
+        )
+        assert (
+            "forecast to be wrong"
+            in chosen([*LEVELS, level("w8a8", 2.1, "SHIP", int8=0.93)]).notes[-1]
+        )
 
     def test_times_that_cannot_be_told_apart_are_undecided(self) -> None:
         choice = chosen([*LEVELS, level("p8", 6.5, "SHIP")], "fastest")
-        assert choice.level == "p8" and choice.reason.startswith("which of p8, fp16 is the fastest is UNDECIDED, and p8 is the smallest")
+        assert choice.level == "p8" and choice.reason.startswith(
+            "which of p8, fp16 is the fastest is UNDECIDED, and p8 is the smallest"
+        )
         outside = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP")]
-        outside[0].forecast["m4"]["fitted"] = 0.0  # a network of a kind that was never fitted: the largest error ever made
-        assert time_ratio(*outside, "m4").verdict == "UNDECIDED" != time_ratio(*LEVELS[:2], "m4").verdict
+        # a network of a kind that was never fitted: the largest error ever made
+        outside[0].forecast["m4"]["fitted"] = 0.0
+        assert (
+            time_ratio(*outside, "m4").verdict
+            == "UNDECIDED"
+            != time_ratio(*LEVELS[:2], "m4").verdict
+        )
 
     def test_nothing_ships(self) -> None:
         assert chosen([level("p4", 2.0, "REJECT")]).verdict == "REJECT"
-        assert chosen([level("p4", 2.0, "REJECT"), level("w8", 4.0, "UNDECIDED")]).verdict == "UNDECIDED"
+        assert (
+            chosen([level("p4", 2.0, "REJECT"), level("w8", 4.0, "UNDECIDED")]).verdict
+            == "UNDECIDED"
+        )
 
     def test_a_demo_voice_is_judged_and_never_released(self) -> None:
         choice = chosen(LEVELS, releasable=False)
-        assert (choice.verdict, choice.level, choice.may_be_released) == ("SHIP", "w8", False) and "ever released" in choice.notes[1]
+        assert (choice.verdict, choice.level, choice.may_be_released) == (
+            "SHIP",
+            "w8",
+            False,
+        ) and "ever released" in choice.notes[1]
         assert chosen(LEVELS).may_be_released
 
 
 def test_a_level_is_judged_once_and_the_same_each_time(
     placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
 ) -> None:
-    """Exit 3: the voice is not releasable. The other levels are not built and say how they would be."""
+    """Exit 3: the voice is not releasable. The other levels are not built and say how they would
+    be.
+    """
     assert release(placed) == 3
     first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
-    assert release(placed) == 3 and json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
+    assert (
+        release(placed) == 3
+        and json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+        == first
+    )
     assert len(measured) == 24
-    assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == ("SHIP", "fp16", False, False)
-    known = {"checkpoint_sha256", "corpus_sha256", "code_sha256", "commit", "libraries", "seed", "seed_variation_seed", "bootstrap"}
+    assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
+        "SHIP",
+        "fp16",
+        False,
+        False,
+    )
+    known = {
+        "checkpoint_sha256",
+        "corpus_sha256",
+        "code_sha256",
+        "commit",
+        "libraries",
+        "seed",
+        "seed_variation_seed",
+        "bootstrap",
+    }
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
@@ -128,13 +205,18 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = execution.judge_clip
 
-    def interrupted(reference: object, package: object, utterance, seed_variation: dict[str, float], **_: object) -> ClipResult:
+    def interrupted(
+        reference: object, package: object, utterance, seed_variation: dict[str, float], **_: object
+    ) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
         return honest(reference, package, utterance, seed_variation)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
-    assert release(placed, "--methods", "fp16") == 2 and not (placed[1] / "release" / "decision.json").exists()
+    assert (
+        release(placed, "--methods", "fp16") == 2
+        and not (placed[1] / "release" / "decision.json").exists()
+    )
     monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
@@ -161,7 +243,9 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_the_time_left_is_told_after_three_clips_and_within_a_half(workers: int) -> None:
-    """24 clips as they are handed out, longest first; each takes 2 s and 0.03 s a frame, the first of each process 20 s more."""
+    """24 clips as they are handed out, longest first; each takes 2 s and 0.03 s a frame, the first
+    of each process 20 s more.
+    """
     clips = [SimpleNamespace(id=str(number), frames=480 - 13 * number) for number in range(24)]
     progress, free, ended = Progress(24), [20.0] * workers, []
     for number, clip in enumerate(clips):
@@ -173,26 +257,50 @@ def test_the_time_left_is_told_after_three_clips_and_within_a_half(workers: int)
         progress.measured("w8", clip, seconds)
         left_s, told_s = max(end for end, *_ in ended) - now_s, progress.left_s
         assert (told_s is None) == (done < workers + 3)
-        assert told_s is None or left_s < 30 or left_s / 1.5 <= told_s <= left_s * 1.5, (done, told_s, left_s)
+        assert told_s is None or left_s < 30 or left_s / 1.5 <= told_s <= left_s * 1.5, (
+            done,
+            told_s,
+            left_s,
+        )
 
 
 @pytest.mark.slow
-def test_two_workers_measure_what_one_measures(placed: tuple[Checkpoint, Path], tmp_path: Path) -> None:
-    short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]  # the tiny package's longest input is 16 s
+def test_two_workers_measure_what_one_measures(
+    placed: tuple[Checkpoint, Path], tmp_path: Path
+) -> None:
+    # the tiny package's longest input is 16 s
+    short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]
     manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
     with Workers(reference, tmp_path / "one", 1) as alone:
-        one = {clip.id: result for clip, result, _ in alone.measure(manifest, Execution.of("declared"), short, {})}
-    with pytest.raises(InputError, match="none.json does not exist"), Workers(reference, tmp_path / "two", 2) as processes:
-        two = {clip.id: result for clip, result, _ in processes.measure(manifest, Execution.of("declared"), short, {})}
+        one = {
+            clip.id: result
+            for clip, result, _ in alone.measure(manifest, Execution.of("declared"), short, {})
+        }
+    with (
+        pytest.raises(InputError, match="none.json does not exist"),
+        Workers(reference, tmp_path / "two", 2) as processes,
+    ):
+        two = {
+            clip.id: result
+            for clip, result, _ in processes.measure(manifest, Execution.of("declared"), short, {})
+        }
         assert one == two and len(one) == 2
-        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))  # a worker's bad input ends all
+        # a worker's bad input ends all
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))
 
 
 class TestBadInput:
-    def test_unknown_method(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
-        assert release(placed, "--methods", "w9") == 2 and "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
+    def test_unknown_method(
+        self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+    ) -> None:
+        assert (
+            release(placed, "--methods", "w9") == 2
+            and "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
+        )
 
-    def test_nothing_built(self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_nothing_built(
+        self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
         assert release((placed[0], tmp_path), "--methods", "w8") == 2
         assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
 
@@ -201,14 +309,19 @@ class TestBadInput:
         with pytest.raises(InputError, match="tune on other text"):
             require_disjoint([calibration()[3]], calibration())
 
-    def test_report_without_a_decision(self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture) -> None:
+    def test_report_without_a_decision(
+        self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+    ) -> None:
         assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
         assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
 
 def test_the_default_is_the_smallest_level_on_a_chip_of_the_rules() -> None:
     arguments = parse_arguments([])
-    assert (arguments.objective, arguments.chip) == ("smallest", "m4") and arguments.chip in load_rules().chips
+    assert (arguments.objective, arguments.chip) == (
+        "smallest",
+        "m4",
+    ) and arguments.chip in load_rules().chips
 
 
 REPORT_LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
@@ -225,7 +338,9 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value[:10] for name, value in attributes if name in ("src", "href") and value]
+        self.addresses += [
+            value[:10] for name, value in attributes if name in ("src", "href") and value
+        ]
         self.inside.append("json" if ("type", "application/json") in attributes else tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -245,11 +360,16 @@ def record() -> dict:
 
 @pytest.fixture(scope="module")
 def heard(record: dict) -> list[Heard]:
-    """Two clips with the decision's ids: a tone, and for each level the tone with noise as strong as its damage."""
+    """Two clips with the decision's ids: a tone, and for each level the tone with noise as strong
+    as its damage.
+    """
     found, drawn = [], np.random.default_rng(0)
     for number, clip in enumerate(heldout()[:2]):
         tone = 0.3 * np.sin(np.arange(24_000) * (0.05 + 0.01 * number)).astype(np.float32)
-        signals = {name: tone + 0.01 * damage * drawn.standard_normal(24_000).astype(np.float32) for name, damage in REPORT_LEVELS.items()}
+        signals = {
+            name: tone + 0.01 * damage * drawn.standard_normal(24_000).astype(np.float32)
+            for name, damage in REPORT_LEVELS.items()
+        }
         renamed = type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
         found.append(Heard(renamed, {REFERENCE: tone} | signals))
     return found
@@ -264,14 +384,22 @@ def browser(folder: Path) -> Iterator[Callable[[str, dict], Any]]:
     base = [f"http://127.0.0.1:{port}/session"]
 
     def call(command: str, given: dict) -> Any:
-        request = urllib.request.Request("/".join([*base, *filter(None, [command])]), json.dumps(given).encode())
+        request = urllib.request.Request(
+            "/".join([*base, *filter(None, [command])]), json.dumps(given).encode()
+        )
         return json.load(urllib.request.urlopen(request, timeout=60))["value"]
 
-    driver = subprocess.Popen(["chromedriver", f"--port={port}"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    driver = subprocess.Popen(
+        ["chromedriver", f"--port={port}"], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
     try:
         assert any("started successfully" in line for line in driver.stdout or ())
         options = {"args": ["--headless=new", "--no-sandbox", f"--user-data-dir={folder}/profile"]}
-        base.append(call("", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"])
+        base.append(
+            call("", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})[
+                "sessionId"
+            ]
+        )
         yield call
         urllib.request.urlopen(urllib.request.Request("/".join(base), method="DELETE"), timeout=60)
     finally:
@@ -280,35 +408,74 @@ def browser(folder: Path) -> Iterator[Callable[[str, dict], Any]]:
 
 
 class TestPage:
-    def test_it_says_what_to_release_and_what_that_costs(self, record: dict, heard: list[Heard]) -> None:
+    def test_it_says_what_to_release_and_what_that_costs(
+        self, record: dict, heard: list[Heard]
+    ) -> None:
         words = Page(page(record, heard, [])).words
-        said = ["Would release p6", "SHIP, not releasable", "The demo voice is never", "p6 (palette, 6 bits): 62 % smaller than fp16"]
+        said = [
+            "Would release p6",
+            "SHIP, not releasable",
+            "The demo voice is never",
+            "p6 (palette, 6 bits): 62 % smaller than fp16",
+        ]
         said += ["Best for size", "9.4 ms per second of audio (2.9 to 94), forecast for M4"]
         assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
-        for needed in ("2026-11-22", "commit 0123456789+", "24 sentences", "noise seed 0", "iOS 17"):
+        for needed in (
+            "2026-11-22",
+            "commit 0123456789+",
+            "24 sentences",
+            "noise seed 0",
+            "iOS 17",
+        ):
             assert needed in words
         assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
 
-    def test_nothing_is_green_where_nothing_may_be_released(self, record: dict, heard: list[Heard]) -> None:
-        assert '<main class="held">' in page(record, heard, []) and "main.held { --good: var(--held);" in asset("report.css")
+    def test_nothing_is_green_where_nothing_may_be_released(
+        self, record: dict, heard: list[Heard]
+    ) -> None:
+        assert '<main class="held">' in page(
+            record, heard, []
+        ) and "main.held { --good: var(--held);" in asset("report.css")
         free = page(made_up(REPORT_LEVELS, None), heard, [])
-        assert "<main>" in free and "not releasable" not in Page(free).words and "Release p6" in Page(free).words
+        assert (
+            "<main>" in free
+            and "not releasable" not in Page(free).words
+            and "Release p6" in Page(free).words
+        )
 
-    def test_the_product_and_the_newer_of_two_systems(self, record: dict, heard: list[Heard]) -> None:
-        product = {"bytes": {"encoder": 94_100_000, "one voice": 522_240}, "lacking": ["tagger"], "encoder_ios": "iOS18"}
+    def test_the_product_and_the_newer_of_two_systems(
+        self, record: dict, heard: list[Heard]
+    ) -> None:
+        product = {
+            "bytes": {"encoder": 94_100_000, "one voice": 522_240},
+            "lacking": ["tagger"],
+            "encoder_ios": "iOS18",
+        }
         words = Page(page(record, heard, [], product)).words
-        for said in ("135.8", "iOS 18 the encoder", "not built, so not in it: tagger"):  # 41.2 MB of p6
+        # 41.2 MB of p6
+        for said in ("135.8", "iOS 18 the encoder", "not built, so not in it: tagger"):
             assert said in re.sub(r"\s+", " ", words)
 
-    def test_tables_and_plots_say_what_their_columns_and_axes_are(self, record: dict, heard: list[Heard]) -> None:
+    def test_tables_and_plots_say_what_their_columns_and_axes_are(
+        self, record: dict, heard: list[Heard]
+    ) -> None:
         text = page(record, heard, [])
         assert text.count("<table") == text.count("<caption>") == text.count("</caption>") > 5
-        assert "<th>" not in text and not re.search(r"<th(?! scope=)(?!ead)", text.split("<script")[0])
+        assert "<th>" not in text and not re.search(
+            r"<th(?! scope=)(?!ead)", text.split("<script")[0]
+        )
         assert "PESQ, MOS-LQO" in text and "vocoder on disk, MB" in text and "MCD, dB" in text
 
-    @pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no headless Chromium (Debian: chromium-driver)")
-    def test_keys_are_the_players_after_a_click(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
-        """In Chromium: keys play, stop and change sides after a click on a button, a level or a summary."""
+    @pytest.mark.skipif(
+        shutil.which("chromedriver") is None,
+        reason="no headless Chromium (Debian: chromium-driver)",
+    )
+    def test_keys_are_the_players_after_a_click(
+        self, record: dict, heard: list[Heard], tmp_path: Path
+    ) -> None:
+        """In Chromium: keys play, stop and change sides after a click on a button, a level or a
+        summary.
+        """
         (tmp_path / "page.html").write_text(page(record, heard, []), encoding="utf-8")
         with browser(tmp_path) as call:
             call("url", {"url": (tmp_path / "page.html").as_uri()})
@@ -318,55 +485,106 @@ class TestPage:
                 call(f"element/{next(iter(target.values()))}/click", {})
                 strokes = [{"type": kind, "value": key} for kind in ("keyDown", "keyUp")]
                 call("actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
-                pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map((one) => one.id || one.dataset.side)"
+                pressed = (
+                    "return [...document.querySelectorAll('[aria-pressed=true]')].map((one) =>"
+                    " one.id || one.dataset.side)"
+                )
                 return call("execute/sync", {"script": pressed, "args": []})
 
             assert after("b", "button[data-side=A]") == ["B"] and after("a", "summary") == ["A"]
-            assert after(" ", "button[data-side=B]") == ["play", "B"] and after(" ", "summary") == ["B"]
-            assert after("a", "#play") == ["play", "A"] and after(" ", "button[data-side=A]") == ["A"]
+            assert after(" ", "button[data-side=B]") == ["play", "B"] and after(" ", "summary") == [
+                "B"
+            ]
+            assert after("a", "#play") == ["play", "A"] and after(" ", "button[data-side=A]") == [
+                "A"
+            ]
 
     def test_a_limit_that_moves_is_said_where_it_explains_a_row(self) -> None:
         doubtful = made_up({"fp16": 0.0, "w8": 0.98})
-        next(check for check in doubtful["levels"][1]["checks"] if check["gate"] == "mcd_db mean")["state"] = "straddles"
-        doubtful["levels"][1]["reasons"] = ["mcd_db mean is 1, too near to tell with these clips, with which the limit moves too"]
+        next(check for check in doubtful["levels"][1]["checks"] if check["gate"] == "mcd_db mean")[
+            "state"
+        ] = "straddles"
+        doubtful["levels"][1]["reasons"] = [
+            "mcd_db mean is 1, too near to tell with these clips, with which the limit moves too"
+        ]
         assert re.search(r"w8 [^;]*too near to tell, and the limit moves too", reasons(doubtful))
 
-    def test_nothing_from_outside_under_3_mb_no_markup_from_texts(self, record: dict, heard: list[Heard], tmp_path: Path) -> None:
+    def test_nothing_from_outside_under_3_mb_no_markup_from_texts(
+        self, record: dict, heard: list[Heard], tmp_path: Path
+    ) -> None:
         (tmp_path / "curve.png").write_bytes(b"a curve")
         text = page(record, heard, [tmp_path / "curve.png"])
-        assert len(text) < 3_000_000 and "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
-        assert set(Page(text).addresses) == {"data:image"} and base64.b64encode(b"a curve").decode() in text
+        assert len(text) < 3_000_000 and "Clip <" not in re.sub(
+            r"<script type=.*</script>", "", text, flags=re.DOTALL
+        )
+        assert (
+            set(Page(text).addresses) == {"data:image"}
+            and base64.b64encode(b"a curve").decode() in text
+        )
 
-    def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(self, heard: list[Heard]) -> None:
+    def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(
+        self, heard: list[Heard]
+    ) -> None:
         tag = '"><img onerror=x>'
-        forged = made_up(REPORT_LEVELS) | {"verdict": tag, "costs": tag, "reason": f"<!--<script>{tag}"}
+        forged = made_up(REPORT_LEVELS) | {
+            "verdict": tag,
+            "costs": tag,
+            "reason": f"<!--<script>{tag}",
+        }
         for level in forged["levels"]:
-            level |= {"verdict": tag, "title": tag, "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}}}
+            level |= {
+                "verdict": tag,
+                "title": tag,
+                "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}},
+            }
             level["clips"][0]["seed_variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
         assert tag not in page(forged, heard, []) and "<!--" not in page(forged, heard, [])
 
     def test_each_reason_stands_once(self, record: dict) -> None:
         words = reasons(record)
-        said = {check["reason"] for level in record["levels"] for check in level["checks"] if check["state"] != "holds"}
-        assert said and all(words.count(f">{escape(reason)}<") == 1 for reason in said) and "Every gate holds for fp16, w8, p6." in words
+        said = {
+            check["reason"]
+            for level in record["levels"]
+            for check in level["checks"]
+            if check["state"] != "holds"
+        }
+        assert (
+            said
+            and all(words.count(f">{escape(reason)}<") == 1 for reason in said)
+            and "Every gate holds for fp16, w8, p6." in words
+        )
 
     def test_no_level_ships(self, heard: list[Heard]) -> None:
         text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
         words = Page(text).words
-        order = [words.index(part) for part in ("Release none", "No level ships; nearest is", "The demo voice is never")]
+        order = [
+            words.index(part)
+            for part in ("Release none", "No level ships; nearest is", "The demo voice is never")
+        ]
         assert order == sorted(order) and 'class="bests"' not in text
 
 
 class TestPlots:
     def test_gates_belong_to_their_level(self, record: dict) -> None:
-        rows = {re.search(r"<span>(.*?)</span>", row)[1]: row for row in strips(record, "pesq").split('<div class="strip">')[1:]}
-        assert "&gt;= 4.5" in rows["fp16"] and "&gt;= 4.5" not in rows["w8"] and 'class="gate"' not in rows["another seed"]
+        rows = {
+            re.search(r"<span>(.*?)</span>", row)[1]: row
+            for row in strips(record, "pesq").split('<div class="strip">')[1:]
+        }
+        assert (
+            "&gt;= 4.5" in rows["fp16"]
+            and "&gt;= 4.5" not in rows["w8"]
+            and 'class="gate"' not in rows["another seed"]
+        )
         assert rows["w8"].count("<circle") == 24
 
 
 class TestWords:
     def test_levels_have_plain_names_and_figures_their_digits(self, record: dict) -> None:
-        assert "palette, 6 bits" in level_table(record) and (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
+        assert "palette, 6 bits" in level_table(record) and (
+            figure(-0.001),
+            figure(None),
+            figure(4.6351),
+        ) == ("0.00", "–", "4.64")
 
     def test_how_much_of_a_limit_is_used(self) -> None:
         assert used({"gate": "mcd_db mean", "value": 0.5, "rule": "<= 1"}) == 0.5
@@ -374,10 +592,14 @@ class TestWords:
         assert used({"gate": "pesq mean", "value": METRICS["pesq"].perfect, "rule": ">= 4"}) == 0.0
 
 
-def test_means_have_their_intervals_on_page_and_terminal(record: dict, capsys: pytest.CaptureFixture) -> None:
+def test_means_have_their_intervals_on_page_and_terminal(
+    record: dict, capsys: pytest.CaptureFixture
+) -> None:
     (p6,) = (level for level in record["levels"] if level["method"] == "p6")
     low, high = interval_of(p6, "pesq") or (0.0, 0.0)
-    assert low < p6["summary"]["pesq"]["mean"] < high and f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
+    assert low < p6["summary"]["pesq"][
+        "mean"
+    ] < high and f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
     levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
     print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
     said = capsys.readouterr().out
@@ -388,26 +610,44 @@ class TestSounds:
     def test_a_level_comes_back_to_the_last_bit(self, heard: list[Heard]) -> None:
         reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
         alone, difference = kept(near), kept(near, reference)
-        assert not alone["difference"] and difference["difference"] and len(difference["flac"]) < len(alone["flac"])
-        own, base, rest = (soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
-                           for way in (alone, kept(reference), difference))  # fmt: skip
+        assert (
+            not alone["difference"]
+            and difference["difference"]
+            and len(difference["flac"]) < len(alone["flac"])
+        )
+        own, base, rest = (
+            soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
+            for way in (alone, kept(reference), difference)
+        )
         assert np.array_equal(own, base + rest)
 
     def test_what_does_not_fit_is_left_out_last_wanted_first(
         self, record: dict, heard: list[Heard], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         levels, sounds = packed(record, heard)
-        assert levels[0] == "p6" and set(levels) == set(REPORT_LEVELS) and set(sounds[0]["figures"]) == set(REPORT_LEVELS)
+        assert (
+            levels[0] == "p6"
+            and set(levels) == set(REPORT_LEVELS)
+            and set(sounds[0]["figures"]) == set(REPORT_LEVELS)
+        )
         spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
         monkeypatch.setattr("kokoro_ane.eval.report_page.BUDGET_BYTES", spent - 1)
-        assert packed(record, heard)[0] == levels[:-1] and "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
+        assert packed(record, heard)[0] == levels[
+            :-1
+        ] and "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
 
     def test_the_worst_clip_of_the_level_is_heard(self, record: dict) -> None:
-        clips = [type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"}) for number, clip in enumerate(heldout())]
+        clips = [
+            type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
+            for number, clip in enumerate(heldout())
+        ]
         chosen = chosen_clips(record, clips)
         judged = next(level for level in record["levels"] if level["method"] == record["level"])
         fitting = {clip.id for clip in clips if 2 <= clip.frames / 40 <= 7}
-        worst = min((clip for clip in judged["clips"] if clip["id"] in fitting), key=lambda clip: clip["figures"]["pesq"])
+        worst = min(
+            (clip for clip in judged["clips"] if clip["id"] in fitting),
+            key=lambda clip: clip["figures"]["pesq"],
+        )
         assert chosen[0].id == worst["id"] and len({clip.voice for clip in chosen}) == 3
 
 
@@ -424,21 +664,41 @@ def test_the_command_writes_page_and_blind_pack(
     assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
     folder = placed[1] / "release"
     found = Page((folder / "report.html").read_text(encoding="utf-8"))
-    assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words) and "not built, so not in it: encoder" in found.words
+    assert (
+        "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words)
+        and "not built, so not in it: encoder" in found.words
+    )
     data = json.loads(found.sounds)
-    assert data["levels"] == ["fp16"] and len(data["clips"]) == 3 and "Would release fp16" in found.words
+    assert (
+        data["levels"] == ["fp16"]
+        and len(data["clips"]) == 3
+        and "Would release fp16" in found.words
+    )
     key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
-    assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(encoding="utf-8")
+    assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(
+        encoding="utf-8"
+    )
     with (folder / "listening" / "sheet.csv").open(encoding="utf-8") as stream:
         rows = list(csv.reader(stream))
-    assert len(rows) - 1 == len(json.loads(key)["pairs"]) == len(list((folder / "listening").glob("*-A.wav"))) == 6
+    assert (
+        len(rows) - 1
+        == len(json.loads(key)["pairs"])
+        == len(list((folder / "listening").glob("*-A.wav")))
+        == 6
+    )
 
     (folder / "report.html").write_text("<p>years", encoding="utf-8")
     assert report(["--checkpoint", str(placed[0].folder), *build]) == 2
-    assert "report.html is not replaced" in capsys.readouterr().err and (folder / "report.html").read_text(encoding="utf-8") == "<p>years"
+    assert (
+        "report.html is not replaced" in capsys.readouterr().err
+        and (folder / "report.html").read_text(encoding="utf-8") == "<p>years"
+    )
     (folder / "report.html").unlink()
     other = write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
-    assert report(["--checkpoint", str(other), *build]) == 2 and "the decision is about checkpoint" in capsys.readouterr().err
+    assert (
+        report(["--checkpoint", str(other), *build]) == 2
+        and "the decision is about checkpoint" in capsys.readouterr().err
+    )
 
 
 def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:

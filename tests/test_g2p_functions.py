@@ -1,4 +1,6 @@
-"""Functions of g2p on written cases (tests/data/g2p/functions.tsv), and sentences, each for one rule or convention (rules.tsv)."""
+"""Functions of g2p on written cases (tests/data/g2p/functions.tsv), and sentences, each for one
+rule or convention (rules.tsv).
+"""
 
 import json
 import re
@@ -28,7 +30,16 @@ from kokoro_ane.g2p.heteronyms import Heteronyms
 from kokoro_ane.g2p.languages import italian, spanish
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.lexicon import Lexicon
-from kokoro_ane.g2p.morphology import fold, is_clitic, spell, stems, with_clitic, with_ed, with_ing, with_s
+from kokoro_ane.g2p.morphology import (
+    fold,
+    is_clitic,
+    spell,
+    stems,
+    with_clitic,
+    with_ed,
+    with_ing,
+    with_s,
+)
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.normalize.number_words import plural
 from kokoro_ane.g2p.part_of_speech import Tagger
@@ -39,7 +50,12 @@ from tests.g2p_names import rows
 from tests.test_g2p_phonemize import words_of
 from training.g2p_words import Relatives, alike, parts, stem
 
-load, lexicon, tagger, chooser = cache(G2P.load), cache(Lexicon.load), cache(Tagger.load), cache(Heteronyms.load)
+load, lexicon, tagger, chooser = (
+    cache(G2P.load),
+    cache(Lexicon.load),
+    cache(Tagger.load),
+    cache(Heteronyms.load),
+)
 
 
 class Blorf:
@@ -61,21 +77,29 @@ def read(word: str) -> str:  # phonemes and source, with a model for what nobody
     return f"{reading.phonemes} {reading.source}"
 
 
-def plain(text: str, dialect: str = "us") -> str:  # by rules and lists alone; no word covers the markup of an override
+# by rules and lists alone; no word covers the markup of an override
+def plain(text: str, dialect: str = "us") -> str:
     result = G2P(normalize, lexicon(dialect)).phonemize(text)
-    assert not result.dropped and all(text[word.start : word.end] == word.text and "(" not in word.text for word in result.words)
+    assert not result.dropped and all(
+        text[word.start : word.end] == word.text and "(" not in word.text for word in result.words
+    )
     return result.phonemes
 
 
-def kept(text: str) -> str:  # words at their places, what was dropped: of text that looks like an override
+# words at their places, what was dropped: of text that looks like an override
+def kept(text: str) -> str:
     result = G2P(normalize, lexicon("us")).phonemize(text)
     assert all(text[word.start : word.end] == word.text for word in result.words)
     return " ".join(word.text for word in result.words) + " | " + counted(result.dropped)
 
 
-def tokens(text: str) -> str:  # of each token: what is said, its place in the text, its kind, `_` for a space
+# of each token: what is said, its place in the text, its kind, `_` for a space
+def tokens(text: str) -> str:
     found = normalize(text).tokens
-    return " | ".join(f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}" for token in found)
+    return " | ".join(
+        f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}"
+        for token in found
+    )
 
 
 def counted(dropped: Mapping[str, int]) -> str:
@@ -96,8 +120,12 @@ def choose(keys: str, word: str, sentence: str) -> str:
     return chooser().choose(words, words.index(word), keys.split())
 
 
-def at(word: str, decide: Callable[[list[str], int, Callable[[str], str]], bool]) -> Callable[[str], bool]:
-    return lambda sentence: decide(sentence.split(), sentence.lower().split().index(word), tagger().classes)
+def at(
+    word: str, decide: Callable[[list[str], int, Callable[[str], str]], bool]
+) -> Callable[[str], bool]:
+    return lambda sentence: decide(
+        sentence.split(), sentence.lower().split().index(word), tagger().classes
+    )
 
 
 def cut(alphabet: Alphabet, sounds: str) -> str | None:
@@ -115,24 +143,60 @@ def unescaped(text: str) -> str:
     return re.sub(r"\\u[0-9a-f]{4}", lambda match: json.loads(f'"{match.group()}"'), text)
 
 
-FUNCTIONS: Mapping[str, Callable[..., object]] = {"alike": alike,
-    "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))), "folded": folded, "fold": fold,
-    "spell": lambda word: spell(word, lexicon("us").letter_names), "cut": lambda sounds: cut(AMERICAN, sounds),
-    "cut gb": lambda sounds: cut(BRITISH, sounds), "weight": weight,
-    "restress": lambda phonemes, level: restress(phonemes, None if level == "None" else float(level)), "find": found,
-    "find in gb": lambda word: found(word, "gb"), "read": read, "pronounceable": pronounceable,
-    "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}", "british": british, "with_s": with_s, "with_ed": with_ed,
-    "with_ing": with_ing, "with_clitic": lambda phonemes, clitic: with_clitic(phonemes, clitic, "us") if is_clitic(clitic) else None,
+FUNCTIONS: Mapping[str, Callable[..., object]] = {
+    "alike": alike,
+    "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))),
+    "folded": folded,
+    "fold": fold,
+    "spell": lambda word: spell(word, lexicon("us").letter_names),
+    "cut": lambda sounds: cut(AMERICAN, sounds),
+    "cut gb": lambda sounds: cut(BRITISH, sounds),
+    "weight": weight,
+    "restress": lambda phonemes, level: restress(
+        phonemes, None if level == "None" else float(level)
+    ),
+    "find": found,
+    "find in gb": lambda word: found(word, "gb"),
+    "read": read,
+    "pronounceable": pronounceable,
+    "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}",
+    "british": british,
+    "with_s": with_s,
+    "with_ed": with_ed,
+    "with_ing": with_ing,
+    "with_clitic": lambda phonemes, clitic: (
+        with_clitic(phonemes, clitic, "us") if is_clitic(clitic) else None
+    ),
     "stems": lambda word: " ".join(f"{stem}+{ending}" for ending, stem in stems(word)),
-    "dropped": lambda text: counted(normalize(text).dropped), "kept": kept, "plural": plural, "tokens": tokens, "spanish": spanish.sounds,
-    "italian": italian.sounds, "normalize gb": lambda text: " ".join(token.text for token in normalize(text, dialect="gb").tokens),
-    "normalize es": said("es"), "normalize it": said("it"), "voice_language": voice_language, "dialect_of": dialect_of, "plain": plain,
-    "plain gb": lambda text: plain(text, "gb"), "say es": lambda text: load("es").phonemize(text).phonemes,
+    "dropped": lambda text: counted(normalize(text).dropped),
+    "kept": kept,
+    "plural": plural,
+    "tokens": tokens,
+    "spanish": spanish.sounds,
+    "italian": italian.sounds,
+    "normalize gb": lambda text: " ".join(
+        token.text for token in normalize(text, dialect="gb").tokens
+    ),
+    "normalize es": said("es"),
+    "normalize it": said("it"),
+    "voice_language": voice_language,
+    "dialect_of": dialect_of,
+    "plain": plain,
+    "plain gb": lambda text: plain(text, "gb"),
+    "say es": lambda text: load("es").phonemize(text).phonemes,
     "say it": lambda text: load("it").phonemize(text).phonemes,
     "segments": lambda text: "|".join(sentence for _, sentence in segments(text)),
-    "word_groups": lambda limit, phonemes: "|".join(joined(group) for group in word_groups(words_of(phonemes), int(limit))),
-    "is_past": at("read", is_past), "is_habit": at("used", is_habit), "sense": sense, "choose": choose, "stem": stem, "relatives": related,
-    "edit_distance": edit_distance}  # fmt: skip
+    "word_groups": lambda limit, phonemes: "|".join(
+        joined(group) for group in word_groups(words_of(phonemes), int(limit))
+    ),
+    "is_past": at("read", is_past),
+    "is_habit": at("used", is_habit),
+    "sense": sense,
+    "choose": choose,
+    "stem": stem,
+    "relatives": related,
+    "edit_distance": edit_distance,
+}
 
 
 @pytest.mark.parametrize(("function", "given", "answer"), rows("functions"))
@@ -162,4 +226,6 @@ def test_rules(text: str, looked_at: str, phonemes: str) -> None:
     elif looked_at == "spoken":
         assert " ".join(word.spoken for word in result.words) == phonemes
     else:
-        assert [word.phonemes for word in result.words if word.source != "punctuation"][int(looked_at)] == phonemes
+        assert [word.phonemes for word in result.words if word.source != "punctuation"][
+            int(looked_at)
+        ] == phonemes

@@ -1,4 +1,6 @@
-"""The neural model: its network, its decoder, and the bundled weights, which reach their figures on words they never saw."""
+"""The neural model: its network, its decoder, and the bundled weights, which reach their figures on
+words they never saw.
+"""
 
 import copy
 import itertools
@@ -66,7 +68,9 @@ def test_a_mask_left_out_is_seen(tiny: LetterToSound) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=6))
-def test_any_text_gets_an_answer_a_word_and_each_is_legal(tiny: LetterToSound, words: list[str]) -> None:
+def test_any_text_gets_an_answer_a_word_and_each_is_legal(
+    tiny: LetterToSound, words: list[str]
+) -> None:
     guesses = NeuralG2P(torch_run(tiny)).predict(words)
     assert len(guesses) == len(words)
     for word, guess in zip(words, guesses, strict=True):
@@ -74,7 +78,9 @@ def test_any_text_gets_an_answer_a_word_and_each_is_legal(tiny: LetterToSound, w
             assert (guess.phonemes, guess.confidence) == ("", 0.0)
         if guess.phonemes:
             assert AMERICAN.cut(guess.phonemes) is not None
-            assert guess.phonemes.count(PRIMARY) == any(symbol in AMERICAN_VOWELS for symbol in guess.phonemes)
+            assert guess.phonemes.count(PRIMARY) == any(
+                symbol in AMERICAN_VOWELS for symbol in guess.phonemes
+            )
             assert 0 < guess.confidence <= 1
 
 
@@ -85,7 +91,8 @@ def test_company_changes_nothing(tiny: LetterToSound) -> None:
     assert np.allclose([g.confidence for g in together], [g.confidence for g in alone], rtol=1e-3)
 
 
-def _random_chances(generator: np.random.Generator, frames: int) -> np.ndarray:  # log chances [frames, sounds] over the few sounds of USED
+# log chances [frames, sounds] over the few sounds of USED
+def _random_chances(generator: np.random.Generator, frames: int) -> np.ndarray:
     chances = np.full((frames, len(SOUNDS)), -np.inf)
     drawn = generator.dirichlet(np.full(len(USED), 0.5), size=frames)
     chances[:, USED] = np.log(drawn + 1e-12)
@@ -96,7 +103,9 @@ def _random_chances(generator: np.random.Generator, frames: int) -> np.ndarray: 
 def test_the_stressed_path_is_the_best_of_all_legal_ones(seed: int) -> None:
     chances = _random_chances(np.random.default_rng(seed), frames=5)
     found = best_stressed_path(chances)
-    primary = [path for path in map(np.array, itertools.product(USED, repeat=5)) if _primaries(path) == 1]
+    primary = [
+        path for path in map(np.array, itertools.product(USED, repeat=5)) if _primaries(path) == 1
+    ]
     best = max(chances[range(5), path].sum() for path in primary)
     assert _primaries(found) == 1 and chances[range(5), found].sum() == pytest.approx(best)
 
@@ -110,7 +119,11 @@ def test_likelihoods_are_sums_over_paths(seed: int) -> None:
     chances = _random_chances(np.random.default_rng(seed), frames=5)
     answers, wanted = [(USED[1], USED[3]), (USED[2],), (USED[1], USED[1])], []
     for answer in answers:
-        paths = (path for path in map(np.array, itertools.product(USED, repeat=5)) if collapsed(path) == answer)
+        paths = (
+            path
+            for path in map(np.array, itertools.product(USED, repeat=5))
+            if collapsed(path) == answer
+        )
         wanted.append(np.logaddexp.reduce([chances[range(5), path].sum() for path in paths]))
     assert log_likelihoods(np.stack([chances] * 3), answers) == pytest.approx(np.array(wanted))
 
@@ -125,7 +138,10 @@ def test_two_stresses_or_none_are_repaired_and_no_vowel_needs_none() -> None:
     assert decoded_batch(logits("ˈæ", "k", "ˈO", ""), [2])[0].phonemes.count(PRIMARY) == 1
     assert decoded_batch(logits("ə", "k", "ˌO", ""), [2])[0].phonemes.count(PRIMARY) == 1
     assert decoded_batch(logits("s", "", "t", ""), [2])[0].phonemes == "st"
-    assert decoded_batch(logits("ˌæ", "t", "ˈO", ""), [2])[0].phonemes == SECONDARY + "æt" + PRIMARY + "O"
+    assert (
+        decoded_batch(logits("ˌæ", "t", "ˈO", ""), [2])[0].phonemes
+        == SECONDARY + "æt" + PRIMARY + "O"
+    )
     assert not legal(()) and not legal((AMERICAN.ids["ə"],)) and legal((AMERICAN.ids["k"],))
 
 
@@ -137,7 +153,8 @@ def reader() -> NeuralG2P:
     return NeuralG2P.load()
 
 
-def words_of(kind: str) -> dict[str, str]:  # word to phonemes; the sample is part of misaki's gold list
+# word to phonemes; the sample is part of misaki's gold list
+def words_of(kind: str) -> dict[str, str]:
     return {word: phonemes for name, word, phonemes in rows("held_out_words") if name == kind}
 
 
@@ -145,16 +162,27 @@ def words_of(kind: str) -> dict[str, str]:  # word to phonemes; the sample is pa
 def test_held_out_words(reader: NeuralG2P, kind: str, per: float, wer: float) -> None:
     words = words_of(kind)
     assert len(words) == 150
-    rates = error_rates([guess.phonemes for guess in reader.predict(list(words))], list(words.values()))
+    rates = error_rates(
+        [guess.phonemes for guess in reader.predict(list(words))], list(words.values())
+    )
     assert rates.per <= per and rates.wer <= wer, rates
 
 
 def test_confidence_tells_right_from_wrong(reader: NeuralG2P) -> None:
     words = words_of("word") | words_of("family")
     guesses = dict(zip(words, reader.predict(list(words)), strict=True))
-    sure = [guess.phonemes == words[word] for word, guess in guesses.items() if guess.confidence > 0.9]
-    unsure = [guess.phonemes == words[word] for word, guess in guesses.items() if guess.confidence < 0.3]
-    assert len(sure) > 30 and sum(sure) / len(sure) > 0.9 and len(unsure) > 20 and sum(unsure) / len(unsure) < 0.4
+    sure = [
+        guess.phonemes == words[word] for word, guess in guesses.items() if guess.confidence > 0.9
+    ]
+    unsure = [
+        guess.phonemes == words[word] for word, guess in guesses.items() if guess.confidence < 0.3
+    ]
+    assert (
+        len(sure) > 30
+        and sum(sure) / len(sure) > 0.9
+        and len(unsure) > 20
+        and sum(unsure) / len(unsure) < 0.4
+    )
 
 
 def test_names_nobody_listed(reader: NeuralG2P) -> None:
@@ -163,10 +191,14 @@ def test_names_nobody_listed(reader: NeuralG2P) -> None:
 
 
 def test_the_weights_are_small_and_say_where_they_came_from() -> None:
-    assert WEIGHTS.stat().st_size <= LARGEST_BYTES and {"seed", "steps", "plan", "examples"} <= set(read_manifest(WEIGHTS)["training"])
+    assert WEIGHTS.stat().st_size <= LARGEST_BYTES and {"seed", "steps", "plan", "examples"} <= set(
+        read_manifest(WEIGHTS)["training"]
+    )
 
 
 def test_the_american_network_shows_the_fitted_confidence(reader: NeuralG2P) -> None:
     own, word = NeuralG2P(run=reader.run), ["blorfkin"]
     assert reader.confidence != (1.0, 0.0)
-    assert reader.predict(word) == calibrated(own.predict(word), *reader.confidence) and reader.predict(word) != own.predict(word)
+    assert reader.predict(word) == calibrated(
+        own.predict(word), *reader.confidence
+    ) and reader.predict(word) != own.predict(word)

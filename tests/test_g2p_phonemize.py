@@ -1,4 +1,6 @@
-"""The whole path of g2p: sentences judged by hand, random lines, chunks, the command: nothing foreign, empty, lost or cut wrongly."""
+"""The whole path of g2p: sentences judged by hand, random lines, chunks, the command: nothing
+foreign, empty, lost or cut wrongly.
+"""
 
 import json
 import random
@@ -55,41 +57,74 @@ def test_sentences(text: str, phonemes: str) -> None:
 def test_every_source() -> None:
     result = plain().phonemize('The apple, "walked" FBI blorf [hey](/hˈA/).')
     assert sources(result) == [
-        "rule", "gold", "punctuation", "punctuation", "morphology", "punctuation", "spelled", "spelled", "override", "punctuation",
-    ]  # fmt: skip
-    assert [word.confidence for word in result.words if word.source == "spelled"] == [1.0, 0.0]  # asked for letters; nothing else known
+        "rule",
+        "gold",
+        "punctuation",
+        "punctuation",
+        "morphology",
+        "punctuation",
+        "spelled",
+        "spelled",
+        "override",
+        "punctuation",
+    ]
+    # asked for letters; nothing else known
+    assert [word.confidence for word in result.words if word.source == "spelled"] == [1.0, 0.0]
 
 
 def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> None:
     verbs = Verbs()
     g2p = G2P(normalize, Lexicon.load("us"), verbs)
     assert g2p.phonemize("They live here.").phonemes == "ðˌA lˈɪv hˈɪɹ."
-    assert g2p.phonemize("I used it.").phonemes == "ˌI jˈuzd ɪt."  # `used` is a question only before `to`
-    assert g2p.phonemize("I used to.").phonemes == "ˌI jˈust tu." and [word for word, _ in verbs.asked] == ["live", "used"]
+    # `used` is a question only before `to`
+    assert g2p.phonemize("I used it.").phonemes == "ˌI jˈuzd ɪt."
+    assert g2p.phonemize("I used to.").phonemes == "ˌI jˈust tu." and [
+        word for word, _ in verbs.asked
+    ] == ["live", "used"]
     assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
 
 
 def test_offsets_across_overrides() -> None:
     text = "x [a b](/A bˈi/) y [c](2) z"
     marked = extract(text)
-    assert marked.text == "x \ue000 y c z" and marked.original(0, 1) == (0, 1) and marked.original(2, 3) == (3, 6)
-    assert marked.original(4, 5) == (17, 18) and marked.original(6, 7) == (20, 21) and marked.original(0, 9) == (0, len(text))
+    assert (
+        marked.text == "x \ue000 y c z"
+        and marked.original(0, 1) == (0, 1)
+        and marked.original(2, 3) == (3, 6)
+    )
+    assert (
+        marked.original(4, 5) == (17, 18)
+        and marked.original(6, 7) == (20, 21)
+        and marked.original(0, 9) == (0, len(text))
+    )
 
 
 def test_the_whole_text_is_its_sentences() -> None:
     text = "He left. Dr. Smith did not!\n\nA title\n\nAnd the end…"
     whole, parts = plain().phonemize(text), list(plain().sentences(text))
-    assert [part.text for part in parts] == ["He left.", "Dr. Smith did not!", "A title", "And the end…"]
+    assert [part.text for part in parts] == [
+        "He left.",
+        "Dr. Smith did not!",
+        "A title",
+        "And the end…",
+    ]
     assert whole.phonemes == " ".join(part.phonemes for part in parts)
-    assert [(word.start, word.text) for word in whole.words] == [(word.start, word.text) for part in parts for word in part.words]
+    assert [(word.start, word.text) for word in whole.words] == [
+        (word.start, word.text) for part in parts for word in part.words
+    ]
 
 
 def test_what_was_dropped_is_told_once() -> None:
     text = "☃ ☃\n\nHello.\n\n☃"
     assert [dict(result.dropped) for result in plain().sentences(text)] == [{"emoji": 2}]
-    assert [(result.phonemes, dict(result.dropped)) for result in plain().sentences(text, keep_empty=True)] == [
-        ("", {"emoji": 2}), ("həlˈO.", {}), ("", {"emoji": 1}),
-    ]  # fmt: skip
+    assert [
+        (result.phonemes, dict(result.dropped))
+        for result in plain().sentences(text, keep_empty=True)
+    ] == [
+        ("", {"emoji": 2}),
+        ("həlˈO.", {}),
+        ("", {"emoji": 1}),
+    ]
     assert plain().phonemize(text).dropped == {"emoji": 3}
 
 
@@ -115,16 +150,21 @@ def g2p(dialect: Dialect) -> G2P:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "count", "seed"), [("us", 1000, 7), ("gb", 500, 8), pytest.param("us", 5000, 9, marks=pytest.mark.slow)]
+    ("dialect", "count", "seed"),
+    [("us", 1000, 7), ("gb", 500, 8), pytest.param("us", 5000, 9, marks=pytest.mark.slow)],
 )
 def test_lines(dialect: Dialect, count: int, seed: int) -> None:
-    wrong = [(found, line) for line in lines(count, seed) if (found := problems(g2p(dialect), line))]
+    wrong = [
+        (found, line) for line in lines(count, seed) if (found := problems(g2p(dialect), line))
+    ]
     assert not wrong, [(found, ascii(line)) for found, line in wrong[:5]]
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_word_of_any_length(seed: int) -> None:
-    """Nothing is too long: letters, digits, marks, one override, each thousands of characters long."""
+    """Nothing is too long: letters, digits, marks, one override, each thousands of characters
+    long.
+    """
     generator = random.Random(seed)
     letters = "".join(generator.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(6000))
     for line in (
@@ -143,7 +183,9 @@ def test_a_word_of_any_length(seed: int) -> None:
 
 
 def test_the_check_can_fail() -> None:
-    """A normalizer that loses words, one that lies about offsets, and phonemes nobody knows are all caught."""
+    """A normalizer that loses words, one that lies about offsets, and phonemes nobody knows are all
+    caught.
+    """
     whole = Lexicon.load("us")
 
     def losing(text: str, dialect: Dialect) -> Normalized:
@@ -152,13 +194,19 @@ def test_the_check_can_fail() -> None:
     def lying(text: str, dialect: Dialect) -> Normalized:
         return Normalized(tuple(reversed(normalize(text, dialect=dialect).tokens)))
 
-    assert problems(G2P(losing, whole), "one two three") == ["lost ['one']"] and "order" in problems(G2P(lying, whole), "one two three")
-    assert "symbols ['#']" in problems(G2P(normalize, Lexicon.load("us", {"two": "t#"})), "one two three")
+    assert problems(G2P(losing, whole), "one two three") == [
+        "lost ['one']"
+    ] and "order" in problems(G2P(lying, whole), "one two three")
+    assert "symbols ['#']" in problems(
+        G2P(normalize, Lexicon.load("us", {"two": "t#"})), "one two three"
+    )
     assert problems(G2P(normalize, whole), "one two three") == []
 
 
 def test_the_lines_are_those_of_the_seed() -> None:
-    assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4)) and character(random.Random(1)) == character(random.Random(1))
+    assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4)) and character(
+        random.Random(1)
+    ) == character(random.Random(1))
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +227,9 @@ def test_the_call_gives_phonemes_and_tokens(us: G2P) -> None:
 def test_tokens_get_times_from_durations(us: G2P) -> None:
     phonemes, tokens = us("Hello, world.")
     spoken = timed(tokens, [2.0] * (len(phonemes) + 2), seconds_per_frame=0.025)
-    assert spoken[0].start_ts == pytest.approx(0.05) and spoken[-1].end_ts == pytest.approx(0.05 * (len(phonemes) + 1))
+    assert spoken[0].start_ts == pytest.approx(0.05) and spoken[-1].end_ts == pytest.approx(
+        0.05 * (len(phonemes) + 1)
+    )
     assert all(one.end_ts <= other.start_ts for one, other in zip(spoken, spoken[1:], strict=False))
     pytest.raises(InputError, timed, tokens, [1.0], 0.025).match("durations")
 
@@ -193,34 +243,49 @@ def test_what_is_no_text_is_one_line(us: G2P, text: object) -> None:
 
 
 def test_a_mapping_with_phrases_and_camel_case() -> None:
-    g2p = G2P.load("us", {"new york": "nˈu jˈɔɹk", "zorb": "zˈɔɹb", "camelCase": "kˈæməlkˌAs", "Q&A": "kjˈu"})
+    g2p = G2P.load(
+        "us", {"new york": "nˈu jˈɔɹk", "zorb": "zˈɔɹb", "camelCase": "kˈæməlkˌAs", "Q&A": "kjˈu"}
+    )
     result = g2p.phonemize("New  York has zorbs and camelCase.")
     assert result.phonemes == "nˈu jˈɔɹk hæz zˈɔɹbz ænd kˈæməlkˌAs."
-    assert [word.source for word in result.words[:1]] == ["user"] and result.words[0].text == "New  York"
+    assert [word.source for word in result.words[:1]] == ["user"] and result.words[
+        0
+    ].text == "New  York"
     assert "user" not in [word.source for word in g2p.phonemize("a new yorker").words]
 
 
 @pytest.mark.parametrize(
     ("lexicon", "told"),
     [
-        ({"x": "ж"}, "entry 1: 'ж'"), ({"a b!": "x"}, "never matches"), ({1: "x"}, "entry 1"), ({"x": ""}, "no phonemes"),
+        ({"x": "ж"}, "entry 1: 'ж'"),
+        ({"a b!": "x"}, "never matches"),
+        ({1: "x"}, "entry 1"),
+        ({"x": ""}, "no phonemes"),
         ({"5": "x"}, "letters"),
     ],
-)  # fmt: skip
+)
 def test_bad_lexicons_are_one_line(lexicon: dict, told: str) -> None:
     pytest.raises(InputError, G2P.load, "us", lexicon).match(told)
 
 
 def test_fallback_and_unk() -> None:
-    assert G2P.load("us", fallback=lambda word: "blˈɔɹ").phonemize("A blorfkin.").words[1].source == "fallback"
-    assert G2P.load("us", fallback=lambda word: None, unk="❓").phonemize("A blorfkin.").phonemes == "ɐ ❓."
+    assert (
+        G2P.load("us", fallback=lambda word: "blˈɔɹ").phonemize("A blorfkin.").words[1].source
+        == "fallback"
+    )
+    assert (
+        G2P.load("us", fallback=lambda word: None, unk="❓").phonemize("A blorfkin.").phonemes
+        == "ɐ ❓."
+    )
     with pytest.raises(InputError, match="the fallback says 'blorfkin'"):
         G2P.load("us", fallback=lambda word: "ж").phonemize("A blorfkin.")
     pytest.raises(InputError, G2P.load, "us", unk="ж").match("unk")
 
 
 def test_pauses_and_say_as(us: G2P) -> None:
-    result = us.phonemize("Wait [pause 300ms] now [pause 1.5s] [NASA](characters) [2026](say-as digits).")
+    result = us.phonemize(
+        "Wait [pause 300ms] now [pause 1.5s] [NASA](characters) [2026](say-as digits)."
+    )
     assert [word.pause_s for word in result.words if word.source == "pause"] == [0.3, 1.5]
     said = {word.text: word.phonemes for word in result.words}
     assert said["NASA"] == "ˌɛnˌAˌɛsˈA" and said["2026"].startswith("tˌuzˌɪɹO")
@@ -228,7 +293,9 @@ def test_pauses_and_say_as(us: G2P) -> None:
 
 
 def test_a_lexicon_keeps_mixed_case_whole() -> None:
-    assert [token.text for token in normalize("a fooBar", known={"fooBar"}.__contains__).tokens] == ["a", "fooBar"]
+    assert [
+        token.text for token in normalize("a fooBar", known={"fooBar"}.__contains__).tokens
+    ] == ["a", "fooBar"]
     assert [token.text for token in normalize("a fooBar").tokens] == ["a", "foo", "Bar"]
 
 
@@ -241,14 +308,37 @@ def test_sentence_ends_are_offsets() -> None:
     assert [text[:end] for end in sentence_ends(text)] == ["Dr. Smith left."]
 
 
-@pytest.mark.parametrize("text", ["[Dr. A. B. Then](/dˈɑk/) left. So", "see [Stop. Go. Then](/stˈɑp. ɡˈO/) yes", "[a](/b/). Then [c](/d/)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Dr. A. B. Then](/dˈɑk/) left. So",
+        "see [Stop. Go. Then](/stˈɑp. ɡˈO/) yes",
+        "[a](/b/). Then [c](/d/)",
+    ],
+)
 def test_an_override_is_never_cut(text: str) -> None:
-    assert all(part.count("[") == part.count("]") == part.count("(") == part.count(")") for part in split(text))
+    assert all(
+        part.count("[") == part.count("]") == part.count("(") == part.count(")")
+        for part in split(text)
+    )
 
 
 @given(
     st.lists(
-        st.sampled_from(["He left. ", "[A. B](/bˈi/) ", "Dr. X. ", "\n\n", "1. It ", "word " * 300, "x" * 900, "no; ", "[", "U.S. The "])
+        st.sampled_from(
+            [
+                "He left. ",
+                "[A. B](/bˈi/) ",
+                "Dr. X. ",
+                "\n\n",
+                "1. It ",
+                "word " * 300,
+                "x" * 900,
+                "no; ",
+                "[",
+                "U.S. The ",
+            ]
+        )
     ),
     st.integers(1, 40),
 )
@@ -261,18 +351,32 @@ def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts: list[str], seed: in
         pieces.append(text[place : place + step])
         place += step
     whole = list(segments(text))
-    assert whole == list(segments(iter(pieces))) and all(text[offset : offset + len(part)] == part for offset, part in whole)
+    assert whole == list(segments(iter(pieces))) and all(
+        text[offset : offset + len(part)] == part for offset, part in whole
+    )
     assert "".join("".join(part for _, part in whole).split()) == "".join(text.split())
     assert all(len(part) <= MAX_SEGMENT for _, part in whole)
 
 
-def words_of(phonemes: str) -> tuple[Word, ...]:  # one Word for each item of a phoneme string; marks stick to what is before them
+# one Word for each item of a phoneme string; marks stick to what is before them
+def words_of(phonemes: str) -> tuple[Word, ...]:
     found, place = [], 0
     for item in phonemes.split(" "):
         body = item.rstrip(PUNCTUATION)
         pieces = [piece for piece in (body, *item[len(body) :]) if piece]
         for index, piece in enumerate(pieces):
-            found.append(Word(piece, place, place + len(piece), piece, piece, "gold", 1.0, index == len(pieces) - 1))
+            found.append(
+                Word(
+                    piece,
+                    place,
+                    place + len(piece),
+                    piece,
+                    piece,
+                    "gold",
+                    1.0,
+                    index == len(pieces) - 1,
+                )
+            )
             place += len(piece)
         place += 1
     return tuple(found)
@@ -287,13 +391,21 @@ def test_a_limit_that_holds_no_word() -> None:
         list(word_groups((), 15))
 
 
-@given(st.lists(st.text("abˈi", min_size=1, max_size=24), min_size=1, max_size=60), st.integers(16, 60), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.text("abˈi", min_size=1, max_size=24), min_size=1, max_size=60),
+    st.integers(16, 60),
+    st.randoms(use_true_random=False),
+)
 @settings(max_examples=100, deadline=None)
-def test_nothing_is_lost_and_nothing_is_too_long(items: list[str], limit: int, generator: random.Random) -> None:
+def test_nothing_is_lost_and_nothing_is_too_long(
+    items: list[str], limit: int, generator: random.Random
+) -> None:
     items = [item + generator.choice(("", "", ",", ".", "?”")) for item in items]
     phonemes = " ".join(items)
     pieces = cut(phonemes, limit)
-    assert all(0 < len(piece) <= limit for piece in pieces) and "".join(pieces).replace(" ", "") == phonemes.replace(" ", "")
+    assert all(0 < len(piece) <= limit for piece in pieces) and "".join(pieces).replace(
+        " ", ""
+    ) == phonemes.replace(" ", "")
     if all(len(item) <= limit for item in items):
         assert " ".join(pieces) == phonemes
 
@@ -302,7 +414,9 @@ def test_chunks_of_a_result() -> None:
     words, text = words_of("aaa bbb. ccc ddd eee fff"), "aaa bbb. ccc ddd eee fff"
     result = Result(text, joined(words), words, {"emoji": 1})
     parts = list(chunks(result, 16))
-    assert [part.text for part in parts] == ["aaa bbb.", "ccc ddd eee fff"] and [dict(part.dropped) for part in parts] == [{"emoji": 1}, {}]
+    assert [part.text for part in parts] == ["aaa bbb.", "ccc ddd eee fff"] and [
+        dict(part.dropped) for part in parts
+    ] == [{"emoji": 1}, {}]
     assert list(chunks(result))[0].words == words
 
 
@@ -316,7 +430,13 @@ def spoken(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[list[str], d
 
 
 def piped(content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "g2p", *arguments], input=content, cwd=ROOT, capture_output=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "g2p", *arguments],
+        input=content,
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
 
 
 def refused(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -329,8 +449,14 @@ def refused(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def test_text(capsys: pytest.CaptureFixture) -> None:
     lines, summary = spoken(capsys, "Hello, world. The end.")
-    assert lines == ["həlˈO, wˈɜɹld.", "ði ˈɛnd."] and summary["phonemes"] == "həlˈO, wˈɜɹld. ði ˈɛnd." and summary["words"] == 7
-    assert summary["sources"] == {"gold": 3, "punctuation": 3, "rule": 1} and summary["dropped"] == {}
+    assert (
+        lines == ["həlˈO, wˈɜɹld.", "ði ˈɛnd."]
+        and summary["phonemes"] == "həlˈO, wˈɜɹld. ði ˈɛnd."
+        and summary["words"] == 7
+    )
+    assert (
+        summary["sources"] == {"gold": 3, "punctuation": 3, "rule": 1} and summary["dropped"] == {}
+    )
 
 
 def test_dialect_and_lexicon(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
@@ -344,22 +470,34 @@ def test_explain_has_a_row_for_every_word(capsys: pytest.CaptureFixture) -> None
     lines, _ = spoken(capsys, "The [Kokoro](/kˈOkəɹO/) 20", "--explain")
     rows = [line.split() for line in lines[2:]]
     assert lines[1].split() == ["text", "spoken", "phonemes", "source", "confidence", "place"]
-    assert rows == [["The", "ðə", "rule", "1.00", "0:3"], ["Kokoro", "kˈOkəɹO", "override", "1.00", "5:11"],
-        ["20", "twenty", "twˈɛnti", "gold", "1.00", "24:26"]]  # fmt: skip
+    assert rows == [
+        ["The", "ðə", "rule", "1.00", "0:3"],
+        ["Kokoro", "kˈOkəɹO", "override", "1.00", "5:11"],
+        ["20", "twenty", "twˈɛnti", "gold", "1.00", "24:26"],
+    ]
 
 
-def test_file_stdin_and_argument_say_the_same(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_file_stdin_and_argument_say_the_same(
+    capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
     text, path = "Dr. Smith left. He is back!\n\nThe end\n\n" * 300, tmp_path / "text.txt"
     path.write_text("\ufeff" + text, encoding="utf-8")
     lines, summary = spoken(capsys, text)
     assert spoken(capsys, "--file", str(path))[0] == lines
     done = piped(text.encode(), "-")
-    assert done.returncode == 0 and done.stdout.decode().splitlines()[:-1] == lines and summary["sentences"] == len(lines) == 900
+    assert (
+        done.returncode == 0
+        and done.stdout.decode().splitlines()[:-1] == lines
+        and summary["sentences"] == len(lines) == 900
+    )
 
 
 def test_other_scripts_and_surrogates_are_counted(capsys: pytest.CaptureFixture) -> None:
     lines, summary = spoken(capsys, "Hi привет \udc80 ☃ there")
-    assert lines == ["hˈI ðˈɛɹ"] and {"script Cyrillic": 6, "emoji": 1}.items() <= summary["dropped"].items()
+    assert (
+        lines == ["hˈI ðˈɛɹ"]
+        and {"script Cyrillic": 6, "emoji": 1}.items() <= summary["dropped"].items()
+    )
     assert sum(summary["dropped"].values()) == 8
 
 
@@ -377,13 +515,19 @@ def test_text_and_file_together(capsys: pytest.CaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("content", "arguments", "wanted"),
     [
-        (b"", [], "the text is empty"), (b" \n ", [], "the text is empty"), ("привет".encode(), [], "only 6 script Cyrillic"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", [], "not UTF-8"), (b"caf\xe9 au lait", [], "not UTF-8"),
-        ("héllo".encode("utf-16"), [], "not UTF-8"), (b"ELF\x00\x01", [], "binary"),
-        (b"", ["--file", "missing.txt"], "missing.txt"), (b"", ["--file", "docs"], "docs is no file"),
-        (b"", ["a", "--lexicon", "missing.tsv"], "cannot read the lexicon"), (b"", [""], "the text is empty"),
+        (b"", [], "the text is empty"),
+        (b" \n ", [], "the text is empty"),
+        ("привет".encode(), [], "only 6 script Cyrillic"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", [], "not UTF-8"),
+        (b"caf\xe9 au lait", [], "not UTF-8"),
+        ("héllo".encode("utf-16"), [], "not UTF-8"),
+        (b"ELF\x00\x01", [], "binary"),
+        (b"", ["--file", "missing.txt"], "missing.txt"),
+        (b"", ["--file", "docs"], "docs is no file"),
+        (b"", ["a", "--lexicon", "missing.tsv"], "cannot read the lexicon"),
+        (b"", [""], "the text is empty"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(content: bytes, arguments: list[str], wanted: str) -> None:
     assert wanted in refused(piped(content, *arguments))
 
@@ -393,8 +537,16 @@ SSML = [
     ('<phoneme ph="#">tomato</phoneme>', "təmˈATO", ['<phoneme ph="#">']),
     ('<sub alias="World Wide Web">WWW</sub>', "wˈɜɹld wˈId wˈɛb", []),
     ('<say-as interpret-as="telephone">555-01</say-as>', "fˈIv fˈIv fˈIv, zˈɪɹO wˈʌn", []),
-    ('<say-as interpret-as="date" format="dmy">3/4/2025</say-as>', "ˈApɹəl θˈɜɹd, twˈɛnti twˈɛnti fˈIv", []),
-    ('<say-as interpret-as="date" format="mdy">13/14/2025</say-as> no', None, ['<say-as interpret-as="date" format="mdy">']),
+    (
+        '<say-as interpret-as="date" format="dmy">3/4/2025</say-as>',
+        "ˈApɹəl θˈɜɹd, twˈɛnti twˈɛnti fˈIv",
+        [],
+    ),
+    (
+        '<say-as interpret-as="date" format="mdy">13/14/2025</say-as> no',
+        None,
+        ['<say-as interpret-as="date" format="mdy">'],
+    ),
     ('<say-as interpret-as="characters">AB1</say-as>', "ˌAbˌiwˈʌn", []),
     ('<emphasis level="strong">the</emphasis>', "ðˈə", []),
     ('no <break time="soon"/> end </prosody>', "nˈO ˈɛnd", ['<break time="soon"/>', "</prosody>"]),
@@ -402,7 +554,9 @@ SSML = [
 
 
 @pytest.mark.parametrize(("text", "said", "named"), SSML)
-def test_ssml_is_said_as_it_asks_and_malformed_markup_keeps_its_words(us: G2P, text: str, said: str | None, named: list[str]) -> None:
+def test_ssml_is_said_as_it_asks_and_malformed_markup_keeps_its_words(
+    us: G2P, text: str, said: str | None, named: list[str]
+) -> None:
     result = us.phonemize(text)
     assert said is None or result.phonemes == said
     assert result.words and all(text[word.start : word.end] == word.text for word in result.words)
@@ -412,7 +566,10 @@ def test_ssml_is_said_as_it_asks_and_malformed_markup_keeps_its_words(us: G2P, t
 
 
 def test_a_pace_holds_to_its_end_across_sentences(us: G2P) -> None:
-    text = 'One <prosody rate="slow">two. <prosody rate="+25%">Three</prosody> four.</prosody> Five <break strength="strong"/> six.'
+    text = (
+        'One <prosody rate="slow">two. <prosody rate="+25%">Three</prosody> four.</prosody> Five'
+        ' <break strength="strong"/> six.'
+    )
     words = us.phonemize(text).words
     assert {word.text: round(word.rate, 3) for word in words if word.text.isalpha()} == {
         "One": 1, "two": 0.8, "Three": 1, "four": 0.8, "Five": 1, "six": 1

@@ -1,4 +1,6 @@
-"""kokoro-int8: a tiny ONNX graph decodes to what its scales say; archives are attacked; the real parts decode to pinned weights (slow)."""
+"""kokoro-int8: a tiny ONNX graph decodes to what its scales say; archives are attacked; the real
+parts decode to pinned weights (slow).
+"""
 
 import hashlib
 import io
@@ -14,7 +16,15 @@ from onnx import TensorProto, helper
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import packages
 from kokoro_ane.core.kokoro_int8.cache import LARGEST_MEMBER_BYTES, WEIGHTS_SHA256, add_voices
-from kokoro_ane.core.kokoro_int8.packages import Part, decode, module_of, off_the_grid, read_parts, torch_gates, weight_norm
+from kokoro_ane.core.kokoro_int8.packages import (
+    Part,
+    decode,
+    module_of,
+    off_the_grid,
+    read_parts,
+    torch_gates,
+    weight_norm,
+)
 from kokoro_ane.vocoder.decoder import Vocoder
 
 HIDDEN = 2
@@ -31,35 +41,53 @@ class Graph:
         self.stored.append(helper.make_tensor(name, kind, array.shape, array.tobytes(), raw=True))
         return name
 
-    def quantized(self, base: str, weight: np.ndarray, scale: object, zero_point: np.ndarray) -> tuple[str, str, str]:
+    def quantized(
+        self, base: str, weight: np.ndarray, scale: object, zero_point: np.ndarray
+    ) -> tuple[str, str, str]:
         scale_name = self.store(f"{base}_scale", np.asarray(scale, np.float32))
-        return self.store(f"{base}_quantized", weight), scale_name, self.store(f"{base}_zero_point", zero_point)
+        return (
+            self.store(f"{base}_quantized", weight),
+            scale_name,
+            self.store(f"{base}_zero_point", zero_point),
+        )
 
     def add(self, op: str, name: str, inputs: list[str]) -> None:
         self.nodes.append(helper.make_node(op, inputs, [f"{name}_out"], name=name))
 
     def content(self) -> bytes:
         out = helper.make_tensor_value_info("audio", TensorProto.FLOAT, [1])
-        return helper.make_model(helper.make_graph(self.nodes, "tiny", [], [out], self.stored)).SerializeToString()
+        return helper.make_model(
+            helper.make_graph(self.nodes, "tiny", [], [out], self.stored)
+        ).SerializeToString()
 
 
 class TestDecoding:
     def test_convolution_has_one_scale_a_tensor_and_a_zero_channel_keeps_a_direction(self) -> None:
         graph = Graph()
-        weight = np.array([[[128, 131, 124]], [[128, 128, 128]]], np.uint8)  # [2, 1, 3]: 0 3 -4; a channel of zeros
+        # [2, 1, 3]: 0 3 -4; a channel of zeros
+        weight = np.array([[[128, 131, 124]], [[128, 128, 128]]], np.uint8)
         names = graph.quantized("/decoder/decoder/encode/Mul_output_0", weight, 0.5, np.uint8(128))
-        graph.add("ConvInteger", "/decoder/decoder/encode/conv1/Conv_quant", ["x", names[0], "zero", names[2]])
+        graph.add(
+            "ConvInteger",
+            "/decoder/decoder/encode/conv1/Conv_quant",
+            ["x", names[0], "zero", names[2]],
+        )
         graph.store("decoder.decoder.encode.conv1.bias", np.array([1, 2], np.float32))
         state = decode(graph.content())
         assert state["decoder.encode.conv1.weight_v"].tolist() == [[[0, 1.5, -2]], [[1, 1, 1]]]
-        assert state["decoder.encode.conv1.weight_g"].tolist() == [[[2.5]], [[0]]] and state["decoder.encode.conv1.bias"].tolist() == [1, 2]
+        assert state["decoder.encode.conv1.weight_g"].tolist() == [[[2.5]], [[0]]] and state[
+            "decoder.encode.conv1.bias"
+        ].tolist() == [1, 2]
         v, g = (torch.from_numpy(state[f"decoder.encode.conv1.weight_{part}"]) for part in "vg")
         assert torch._weight_norm(v, g, 0).tolist() == [[[0, 1.5, -2]], [[0, 0, 0]]]  # no NaN
 
     def test_gain_is_the_same_on_every_machine(
         self,
     ) -> None:  # left to right in double precision, whatever order the library's own sum takes
-        weight, expected = np.random.default_rng(0).standard_normal((3, 257, 5)).astype(np.float32), []
+        weight, expected = (
+            np.random.default_rng(0).standard_normal((3, 257, 5)).astype(np.float32),
+            [],
+        )
         for row in weight.reshape(3, -1):
             total = 0.0
             for value in row.tolist():
@@ -71,22 +99,57 @@ class TestDecoding:
         graph = Graph()
         weight = np.array([[1, 2], [3, 4], [5, 6]], np.int8)  # [in 3, out 2]
         names = graph.quantized("onnx::MatMul_1", weight, [0.5, 2], np.array([0, 1], np.int8))
-        graph.add("MatMulInteger", "/encoder/bert/encoder/albert_layers.0/ffn_3/MatMul_quant", ["x", names[0], "zero", names[2]])
-        graph.add("MatMul", "/encoder/bert/encoder/albert_layers.0/attention/MatMul", ["query", "key"])  # of activations: no weight
+        graph.add(
+            "MatMulInteger",
+            "/encoder/bert/encoder/albert_layers.0/ffn_3/MatMul_quant",
+            ["x", names[0], "zero", names[2]],
+        )
+        # of activations: no weight
+        graph.add(
+            "MatMul", "/encoder/bert/encoder/albert_layers.0/attention/MatMul", ["query", "key"]
+        )
         state = decode(graph.content())
-        assert state["bert.encoder.albert_layers.0.ffn.weight"].tolist() == [[0.5, 1.5, 2.5], [2, 6, 10]]
+        assert state["bert.encoder.albert_layers.0.ffn.weight"].tolist() == [
+            [0.5, 1.5, 2.5],
+            [2, 6, 10],
+        ]
         assert [key for key in state if "attention" in key] == []
 
-    def test_lstm_gates_go_from_onnx_order_to_torchs(self) -> None:  # weights that say which gate they are of, one scale a direction
+    # weights that say which gate they are of, one scale a direction
+    def test_lstm_gates_go_from_onnx_order_to_torchs(self) -> None:
         graph, gate = Graph(), {"i": 1, "o": 2, "f": 3, "c": 4}
         row = np.repeat([gate[name] for name in "iofc"], HIDDEN).astype(np.float32)  # [4H]
-        w = graph.quantized("w", np.broadcast_to(row, (2, 3, 4 * HIDDEN)).astype(np.int8), [1, 10], np.zeros(2, np.int8))
-        r = graph.quantized("r", np.broadcast_to(row, (2, HIDDEN, 4 * HIDDEN)).astype(np.int8), [100, 1000], np.zeros(2, np.int8))
-        bias = graph.store("b", np.stack([np.concatenate([row, 10 * row]), np.concatenate([100 * row, -row])]))  # [2, 8H]
-        graph.add("DynamicQuantizeLSTM", "/encoder/shared/LSTM_quant", ["x", w[0], r[0], bias, "", "h", "c", "", w[1], w[2], r[1], r[2]])
-        state, torchs = decode(graph.content()), np.repeat([gate[name] for name in "ifco"], HIDDEN).tolist()
+        w = graph.quantized(
+            "w",
+            np.broadcast_to(row, (2, 3, 4 * HIDDEN)).astype(np.int8),
+            [1, 10],
+            np.zeros(2, np.int8),
+        )
+        r = graph.quantized(
+            "r",
+            np.broadcast_to(row, (2, HIDDEN, 4 * HIDDEN)).astype(np.int8),
+            [100, 1000],
+            np.zeros(2, np.int8),
+        )
+        # [2, 8H]
+        bias = graph.store(
+            "b", np.stack([np.concatenate([row, 10 * row]), np.concatenate([100 * row, -row])])
+        )
+        graph.add(
+            "DynamicQuantizeLSTM",
+            "/encoder/shared/LSTM_quant",
+            ["x", w[0], r[0], bias, "", "h", "c", "", w[1], w[2], r[1], r[2]],
+        )
+        state, torchs = (
+            decode(graph.content()),
+            np.repeat([gate[name] for name in "ifco"], HIDDEN).tolist(),
+        )
         lstm = torch.nn.LSTM(3, HIDDEN, bidirectional=True)
-        given = {key.removeprefix("predictor.shared."): torch.from_numpy(value) for key, value in state.items() if "shared" in key}
+        given = {
+            key.removeprefix("predictor.shared."): torch.from_numpy(value)
+            for key, value in state.items()
+            if "shared" in key
+        }
         lstm.load_state_dict(given)  # strict: every key and shape of torch's
         for key, factor in {
             "weight_ih_l0": 1,
@@ -105,19 +168,36 @@ class TestDecoding:
     def test_embeddings_take_the_zero_point_that_the_node_names(self) -> None:
         graph = Graph()
         graph.store("shared_zero", np.int8(1))
-        graph.quantized("encoder.text_encoder.embedding.weight", np.array([[1, 3]], np.int8), 0.25, np.int8(99))
+        graph.quantized(
+            "encoder.text_encoder.embedding.weight", np.array([[1, 3]], np.int8), 0.25, np.int8(99)
+        )
         inputs = ["rows", "encoder.text_encoder.embedding.weight_scale", "shared_zero"]
-        graph.add("DequantizeLinear", "/encoder/text_encoder/embedding/Gather_quant_DequantizeLinear", inputs)
+        graph.add(
+            "DequantizeLinear",
+            "/encoder/text_encoder/embedding/Gather_quant_DequantizeLinear",
+            inputs,
+        )
         assert decode(graph.content())["text_encoder.embedding.weight"].tolist() == [[0, 0.5]]
 
-    @pytest.mark.parametrize(("node", "module"),
-        [("/decoder/decoder/generator/resblocks.4/convs1.0/Conv_quant", "decoder.generator.resblocks.4.convs1.0"),
-        ("/decoder/decoder/asr_res/asr_res.0/Conv_quant", "decoder.asr_res.0"),
-        ("/encoder/text_encoder/cnn.0/cnn.0.0/Conv_quant", "text_encoder.cnn.0.0"),
-        ("/encoder/F0.1/pool/ConvTranspose", "predictor.F0.1.pool"),
-        ("/encoder/N_proj/Conv_quant", "predictor.N_proj"), ("/encoder/shared/LSTM_quant", "predictor.shared"),
-        ("/encoder/bert_encoder/MatMul_quant", "bert_encoder"),
-        ("/encoder/bert/encoder/albert_layers.0/ffn_output_11/MatMul_quant", "bert.encoder.albert_layers.0.ffn_output")])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("node", "module"),
+        [
+            (
+                "/decoder/decoder/generator/resblocks.4/convs1.0/Conv_quant",
+                "decoder.generator.resblocks.4.convs1.0",
+            ),
+            ("/decoder/decoder/asr_res/asr_res.0/Conv_quant", "decoder.asr_res.0"),
+            ("/encoder/text_encoder/cnn.0/cnn.0.0/Conv_quant", "text_encoder.cnn.0.0"),
+            ("/encoder/F0.1/pool/ConvTranspose", "predictor.F0.1.pool"),
+            ("/encoder/N_proj/Conv_quant", "predictor.N_proj"),
+            ("/encoder/shared/LSTM_quant", "predictor.shared"),
+            ("/encoder/bert_encoder/MatMul_quant", "bert_encoder"),
+            (
+                "/encoder/bert/encoder/albert_layers.0/ffn_output_11/MatMul_quant",
+                "bert.encoder.albert_layers.0.ffn_output",
+            ),
+        ],
+    )
     def test_node_names_become_upstreams_modules(self, node: str, module: str) -> None:
         assert module_of(node) == module
 
@@ -133,7 +213,9 @@ class Installed:
 
 
 @pytest.fixture
-def two_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, tuple[Part, ...], str]:
+def two_parts(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict, tuple[Part, ...], str]:
     contents, found = {"kokoro-part-1": b"one", "kokoro-part-2": b"two"}, {}
     for package, content in contents.items():
         path = tmp_path / package.replace("-", "_") / "part.bin"
@@ -147,7 +229,9 @@ def two_parts(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> tuple[dict, 
         return found[package]
 
     monkeypatch.setattr(packages, "distribution", distribution)
-    given = tuple(Part(package, hashlib.sha256(content).hexdigest()) for package, content in contents.items())
+    given = tuple(
+        Part(package, hashlib.sha256(content).hexdigest()) for package, content in contents.items()
+    )
     return found, given, hashlib.sha256(b"onetwo").hexdigest()
 
 
@@ -161,20 +245,33 @@ def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
     found, given, whole = two_parts
     path = tmp_path / "kokoro_part_2" / "part.bin"
     path.write_bytes(b"twO")
-    with pytest.raises(InputError, match=r"kokoro_part_2.part\.bin \(3 bytes\) has SHA-256 .*--no-deps kokoro-part-2==0\.1\.0"):
+    with pytest.raises(
+        InputError,
+        match=r"kokoro_part_2.part\.bin \(3 bytes\) has SHA-256 .*--no-deps kokoro-part-2==0\.1\.0",
+    ):
         read_parts(given, whole)
     path.unlink()
     pytest.raises(InputError, read_parts, given, whole).match(r"part\.bin is missing")
     found["kokoro-part-1"].version = "0.2.0"
-    pytest.raises(InputError, read_parts, given, whole).match(r"needs kokoro-part-1 0\.1\.0, installed is 0\.2\.0")
+    pytest.raises(InputError, read_parts, given, whole).match(
+        r"needs kokoro-part-1 0\.1\.0, installed is 0\.2\.0"
+    )
     del found["kokoro-part-1"]
-    with pytest.raises(InputError, match=r"needs the package kokoro-part-1 0\.1\.0, which is not installed: `make venv` or `pip install"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"needs the package kokoro-part-1 0\.1\.0, which is not installed: `make venv` or `pip"
+            r" install"
+        ),
+    ):
         read_parts(given, whole)
 
 
 @pytest.mark.slow
 def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> None:
-    """Every tensor of upstream's five parts, 81,763,410 numbers, one SHA-256; the strict loader takes all of them."""
+    """Every tensor of upstream's five parts, 81,763,410 numbers, one SHA-256; the strict loader
+    takes all of them.
+    """
     if not packages.installed():
         pytest.skip("the extra kokoro-int8 is not installed")
     from safetensors.numpy import save
@@ -186,10 +283,17 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> No
     state = decode(read_parts())
     assert len(state) == 548 and sum(array.size for array in state.values()) == 81_763_410
     assert all(np.isfinite(array).all() for array in state.values())
-    assert sum(int((array == 0).sum()) for key, array in state.items() if key.endswith("weight_g")) == 94
+    assert (
+        sum(int((array == 0).sum()) for key, array in state.items() if key.endswith("weight_g"))
+        == 94
+    )
     assert hashlib.sha256(save(state)).hexdigest() == WEIGHTS_SHA256
     checkpoint = open_checkpoint("kokoro-int8")
-    assert (checkpoint.name, checkpoint.releasable, checkpoint.sha256) == ("kokoro-int8", False, WEIGHTS_SHA256)
+    assert (checkpoint.name, checkpoint.releasable, checkpoint.sha256) == (
+        "kokoro-int8",
+        False,
+        WEIGHTS_SHA256,
+    )
     encoder = Encoder(checkpoint.config)
     for name in ENCODER_PARTS:
         checkpoint.load_part(getattr(encoder, name), name)
@@ -198,16 +302,25 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> No
 
 def test_off_the_grid_moves_codes_by_half_a_step_at_most_and_nothing_else() -> None:
     codes = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
-    stored = {"w_quantized": codes, "w_scale": np.float32([0.5]), "b": np.ones((2, 2), np.float32), "z": np.zeros(1, np.int8)}
+    stored = {
+        "w_quantized": codes,
+        "w_scale": np.float32([0.5]),
+        "b": np.ones((2, 2), np.float32),
+        "z": np.zeros(1, np.int8),
+    }
     moved, again = off_the_grid(stored, 3), off_the_grid(stored, 3)
-    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5 and np.array_equal(moved["w_quantized"], again["w_quantized"])
+    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5 and np.array_equal(
+        moved["w_quantized"], again["w_quantized"]
+    )
     assert all(moved[name] is stored[name] for name in ("w_scale", "b", "z"))
 
 
 GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()
 
 
-def member(name: str, data: bytes = GOOD, kind: bytes = tarfile.REGTYPE, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
+def member(
+    name: str, data: bytes = GOOD, kind: bytes = tarfile.REGTYPE, target: str = ""
+) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.size, info.type, info.linkname = len(data) if kind == tarfile.REGTYPE else 0, kind, target
     return info, data
@@ -223,11 +336,20 @@ def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
 def test_npms_layout_and_torch_files(tmp_path: Path) -> None:
     stored = io.BytesIO()
     torch.save(torch.full((510, 1, 256), 0.25), stored)
-    source = archive(tmp_path / "voices.tgz", member("package/LICENSE", b"text"), member("package/voices", kind=tarfile.DIRTYPE),
-        member("package/voices/af_sky.bin"), member("package/voices/bm_lewis.pt", stored.getvalue()))  # fmt: skip
-    assert add_voices(source, tmp_path / "voices") == ("af_sky", "bm_lewis") and (tmp_path / "voices" / "af_sky.bin").read_bytes() == GOOD
+    source = archive(
+        tmp_path / "voices.tgz",
+        member("package/LICENSE", b"text"),
+        member("package/voices", kind=tarfile.DIRTYPE),
+        member("package/voices/af_sky.bin"),
+        member("package/voices/bm_lewis.pt", stored.getvalue()),
+    )
+    assert (
+        add_voices(source, tmp_path / "voices") == ("af_sky", "bm_lewis")
+        and (tmp_path / "voices" / "af_sky.bin").read_bytes() == GOOD
+    )
     assert np.fromfile(tmp_path / "voices" / "bm_lewis.bin", "<f4").max() == 0.25
-    assert add_voices(tmp_path / "voices", tmp_path / "again") == ("af_sky", "bm_lewis")  # a folder of voices
+    # a folder of voices
+    assert add_voices(tmp_path / "voices", tmp_path / "again") == ("af_sky", "bm_lewis")
 
 
 def huge() -> tuple[tarfile.TarInfo, bytes]:
@@ -237,18 +359,39 @@ def huge() -> tuple[tarfile.TarInfo, bytes]:
 
 
 ATTACKS: dict[str, tuple[Callable[[], list], str]] = {
-    "climbs": (lambda: [member("../../af_sky.bin")], r"member '\.\./\.\./af_sky\.bin' leaves the archive's folder"),
+    "climbs": (
+        lambda: [member("../../af_sky.bin")],
+        r"member '\.\./\.\./af_sky\.bin' leaves the archive's folder",
+    ),
     "climbs in the middle": (lambda: [member("a/../../af_sky.bin")], "leaves the archive's folder"),
     "absolute": (lambda: [member("/tmp/af_sky.bin")], "leaves the archive's folder"),
     "backslash": (lambda: [member("..\\af_sky.bin")], "leaves the archive's folder"),
-    "symbolic link": (lambda: [member("af_sky.bin", kind=tarfile.SYMTYPE, target="/etc/passwd")], "is a link or a device"),
-    "hard link": (lambda: [member("af_sky.bin", kind=tarfile.LNKTYPE, target="x")], "is a link or a device"),
+    "symbolic link": (
+        lambda: [member("af_sky.bin", kind=tarfile.SYMTYPE, target="/etc/passwd")],
+        "is a link or a device",
+    ),
+    "hard link": (
+        lambda: [member("af_sky.bin", kind=tarfile.LNKTYPE, target="x")],
+        "is a link or a device",
+    ),
     "device": (lambda: [member("af_sky.bin", kind=tarfile.CHRTYPE)], "is a link or a device"),
-    "wrong size": (lambda: [member("af_sky.bin", GOOD[:-4])], "has 522236 bytes; a voice in raw float32 has 522240"),
-    "too large": (lambda: [member("af_sky.pt", bytes(3_000_000))], "has 3000000 bytes; a voice has at most"),
-    "NaN": (lambda: [member("af_sky.bin", np.full((510, 1, 256), np.nan, "<f4").tobytes())], r"af_sky\.bin holds NaN or infinity"),
+    "wrong size": (
+        lambda: [member("af_sky.bin", GOOD[:-4])],
+        "has 522236 bytes; a voice in raw float32 has 522240",
+    ),
+    "too large": (
+        lambda: [member("af_sky.pt", bytes(3_000_000))],
+        "has 3000000 bytes; a voice has at most",
+    ),
+    "NaN": (
+        lambda: [member("af_sky.bin", np.full((510, 1, 256), np.nan, "<f4").tobytes())],
+        r"af_sky\.bin holds NaN or infinity",
+    ),
     "no tensor": (lambda: [member("af_sky.pt", b"no pickle")], "cannot be read as a PyTorch file"),
-    "twice": (lambda: [member("a/af_sky.bin"), member("b/af_sky.bin")], "holds the voice af_sky twice"),
+    "twice": (
+        lambda: [member("a/af_sky.bin"), member("b/af_sky.bin")],
+        "holds the voice af_sky twice",
+    ),
     "odd name": (lambda: [member("Af Sky.bin")], "is no name of a voice"),
     "no voice": (lambda: [member("README.md", b"text")], "holds no voice"),
 }
@@ -268,7 +411,9 @@ class TestArchives:
     def test_a_member_as_large_as_a_bomb_is_not_unpacked(self, tmp_path: Path) -> None:
         source = tmp_path / "bomb.tar"
         source.write_bytes(huge()[0].tobuf())
-        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match("no archive of voices holds that")
+        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match(
+            "no archive of voices holds that"
+        )
 
     @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00 broken"])
     def test_no_archive(self, tmp_path: Path, content: bytes) -> None:
@@ -280,19 +425,32 @@ class TestArchives:
         noise = np.random.default_rng(0).standard_normal((510, 1, 256)).astype("<f4").tobytes()
         source = archive(tmp_path / "voices.tgz", member("af_sky.bin", noise))
         source.write_bytes(source.read_bytes()[:200_000])
-        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match("cannot be read as a tar archive")
+        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match(
+            "cannot be read as a tar archive"
+        )
 
     def test_nowhere_and_a_link_in_a_folder(self, tmp_path: Path) -> None:
-        pytest.raises(InputError, add_voices, tmp_path / "nowhere.tgz", tmp_path / "voices").match("is neither a folder nor an archive")
+        pytest.raises(InputError, add_voices, tmp_path / "nowhere.tgz", tmp_path / "voices").match(
+            "is neither a folder nor an archive"
+        )
         (tmp_path / "given").mkdir()
         (tmp_path / "given" / "af_sky.bin").symlink_to("/etc/hostname")
-        pytest.raises(InputError, add_voices, tmp_path / "given", tmp_path / "voices").match("is a link or no file")
+        pytest.raises(InputError, add_voices, tmp_path / "given", tmp_path / "voices").match(
+            "is a link or no file"
+        )
 
     def test_a_bundled_voice_may_come_again_but_not_differ(self, tmp_path: Path) -> None:
         voices = tmp_path / "voices"
         voices.mkdir()
         (voices / "af_heart.bin").write_bytes(GOOD)
-        assert add_voices(archive(tmp_path / "a.tgz", member("af_heart.bin")), voices, ["af_heart"]) == ("af_heart",)
-        other = archive(tmp_path / "b.tgz", member("af_heart.bin", np.full((510, 1, 256), 0.75, "<f4").tobytes()))
-        pytest.raises(InputError, add_voices, other, voices, ["af_heart"]).match("af_heart differs from the bundled voice")
+        assert add_voices(
+            archive(tmp_path / "a.tgz", member("af_heart.bin")), voices, ["af_heart"]
+        ) == ("af_heart",)
+        other = archive(
+            tmp_path / "b.tgz",
+            member("af_heart.bin", np.full((510, 1, 256), 0.75, "<f4").tobytes()),
+        )
+        pytest.raises(InputError, add_voices, other, voices, ["af_heart"]).match(
+            "af_heart differs from the bundled voice"
+        )
         assert (voices / "af_heart.bin").read_bytes() == GOOD

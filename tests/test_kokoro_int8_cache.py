@@ -1,4 +1,6 @@
-"""The cache of kokoro-int8: written once, by one process, whole or not at all; what is half-written or altered is found and mended."""
+"""The cache of kokoro-int8: written once, by one process, whole or not at all; what is half-written
+or altered is found and mended.
+"""
 
 import errno
 import hashlib
@@ -16,9 +18,19 @@ from safetensors.numpy import save
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import cache, packages
-from kokoro_ane.core.kokoro_int8.cache import CACHE_VARIABLE, CHECKED, WEIGHTS, cache_folder, cache_root, cached
+from kokoro_ane.core.kokoro_int8.cache import (
+    CACHE_VARIABLE,
+    CHECKED,
+    WEIGHTS,
+    cache_folder,
+    cache_root,
+    cached,
+)
 
-STATE = {"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": np.ones((2, 3), np.float32)}
+STATE = {
+    "bert.pooler.bias": np.arange(5, dtype=np.float32),
+    "decoder.x": np.ones((2, 3), np.float32),
+}
 SHA256 = hashlib.sha256(save(STATE)).hexdigest()
 STAND_IN = f"""
 import time
@@ -37,7 +49,9 @@ print(cache.cached())
 
 @pytest.fixture(autouse=True)
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Two small tensors in place of the network, a cache of this test's own; returns one entry for each decoding."""
+    """Two small tensors in place of the network, a cache of this test's own; returns one entry for
+    each decoding.
+    """
     decoded: list[bytes] = []
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "WEIGHTS_SHA256", SHA256)
@@ -51,19 +65,35 @@ def names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_decoded_once_and_opened_like_any_checkpoint(small: list[bytes], capsys: pytest.CaptureFixture) -> None:
+def test_decoded_once_and_opened_like_any_checkpoint(
+    small: list[bytes], capsys: pytest.CaptureFixture
+) -> None:
     folder = cached()
     assert cached() == folder == cache_folder() and len(small) == 1
     assert names(folder) >= {"config.json", WEIGHTS, CHECKED, "voices/af_heart.bin"}
     assert "decoding 81,763,410 weights" in capsys.readouterr().err
     checkpoint = open_checkpoint("kokoro-int8")
     assert (checkpoint.name, checkpoint.releasable) == ("kokoro-int8", False)
-    assert checkpoint.part("decoder")["x"].shape == (2, 3) and checkpoint.part_names == ("bert", "decoder")
-    assert checkpoint.voices == ("af_bella", "af_heart", "am_adam", "am_michael", "bf_emma", "bf_isabella", "bm_fable", "bm_george")
+    assert checkpoint.part("decoder")["x"].shape == (2, 3) and checkpoint.part_names == (
+        "bert",
+        "decoder",
+    )
+    assert checkpoint.voices == (
+        "af_bella",
+        "af_heart",
+        "am_adam",
+        "am_michael",
+        "bf_emma",
+        "bf_isabella",
+        "bm_fable",
+        "bm_george",
+    )
     assert all(checkpoint.voice(name).shape == (510, 1, 256) for name in checkpoint.voices)
 
 
-def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_taken_by_default_when_the_hub_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     from kokoro_ane.core import checkpoint as module
 
     def no_hub() -> Path:
@@ -72,7 +102,11 @@ def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_download", no_hub)
     assert open_checkpoint().name == "kokoro-int8"
     said = capsys.readouterr().err
-    assert "rounded weights: for trying and testing; release" in said and "CHECKPOINT=hexgrad/Kokoro-82M" in said and "DEMO" not in said
+    assert (
+        "rounded weights: for trying and testing; release" in said
+        and "CHECKPOINT=hexgrad/Kokoro-82M" in said
+        and "DEMO" not in said
+    )
 
 
 def test_an_existing_cache_needs_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,14 +130,26 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [WEIGHTS, "config.json", "voices/bf_emma.bin"])
-def test_half_written_and_altered_files_are_mended(small: list[bytes], name: str, damage: object) -> None:
+def test_half_written_and_altered_files_are_mended(
+    small: list[bytes], name: str, damage: object
+) -> None:
     folder = cached()
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != CHECKED}
+    before = {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != CHECKED
+    }
     damage(folder / name)
-    assert cached() == folder and {path: path.read_bytes() for path in before} == before and len(small) == (2 if name == WEIGHTS else 1)
+    assert (
+        cached() == folder
+        and {path: path.read_bytes() for path in before} == before
+        and len(small) == (2 if name == WEIGHTS else 1)
+    )
 
 
-def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_check(small: list[bytes]) -> None:
+def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_check(
+    small: list[bytes],
+) -> None:
     folder = cached()
     status = (folder / WEIGHTS).stat()
     flip(folder / WEIGHTS)
@@ -116,12 +162,18 @@ def test_a_copied_cache_is_read_once_and_noted(small: list[bytes]) -> None:
     folder = cached()
     os.utime(folder / WEIGHTS, ns=(1, 1))
     (folder / CHECKED).write_text("{half", encoding="utf-8")
-    assert cached() and len(small) == 1 and json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
+    assert (
+        cached()
+        and len(small) == 1
+        and json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
+    )
 
 
 def test_voices_that_were_added_stay(small: list[bytes]) -> None:
     folder = cached()
-    (folder / "voices" / "zz_mine.bin").write_bytes((folder / "voices" / "af_heart.bin").read_bytes())
+    (folder / "voices" / "zz_mine.bin").write_bytes(
+        (folder / "voices" / "af_heart.bin").read_bytes()
+    )
     cut(folder / WEIGHTS)
     assert (cached() / "voices" / "zz_mine.bin").is_file()
 
@@ -136,7 +188,9 @@ def test_leftovers_of_a_killed_process_go() -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """Full in the middle of the weights, read-only: one line that says where, how much, and how to choose another place."""
+    """Full in the middle of the weights, read-only: one line that says where, how much, and how to
+    choose another place.
+    """
     real = Path.write_bytes
 
     def failing(path: Path, data: bytes) -> int:
@@ -146,7 +200,10 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, code: 
         return real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", failing)
-    pytest.raises(InputError, cached).match(f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB; KOKORO_ANE_CACHE=FOLDER")
+    pytest.raises(InputError, cached).match(
+        f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB;"
+        " KOKORO_ANE_CACHE=FOLDER"
+    )
     assert not [path for path in names(cache_folder()) if WEIGHTS in path]
     monkeypatch.undo()
 
@@ -164,11 +221,16 @@ def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch: pytest.Mon
 
 def test_two_processes_decode_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", STAND_IN]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     said = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert sum(err.count("decoding") for _, err in said) == 1
-    assert {out.strip() for out, _ in said} == {str(cache_folder())} and WEIGHTS in names(cache_folder())
+    assert {out.strip() for out, _ in said} == {str(cache_folder())} and WEIGHTS in names(
+        cache_folder()
+    )
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -181,10 +243,20 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_root().parts[-3:] == ("Library", "Caches", "kokoro-ane")
 
 
-@pytest.mark.parametrize(("module", "flags"), [("kokoro_ane.eval.quality", ["--method", "fp32", "--runtime", "torch"]),
-    ("kokoro_ane.eval.release", ["--no-build", "--workers", "99"]), ("kokoro_ane.pipeline.bundle", ["--runtime", "torch"])])  # fmt: skip
-def test_what_judges_or_ships_reads_the_weights(small: list[bytes], module: str, flags: list[str], tmp_path: Path) -> None:
-    """Altered weights behind an unchanged time; each command then ends at a flag that it refuses."""
+@pytest.mark.parametrize(
+    ("module", "flags"),
+    [
+        ("kokoro_ane.eval.quality", ["--method", "fp32", "--runtime", "torch"]),
+        ("kokoro_ane.eval.release", ["--no-build", "--workers", "99"]),
+        ("kokoro_ane.pipeline.bundle", ["--runtime", "torch"]),
+    ],
+)
+def test_what_judges_or_ships_reads_the_weights(
+    small: list[bytes], module: str, flags: list[str], tmp_path: Path
+) -> None:
+    """Altered weights behind an unchanged time; each command then ends at a flag that it
+    refuses.
+    """
     weights = cached() / WEIGHTS
     status = weights.stat()
     flip(weights)

@@ -1,4 +1,6 @@
-"""Assembly and bundle: everything of one checkpoint, every hash checked, what may not be released says so."""
+"""Assembly and bundle: everything of one checkpoint, every hash checked, what may not be released
+says so.
+"""
 
 import json
 import shlex
@@ -46,51 +48,95 @@ def bundled(tiny_checkpoint: Checkpoint, build: Path) -> Path:
     return build / NAME
 
 
-def test_a_bundle_holds_everything_and_verifies(bundled: Path, tiny_checkpoint: Checkpoint, capsys: pytest.CaptureFixture) -> None:
+def test_a_bundle_holds_everything_and_verifies(
+    bundled: Path, tiny_checkpoint: Checkpoint, capsys: pytest.CaptureFixture
+) -> None:
     assert main(["--verify", str(bundled)]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert report["voices"] == 3 and report["tensors"] > 40 and not report["releasable"]
-    files, folders = "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json", "licenses packages text vectors voices"
+    files, folders = (
+        "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json",
+        "licenses packages text vectors voices",
+    )
     assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
-    assert json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8")) == tiny_checkpoint.config.vocab
-    assert keeps(tiny_checkpoint.voice("slt").numpy(), (bundled / "voices" / "slt.style").read_bytes())
+    assert (
+        json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8"))
+        == tiny_checkpoint.config.vocab
+    )
+    assert keeps(
+        tiny_checkpoint.voice("slt").numpy(), (bundled / "voices" / "slt.style").read_bytes()
+    )
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "**NOT RELEASABLE.**" in card and "Not judged" in card
     data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
-    assert all(not Path(entry["file"]).is_absolute() and ".." not in entry["file"] for entry in data["voices"]["files"])
-    assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False).returncode == 0
+    assert all(
+        not Path(entry["file"]).is_absolute() and ".." not in entry["file"]
+        for entry in data["voices"]["files"]
+    )
+    assert (
+        subprocess.run(
+            ["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
     """In the lists that the rules look into; the report page counts what is read as it is."""
     listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
-    read = [entry for entry in listed["text"] if not entry["file"].endswith((".texts.tsv", ".chunks.json"))]
-    assert {entry["file"] for entry in read} == {f"text/us.{kind}" for kind in ("rules", "words", "json", "bin")}
-    assert listed["lexicon"] == {} and sum(entry["bytes"] for entry in read) == pytest.approx(TEXT_BYTES["us"], rel=0.01)
+    read = [
+        entry
+        for entry in listed["text"]
+        if not entry["file"].endswith((".texts.tsv", ".chunks.json"))
+    ]
+    assert {entry["file"] for entry in read} == {
+        f"text/us.{kind}" for kind in ("rules", "words", "json", "bin")
+    }
+    assert listed["lexicon"] == {} and sum(entry["bytes"] for entry in read) == pytest.approx(
+        TEXT_BYTES["us"], rel=0.01
+    )
     found = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
-    assert {word for word, said in found.items() if not said.startswith("t=")} == Lexicon.load("us").words
+    assert {word for word, said in found.items() if not said.startswith("t=")} == Lexicon.load(
+        "us"
+    ).words
     assert found["lead"].startswith("g:DEFAULT=lˈid") and list(found.items()) == word_rows("us")
-    assert {word: said.split("t=")[1] for word, said in found.items() if "t=" in said} == Tagger.load().classes.stored
+    assert {
+        word: said.split("t=")[1] for word, said in found.items() if "t=" in said
+    } == Tagger.load().classes.stored
 
 
 def test_words_that_are_alike_long_or_strange_come_back() -> None:
-    """More blocks than one; shares beyond fifteen characters; three signs alike, which are two pairs or one."""
-    rows = [(f"{'aaa' * (place % 9)}{place:04d}", f"s={'ˈə' * (place % 40)}\tg:DEFAULT=x\tg:NOUN") for place in range(500)]
+    """More blocks than one; shares beyond fifteen characters; three signs alike, which are two
+    pairs or one.
+    """
+    rows = [
+        (f"{'aaa' * (place % 9)}{place:04d}", f"s={'ˈə' * (place % 40)}\tg:DEFAULT=x\tg:NOUN")
+        for place in range(500)
+    ]
     rows = sorted([*rows, ("zzz", "t="), ("é", "o=ʤ"), ("\U0001f600", "c=eee")])
     content = packed_words(rows)
-    assert list(rows_of(content)) == rows and len(content) < sum(len("".join(row).encode()) for row in rows) / 2
+    assert (
+        list(rows_of(content)) == rows
+        and len(content) < sum(len("".join(row).encode()) for row in rows) / 2
+    )
     changed = bytearray(content)
     changed[-3] ^= 1
     assert list(rows_of(bytes(changed))) != rows
 
 
 def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ() -> None:
-    """Two of them here; a row that is moved by half a neighbour's distance, another voice and a cut file are found."""
+    """Two of them here; a row that is moved by half a neighbour's distance, another voice and a cut
+    file are found.
+    """
     slow = np.linspace(0, 1, 510)[:, None]
     drawn = np.random.default_rng(0).normal(size=(3, 256))
     pack = (drawn[0] + slow * drawn[1] + slow**2 * drawn[2]).astype(np.float32).reshape(510, 1, 256)
     content = encoded(pack)
-    assert len(content) == 4 * (256 + 2 * 766) and keeps(pack, content) and not keeps(pack[::-1], content)
+    assert (
+        len(content) == 4 * (256 + 2 * 766)
+        and keeps(pack, content)
+        and not keeps(pack[::-1], content)
+    )
     moved = pack.copy()
     moved[40] += (pack[41] - pack[40]) / 2
     assert not keeps(moved, content) and len(encoded(np.ones_like(pack))) == 1024
@@ -103,31 +149,58 @@ def test_texts_with_pauses_and_paces_come_along(bundled: Path) -> None:
     stored = json.loads((bundled / "text" / "us.chunks.json").read_text(encoding="utf-8"))["texts"]
     nested, paused, silent, late = (found["chunks"] for found in stored[:4])
     assert [round(chunk["rate"], 6) for chunk in nested] == [1, 0.8, 1.2, 0.8, 0.8, 1, 1.6]
-    assert [chunk["pause_before_s"] for chunk in paused] == [None, 1.5, 0.3, pytest.approx(0.4), 0.4] and paused[-1]["phonemes"] == ""
+    assert [chunk["pause_before_s"] for chunk in paused] == [
+        None,
+        1.5,
+        0.3,
+        pytest.approx(0.4),
+        0.4,
+    ] and paused[-1]["phonemes"] == ""
     assert silent == [] and [chunk["pause_before_s"] for chunk in late] == [1.0]
 
 
 def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
     """Read as docs/synthesis.md says: int8 times scales; tagger features that rise."""
-    rules, content = json.loads((bundled / "text" / "us.json").read_text(encoding="utf-8")), (bundled / "text" / "us.bin").read_bytes()
+    rules, content = (
+        json.loads((bundled / "text" / "us.json").read_text(encoding="utf-8")),
+        (bundled / "text" / "us.bin").read_bytes(),
+    )
     found = {
-        name: np.frombuffer(content, place["dtype"], int(np.prod(place["shape"])), place["offset"]).reshape(place["shape"])
+        name: np.frombuffer(
+            content, place["dtype"], int(np.prod(place["shape"])), place["offset"]
+        ).reshape(place["shape"])
         for name, place in rules["arrays"].items()
     }
     for name, wanted in load_arrays()[0].items():
-        assert np.array_equal(found[f"network.{name}"] * found.get(f"network.{name}.scale", np.float32(1)), wanted), name
+        assert np.array_equal(
+            found[f"network.{name}"] * found.get(f"network.{name}.scale", np.float32(1)), wanted
+        ), name
     tagger, features = Tagger.load(), found["tagger.features"]
     assert (np.diff(features.astype(np.int64)) > 0).all()
     for row in range(0, 24000, 500):
-        assert np.array_equal(found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]])
-    texts = [line.split("\t") for line in (bundled / "text" / "us.texts.tsv").read_text(encoding="utf-8").splitlines()]
-    assert ["zorbify", "zˈɔɹbəfˌI"] in texts and len(texts) > 1000 and all(len(row) == 2 for row in texts)
+        assert np.array_equal(
+            found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]]
+        )
+    texts = [
+        line.split("\t")
+        for line in (bundled / "text" / "us.texts.tsv").read_text(encoding="utf-8").splitlines()
+    ]
+    assert (
+        ["zorbify", "zˈɔɹbəfˌI"] in texts
+        and len(texts) > 1000
+        and all(len(row) == 2 for row in texts)
+    )
 
 
 def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
     """And the same rules are the same bytes."""
-    found = [write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {}) for name in ("one", "other")]
-    assert found[0] == found[1] and [told.split(" in ")[0] for told in found[0]] == ["read_user_lexicon: Try"]
+    found = [
+        write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {})
+        for name in ("one", "other")
+    ]
+    assert found[0] == found[1] and [told.split(" in ")[0] for told in found[0]] == [
+        "read_user_lexicon: Try"
+    ]
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with pytest.raises(InputError, match="a PosixPath"):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
@@ -143,18 +216,32 @@ def test_rules_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["voices/slt.style", "vocabulary.json", "text/us.words", "text/us.rules", "MODEL_CARD.md", "vectors/short/ids.npy"]
+    "name",
+    [
+        "voices/slt.style",
+        "vocabulary.json",
+        "text/us.words",
+        "text/us.rules",
+        "MODEL_CARD.md",
+        "vectors/short/ids.npy",
+    ],
 )
-def test_a_changed_file_is_found(bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_changed_file_is_found(
+    bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
     data = bytearray((copy / name).read_bytes())
     data[-1] ^= 1
     (copy / name).write_bytes(data)
-    assert main(["--verify", str(copy)]) == 2 and f"{copy / name} was changed" in capsys.readouterr().err
+    assert (
+        main(["--verify", str(copy)]) == 2
+        and f"{copy / name} was changed" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "spoilt"), [("durations", "negative"), ("features", "empty"), ("phonemes", "negative"), ("hidden", "NaN")]
+    ("name", "spoilt"),
+    [("durations", "negative"), ("features", "empty"), ("phonemes", "negative"), ("hidden", "NaN")],
 )
 def test_a_vector_that_was_altered_and_summed_again(
     name: str, spoilt: str, bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -162,14 +249,27 @@ def test_a_vector_that_was_altered_and_summed_again(
     """Every hash fits; the chain cannot be replayed, or not to what is stored."""
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
     index, manifest = copy / "vectors" / "index.json", copy / "manifest.json"
-    told, whole = json.loads(index.read_text(encoding="utf-8")), json.loads(manifest.read_text(encoding="utf-8"))
+    told, whole = (
+        json.loads(index.read_text(encoding="utf-8")),
+        json.loads(manifest.read_text(encoding="utf-8")),
+    )
     entry = told["utterances"][0]["tensors"][name]
     path = copy / "vectors" / entry["file"]
     stored = np.load(path)
-    np.save(path, stored[:0] if spoilt == "empty" else -stored - 1 if spoilt == "negative" else np.full_like(stored, np.nan))
+    np.save(
+        path,
+        stored[:0]
+        if spoilt == "empty"
+        else -stored - 1
+        if spoilt == "negative"
+        else np.full_like(stored, np.nan),
+    )
     entry |= {"sha256": sha256_of(path), "shape": list(np.load(path).shape)}
     index.write_text(json.dumps(told), encoding="utf-8")
-    manifest.write_text(json.dumps(whole | {"vectors": whole["vectors"] | {"sha256": sha256_of(index)}}), encoding="utf-8")
+    manifest.write_text(
+        json.dumps(whole | {"vectors": whole["vectors"] | {"sha256": sha256_of(index)}}),
+        encoding="utf-8",
+    )
     (copy / "SHA256SUMS").unlink()
     _write_sums(copy)
     assert main(["--verify", str(copy)]) == (1 if spoilt == "NaN" else 2)
@@ -177,30 +277,59 @@ def test_a_vector_that_was_altered_and_summed_again(
     assert len(said) == 1 and ("cannot be replayed" in said[0] or spoilt == "NaN")
 
 
-def test_a_missing_and_an_added_file_are_found(bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_missing_and_an_added_file_are_found(
+    bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
     (copy / "extra.txt").write_text("x", encoding="utf-8")
-    assert main(["--verify", str(copy)]) == 2 and "extra.txt is not part of the bundle" in capsys.readouterr().err
+    assert (
+        main(["--verify", str(copy)]) == 2
+        and "extra.txt is not part of the bundle" in capsys.readouterr().err
+    )
     (copy / "extra.txt").unlink()
     (copy / "voices" / "awb.style").unlink()
     assert main(["--verify", str(copy)]) == 2 and "awb.style is missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("more", "code", "message"),
-    [(["--out", "{build}/release-1.0"], 2, "tiny is not releasable and its bundle has to say so: --out"),
-    (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"), (["--method", "w9"], 2, "w9"),
-    (["--verify", "{build}/nothing"], 2, "does not exist")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (
+            ["--out", "{build}/release-1.0"],
+            2,
+            "tiny is not releasable and its bundle has to say so: --out",
+        ),
+        (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"),
+        (["--method", "w9"], 2, "w9"),
+        (["--verify", "{build}/nothing"], 2, "does not exist"),
+    ],
+)
 def test_refusals(
-    tiny_checkpoint: Checkpoint, build: Path, more: list[str], code: int, message: str, capsys: pytest.CaptureFixture
+    tiny_checkpoint: Checkpoint,
+    build: Path,
+    more: list[str],
+    code: int,
+    message: str,
+    capsys: pytest.CaptureFixture,
 ) -> None:
-    flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), *(word.format(build=build) for word in more)]
+    flags = [
+        "--checkpoint",
+        str(tiny_checkpoint.folder),
+        "--build",
+        str(build),
+        *(word.format(build=build) for word in more),
+    ]
     assert main(flags) == code
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error and not (build / "release-1.0").exists()
 
 
 def test_a_level_that_is_missing_is_built_first(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    tiny_checkpoint: Checkpoint,
+    tiny_build: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     """README's `make all`, then `bundle --method p6`; what is typed for it runs in this process."""
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
@@ -215,30 +344,49 @@ def test_a_level_that_is_missing_is_built_first(
     assert main([*flags, "--method", "w8"]) == 3
     captured = capsys.readouterr()
     assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
-    assert json.loads(captured.out.splitlines()[-1])["method"] == "w8" and (build / "bundle-tiny-w8").is_dir() and asked == ["quantize"]
+    assert (
+        json.loads(captured.out.splitlines()[-1])["method"] == "w8"
+        and (build / "bundle-tiny-w8").is_dir()
+        and asked == ["quantize"]
+    )
 
 
 def test_every_part_of_the_layout_asked_for_is_built_first(
-    tiny_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    tiny_checkpoint: Checkpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", asked.append)
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
-    assert main([*flags, "--layout", "streaming"]) == 2 and asked[0].startswith("kokoro-ane build encoder")
+    assert main([*flags, "--layout", "streaming"]) == 2 and asked[0].startswith(
+        "kokoro-ane build encoder"
+    )
     assert "does not exist" in capsys.readouterr().err
     asked.clear()
-    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2 and asked[0].startswith("kokoro-ane build encoder --runtime onnx")
+    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2 and asked[0].startswith(
+        "kokoro-ane build encoder --runtime onnx"
+    )
 
 
 @pytest.fixture
 def listed(tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The packages as they would be if the tiny checkpoint were on the list of what may be released."""
+    """The packages as they would be if the tiny checkpoint were on the list of what may be
+    released.
+    """
     monkeypatch.setattr(Checkpoint, "withheld", None)
-    build = Path(shutil.copytree(tiny_build, tmp_path / "build", ignore=shutil.ignore_patterns("*fp32*")))
+    build = Path(
+        shutil.copytree(tiny_build, tmp_path / "build", ignore=shutil.ignore_patterns("*fp32*"))
+    )
     for path in list(build.iterdir()):
         path.rename(build / path.name.replace("-tiny", ""))
     for path in build.glob("*.json"):
-        path.write_text(path.read_text(encoding="utf-8").replace('"releasable": false', '"releasable": true').replace("-tiny-", "-"))
+        path.write_text(
+            path.read_text(encoding="utf-8")
+            .replace('"releasable": false', '"releasable": true')
+            .replace("-tiny-", "-")
+        )
     return build
 
 
@@ -246,29 +394,69 @@ CLEAN = "a" * 40
 ALTERED = "b" * 40  # of a decision that lets nothing out
 
 
-@pytest.mark.parametrize(("verdict", "commit", "package", "code", "said"),
-    [("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
-    ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"), ("SHIP", ALTERED, "", 3, "or altered libraries"),
-    ("SHIP", CLEAN, "0" * 64, 3, "no release decision has judged this very package"),
-    ("UNDECIDED", CLEAN, "", 3, "the release decision says UNDECIDED of this package"),
-    ("REJECT", CLEAN, "", 1, "fp16 was judged and rejected: because; nothing was bundled")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("verdict", "commit", "package", "code", "said"),
+    [
+        ("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
+        ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"),
+        ("SHIP", ALTERED, "", 3, "or altered libraries"),
+        ("SHIP", CLEAN, "0" * 64, 3, "no release decision has judged this very package"),
+        ("UNDECIDED", CLEAN, "", 3, "the release decision says UNDECIDED of this package"),
+        ("REJECT", CLEAN, "", 1, "fp16 was judged and rejected: because; nothing was bundled"),
+    ],
+)
 def test_only_a_decision_for_this_very_package_lets_it_out(
-    tiny_checkpoint: Checkpoint, listed: Path, verdict: str, commit: str, package: str, code: int, said: str, capsys: pytest.CaptureFixture
+    tiny_checkpoint: Checkpoint,
+    listed: Path,
+    verdict: str,
+    commit: str,
+    package: str,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     build, out = listed, listed / "bundle-fp16"
     summary = {"pesq": {"mean": 4.5, "worst": 4.25}, "mcd_db": {"mean": 0.125}}
-    made = {"package_sha256": package or Manifest.load(build / "KokoroVocoder-fp16.json").package_sha256}
-    level = {"method": "fp16", "verdict": verdict, "reasons": ["because"], "broken": [], "bytes": 1_230_000, "clips": [{}] * 24,
-             "summary": summary, "provenance": made}  # fmt: skip
+    made = {
+        "package_sha256": package or Manifest.load(build / "KokoroVocoder-fp16.json").package_sha256
+    }
+    level = {
+        "method": "fp16",
+        "verdict": verdict,
+        "reasons": ["because"],
+        "broken": [],
+        "bytes": 1_230_000,
+        "clips": [{}] * 24,
+        "summary": summary,
+        "provenance": made,
+    }
     (build / "release").mkdir(exist_ok=True)
-    decision = {"format": FORMAT, "verdict": verdict, "level": "fp16" if verdict == "SHIP" else None, "levels": [level]}
-    decision |= {"provenance": {"precision": "declared", "commit": commit}, "releasable": commit != ALTERED}
-    (build / "release" / "decision.json").write_text(json.dumps(checksummed(decision, ABOUT)), encoding="utf-8")
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code and out.exists() == (code != 1)
-    assert said in (capsys.readouterr().err if code == 1 else (out / "MODEL_CARD.md").read_text(encoding="utf-8"))
+    decision = {
+        "format": FORMAT,
+        "verdict": verdict,
+        "level": "fp16" if verdict == "SHIP" else None,
+        "levels": [level],
+    }
+    decision |= {
+        "provenance": {"precision": "declared", "commit": commit},
+        "releasable": commit != ALTERED,
+    }
+    (build / "release" / "decision.json").write_text(
+        json.dumps(checksummed(decision, ABOUT)), encoding="utf-8"
+    )
+    assert main(
+        ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
+    ) == code and out.exists() == (code != 1)
+    assert said in (
+        capsys.readouterr().err
+        if code == 1
+        else (out / "MODEL_CARD.md").read_text(encoding="utf-8")
+    )
     if out.exists():
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["releasable"] is (code == 0)
-        assert package or f"; commit {short(commit)}. " in (out / "MODEL_CARD.md").read_text(encoding="utf-8")
+        assert package or f"; commit {short(commit)}. " in (out / "MODEL_CARD.md").read_text(
+            encoding="utf-8"
+        )
 
 
 def test_fp16_under_another_name_is_not_bundled(
@@ -276,19 +464,34 @@ def test_fp16_under_another_name_is_not_bundled(
 ) -> None:
     copy = Path(shutil.copytree(build, tmp_path / "build"))
     given = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy), "--method", "w8a8"]
-    for told, change in (("says method 'fp16', expected 'w8a8'", {}), ("which is not w8a8: renamed", {"method": "w8a8"})):
+    for told, change in (
+        ("says method 'fp16', expected 'w8a8'", {}),
+        ("which is not w8a8: renamed", {"method": "w8a8"}),
+    ):
         data = json.loads((copy / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))
-        (copy / "KokoroVocoder-tiny-w8a8.json").write_text(json.dumps(data | change), encoding="utf-8")
-        assert main(given) == 2 and told in capsys.readouterr().err and not (copy / "bundle-tiny-w8a8").exists()
+        (copy / "KokoroVocoder-tiny-w8a8.json").write_text(
+            json.dumps(data | change), encoding="utf-8"
+        )
+        assert (
+            main(given) == 2
+            and told in capsys.readouterr().err
+            and not (copy / "bundle-tiny-w8a8").exists()
+        )
 
 
 def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> None:
     data = Assembly.load(bundled / "manifest.json").data
-    assert data["vectors"]["file"] == "vectors/index.json" and data["vocoder"]["buckets"] == [40, 160, 640]
+    assert data["vectors"]["file"] == "vectors/index.json" and data["vocoder"]["buckets"] == [
+        40,
+        160,
+        640,
+    ]
     assert data["encoder"][0]["inputs"]["duration"]["input_ids"]["padding"] == -1
     copy = Path(shutil.copytree(bundled, tmp_path / "bundle"))
     manifest = copy / "packages" / "KokoroVocoder-tiny-fp16.json"
-    manifest.write_text(manifest.read_text(encoding="utf-8").replace("iOS17", "iOS18"), encoding="utf-8")
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace("iOS17", "iOS18"), encoding="utf-8"
+    )
     with pytest.raises(InputError, match="it was changed; bundle again"):
         Assembly.load(copy / "manifest.json").verify()
 
@@ -296,34 +499,60 @@ def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> N
 def test_words_in_the_place_of_rules_come_with_the_g2p_package(
     tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in of G2P.mlpackage: another package under its name. Two words: test_pipeline_text.py has all."""
+    """A stand-in of G2P.mlpackage: another package under its name. Two words: test_pipeline_text.py
+    has all.
+    """
     words = ("a\tr\tɐ", "the\tr\tðə")
-    monkeypatch.setattr("kokoro_ane.pipeline.lexicon_file.lexicon_lines", lambda dialect: words if dialect == "us" else ())
+    monkeypatch.setattr(
+        "kokoro_ane.pipeline.lexicon_file.lexicon_lines",
+        lambda dialect: words if dialect == "us" else (),
+    )
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     data = json.loads((build / "KokoroVocoder-tiny-fp32.json").read_text(encoding="utf-8"))
     shutil.copytree(build / data["package"], build / "G2P.mlpackage")
-    own = {"stage": "G2P", "package": "G2P.mlpackage", "checkpoint": {"name": "g2p", "sha256": "1" * 64}}
+    own = {
+        "stage": "G2P",
+        "package": "G2P.mlpackage",
+        "checkpoint": {"name": "g2p", "sha256": "1" * 64},
+    }
     (build / "G2P.json").write_text(json.dumps(data | own), encoding="utf-8")
     for text in ("words", "rules"):
         flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "--text", text]
         assert main([*flags, "--out", str(build / f"tiny-{text}")]) == 3
     found = Assembly.load(build / "tiny-words" / "manifest.json").data["g2p"]
     assert found["package"] == "packages/G2P.mlpackage" and found["weights"]["sha256"] == "1" * 64
-    assert Assembly.load(build / "tiny-rules" / "manifest.json").data["g2p"] == {"absent": "no package: text/ holds its network"}
+    assert Assembly.load(build / "tiny-rules" / "manifest.json").data["g2p"] == {
+        "absent": "no package: text/ holds its network"
+    }
     listed = Assembly.load(build / "tiny-words" / "manifest.json").data
-    assert [entry["file"] for entry in listed["lexicon"].values()] == ["lexicon/us.tsv"] and listed["text"] == []  # the voices are American
+    # the voices are American
+    assert [entry["file"] for entry in listed["lexicon"].values()] == ["lexicon/us.tsv"] and listed[
+        "text"
+    ] == []
     lines = (build / "tiny-words" / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
     assert tuple(line for line in lines if line[0] != "#") == words
-    assert "packages/G2P.mlpackage" in (build / "tiny-words" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "packages/G2P.mlpackage" in (build / "tiny-words" / "MODEL_CARD.md").read_text(
+        encoding="utf-8"
+    )
 
 
-def test_a_mix_of_checkpoints_is_refused(build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    other = write_checkpoint(tmp_path / "other", tiny_config() | {"vocab": tiny_checkpoint.config.vocab}, seed=5, encoder=True)
+def test_a_mix_of_checkpoints_is_refused(
+    build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    other = write_checkpoint(
+        tmp_path / "other",
+        tiny_config() | {"vocab": tiny_checkpoint.config.vocab},
+        seed=5,
+        encoder=True,
+    )
     assert main(["--checkpoint", str(other), "--build", str(build)]) == 2
     assert "packages of different checkpoints do not fit together" in capsys.readouterr().err
     mixed = Path(shutil.copytree(build, tmp_path / "build"))
     path = mixed / "KokoroVocoder-tiny-fp16.json"
     data = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(data | {"checkpoint": data["checkpoint"] | {"sha256": "0" * 64}}), encoding="utf-8")
+    path.write_text(
+        json.dumps(data | {"checkpoint": data["checkpoint"] | {"sha256": "0" * 64}}),
+        encoding="utf-8",
+    )
     assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(mixed)]) == 2
     assert "was built from checkpoint 000000000000" in capsys.readouterr().err

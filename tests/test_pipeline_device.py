@@ -1,4 +1,6 @@
-"""A device report: made with a stand-in of Core ML that executes by mlprogram, read back, damaged, compared with the forecast."""
+"""A device report: made with a stand-in of Core ML that executes by mlprogram, read back, damaged,
+compared with the forecast.
+"""
 
 import json
 import shutil
@@ -16,17 +18,24 @@ from mlprogram import MLModel
 from mlprogram.examine import device
 from mlprogram.examine.device import CoreML
 
-MLNeuralEngineComputeDevice = type("MLNeuralEngineComputeDevice", (), {})  # the placement is read off the class's name
+# the placement is read off the class's name
+MLNeuralEngineComputeDevice = type("MLNeuralEngineComputeDevice", (), {})
 
 
 class StandIn:
-    """MLModel and MLComputePlan as coremltools documents them; each prediction takes `ms` and is off by a thousandth (60 dB)."""
+    """MLModel and MLComputePlan as coremltools documents them; each prediction takes `ms` and is
+    off by a thousandth (60 dB).
+    """
 
     def __init__(self, ms: float, refuses: bool = False) -> None:
         self.now, self.ms, self.refuses = 0.0, ms, refuses
 
     def open(self, path: str, compute_units: str, function_name: str | None) -> "StandIn":
-        self.path, self.model, self.now = path, MLModel(path, function_name=function_name), self.now + 0.1
+        self.path, self.model, self.now = (
+            path,
+            MLModel(path, function_name=function_name),
+            self.now + 0.1,
+        )
         self.function = function_name or "main"
         return self
 
@@ -40,8 +49,12 @@ class StandIn:
         return self.path
 
     def load_from_path(self, path: str, compute_units: str) -> "StandIn":
-        block = SimpleNamespace(operations=[SimpleNamespace(outputs=[SimpleNamespace(name="conv_0")], blocks=[])])
-        self.model_structure = SimpleNamespace(program=SimpleNamespace(functions={self.function: SimpleNamespace(block=block)}))
+        block = SimpleNamespace(
+            operations=[SimpleNamespace(outputs=[SimpleNamespace(name="conv_0")], blocks=[])]
+        )
+        self.model_structure = SimpleNamespace(
+            program=SimpleNamespace(functions={self.function: SimpleNamespace(block=block)})
+        )
         return self
 
     def get_compute_device_usage_for_mlprogram_operation(self, op: Any) -> Any:
@@ -62,14 +75,25 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def said(build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Any]:
+def said(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> Callable[..., Any]:
     """Measure with a stand-in, damage the report, read it: exit code, stdout, stderr."""
 
-    def call(stand_in: StandIn, damage: Callable[[Any], Any] = dict, chip: str = "Apple M4 Pro") -> tuple[int, str, str]:
+    def call(
+        stand_in: StandIn, damage: Callable[[Any], Any] = dict, chip: str = "Apple M4 Pro"
+    ) -> tuple[int, str, str]:
         units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
-        monkeypatch.setattr(device, "load_core_ml", lambda: CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip))
+        monkeypatch.setattr(
+            device,
+            "load_core_ml",
+            lambda: CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip),
+        )
         out = tmp_path / "device.json"
-        assert device_report.main([*map(str, sorted(build.glob("*.mlpackage"))), "--out", str(out)]) == 0
+        assert (
+            device_report.main([*map(str, sorted(build.glob("*.mlpackage"))), "--out", str(out)])
+            == 0
+        )
         assert str(tmp_path.parent) not in out.read_text()  # nothing of this machine
         report = json.loads(out.read_text())
         damage(report)
@@ -78,7 +102,10 @@ def said(build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         code = device_report.main(["--read", str(out), "--build", str(build)])
         told = capsys.readouterr()
         if code != 2:  # twice the same bytes
-            assert (device_report.main(["--read", str(out), "--build", str(build)]), capsys.readouterr().out) == (code, told.out)
+            assert (
+                device_report.main(["--read", str(out), "--build", str(build)]),
+                capsys.readouterr().out,
+            ) == (code, told.out)
         return code, told.out, told.err
 
     return call
@@ -88,43 +115,83 @@ def test_a_report_is_read_back_and_compared(said: Callable[..., Any]) -> None:
     code, out, _ = said(StandIn(0.045))
     told = json.loads(out.splitlines()[-1])
     first, second = told["rows"]
-    assert code == 0 and first["verdict"] == "inside" and first["ms"] == pytest.approx(0.045) and first["on_engine"] == 1
+    assert (
+        code == 0
+        and first["verdict"] == "inside"
+        and first["ms"] == pytest.approx(0.045)
+        and first["on_engine"] == 1
+    )
     assert first["near_db"] == pytest.approx(60, abs=1)
-    assert second["ratio"]["verdict"] == "UNDECIDED" and second["ratio"]["measured"] == pytest.approx(1)
+    assert second["ratio"]["verdict"] == "UNDECIDED" and second["ratio"][
+        "measured"
+    ] == pytest.approx(1)
     assert len(told["published_times"]) == 8 and told["published_times"][0][2] == "m4"
 
 
-@pytest.mark.parametrize(("ms", "refuses", "verdict"), [(50, False, "slower"), (1e-3, False, "faster"), (1, True, "refused")])
-def test_what_lies_outside_is_told(ms: float, refuses: bool, verdict: str, said: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("ms", "refuses", "verdict"),
+    [(50, False, "slower"), (1e-3, False, "faster"), (1, True, "refused")],
+)
+def test_what_lies_outside_is_told(
+    ms: float, refuses: bool, verdict: str, said: Callable[..., Any]
+) -> None:
     code, out, _ = said(StandIn(ms, refuses), chip="Apple M1")
-    assert code == 1 and {row["verdict"] for row in json.loads(out.splitlines()[-1])["rows"]} == {verdict}
+    assert code == 1 and {row["verdict"] for row in json.loads(out.splitlines()[-1])["rows"]} == {
+        verdict
+    }
 
 
 def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: Path) -> None:
     both, path = ct.utils.MultiFunctionDescriptor(), build / "two.mlpackage"
     for depth in (1, 4):
-        both.add_function(str(build / f"net{depth}.mlpackage"), src_function_name="main", target_function_name=f"net{depth}")
+        both.add_function(
+            str(build / f"net{depth}.mlpackage"),
+            src_function_name="main",
+            target_function_name=f"net{depth}",
+        )
     both.default_function_name = "net1"
     ct.utils.save_multifunction(both, str(path))
     try:
         _, out, _ = said(StandIn(0.045))
     finally:
         shutil.rmtree(path)
-    rows = [row for row in json.loads(out.splitlines()[-1])["rows"] if row["package"] == "two.mlpackage"]
-    assert [row["shapes"].partition(":")[0] for row in rows] == ["net1", "net4"] and rows[0]["forecast_ms"] < rows[1]["forecast_ms"]
+    rows = [
+        row for row in json.loads(out.splitlines()[-1])["rows"] if row["package"] == "two.mlpackage"
+    ]
+    assert [row["shapes"].partition(":")[0] for row in rows] == ["net1", "net4"] and rows[0][
+        "forecast_ms"
+    ] < rows[1]["forecast_ms"]
 
 
-@pytest.mark.parametrize(("damage", "message"), [
-    (lambda r: r["packages"][0]["rows"][0].pop("placement"), "has no key 'placement'"),
-    (lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"]["predict_ms"].append(float("nan")), "not a finite number"),
-    (lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"].update(load_ms=0), "no positive times"),
-    (lambda r: r["packages"][0]["rows"][0]["timings"].pop("CPU_AND_NE"), "no positive times"),
-    (lambda r: r["packages"][0]["rows"][0].update(shapes={"x": [1, 8, 16, 17]}), "17"),
-    (lambda r: r["packages"][0].update(sha256="0" * 64), "has the hash"),
-    (lambda r: r.update(chip="Intel(R)"), "none that the forecast knows"),
-    (lambda r: r.update(format=1), "no device report of format 2"),
-    (lambda r: r["packages"][0]["rows"][0].update(function="other"), "other"),
-])  # fmt: skip
-def test_a_damaged_report_is_one_line(damage: Callable[[Any], Any], message: str, said: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda r: r["packages"][0]["rows"][0].pop("placement"), "has no key 'placement'"),
+        (
+            lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"]["predict_ms"].append(
+                float("nan")
+            ),
+            "not a finite number",
+        ),
+        (
+            lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"].update(load_ms=0),
+            "no positive times",
+        ),
+        (lambda r: r["packages"][0]["rows"][0]["timings"].pop("CPU_AND_NE"), "no positive times"),
+        (lambda r: r["packages"][0]["rows"][0].update(shapes={"x": [1, 8, 16, 17]}), "17"),
+        (lambda r: r["packages"][0].update(sha256="0" * 64), "has the hash"),
+        (lambda r: r.update(chip="Intel(R)"), "none that the forecast knows"),
+        (lambda r: r.update(format=1), "no device report of format 2"),
+        (lambda r: r["packages"][0]["rows"][0].update(function="other"), "other"),
+    ],
+)
+def test_a_damaged_report_is_one_line(
+    damage: Callable[[Any], Any], message: str, said: Callable[..., Any]
+) -> None:
     code, _, error = said(StandIn(0.045), damage)
-    assert code == 2 and len(error.splitlines()) == 1 and error.startswith("error: ") and message in error
+    assert (
+        code == 2
+        and len(error.splitlines()) == 1
+        and error.startswith("error: ")
+        and message in error
+    )

@@ -1,4 +1,5 @@
-"""docs/synthesis.md followed to the letter, in NumPy and plain Python, against the stored vectors: the page is enough to port from.
+"""docs/synthesis.md followed to the letter, in NumPy and plain Python, against the stored vectors:
+the page is enough to port from.
 
 Nothing of pipeline/ is imported here but the folder it wrote: index.json, .npy files, manifests.
 """
@@ -31,20 +32,29 @@ def bucket(count: int, buckets: list[int]) -> int:
     return next(size for size in buckets if size >= count)
 
 
-def test_ids_pad_and_style(stored: Tensors, index: dict, tiny_vectors: Path, tiny_checkpoint: Checkpoint) -> None:
+def test_ids_pad_and_style(
+    stored: Tensors, index: dict, tiny_vectors: Path, tiny_checkpoint: Checkpoint
+) -> None:
     vocabulary = tiny_checkpoint.config.vocab
     ids = [0, *(vocabulary[chr(code)] for code in stored["phonemes"]), 0]
     assert ids == stored["ids"].tolist()
-    assert [*ids, *[-1] * (bucket(len(ids), index["buckets"]["tokens"]) - len(ids))] == stored["input_ids"][0].tolist()
+    assert [*ids, *[-1] * (bucket(len(ids), index["buckets"]["tokens"]) - len(ids))] == stored[
+        "input_ids"
+    ][0].tolist()
     row = np.load(tiny_vectors / "voice.npy")[len(stored["phonemes"]) - 1]
-    assert np.array_equal(row[:, :128], stored["style_decoder"]) and np.array_equal(row[:, 128:], stored["style_prosody"])
+    assert np.array_equal(row[:, :128], stored["style_decoder"]) and np.array_equal(
+        row[:, 128:], stored["style_prosody"]
+    )
 
 
 def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
-    durations = [max(1, round(float(raw))) for raw in stored["raw"]]  # Python's round is half to even
+    # Python's round is half to even
+    durations = [max(1, round(float(raw))) for raw in stored["raw"]]
     assert durations == stored["durations"].tolist()
     order = [token for token, frames in enumerate(durations) for _ in range(frames)]
-    assert order == stored["token_of_frame"].tolist() and np.array_equal(stored["text"][0, :, 0, :][:, order], stored["asr"][0])
+    assert order == stored["token_of_frame"].tolist() and np.array_equal(
+        stored["text"][0, :, 0, :][:, order], stored["asr"][0]
+    )
     frames = np.zeros_like(stored["frames"])
     assert frames.shape[-1] == bucket(len(order), index["buckets"]["frames"])
     frames[0, :-1, 0, : len(order)] = stored["hidden"][0, :, 0, :][:, order]
@@ -53,7 +63,9 @@ def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
 
 
 def test_excitation(stored: Tensors, tiny_build: Path) -> None:
-    source = json.loads((tiny_build / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))["source"]
+    source = json.loads((tiny_build / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))[
+        "source"
+    ]
     f0_hz, noise = stored["f0_hz"][0].astype(np.float64), stored["noise"][0].astype(np.float64)
     cycles, last = np.cumsum(f0_hz * 300 / 24000), len(f0_hz) - 1
     t = np.arange(300 * len(f0_hz))
@@ -62,14 +74,36 @@ def test_excitation(stored: Tensors, tiny_build: Path) -> None:
     phase = cycles[low] + (x - low) * (cycles[np.minimum(low + 1, last)] - cycles[low])
     voiced, total = (f0_hz > 10)[t // 300].astype(np.float64), np.full(len(t), source["bias"])
     for k in range(1, 10):
-        wave = 0.1 * np.sin(2 * np.pi * k * phase) * voiced + noise[:, k - 1] * (0.003 * voiced + 0.1 / 3 * (1 - voiced))
+        wave = 0.1 * np.sin(2 * np.pi * k * phase) * voiced + noise[:, k - 1] * (
+            0.003 * voiced + 0.1 / 3 * (1 - voiced)
+        )
         total += source["weights"][k - 1] * wave
     assert snr_db(stored["excitation"][0], np.tanh(total)) >= 100
 
 
 # Of docs/synthesis.md: the formula gives other last places, and other signs of pi in column 0.
-WINDOW = (0.0, 0.02447173, 0.0954915, 0.20610738, 0.34549153, 0.5, 0.65450853, 0.7938926, 0.9045085, 0.9755283,
-          1.0, 0.97552824, 0.9045085, 0.7938925, 0.65450853, 0.5, 0.34549144, 0.20610726, 0.09549138, 0.02447173)  # fmt: skip
+WINDOW = (
+    0.0,
+    0.02447173,
+    0.0954915,
+    0.20610738,
+    0.34549153,
+    0.5,
+    0.65450853,
+    0.7938926,
+    0.9045085,
+    0.9755283,
+    1.0,
+    0.97552824,
+    0.9045085,
+    0.7938925,
+    0.65450853,
+    0.5,
+    0.34549144,
+    0.20610726,
+    0.09549138,
+    0.02447173,
+)
 
 
 def parts(magnitude: np.ndarray, phase: np.ndarray) -> np.ndarray:
@@ -77,10 +111,16 @@ def parts(magnitude: np.ndarray, phase: np.ndarray) -> np.ndarray:
 
 
 def test_spectrum_and_the_sign_of_pi(stored: Tensors) -> None:
-    """Control: -pi in the highest bin passes real and imaginary parts, and fails magnitude times phase."""
+    """Control: -pi in the highest bin passes real and imaginary parts, and fails magnitude times
+    phase.
+    """
     signal, window = stored["excitation"][0], np.array(WINDOW, np.float32).astype(np.float64)
     padded = np.concatenate([signal[10:0:-1], signal, signal[-2:-12:-1]])
-    found = np.stack([np.fft.rfft(padded[5 * m : 5 * m + 20] * window) for m in range(len(signal) // 5 + 1)], axis=1)  # [11, 120F + 1]
+    # [11, 120F + 1]
+    found = np.stack(
+        [np.fft.rfft(padded[5 * m : 5 * m + 20] * window) for m in range(len(signal) // 5 + 1)],
+        axis=1,
+    )
     wanted, phase = parts(*np.split(stored["spectrum"][0].astype(np.float64), 2)), np.angle(found)
     assert wanted.shape[1:] == found.shape and snr_db(wanted, parts(np.abs(found), phase)) >= 80
     phase[10] *= -1
@@ -92,10 +132,17 @@ def test_pack(stored: Tensors, index: dict) -> None:
     count = stored["asr"].shape[-1]
     width = bucket(count, index["buckets"]["vocoder_frames"]) + 1
     flat: list[float] = []
-    rows = [*((row, 1) for row in stored["asr"][0]), (stored["f0_hz"][0], 2), (stored["energy"][0], 2), (np.ones(count), 1)]
+    rows = [
+        *((row, 1) for row in stored["asr"][0]),
+        (stored["f0_hz"][0], 2),
+        (stored["energy"][0], 2),
+        (np.ones(count), 1),
+    ]
     for row, rate in (*rows, *((row, 120) for row in stored["spectrum"][0])):
         flat += [*row.tolist(), *[0.0] * (rate * width - len(row))]
-    assert np.array_equal(np.array(flat, np.float32), stored["features"].ravel()) and stored["features"].shape[2:] == (1, width)
+    assert np.array_equal(np.array(flat, np.float32), stored["features"].ravel()) and stored[
+        "features"
+    ].shape[2:] == (1, width)
 
 
 def test_finish(stored: Tensors) -> None:
@@ -104,7 +151,10 @@ def test_finish(stored: Tensors) -> None:
     samples[:120] *= slope
     samples[-120:] *= slope[::-1]
     gain = min(1.0, 1 / np.abs(samples).max())
-    assert gain == pytest.approx(float(stored["gain"][0])) and snr_db(stored["samples"], samples * gain) >= 100
+    assert (
+        gain == pytest.approx(float(stored["gain"][0]))
+        and snr_db(stored["samples"], samples * gain) >= 100
+    )
 
 
 def test_chunks_pauses_and_times_of_the_text(index: dict, tiny_vectors: Path) -> None:
@@ -113,11 +163,27 @@ def test_chunks_pauses_and_times_of_the_text(index: dict, tiny_vectors: Path) ->
     text, place = index["text"], 0
     seconds, before = {"paragraph": 0.5, "sentence": 0.2, "clause": 0.08, "none": 0.0}, 0.0
     for number, chunk in enumerate(text["chunks"]):
-        assert chunk["pause_samples"] == math.floor(24000 * before / text["speed"] + 0.5) and chunk["seed"] == text["seed"] + number
-        assert chunk["start_sample"] == place + chunk["pause_samples"] and chunk["samples"] == 600 * sum(chunk["durations"])
-        assert len(chunk["durations"]) == len(chunk["phonemes"]) + 2 and len(chunk["phonemes"]) <= text["longest_phonemes"]
+        assert (
+            chunk["pause_samples"] == math.floor(24000 * before / text["speed"] + 0.5)
+            and chunk["seed"] == text["seed"] + number
+        )
+        assert chunk["start_sample"] == place + chunk["pause_samples"] and chunk[
+            "samples"
+        ] == 600 * sum(chunk["durations"])
+        assert (
+            len(chunk["durations"]) == len(chunk["phonemes"]) + 2
+            and len(chunk["phonemes"]) <= text["longest_phonemes"]
+        )
         place, before = chunk["start_sample"] + chunk["samples"], seconds[chunk["ending"]]
     audio, rate_hz = soundfile.read(tiny_vectors / text["file"], dtype="int16")
     assert len(audio) == place and rate_hz == 24000
-    assert [chunk["ending"] for chunk in text["chunks"]] == ["sentence", "paragraph", "clause", "sentence"]
-    assert all(not audio[c["start_sample"] - c["pause_samples"] : c["start_sample"]].any() for c in text["chunks"])
+    assert [chunk["ending"] for chunk in text["chunks"]] == [
+        "sentence",
+        "paragraph",
+        "clause",
+        "sentence",
+    ]
+    assert all(
+        not audio[c["start_sample"] - c["pause_samples"] : c["start_sample"]].any()
+        for c in text["chunks"]
+    )

@@ -1,4 +1,6 @@
-"""Synthesis with stages of its own: order, seeds, cutting what is too long, times, and that no chunk hangs on another."""
+"""Synthesis with stages of its own: order, seeds, cutting what is too long, times, and that no
+chunk hangs on another.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -27,12 +29,16 @@ class FakeFunctions:
     def __init__(self) -> None:
         self.speeds: list[float] = []
 
-    def duration(self, ids: torch.Tensor, style: torch.Tensor, speed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def duration(
+        self, ids: torch.Tensor, style: torch.Tensor, speed: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         self.speeds.append(float(speed))
         columns = torch.zeros(1, 4, 1, ids.shape[1])
         return torch.full(ids.shape, 2.0), columns, columns
 
-    def prosody(self, frames: torch.Tensor, style: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def prosody(
+        self, frames: torch.Tensor, style: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         count = 2 * frames.shape[-1]
         return torch.full((1, count), 100.0), torch.zeros(1, count)
 
@@ -55,15 +61,25 @@ class FakeG2P:
 
     def sentences(self, text: str) -> Iterator[Result]:
         for result in PhonemeReader().sentences(text.replace("☺", " ")):
-            yield Result(result.text, result.phonemes, result.words, {"emoji": text.count("☺")} if "☺" in text else {})
+            yield Result(
+                result.text,
+                result.phonemes,
+                result.words,
+                {"emoji": text.count("☺")} if "☺" in text else {},
+            )
 
 
 def pipeline(longest: int = 1200) -> Pipeline:
-    ticks, encoder = itertools.count(), EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest))
+    ticks, encoder = (
+        itertools.count(),
+        EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest)),
+    )
     return Pipeline(FakeG2P(), encoder, FakeVocoder(), VOCAB, clock=lambda: next(ticks))
 
 
-def spoken(text: str, options: SpeechOptions | None = None, longest: int = 1200, **given: object) -> list[Speech]:
+def spoken(
+    text: str, options: SpeechOptions | None = None, longest: int = 1200, **given: object
+) -> list[Speech]:
     return list(pipeline(longest).speak(text, VOICE, options or SpeechOptions(), **given))
 
 
@@ -73,13 +89,17 @@ class TestChunks:
         assert [speech.chunk.phonemes for speech in found] == ["abc de.", "fgh!", "ab, cd?"]
         assert [speech.pause for speech in found] == [0, 4800, 12000]
         assert all(len(speech.samples) == FRAME_SAMPLES * sum(speech.durations) for speech in found)
-        assert all(tuple(speech.seconds) == STAGES for speech in found) and all(not speech.audio[: speech.pause].any() for speech in found)
+        assert all(tuple(speech.seconds) == STAGES for speech in found) and all(
+            not speech.audio[: speech.pause].any() for speech in found
+        )
         # Chunk k said alone with seed + k gives the same samples
         found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
         for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
             alone = spoken(text, SpeechOptions(seed=7 + index))[0]
             assert np.array_equal(alone.samples, found[index].samples)
-        assert not np.array_equal(spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples)
+        assert not np.array_equal(
+            spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples
+        )
 
     def test_too_long_is_cut_until_it_fits_and_nothing_is_lost(self) -> None:
         text = "ab cd ef gh, ab cd ef gh ab. cc."
@@ -106,28 +126,52 @@ class TestChunks:
         assert chain.dropped == {"emoji": 1}
         pytest.raises(InputError, spoken, "az.").match(r"'z' \(U\+007A\) at 1")
         first = spoken("abc de. fgh!")
-        again = spoken("abc de. fgh!", kept=lambda index, chunk: first[index] if index == 0 else None)
-        assert again[0] is first[0] and np.array_equal(again[1].samples, first[1].samples) and again[1].pause == first[1].pause
+        again = spoken(
+            "abc de. fgh!", kept=lambda index, chunk: first[index] if index == 0 else None
+        )
+        assert (
+            again[0] is first[0]
+            and np.array_equal(again[1].samples, first[1].samples)
+            and again[1].pause == first[1].pause
+        )
 
     def test_stamps_sum_up_and_words_lie_where_their_phonemes_do(self) -> None:
         offset = 0
         for speech in spoken("abc de. fgh!"):
             found = stamp(speech, offset)
             edges = [found["start_s"], *(end for _, _, end in found["phonemes"])]
-            assert edges == sorted(edges) and all(start == edge for (_, start, _), edge in zip(found["phonemes"], edges, strict=False))
+            assert edges == sorted(edges) and all(
+                start == edge for (_, start, _), edge in zip(found["phonemes"], edges, strict=False)
+            )
             offset += len(speech.audio)
             assert found["end_s"] == pytest.approx(offset / 24000, abs=1e-6)
             for word in found["words"]:
-                inside = [s for s, start, end in found["phonemes"] if word["start_s"] <= start and end <= word["end_s"]]
-                assert "".join(inside) == word["phonemes"] and word["text"] == "abc de. fgh!"[word["start"] : word["end"]]
+                inside = [
+                    s
+                    for s, start, end in found["phonemes"]
+                    if word["start_s"] <= start and end <= word["end_s"]
+                ]
+                assert (
+                    "".join(inside) == word["phonemes"]
+                    and word["text"] == "abc de. fgh!"[word["start"] : word["end"]]
+                )
 
     def test_tally_counts_only_what_this_run_spoke(self) -> None:
         first, stats = spoken("abc de. fgh!"), SynthesisStats(clock=itertools.count().__next__)
-        for speech in (first[0], Speech(1, first[1].chunk, first[1].durations, first[1].samples, 4800, 0.5, 2.0)):
+        for speech in (
+            first[0],
+            Speech(1, first[1].chunk, first[1].durations, first[1].samples, 4800, 0.5, 2.0),
+        ):
             stats.add(speech)
         report = stats.report()
         assert report["chunks"] == 2 and report["chunks_of_an_earlier_run"] == 1
         assert report["seconds_of_audio"] == (sum(len(s.samples) for s in first) + 4800) / 24000
-        assert report["chunks_turned_down"] == 1 and report["turned_down_db"] == pytest.approx(-6.02) and report["peak_of_the_model"] == 2.0
+        assert (
+            report["chunks_turned_down"] == 1
+            and report["turned_down_db"] == pytest.approx(-6.02)
+            and report["peak_of_the_model"] == 2.0
+        )
         spent = sum(first[0].seconds.values())
-        assert report["real_time_factor"] == pytest.approx(spent / (len(first[0].samples) / 24000), rel=1e-3)
+        assert report["real_time_factor"] == pytest.approx(
+            spent / (len(first[0].samples) / 24000), rel=1e-3
+        )

@@ -1,4 +1,6 @@
-"""Text on its way through synthesis: phonemes and offsets, the bundle's lexicon, chunks and their joins, silence, subtitles, times."""
+"""Text on its way through synthesis: phonemes and offsets, the bundle's lexicon, chunks and their
+joins, silence, subtitles, times.
+"""
 
 import io
 import itertools
@@ -34,7 +36,10 @@ from kokoro_ane.pipeline.validate import main as validate
 from tests.test_pipeline_synthesis import VOICE, FakeFunctions, FakeVocoder
 
 DEMO = Path(__file__).resolve().parents[1] / "core" / "data" / "demo" / "config.json"
-TEXT = "Hello world. It's five o'clock (nearly), isn't it?\n\nShe said “go home!” and left; nobody, it seems, minded."
+TEXT = (
+    "Hello world. It's five o'clock (nearly), isn't it?\n\nShe said “go home!” and left; nobody, it"
+    " seems, minded."
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,23 +55,54 @@ def test_chunks_hold_g2ps_own_phonemes_and_offsets() -> None:
     assert [chunk.ending for chunk in found][1] == "paragraph"
     for chunk in found:
         for word, place in zip(chunk.words, chunk.places, strict=True):
-            assert TEXT[word.start : word.end] == word.text and chunk.phonemes[place:].startswith(word.phonemes)
+            assert TEXT[word.start : word.end] == word.text and chunk.phonemes[place:].startswith(
+                word.phonemes
+            )
 
 
-def test_speaks_text_and_says_what_was_left_out(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    flags = ["--runtime", "torch", "--checkpoint", folder, "-o", str(tmp_path / "a.wav"), "--timestamps", str(tmp_path / "a.json")]
+def test_speaks_text_and_says_what_was_left_out(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    flags = [
+        "--runtime",
+        "torch",
+        "--checkpoint",
+        folder,
+        "-o",
+        str(tmp_path / "a.wav"),
+        "--timestamps",
+        str(tmp_path / "a.json"),
+    ]
     assert synthesize([f"{TEXT} 😀", *flags]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert sum(report["dropped"].values()) == 1 and report["chunks"] >= 3
-    words = [word for chunk in json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["chunks"] for word in chunk["words"]]
+    words = [
+        word
+        for chunk in json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["chunks"]
+        for word in chunk["words"]
+    ]
     assert [word["text"] for word in words][:3] == ["Hello", "world", "."]
-    assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words) and synthesize(["😀", *flags]) == 2
+    assert (
+        all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
+        and synthesize(["😀", *flags]) == 2
+    )
     assert "nothing to say: the text holds no word (left out: 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("times", ["a.json", "a.srt"])
-def test_a_pause_at_the_end_is_silence(folder: str, tmp_path: Path, times: str, capsys: pytest.CaptureFixture) -> None:
-    flags = ["--runtime", "torch", "--checkpoint", folder, "-o", str(tmp_path / "a.wav"), "--timestamps", str(tmp_path / times)]
+def test_a_pause_at_the_end_is_silence(
+    folder: str, tmp_path: Path, times: str, capsys: pytest.CaptureFixture
+) -> None:
+    flags = [
+        "--runtime",
+        "torch",
+        "--checkpoint",
+        folder,
+        "-o",
+        str(tmp_path / "a.wav"),
+        "--timestamps",
+        str(tmp_path / times),
+    ]
     assert synthesize(["Hello. [pause 1.5s]", *flags]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     with wave.open(str(tmp_path / "a.wav")) as file:
@@ -78,20 +114,38 @@ def test_a_pause_at_the_end_is_silence(folder: str, tmp_path: Path, times: str, 
 def test_validator_takes_text(folder: str, capsys: pytest.CaptureFixture) -> None:
     assert validate(["--checkpoint", folder, "--text", "Hello world."]) == 0
     by_text = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert validate(["--checkpoint", folder, "--phonemes", G2P.load("us").phonemize("Hello world.").phonemes]) == 0
+    assert (
+        validate(
+            [
+                "--checkpoint",
+                folder,
+                "--phonemes",
+                G2P.load("us").phonemize("Hello world.").phonemes,
+            ]
+        )
+        == 0
+    )
     by_phonemes = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert by_text["intermediates"] == by_phonemes["intermediates"] and by_text["tokens"] == by_phonemes["tokens"]
+    assert (
+        by_text["intermediates"] == by_phonemes["intermediates"]
+        and by_text["tokens"] == by_phonemes["tokens"]
+    )
 
 
 SAMPLE = 600
 
 
 def rows(dialect: Dialect) -> dict[str, tuple[str, dict[str, str]]]:
-    """Read back as an app would: word to list and phonemes by part of speech; "" where the sentence does not decide."""
+    """Read back as an app would: word to list and phonemes by part of speech; "" where the sentence
+    does not decide.
+    """
     found = {}
     for line in lexicon_lines(dialect):
         word, source, *columns = line.split("\t")
-        found[word] = source, dict(column.split("=") if "=" in column else ("", column) for column in columns)
+        found[word] = (
+            source,
+            dict(column.split("=") if "=" in column else ("", column) for column in columns),
+        )
     return found
 
 
@@ -106,9 +160,19 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
     for word, (source, said) in itertools.islice(written.items(), 0, None, every):  # the look-up
         if source != "r":
             reading = reader.read(word)
-            assert said == ({key: sound or "" for key, sound in (reading.senses or {"": reading.phonemes}).items()}), word
+            assert said == (
+                {
+                    key: sound or ""
+                    for key, sound in (reading.senses or {"": reading.phonemes}).items()
+                }
+            ), word
     by_rule = [word for word, (source, _) in written.items() if source == "r" or not word.islower()]
-    for word in {*random.Random(29).sample(sorted(written), SAMPLE), *random.Random(29).sample(sorted(by_rule), SAMPLE // 4), "the", "AM"}:
+    for word in {
+        *random.Random(29).sample(sorted(written), SAMPLE),
+        *random.Random(29).sample(sorted(by_rule), SAMPLE // 4),
+        "the",
+        "AM",
+    }:
         said = {sound or reader.letters(word).phonemes for sound in written[word][1].values()}
         assert said_alone(g2p, word) in said, word
 
@@ -116,13 +180,25 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
 def test_lines_are_sorted_by_bytes_and_words_are_right() -> None:
     lines, us, gb = lexicon_lines("us"), rows("us"), rows("gb")
     assert list(lines) == sorted(lines, key=str.encode)
-    assert us["water"] == ("g", {"": "wˈɔTəɹ"}) and us["beth"][1] == {"": "bˈɛθ"} and us["the"] == ("r", {"": "ðə"})
+    assert (
+        us["water"] == ("g", {"": "wˈɔTəɹ"})
+        and us["beth"][1] == {"": "bˈɛθ"}
+        and us["the"] == ("r", {"": "ðə"})
+    )
     assert gb["water"] == ("g", {"": "wˈɔːtə"}) and gb["Z"] == ("r", {"": "zˈɛd"})
     assert us["AM"][1] == {"DEFAULT": "ˈæm", "NOUN": ""} and us["Dr."][1] == {"": "dˈɑktəɹ"}
 
 
-@pytest.mark.parametrize(("voices", "dialects"), [(["af_heart", "am_adam"], ("us",)), (["bm_george"], ("gb",)),
-    (["bf_emma", "af_heart", "ef_dora"], ("us", "gb")), (["slt"], ("us",)), (["ef_dora", "im_nicola"], ())])  # fmt: skip
+@pytest.mark.parametrize(
+    ("voices", "dialects"),
+    [
+        (["af_heart", "am_adam"], ("us",)),
+        (["bm_george"], ("gb",)),
+        (["bf_emma", "af_heart", "ef_dora"], ("us", "gb")),
+        (["slt"], ("us",)),
+        (["ef_dora", "im_nicola"], ()),
+    ],
+)
 def test_dialects_follow_the_voices(voices: list[str], dialects: tuple[Dialect, ...]) -> None:
     assert dialects_for(voices) == dialects
 
@@ -137,7 +213,11 @@ def sentence(text: str) -> Result:
 @st.composite
 def sentences(draw: st.DrawFn) -> str:
     words = draw(st.lists(st.text(SYMBOLS, min_size=1, max_size=9), min_size=1, max_size=80))
-    marks = draw(st.lists(st.sampled_from(["", "", "", ",", ";", " —"]), min_size=len(words), max_size=len(words)))
+    marks = draw(
+        st.lists(
+            st.sampled_from(["", "", "", ",", ";", " —"]), min_size=len(words), max_size=len(words)
+        )
+    )
     return " ".join(word + mark for word, mark in zip(words, marks, strict=True)) + "."
 
 
@@ -147,11 +227,18 @@ def test_cutting_loses_nothing_and_keeps_the_limit(text: str, longest: int) -> N
     whole = Chunk.of(sentence(text).words)
     parts = list(cut(whole, longest)) if longest > 9 else [whole]
     assert all(len(part.phonemes) <= longest for part in parts) or longest <= 9
-    assert "".join(part.phonemes for part in parts).replace(" ", "") == whole.phonemes.replace(" ", "")
-    assert [word.start for part in parts for word in part.words] == sorted(word.start for part in parts for word in part.words)
+    assert "".join(part.phonemes for part in parts).replace(" ", "") == whole.phonemes.replace(
+        " ", ""
+    )
+    assert [word.start for part in parts for word in part.words] == sorted(
+        word.start for part in parts for word in part.words
+    )
     assert parts[-1].ending == whole.ending == "sentence"
     for part in parts:
-        assert all(part.phonemes[place:].startswith(word.phonemes) for word, place in zip(part.words, part.places, strict=True))
+        assert all(
+            part.phonemes[place:].startswith(word.phonemes)
+            for word, place in zip(part.words, part.places, strict=True)
+        )
 
 
 def test_cuts_at_a_mark_between_words_then_inside_one() -> None:
@@ -174,18 +261,35 @@ def test_paragraphs_silent_words_and_pauses() -> None:
         ("aa bb.", "paragraph"), ("kk.", "sentence"), ("cc dd.", "paragraph"), ("ee.", "sentence")
     ]  # fmt: skip
     assert all(text[word.start : word.end] == word.text for chunk in found for word in chunk.words)
-    words = (Word("a", 0, 1, "a", "a", "gold"), Word("-", 2, 3, "", "", "rule"), Word("b", 4, 5, "b", "b", "gold", space=False))
+    words = (
+        Word("a", 0, 1, "a", "a", "gold"),
+        Word("-", 2, 3, "", "", "rule"),
+        Word("b", 4, 5, "b", "b", "gold", space=False),
+    )
     chunk = next(chunks(iter([Result("a - b", "a b", words)]), "a - b"))
     assert chunk.phonemes == "a b" and chunk.places == (0, 2)
     pauses = Pauses()
-    assert pauses.samples("sentence", 1.0) == 4800 and pauses.samples("sentence", 2.0) == 2400 and pauses.samples("none", 1.0) == 0
-    assert pauses.samples("paragraph", 1.0) > pauses.samples("sentence", 1.0) > pauses.samples("clause", 1.0)
+    assert (
+        pauses.samples("sentence", 1.0) == 4800
+        and pauses.samples("sentence", 2.0) == 2400
+        and pauses.samples("none", 1.0) == 0
+    )
+    assert (
+        pauses.samples("paragraph", 1.0)
+        > pauses.samples("sentence", 1.0)
+        > pauses.samples("clause", 1.0)
+    )
 
 
 waveforms = st.builds(
-    lambda seed, frames, level: level * np.random.default_rng(seed).uniform(-1, 1, frames * FRAME_SAMPLES).astype(np.float32),
-    st.integers(0, 9999), st.integers(1, 12), st.floats(0.01, 4.0),
-)  # fmt: skip
+    lambda seed, frames, level: (
+        level
+        * np.random.default_rng(seed).uniform(-1, 1, frames * FRAME_SAMPLES).astype(np.float32)
+    ),
+    st.integers(0, 9999),
+    st.integers(1, 12),
+    st.floats(0.01, 4.0),
+)
 
 
 @given(waveforms, waveforms, st.integers(0, 5000))
@@ -196,16 +300,18 @@ def test_no_join_is_louder_than_the_voice(one: np.ndarray, other: np.ndarray, pa
     joined, place = np.concatenate([before, np.zeros(pause, np.float32), after]), len(before)
     around = joined[max(0, place - FADE_SAMPLES // 8) : place + pause + FADE_SAMPLES // 8]
     slope = np.pi / (4 * FADE_SAMPLES) * 2
-    assert largest_step(around) <= 0.1 * max(largest_step(before), largest_step(after)) + slope * max(
-        np.abs(before).max(), np.abs(after).max()
-    )
+    assert largest_step(around) <= 0.1 * max(
+        largest_step(before), largest_step(after)
+    ) + slope * max(np.abs(before).max(), np.abs(after).max())
     assert abs(joined[place - 1]) < 1e-3 and abs(joined[place + pause]) < 1e-3
 
 
 def test_control_a_join_without_fades_is_heard() -> None:
     tone = np.sin(2 * np.pi * 200 * np.arange(40 * FRAME_SAMPLES) / 24000).astype(np.float32)
     before, after = tone[: 30 * FRAME_SAMPLES - 30], -tone[90:]
-    assert join_db(before, after, 0) > 10 and join_db(finished(before)[0], finished(after)[0], 0) <= 0
+    assert (
+        join_db(before, after, 0) > 10 and join_db(finished(before)[0], finished(after)[0], 0) <= 0
+    )
     assert join_db(finished(before)[0], finished(after)[0], 2400) <= 0
 
 
@@ -216,10 +322,15 @@ def test_never_beyond_full_scale_and_only_then_turned_down(waveform: np.ndarray)
     assert np.abs(samples).max() <= CEILING and len(samples) == len(waveform)
     inside = waveform[FADE_SAMPLES:-FADE_SAMPLES]
     assert np.allclose(samples[FADE_SAMPLES:-FADE_SAMPLES], inside * gain, atol=1e-6)
-    assert (gain == 1.0) == (np.abs(waveform * np.r_[fade(), np.ones(len(inside)), fade()[::-1]]).max() <= CEILING)
+    assert (gain == 1.0) == (
+        np.abs(waveform * np.r_[fade(), np.ones(len(inside)), fade()[::-1]]).max() <= CEILING
+    )
 
 
-LONG = "The ferry crossed the harbour in the morning, and nobody on board saw the storm; in 2026 it is [Kokoro](/kˈOkəɹO/)'s turn. " * 2
+LONG = (
+    "The ferry crossed the harbour in the morning, and nobody on board saw the storm; in 2026 it is"
+    " [Kokoro](/kˈOkəɹO/)'s turn. " * 2
+)
 
 
 @pytest.fixture(scope="module")
@@ -236,35 +347,65 @@ class Reads:
 
 
 def spoken(g2p: G2P, text: str, speed: float = 1.0, longest: int = 300) -> list[Speech]:
-    vocab = {symbol: number + 1 for number, symbol in enumerate(sorted(set(g2p.phonemize(text).phonemes)))}
-    pipeline = Pipeline(Reads(g2p), EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200)), FakeVocoder(), vocab, longest=longest)
+    vocab = {
+        symbol: number + 1
+        for number, symbol in enumerate(sorted(set(g2p.phonemize(text).phonemes)))
+    }
+    pipeline = Pipeline(
+        Reads(g2p),
+        EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200)),
+        FakeVocoder(),
+        vocab,
+        longest=longest,
+    )
     return list(pipeline.speak(text, VOICE, SpeechOptions(speed=speed)))
 
 
-@pytest.mark.parametrize(("text", "chunks", "pauses"), [("Wait [pause 300ms] now.", 2, [0, 7200]),
-    ("Wait. [pause 1.5s] Now.", 2, [0, 36000]), ("[pause 2s] Hello.", 1, [48000]), ("One [pause 100ms] [pause 0.2s] two.", 2, [0, 7200]),
-    ("One. Two [pause 1s].", 3, [0, 4800, 24000]), ("One. [pause 300ms]", 2, [0, 7200]), ("One [pause 300ms] [pause 0.1s]", 2, [0, 9600]),
-    ("One [pause 50ms] two. Three.", 3, [0, 1200, 4800])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "chunks", "pauses"),
+    [
+        ("Wait [pause 300ms] now.", 2, [0, 7200]),
+        ("Wait. [pause 1.5s] Now.", 2, [0, 36000]),
+        ("[pause 2s] Hello.", 1, [48000]),
+        ("One [pause 100ms] [pause 0.2s] two.", 2, [0, 7200]),
+        ("One. Two [pause 1s].", 3, [0, 4800, 24000]),
+        ("One. [pause 300ms]", 2, [0, 7200]),
+        ("One [pause 300ms] [pause 0.1s]", 2, [0, 9600]),
+        ("One [pause 50ms] two. Three.", 3, [0, 1200, 4800]),
+    ],
+)
 @pytest.mark.parametrize("speed", [1.0, 2.0])
-def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(g2p: G2P, text: str, chunks: int, pauses: list[int], speed: float) -> None:
+def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(
+    g2p: G2P, text: str, chunks: int, pauses: list[int], speed: float
+) -> None:
     found = spoken(g2p, text, speed)
-    wanted = [pause if pause != 4800 else int(4800 / speed) for pause in pauses]  # the silence behind a sentence follows the pace
+    # the silence behind a sentence follows the pace
+    wanted = [pause if pause != 4800 else int(4800 / speed) for pause in pauses]
     assert len(found) == chunks and [speech.pause for speech in found] == wanted
     assert all(not speech.audio[: speech.pause].any() for speech in found)
-    assert all(speech.chunk.phonemes or (speech is found[-1] and len(speech.audio) == speech.pause) for speech in found)
-    assert not any(" ." in speech.chunk.phonemes or " ," in speech.chunk.phonemes for speech in found)
+    assert all(
+        speech.chunk.phonemes or (speech is found[-1] and len(speech.audio) == speech.pause)
+        for speech in found
+    )
+    assert not any(
+        " ." in speech.chunk.phonemes or " ," in speech.chunk.phonemes for speech in found
+    )
 
 
 def test_a_change_of_pace_begins_a_chunk(g2p: G2P) -> None:
     text = 'hello <prosody rate="slow">hello hello</prosody>, hello'
     found = list(chunks(g2p.sentences(text), text))
-    assert [(len([word for word in chunk.words if word.text.isalpha()]), chunk.rate) for chunk in found] == [(1, 1.0), (2, 0.8), (1, 1.0)]
+    assert [
+        (len([word for word in chunk.words if word.text.isalpha()]), chunk.rate) for chunk in found
+    ] == [(1, 1.0), (2, 0.8), (1, 1.0)]
 
 
 def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p: G2P) -> None:
     speeches = spoken(g2p, "One [pause 2s]")
     last = stamp(speeches[-1], len(speeches[0].audio))
-    assert (last["pause_s"], last["words"], last["phonemes"]) == (2.0, [], []) and last["end_s"] == last["start_s"]
+    assert (last["pause_s"], last["words"], last["phonemes"]) == (2.0, [], []) and last[
+        "end_s"
+    ] == last["start_s"]
     assert last["end_s"] == (len(speeches[0].audio) + 48000) / 24000
     stats = SynthesisStats()
     for speech in speeches:
@@ -272,7 +413,11 @@ def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p: G2P) -> None:
     assert stats.report()["seconds_of_audio"] == pytest.approx(last["end_s"])
     pytest.raises(InputError, spoken, g2p, "[pause 1s]").match("nothing to say")
     found = spoken(g2p, "Yes. [pause 1s] " + LONG, longest=60)
-    assert len(found) > 3 and [speech.pause for speech in found].count(24000) == 1 and found[1].pause == 24000
+    assert (
+        len(found) > 3
+        and [speech.pause for speech in found].count(24000) == 1
+        and found[1].pause == 24000
+    )
 
 
 @pytest.mark.parametrize("longest", [300, 40, 8])
@@ -301,11 +446,18 @@ def test_subtitles_hold_the_text_in_order_in_lines_that_fit(g2p: G2P, suffix: st
         subtitles.add(speech)
     content = file.getvalue()
     assert content.startswith("WEBVTT\n\n1\n" if suffix == ".vtt" else "1\n")
-    blocks = [block.split("\n") for block in content.removeprefix("WEBVTT\n\n").strip().split("\n\n")]
-    assert [int(block[0]) for block in blocks] == list(range(1, len(blocks) + 1)) and len(blocks) > 3
-    assert all(2 < len(block) <= 4 and max(map(len, block[2:])) <= LINE + 4 for block in blocks)  # &amp; is one character
+    blocks = [
+        block.split("\n") for block in content.removeprefix("WEBVTT\n\n").strip().split("\n\n")
+    ]
+    assert [int(block[0]) for block in blocks] == list(range(1, len(blocks) + 1)) and len(
+        blocks
+    ) > 3
+    # &amp; is one character
+    assert all(2 < len(block) <= 4 and max(map(len, block[2:])) <= LINE + 4 for block in blocks)
     times = [re.split(r" --> ", block[1]) for block in blocks]
-    assert all(start < end for start, end in times) and all(one[1] <= other[0] for one, other in zip(times, times[1:], strict=False))
+    assert all(start < end for start, end in times) and all(
+        one[1] <= other[0] for one, other in zip(times, times[1:], strict=False)
+    )
     said = " ".join(" ".join(block[2:]) for block in blocks).replace("&amp;", "&")
     plain = re.sub(r"\[pause 1s\] ", "", text).replace("[Kokoro](/kˈOkəɹO/)", "Kokoro").strip()
     assert said == plain

@@ -1,4 +1,6 @@
-"""The chain's vectors and the step validator: every step replayed; damage, other packages, a broken step or stage are found by name."""
+"""The chain's vectors and the step validator: every step replayed; damage, other packages, a broken
+step or stage are found by name.
+"""
 
 import dataclasses
 import importlib.util
@@ -38,40 +40,85 @@ def check(tiny_vectors: Path, checkpoint: Checkpoint, build: Path) -> int:
 
 class TestVectors:
     def test_every_step_replays(
-        self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, capsys: pytest.CaptureFixture
+        self,
+        tiny_vectors: Path,
+        tiny_checkpoint: Checkpoint,
+        tiny_build: Path,
+        capsys: pytest.CaptureFixture,
     ) -> None:
         assert check(tiny_vectors, tiny_checkpoint, tiny_build) == 0
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        assert report == {"tensors": len(UTTERANCES) * sum(len(step.writes) for step in STEPS) + 2, "missed": []}
+        assert report == {
+            "tensors": len(UTTERANCES) * sum(len(step.writes) for step in STEPS) + 2,
+            "missed": [],
+        }
 
     def test_index_describes_every_file(self, tiny_vectors: Path) -> None:
         index = load_index(tiny_vectors)
-        listed = {entry["file"] for utterance in index["utterances"] for entry in utterance["tensors"].values()}
-        assert {path.relative_to(tiny_vectors).as_posix() for path in tiny_vectors.rglob("*") if path.is_file()} == {
-            *listed, "index.json", "voice.npy", "text.wav"
-        }  # fmt: skip
-        made = {name for step in index["steps"] for name in step["writes"]} | {"phonemes", "speed", "seed"}
+        listed = {
+            entry["file"]
+            for utterance in index["utterances"]
+            for entry in utterance["tensors"].values()
+        }
+        assert {
+            path.relative_to(tiny_vectors).as_posix()
+            for path in tiny_vectors.rglob("*")
+            if path.is_file()
+        } == {*listed, "index.json", "voice.npy", "text.wav"}
+        made = {name for step in index["steps"] for name in step["writes"]} | {
+            "phonemes",
+            "speed",
+            "seed",
+        }
         assert all(set(utterance["tensors"]) == made for utterance in index["utterances"])
-        assert index["text"]["chunks"][-1]["ending"] == "sentence" and len(index["text"]["chunks"]) == 4
+        assert (
+            index["text"]["chunks"][-1]["ending"] == "sentence"
+            and len(index["text"]["chunks"]) == 4
+        )
 
-    def test_they_are_what_the_pipeline_speaks(self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path) -> None:
+    def test_they_are_what_the_pipeline_speaks(
+        self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path
+    ) -> None:
         """The list of steps and Pipeline are two ways through one chain."""
         opened = open_runtime("mlprogram", Request(tiny_checkpoint, tiny_build))
-        pipeline = Pipeline(PhonemeReader(), opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab)
+        pipeline = Pipeline(
+            PhonemeReader(), opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
+        )
         voice = torch.from_numpy(np.load(tiny_vectors / "voice.npy"))
-        for utterance, entry in zip(UTTERANCES[:1], load_index(tiny_vectors)["utterances"], strict=False):
-            speech = next(pipeline.speak(utterance.phonemes, voice, SpeechOptions(utterance.speed, utterance.seed)))
+        for utterance, entry in zip(
+            UTTERANCES[:1], load_index(tiny_vectors)["utterances"], strict=False
+        ):
+            speech = next(
+                pipeline.speak(
+                    utterance.phonemes, voice, SpeechOptions(utterance.speed, utterance.seed)
+                )
+            )
             stored = load_tensors(tiny_vectors, entry)
-            assert np.array_equal(stored["samples"], speech.samples) and tuple(stored["durations"]) == speech.durations
+            assert (
+                np.array_equal(stored["samples"], speech.samples)
+                and tuple(stored["durations"]) == speech.durations
+            )
 
-    @pytest.mark.parametrize("name", ["round", "pack", "noise", "excitation", "spectrum", "finish", "pad"])
-    def test_control_a_broken_step_is_the_one_named(self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, name: str,
-                                                    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:  # fmt: skip
+    @pytest.mark.parametrize(
+        "name", ["round", "pack", "noise", "excitation", "spectrum", "finish", "pad"]
+    )
+    def test_control_a_broken_step_is_the_one_named(
+        self,
+        tiny_vectors: Path,
+        tiny_checkpoint: Checkpoint,
+        tiny_build: Path,
+        name: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
         broken = []
         for step in STEPS:
             if step.name == name:
                 step = dataclasses.replace(
-                    step, run=lambda chain, given, run=step.run: {k: v * 2 + 1 for k, v in run(chain, given).items()}
+                    step,
+                    run=lambda chain, given, run=step.run: {
+                        k: v * 2 + 1 for k, v in run(chain, given).items()
+                    },
                 )
             broken.append(step)
         monkeypatch.setattr("kokoro_ane.pipeline.vector_files.STEPS", tuple(broken))
@@ -80,18 +127,43 @@ class TestVectors:
         assert {row["step"] for row in missed} == {name}
 
     def test_damage_and_other_packages_are_refused(
-        self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+        self,
+        tiny_vectors: Path,
+        tiny_checkpoint: Checkpoint,
+        tiny_build: Path,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
     ) -> None:
         copy = Path(shutil.copytree(tiny_vectors, tmp_path / "vectors"))
         path = copy / "short" / "f0_hz.npy"
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-        assert check(copy, tiny_checkpoint, tiny_build) == 2 and "short/f0_hz.npy is damaged" in capsys.readouterr().err
+        assert (
+            check(copy, tiny_checkpoint, tiny_build) == 2
+            and "short/f0_hz.npy is damaged" in capsys.readouterr().err
+        )
         path.unlink()
-        assert check(copy, tiny_checkpoint, tiny_build) == 2 and "short/f0_hz.npy is missing" in capsys.readouterr().err
-        assert main([*flags(tiny_checkpoint, tiny_build), "--method", "fp32", "--check", str(tiny_vectors)]) == 2
-        assert "was written with other packages" in capsys.readouterr().err and check(tmp_path, tiny_checkpoint, tiny_build) == 2
+        assert (
+            check(copy, tiny_checkpoint, tiny_build) == 2
+            and "short/f0_hz.npy is missing" in capsys.readouterr().err
+        )
+        assert (
+            main(
+                [
+                    *flags(tiny_checkpoint, tiny_build),
+                    "--method",
+                    "fp32",
+                    "--check",
+                    str(tiny_vectors),
+                ]
+            )
+            == 2
+        )
+        assert (
+            "was written with other packages" in capsys.readouterr().err
+            and check(tmp_path, tiny_checkpoint, tiny_build) == 2
+        )
         assert "holds no vectors; `kokoro-ane vectors --out" in capsys.readouterr().err
 
     def test_the_document_names_the_steps_and_they_are_in_order(self) -> None:
@@ -120,13 +192,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def random_intermediates(seed: int = 0) -> dict[str, np.ndarray]:
     """Intermediates with the shapes of a short utterance, all alike but for the name."""
     generator = np.random.default_rng(seed)
-    return {name: np.arange(1, 9) if name == "durations" else generator.standard_normal((1, 22, 8)) for name in ORDER}
+    return {
+        name: np.arange(1, 9) if name == "durations" else generator.standard_normal((1, 22, 8))
+        for name in ORDER
+    }
 
 
 class TestValidator:
     def test_equal_runs_are_good(self) -> None:
         rows = compared(random_intermediates(), random_intermediates(), FLOAT32)
-        assert [row.name for row in rows] == list(ORDER) and first_bad(rows) is None and all(row.parts_at is None for row in rows)
+        assert (
+            [row.name for row in rows] == list(ORDER)
+            and first_bad(rows) is None
+            and all(row.parts_at is None for row in rows)
+        )
 
     @pytest.mark.parametrize("name", [name for name in ORDER if name not in ("chain", "durations")])
     def test_one_broken_intermediate_is_the_one_named_and_where(self, name: str) -> None:
@@ -143,7 +222,10 @@ class TestValidator:
             ours[name] = np.zeros((1, 22, 16))  # other durations, other lengths
         rows = {row.name: row for row in compared(random_intermediates(), ours, FLOAT32)}
         assert first_bad(list(rows.values())) == "bert_encoder"
-        assert all(rows[name].verdict == "behind a bad one" for name in ("durations", "frames", "f0_hz", "energy", "asr"))
+        assert all(
+            rows[name].verdict == "behind a bad one"
+            for name in ("durations", "frames", "f0_hz", "energy", "asr")
+        )
         assert rows["text"].verdict == "good" and "shape [1, 22, 16]" in rows["frames"].note
         one, other = np.zeros((1, 22, 2)), np.zeros((1, 22, 2))
         one[0, 0], other[0, 0] = 3.0, 3.0
@@ -152,15 +234,32 @@ class TestValidator:
         assert np.allclose(rectangular(one), rectangular(other))
 
     @pytest.mark.parametrize("arithmetic", ["float32", "float64"])
-    def test_our_pytorch_against_upstream(self, folder: str, arithmetic: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        flags = ["--checkpoint", folder, "--phonemes", PHONEMES, "--voice", "slt:0.6,rms:0.4", "--arithmetic", arithmetic]
+    def test_our_pytorch_against_upstream(
+        self, folder: str, arithmetic: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        flags = [
+            "--checkpoint",
+            folder,
+            "--phonemes",
+            PHONEMES,
+            "--voice",
+            "slt:0.6,rms:0.4",
+            "--arithmetic",
+            arithmetic,
+        ]
         assert validate([*flags, "--save-dir", str(tmp_path)]) == 0
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
         assert report["first_bad"] == {"torch": None}
         rows = {row["name"]: row for row in report["intermediates"]["torch"]}
         assert rows["durations"]["verdict"] == "good" and rows["f0_hz"]["snr_db"] > 100
-        assert rows["waveform"]["verdict"] == "not compared"  # upstream's decoder cannot hold this checkpoint's widths
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["intermediates.json", "intermediates.png", "torch.npz", "upstream.npz"]
+        # upstream's decoder cannot hold this checkpoint's widths
+        assert rows["waveform"]["verdict"] == "not compared"
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "intermediates.json",
+            "intermediates.png",
+            "torch.npz",
+            "upstream.npz",
+        ]
         with np.load(tmp_path / "torch.npz") as saved:
             assert saved["durations"].shape == (len(PHONEMES) + 2,)
 
@@ -168,44 +267,97 @@ class TestValidator:
         self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     ) -> None:
         whole = TextEncoder.forward
-        monkeypatch.setattr(TextEncoder, "forward", lambda self, ids, lengths=None, inside=None: whole(self, ids, lengths, inside) * 1.01)
-        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1 and "the first bad stage is text" in capsys.readouterr().out
+        monkeypatch.setattr(
+            TextEncoder,
+            "forward",
+            lambda self, ids, lengths=None, inside=None: whole(self, ids, lengths, inside) * 1.01,
+        )
+        assert (
+            validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+            and "the first bad stage is text" in capsys.readouterr().out
+        )
 
-    def test_control_shifted_durations_are_found(self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    def test_control_shifted_durations_are_found(
+        self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    ) -> None:
         whole = DurationProjection.forward
-        monkeypatch.setattr(DurationProjection, "forward", lambda self, x, speed: whole(self, x, speed) + torch.tensor(1.0))
+        monkeypatch.setattr(
+            DurationProjection,
+            "forward",
+            lambda self, x, speed: whole(self, x, speed) + torch.tensor(1.0),
+        )
         assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
         assert "the first bad stage is durations" in capsys.readouterr().out
 
-    @pytest.mark.parametrize(("flags", "message"), [(["--phonemes", ""], "nothing to say"),
-        (["--phonemes", "a" * 511], "511 phonemes: at most 510"), (["--phonemes", "ab1"], "'1' (U+0031) at 2"),
-        (["--phonemes", "abc", "--speed", "0"], "speed 0.0 is outside"), (["--phonemes", "abc", "--speed", "nan"], "speed nan is outside"),
-        (["--phonemes", "abc", "--voice", "sltt"], "did you mean slt?"), (["--phonemes", "abc", "--voice", "slt:0"], "weight above 0"),
-        (["--phonemes", "abc", "--vocoder-package", "x.json"], "needs --encoder-package"),
-        (["--phonemes", "abc", "--encoder-package", "x.json"], "x.json does not exist")])  # fmt: skip
-    def test_bad_input_is_one_line_and_exit_2(self, folder: str, flags: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["--phonemes", ""], "nothing to say"),
+            (["--phonemes", "a" * 511], "511 phonemes: at most 510"),
+            (["--phonemes", "ab1"], "'1' (U+0031) at 2"),
+            (["--phonemes", "abc", "--speed", "0"], "speed 0.0 is outside"),
+            (["--phonemes", "abc", "--speed", "nan"], "speed nan is outside"),
+            (["--phonemes", "abc", "--voice", "sltt"], "did you mean slt?"),
+            (["--phonemes", "abc", "--voice", "slt:0"], "weight above 0"),
+            (["--phonemes", "abc", "--vocoder-package", "x.json"], "needs --encoder-package"),
+            (["--phonemes", "abc", "--encoder-package", "x.json"], "x.json does not exist"),
+        ],
+    )
+    def test_bad_input_is_one_line_and_exit_2(
+        self, folder: str, flags: list[str], message: str, capsys: pytest.CaptureFixture
+    ) -> None:
         assert validate(["--checkpoint", folder, *flags]) == 2
         error = capsys.readouterr().err
         assert message in error.splitlines()[-1] and "Traceback" not in error
 
     @pytest.mark.slow
-    def test_whole_chain_at_full_size_in_float64(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-        """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its own. Of real Kokoro where it is at hand."""
+    def test_whole_chain_at_full_size_in_float64(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its
+        own. Of real Kokoro where it is at hand.
+        """
         if KOKORO_INT8:
-            said = ["--text", "The ferry crossed at noon.", "--dialect", "gb", "--voice", "bf_emma", "--checkpoint", "kokoro-int8"]
+            said = [
+                "--text",
+                "The ferry crossed at noon.",
+                "--dialect",
+                "gb",
+                "--voice",
+                "bf_emma",
+                "--checkpoint",
+                "kokoro-int8",
+            ]
         else:
-            full = write_checkpoint(tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True)
+            full = write_checkpoint(
+                tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True
+            )
             said = ["--phonemes", PHONEMES, "--checkpoint", str(full)]
         assert validate([*said, "--arithmetic", "float64"]) == 0
-        rows = {row["name"]: row for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["intermediates"]["torch"]}
+        rows = {
+            row["name"]: row
+            for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])[
+                "intermediates"
+            ]["torch"]
+        }
         assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
-        assert rows["waveform"]["snr_db"] >= 100 and rows["chain"]["snr_db"] >= (90 if KOKORO_INT8 else 60)
+        assert rows["waveform"]["snr_db"] >= 100 and rows["chain"]["snr_db"] >= (
+            90 if KOKORO_INT8 else 60
+        )
 
     @pytest.mark.slow
     @needs_kokoro
-    def test_real_kokoro_builds(self, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_real_kokoro_builds(
+        self, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
         flags = ["--checkpoint", "kokoro-int8", "--buckets", "40,104", "--out", str(tmp_path)]
         assert build(["vocoder", *flags]) == 0
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        figures = {figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]}
-        assert figures["SNR against PyTorch"] >= 42 and figures["padding"] >= 100 and report["releasable"] is False
+        figures = {
+            figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]
+        }
+        assert (
+            figures["SNR against PyTorch"] >= 42
+            and figures["padding"] >= 100
+            and report["releasable"] is False
+        )

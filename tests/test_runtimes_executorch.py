@@ -1,4 +1,6 @@
-"""What makes ExecuTorch's files possible, and a bundle's packages in one .pte; its runtime where it is installed; what is refused."""
+"""What makes ExecuTorch's files possible, and a bundle's packages in one .pte; its runtime where it
+is installed; what is refused.
+"""
 
 import dataclasses
 import importlib.util
@@ -35,7 +37,9 @@ from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 
-needs_executorch = pytest.mark.skipif(importlib.util.find_spec("executorch") is None, reason="executorch is an extra")
+needs_executorch = pytest.mark.skipif(
+    importlib.util.find_spec("executorch") is None, reason="executorch is an extra"
+)
 
 
 class TestLayers:
@@ -46,13 +50,22 @@ class TestLayers:
         with torch.no_grad():
             assert torch.allclose(ScanLSTM(lstm)(x, None), lstm(x, None), atol=1e-6)
 
-    def test_every_lstm_and_gelu_of_the_encoder_is_replaced(self, tiny_checkpoint: Checkpoint) -> None:
+    def test_every_lstm_and_gelu_of_the_encoder_is_replaced(
+        self, tiny_checkpoint: Checkpoint
+    ) -> None:
         function = DurationFunction(Encoder.of(tiny_checkpoint)).eval()
-        ids, style = torch.arange(1, 12, dtype=torch.int32)[None], torch.randn(1, tiny_checkpoint.config.style_dim)
+        ids, style = (
+            torch.arange(1, 12, dtype=torch.int32)[None],
+            torch.randn(1, tiny_checkpoint.config.style_dim),
+        )
         copied = plain(function)
-        assert not any(isinstance(module, PrefixLSTM) or type(module) is Layer for module in copied.modules())
+        assert not any(
+            isinstance(module, PrefixLSTM) or type(module) is Layer for module in copied.modules()
+        )
         with torch.no_grad():
-            for ours, theirs in zip(copied(ids, style, torch.ones(1)), function(ids, style, torch.ones(1)), strict=True):
+            for ours, theirs in zip(
+                copied(ids, style, torch.ones(1)), function(ids, style, torch.ones(1)), strict=True
+            ):
                 assert snr_db(theirs.numpy(), ours.numpy()) > 100
 
     def test_the_centered_norm_is_adain_and_finite_where_nothing_varies(self) -> None:
@@ -62,7 +75,10 @@ class TestLayers:
         with torch.no_grad():
             wanted = norm(speech, style, None)
             norm.__class__ = CenteredNorm
-            assert torch.allclose(norm(speech, style, None), wanted, atol=1e-5) and torch.isfinite(norm(constant, style, None)).all()
+            assert (
+                torch.allclose(norm(speech, style, None), wanted, atol=1e-5)
+                and torch.isfinite(norm(constant, style, None)).all()
+            )
 
     @pytest.mark.parametrize("channels", [1, 3, 7, 8])
     def test_a_convolution_in_parts_is_the_convolution(self, channels: int) -> None:
@@ -75,11 +91,15 @@ class TestLayers:
 
     def test_values_go_by_name_where_a_file_knows_positions_only(self) -> None:
         class Difference(torch.nn.Module):
-            def forward(self, b: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            def forward(
+                self, b: torch.Tensor, a: torch.Tensor
+            ) -> tuple[torch.Tensor, torch.Tensor]:
                 return b - a, b + a
 
         ones, twos = torch.ones(1), torch.full((1,), 2.0)
-        function = by_name(PortableFunction(Difference(), (ones, twos), ("b", "a"), ("z", "sum"), {}, {}))
+        function = by_name(
+            PortableFunction(Difference(), (ones, twos), ("b", "a"), ("z", "sum"), {}, {})
+        )
         assert (function.inputs, function.outputs) == (("a", "b"), ("sum", "z"))
         assert [float(value) for value in function.module(*function.example)] == [3.0, -1.0]
 
@@ -87,9 +107,17 @@ class TestLayers:
         self, monkeypatch: pytest.MonkeyPatch, tiny_checkpoint: Checkpoint, tmp_path: Path
     ) -> None:
         find = importlib.util.find_spec
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "executorch" else find(name, *rest))
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *rest: None if name == "executorch" else find(name, *rest),
+        )
         with pytest.raises(
-            InputError, match=r'^runtime executorch needs executorch, which is not installed: pip install "kokoro-ane\[executo'
+            InputError,
+            match=(
+                r"^runtime executorch needs executorch, which is not installed: pip install"
+                r' "kokoro-ane\[executo'
+            ),
         ):
             open_runtime("executorch", Request(tiny_checkpoint, tmp_path))
 
@@ -105,7 +133,14 @@ class TestLayers:
                 return self.norm(x, style, None)
 
         block, style = Block().eval(), torch.randn(1, 4, 1, 1)
-        function = PortableFunction(block, (style, torch.randn(1, 3, 1, 9)), ("style", "x"), ("y",), {"x": {3: "steps"}}, {"steps": 70})
+        function = PortableFunction(
+            block,
+            (style, torch.randn(1, 3, 1, 9)),
+            ("style", "x"),
+            ("y",),
+            {"x": {3: "steps"}},
+            {"steps": 70},
+        )
         write(function, tmp_path / "x.pte")
         program = PteProgram(tmp_path / "x.pte", function.inputs, function.outputs)
         for steps in (3, 9, 70):
@@ -113,15 +148,32 @@ class TestLayers:
             with torch.no_grad():
                 wanted = block(style, x).numpy()
             assert snr_db(wanted, program({"style": style.numpy(), "x": x.numpy()})["y"]) > 100
-        assert np.isfinite(program({"style": style.numpy(), "x": np.full((1, 3, 1, 70), 217.3, np.float32)})["y"]).all()
+        assert np.isfinite(
+            program({"style": style.numpy(), "x": np.full((1, 3, 1, 70), 217.3, np.float32)})["y"]
+        ).all()
         (tmp_path / "y.pte").write_bytes(b"no program")
-        pytest.raises(InputError, PteProgram, tmp_path / "y.pte", (), ()).match(r"y\.pte is not read by ExecuTorch")
+        pytest.raises(InputError, PteProgram, tmp_path / "y.pte", (), ()).match(
+            r"y\.pte is not read by ExecuTorch"
+        )
 
     @pytest.mark.slow
     @needs_executorch
     def test_the_chain_in_executorch(self, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
         for stage in ("encoder", "vocoder"):
-            assert build_stage([stage, "--runtime", "executorch", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(tmp_path)]) == 0
+            assert (
+                build_stage(
+                    [
+                        stage,
+                        "--runtime",
+                        "executorch",
+                        "--checkpoint",
+                        str(tiny_checkpoint.folder),
+                        "--out",
+                        str(tmp_path),
+                    ]
+                )
+                == 0
+            )
         from kokoro_ane.eval.levels import facts_of
 
         manifest = Manifest.load(next(tmp_path.glob("KokoroVocoder-*.json")))
@@ -129,7 +181,9 @@ class TestLayers:
 
 
 NAMES = ("KokoroEncoder-tiny-fp16", "KokoroVocoder-tiny-fp16")
-without_executorch = pytest.mark.skipif(importlib.util.find_spec("executorch") is not None, reason="executorch is installed")
+without_executorch = pytest.mark.skipif(
+    importlib.util.find_spec("executorch") is not None, reason="executorch is installed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -147,39 +201,66 @@ class TestShapes:
     def test_numbers_what_is_not_known_and_two_lengths(self) -> None:
         assert sizes((1, "3", 512), {}) == (1, 3, 512) and solved(7, 7) == {}
         for unknown in ("columns", "2 * 80", "rows * pitch", ""):
-            pytest.raises(InputError, sizes, (unknown,), {"bucket": 4}).match("no input says how long")
+            pytest.raises(InputError, sizes, (unknown,), {"bucket": 4}).match(
+                "no input says how long"
+            )
         shapes = {"features": ((1, 7, 3, 42), (1, 7, 10, 156)), "style": ((1, 4),)}
-        assert lengths_of({"features": (1, 7, "rows", "pitch + 36"), "style": (1, 4)}, shapes) == {"rows": (3, 10), "pitch": (6, 120)}
+        assert lengths_of({"features": (1, 7, "rows", "pitch + 36"), "style": (1, 4)}, shapes) == {
+            "rows": (3, 10),
+            "pitch": (6, 120),
+        }
 
 
 class TestSignatures:
     def test_signatures_and_a_tail_on_the_host(self, manifests: list[Manifest]) -> None:
-        found = {signature.name: (inside, signature) for manifest in manifests for inside, signature in signatures(manifest)}
+        found = {
+            signature.name: (inside, signature)
+            for manifest in manifests
+            for inside, signature in signatures(manifest)
+        }
         assert list(found) == ["duration", "prosody", "vocoder"]
-        assert {name: inside for name, (inside, _) in found.items()} == {"duration": "duration", "prosody": "prosody", "vocoder": "main"}
+        assert {name: inside for name, (inside, _) in found.items()} == {
+            "duration": "duration",
+            "prosody": "prosody",
+            "vocoder": "main",
+        }
         for manifest in manifests:
             for _, signature in signatures(manifest):
-                lengths = manifest.token_buckets if signature.name == "duration" else manifest.buckets
+                lengths = (
+                    manifest.token_buckets if signature.name == "duration" else manifest.buckets
+                )
                 assert list(signature.lengths.values()) == [(lengths[0], lengths[-1])]
         trunk = {"waveform": {"shape": [1, 128, "1", "columns"], "dtype": "float16"}}
-        with pytest.raises(InputError, match="no input says how long 'columns' is; a tail on the host"):
+        with pytest.raises(
+            InputError, match="no input says how long 'columns' is; a tail on the host"
+        ):
             list(signatures(dataclasses.replace(manifests[1], outputs=trunk)))
 
 
 class TestWithoutExecutorch:
     @without_executorch
-    def test_one_line_says_what_to_install(self, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
-        assert main([str(tmp_path)]) == 2 and 'pip install "kokoro-ane[executorch]"' in capfd.readouterr().err
+    def test_one_line_says_what_to_install(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture
+    ) -> None:
+        assert (
+            main([str(tmp_path)]) == 2
+            and 'pip install "kokoro-ane[executorch]"' in capfd.readouterr().err
+        )
 
     def test_a_name_says_that_it_is_not_releasable(self, tmp_path: Path) -> None:
         data = {"checkpoint": {"name": "tiny"}, "releasable": False, "withheld": "a tiny one"}
-        assert file_for(parse_arguments([str(tmp_path / "bundle-tiny-p6")]), data).name == "bundle-tiny-p6.pte"
+        assert (
+            file_for(parse_arguments([str(tmp_path / "bundle-tiny-p6")]), data).name
+            == "bundle-tiny-p6.pte"
+        )
         with pytest.raises(InputError, match="has to say so: --out .*tiny-mine.pte"):
             file_for(parse_arguments([str(tmp_path), "--out", str(tmp_path / "mine.pte")]), data)
 
     def test_files_of_another_runtime(self, manifests: list[Manifest], tmp_path: Path) -> None:
         for name in NAMES:
-            text = json.loads((manifests[0].path.parent / f"{name}.json").read_text()) | {"package": f"{name}.onnx"}
+            text = json.loads((manifests[0].path.parent / f"{name}.json").read_text()) | {
+                "package": f"{name}.onnx"
+            }
             (tmp_path / f"{name}.json").write_text(json.dumps(text))
         data = {"encoder": [{"file": f"{NAMES[0]}.json"}], "vocoder": {"file": f"{NAMES[1]}.json"}}
         pytest.raises(InputError, manifests_of, tmp_path, data).match("only Core ML packages")
@@ -195,37 +276,73 @@ def written(manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory)
 
 @needs_executorch
 class TestFile:
-    def test_packages_come_out_as_they_went_in_and_twice_the_same(self, manifests: list[Manifest], written: Path, tmp_path: Path) -> None:
+    def test_packages_come_out_as_they_went_in_and_twice_the_same(
+        self, manifests: list[Manifest], written: Path, tmp_path: Path
+    ) -> None:
         rows = compare(written, manifests)
         assert [row["method"] for row in rows] == ["duration", "prosody", "vocoder"]
         found = packages_in(written, tmp_path)
         assert found["duration"].package == found["prosody"].package != found["vocoder"].package
-        assert written.stat().st_size < sum(manifest.package_bytes for manifest in manifests) + 60_000  # each package once
-        assert {package_sha256(one.package) for one in found.values()} == {manifest.package_sha256 for manifest in manifests}
+        # each package once
+        assert (
+            written.stat().st_size < sum(manifest.package_bytes for manifest in manifests) + 60_000
+        )
+        assert {package_sha256(one.package) for one in found.values()} == {
+            manifest.package_sha256 for manifest in manifests
+        }
         assert Program(found["prosody"].package, function=found["prosody"].function).inputs
         write_delegates(manifests, tmp_path / "again.pte")
         assert (tmp_path / "again.pte").read_bytes() == written.read_bytes()
 
-    def test_another_package_inside_is_seen(self, manifests: list[Manifest], tmp_path: Path) -> None:
+    def test_another_package_inside_is_seen(
+        self, manifests: list[Manifest], tmp_path: Path
+    ) -> None:
         copied = shutil.copytree(manifests[0].path.parent, tmp_path / "build")
         weights = next((copied / manifests[1].package).rglob("weight.bin"))
         weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-        write_delegates([manifests[0], Manifest.load(copied / f"{NAMES[1]}.json")], tmp_path / "x.pte")
-        pytest.raises(CheckFailed, compare, tmp_path / "x.pte", manifests).match("method vocoder does not hold")
+        write_delegates(
+            [manifests[0], Manifest.load(copied / f"{NAMES[1]}.json")], tmp_path / "x.pte"
+        )
+        pytest.raises(CheckFailed, compare, tmp_path / "x.pte", manifests).match(
+            "method vocoder does not hold"
+        )
 
     def test_a_file_that_holds_none(self, tmp_path: Path) -> None:
-        double = PortableFunction(torch.nn.Linear(2, 2), (torch.ones(3, 2),), ("x",), ("y",), {"x": {0: "rows"}}, {"rows": 9})
+        double = PortableFunction(
+            torch.nn.Linear(2, 2),
+            (torch.ones(3, 2),),
+            ("x",),
+            ("y",),
+            {"x": {0: "rows"}},
+            {"rows": 9},
+        )
         write_xnnpack(double, tmp_path / "xnnpack.pte")
         (tmp_path / "noise.pte").write_bytes(bytes(range(256)) * 9)
         (tmp_path / "empty.pte").touch()
-        for name, said in (("xnnpack", "is for XnnpackBackend"), ("noise", "holds no package"), ("empty", "holds no package")):
-            pytest.raises(InputError, packages_in, tmp_path / f"{name}.pte", tmp_path / "out").match(said)
+        for name, said in (
+            ("xnnpack", "is for XnnpackBackend"),
+            ("noise", "holds no package"),
+            ("empty", "holds no package"),
+        ):
+            pytest.raises(
+                InputError, packages_in, tmp_path / f"{name}.pte", tmp_path / "out"
+            ).match(said)
 
-    def test_as_a_user_does_it(self, tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    def test_as_a_user_does_it(
+        self,
+        tiny_checkpoint: Checkpoint,
+        tiny_build: Path,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
         build = shutil.copytree(tiny_build, tmp_path / "build")
         assert bundle(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 3
         assert main([str(build / "bundle-tiny-fp16")]) == 0
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         file = Path(said["file"])
-        assert file.name == "bundle-tiny-fp16.pte" and file.stat().st_size == said["bytes"] and not said["releasable"]
+        assert (
+            file.name == "bundle-tiny-fp16.pte"
+            and file.stat().st_size == said["bytes"]
+            and not said["releasable"]
+        )
         assert main([str(build / "bundle-tiny-fp16"), "--out", str(tmp_path / "x.wav")]) == 2

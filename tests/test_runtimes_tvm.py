@@ -1,6 +1,8 @@
-"""TVM: what is refused without it; and where it is installed, every kernel of ours against PyTorch at several lengths, and the chain.
+"""TVM: what is refused without it; and where it is installed, every kernel of ours against PyTorch
+at several lengths, and the chain.
 
-apache-tvm (300 MB unpacked) is not in CI: there only the first half runs. `pip install "kokoro-ane[tvm]"` for the second.
+apache-tvm (300 MB unpacked) is not in CI: there only the first half runs. `pip install
+"kokoro-ane[tvm]"` for the second.
 """
 
 import importlib.util
@@ -26,13 +28,22 @@ from kokoro_ane.runtimes.tvm.library import TARGET, TvmProgram, processor, write
 from tests.builds import once
 from tests.test_runtimes_portable import spoken
 
-needs_tvm = pytest.mark.skipif(importlib.util.find_spec("tvm") is None, reason="apache-tvm is an extra, not in CI")
+needs_tvm = pytest.mark.skipif(
+    importlib.util.find_spec("tvm") is None, reason="apache-tvm is an extra, not in CI"
+)
 V3 = "avx2 bmi2 fma f16c movbe"
 
 
-@pytest.mark.parametrize(("flags", "machine", "level"), [(f"fpu {V3}", "x86_64", "x86-64-v3"),
-    (f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl", "x86_64", "x86-64-v4"), (f"{V3} avx512f", "x86_64", "x86-64-v3"),
-    ("fpu sse2", "x86_64", "x86-64"), ("", "arm64", "arm64")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "machine", "level"),
+    [
+        (f"fpu {V3}", "x86_64", "x86-64-v3"),
+        (f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl", "x86_64", "x86-64-v4"),
+        (f"{V3} avx512f", "x86_64", "x86-64-v3"),
+        ("fpu sse2", "x86_64", "x86-64"),
+        ("", "arm64", "arm64"),
+    ],
+)
 def test_a_library_names_the_processors_it_is_for(flags: str, machine: str, level: str) -> None:
     assert processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
 
@@ -40,16 +51,42 @@ def test_a_library_names_the_processors_it_is_for(flags: str, machine: str, leve
 @pytest.fixture
 def without_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "tvm" else find(name, *rest))
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "tvm" else find(name, *rest),
+    )
 
 
 @pytest.mark.usefixtures("without_tvm")
-def test_without_tvm_one_line_names_the_command(tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(InputError, match=r'^runtime tvm needs tvm, which is not installed: pip install "kokoro-ane\[tvm\]"$'):
+def test_without_tvm_one_line_names_the_command(
+    tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(
+        InputError,
+        match=r'^runtime tvm needs tvm, which is not installed: pip install "kokoro-ane\[tvm\]"$',
+    ):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
     folder = str(tiny_checkpoint.folder)
-    assert build_stage(["vocoder", "--runtime", "tvm", "--checkpoint", folder, "--out", str(tmp_path)]) == 2
-    assert synthesize(["a", "--phonemes", "--runtime", "tvm", "--checkpoint", folder, "-o", str(tmp_path / "x.wav")]) == 2
+    assert (
+        build_stage(["vocoder", "--runtime", "tvm", "--checkpoint", folder, "--out", str(tmp_path)])
+        == 2
+    )
+    assert (
+        synthesize(
+            [
+                "a",
+                "--phonemes",
+                "--runtime",
+                "tvm",
+                "--checkpoint",
+                folder,
+                "-o",
+                str(tmp_path / "x.wav"),
+            ]
+        )
+        == 2
+    )
     told = [line for line in capsys.readouterr().err.splitlines() if line]
     assert len(told) == 2 and all('pip install "kokoro-ane[tvm]"' in line for line in told)
 
@@ -77,7 +114,9 @@ class OneInput(nn.Module):
 
 
 class SnakeNorm(nn.Module):
-    """The chain that becomes one kernel: norm with an affine that is computed, Snake, convolution."""
+    """The chain that becomes one kernel: norm with an affine that is computed, Snake,
+    convolution.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,12 +143,17 @@ class Steps(nn.Module):
 
 
 def kernels_of() -> dict[str, nn.Module]:
-    return {"convolution": OneInput(Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)),
+    return {
+        "convolution": OneInput(
+            Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)
+        ),
         "many_inputs": OneInput(Conv(5, 400, 3, padding=1), Conv(400, 4, 11, padding=5)),
         "strided": OneInput(Conv(5, 6, 12, stride=6, padding=12)),
         "transposed": OneInput(nn.ConvTranspose2d(5, 3, (1, 20), stride=(1, 10), padding=(0, 5))),
-        "transposed_odd": OneInput(nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))), "snake": SnakeNorm(),
-        "steps": with_operators(Steps())}  # fmt: skip
+        "transposed_odd": OneInput(nn.ConvTranspose2d(5, 3, (1, 5), stride=(1, 3), padding=(0, 1))),
+        "snake": SnakeNorm(),
+        "steps": with_operators(Steps()),
+    }
 
 
 @needs_tvm
@@ -117,13 +161,18 @@ def kernels_of() -> dict[str, nn.Module]:
 def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = kernels_of()[name].eval().requires_grad_(False)
-    function = PortableFunction(module, (torch.randn(1, 5, 1, 60),), ("x",), ("y",), {"x": {3: "steps"}}, {"steps": 500})
+    function = PortableFunction(
+        module, (torch.randn(1, 5, 1, 60),), ("x",), ("y",), {"x": {3: "steps"}}, {"steps": 500}
+    )
     write(function, tmp_path / "x.so")
     program = TvmProgram(tmp_path / "x.so", ("x",), ("y",))
     for steps in (12, 60, 111, 500):
         x = torch.randn(1, 5, 1, steps) * 3
         found = program({"x": x.numpy()})["y"]
-        assert found.shape == module(x).shape and snr_db(module.double()(x.double()).numpy(), found) > 110
+        assert (
+            found.shape == module(x).shape
+            and snr_db(module.double()(x.double()).numpy(), found) > 110
+        )
         module.float()
     assert np.isfinite(program({"x": np.full((1, 5, 1, 111), 217.3, np.float32)})["y"]).all()
 
@@ -132,15 +181,32 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
 def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(out: Path) -> None:
         for stage in ("encoder", "vocoder"):
-            assert build_stage([stage, "--runtime", "tvm", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(out)]) == 0
+            assert (
+                build_stage(
+                    [
+                        stage,
+                        "--runtime",
+                        "tvm",
+                        "--checkpoint",
+                        str(tiny_checkpoint.folder),
+                        "--out",
+                        str(out),
+                    ]
+                )
+                == 0
+            )
 
     return once(tmp_path_factory, ["tvm", tiny_checkpoint.sha256], make)
 
 
 @needs_tvm
 @pytest.mark.parametrize("phonemes", ["a", "abt de, fɡh. " * 8])
-def test_tvm_says_what_pytorch_says(tiny_checkpoint: Checkpoint, build: Path, phonemes: str) -> None:
-    reference, found = (spoken(tiny_checkpoint, build, runtime, phonemes) for runtime in ("torch", "tvm"))
+def test_tvm_says_what_pytorch_says(
+    tiny_checkpoint: Checkpoint, build: Path, phonemes: str
+) -> None:
+    reference, found = (
+        spoken(tiny_checkpoint, build, runtime, phonemes) for runtime in ("torch", "tvm")
+    )
     assert np.array_equal(reference["durations"], found["durations"])
     for name in ("hidden", "text", "f0_hz", "energy"):
         assert snr_db(reference[name], found[name]) >= 90, name
@@ -150,16 +216,25 @@ def test_tvm_says_what_pytorch_says(tiny_checkpoint: Checkpoint, build: Path, ph
 
 
 @needs_tvm
-def test_a_library_of_another_version_or_checkpoint_is_refused(tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path) -> None:
+def test_a_library_of_another_version_or_checkpoint_is_refused(
+    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
+) -> None:
     for path in build.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (manifest,) = tmp_path.glob("KokoroVocoder-*.json")
     told = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(told | {"target": "TVM 0.26.0, x86-64-v3"}))
-    with pytest.raises(InputError, match=rf"is for TVM 0\.26\.0, x86-64-v3, this version reads {TARGET}: run `.*--runtime tvm"):
+    with pytest.raises(
+        InputError,
+        match=rf"is for TVM 0\.26\.0, x86-64-v3, this version reads {TARGET}: run `.*--runtime tvm",
+    ):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
-    manifest.write_text(json.dumps(told | {"checkpoint": told["checkpoint"] | {"sha256": "0" * 64}}))
+    manifest.write_text(
+        json.dumps(told | {"checkpoint": told["checkpoint"] | {"sha256": "0" * 64}})
+    )
     with pytest.raises(InputError, match=r"run `.*--runtime tvm"):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
     (tmp_path / "x.so").write_bytes(b"no library")
-    pytest.raises(InputError, TvmProgram, tmp_path / "x.so", (), ()).match(r"x\.so is not read by TVM")
+    pytest.raises(InputError, TvmProgram, tmp_path / "x.so", (), ()).match(
+        r"x\.so is not read by TVM"
+    )

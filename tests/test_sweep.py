@@ -1,6 +1,8 @@
-"""The two harnesses of `make fuzz`, for two minutes (slow): bad invocations and kills; and the controls that they must catch.
+"""The two harnesses of `make fuzz`, for two minutes (slow): bad invocations and kills; and the
+controls that they must catch.
 
-main(["FILE", "in place" | "careful"]) is a writer with every fault that tests.kill looks for, or with none.
+main(["FILE", "in place" | "careful"]) is a writer with every fault that tests.kill looks for, or
+with none.
 """
 
 import json
@@ -24,9 +26,18 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def ran(place: Path, *command: str) -> dict[str, int]:
-    """The harness in a process of its own, since it puts stand-ins in place for good; its JSON line."""
+    """The harness in a process of its own, since it puts stand-ins in place for good; its JSON
+    line.
+    """
     environment = os.environ | {"TMPDIR": str(place)}
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -39,15 +50,35 @@ def test_bad_invocations(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
-    found = ran(tmp_path, "tests.kill", "--command", "rules", "--command", "speak", "--others", "2", "--signals", "2")
-    assert found["renames"] >= 12 and found["kills"] >= 20 and found["signals"] >= 4 and not any(found[fault] for fault in KILL_FAULTS)
+    found = ran(
+        tmp_path,
+        "tests.kill",
+        "--command",
+        "rules",
+        "--command",
+        "speak",
+        "--others",
+        "2",
+        "--signals",
+        "2",
+    )
+    assert (
+        found["renames"] >= 12
+        and found["kills"] >= 20
+        and found["signals"] >= 4
+        and not any(found[fault] for fault in KILL_FAULTS)
+    )
 
 
 def test_every_command_is_drawn(tmp_path: Path) -> None:
-    """From a few hundred numbers: every command, with one to three things wrong, the same again for the same number."""
+    """From a few hundred numbers: every command, with one to three things wrong, the same again for
+    the same number.
+    """
     flags = {name: actions_of(Case(0, name, ()).module) for name in CALLS}
     cases = [drawn(0, number, flags, tmp_path) for number in range(600)]
-    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS) and sum(case.damage != () for case in cases) > 150
+    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS) and sum(
+        case.damage != () for case in cases
+    ) > 150
     assert cases[::50] == [drawn(0, number, flags, tmp_path) for number in range(0, 600, 50)]
 
 
@@ -57,7 +88,9 @@ def test_security_names_tests_that_exist() -> None:
     rows, seen = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:], 0
     for row in rows:
         for part in row.split(";"):
-            text = (ROOT / "tests" / f"test_attacks_{part.split()[0].rstrip(',')}.py").read_text(encoding="utf-8")
+            text = (ROOT / "tests" / f"test_attacks_{part.split()[0].rstrip(',')}.py").read_text(
+                encoding="utf-8"
+            )
             for name in re.findall(r"`(test_\w+)`", part):
                 assert f"def {name}(" in text, (part.split()[0], name)
                 seen += 1
@@ -66,28 +99,44 @@ def test_security_names_tests_that_exist() -> None:
 
 CASE = Case(1, "quality", ("--out", "user/new.json"))
 FILE, OTHER = ("file", 1, 1, ""), ("file", 2, 2, "")
-CONTROLS = [("traceback", Ended(TRACEBACK, "ValueError: x"), {}, {}), ("traceback", Ended(7), {}, {}), ("traceback", Ended(-11), {}, {}),
-    ("hang", Ended(HANG), {}, {}), ("unclear", Ended(2, "oh\n"), {}, {}),
+CONTROLS = [
+    ("traceback", Ended(TRACEBACK, "ValueError: x"), {}, {}),
+    ("traceback", Ended(7), {}, {}),
+    ("traceback", Ended(-11), {}, {}),
+    ("hang", Ended(HANG), {}, {}),
+    ("unclear", Ended(2, "oh\n"), {}, {}),
     ("lost", Ended(2, "error: x"), {"user/thesis/chapter.tex": FILE}, {}),
     ("lost", Ended(0), {"user/thesis/chapter.tex": FILE}, {"user/thesis/chapter.tex": OTHER}),
-    ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}), ("outside", Ended(0), {}, {"escaped": FILE}),
-    ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}), ("direct", Ended(0, told=("user/new.json",)), {}, {}),
-    ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}), ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE})]  # fmt: skip
+    ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}),
+    ("outside", Ended(0), {}, {"escaped": FILE}),
+    ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}),
+    ("direct", Ended(0, told=("user/new.json",)), {}, {}),
+    ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}),
+    ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE}),
+]
 
 
 @pytest.mark.parametrize(("fault", "ended", "before", "after"), CONTROLS)
-def test_the_sweep_sees_each_fault(fault: str, ended: Ended, before: dict, after: dict, tmp_path: Path) -> None:
+def test_the_sweep_sees_each_fault(
+    fault: str, ended: Ended, before: dict, after: dict, tmp_path: Path
+) -> None:
     assert list(judged(CASE, ended, before, after, tmp_path).faults) == [fault]
 
 
 def test_the_sweep_sees_no_fault_where_there_is_none(tmp_path: Path) -> None:
     case = Case(1, "quality", ("--out", str(tmp_path / "user" / "new.json")))
-    assert not judged(case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path).faults
-    assert not judged(case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path).faults
+    assert not judged(
+        case, Ended(0), {"user/new.json": FILE}, {"user/new.json": OTHER, "cache/x": FILE}, tmp_path
+    ).faults
+    assert not judged(
+        case, Ended(2, "error: x"), {"user/file": FILE}, {"user/file": FILE}, tmp_path
+    ).faults
 
 
 def main(argv: list[str]) -> int:
-    """Write FILE: in place it loses the old one, shows half of the new one and leaves a file behind."""
+    """Write FILE: in place it loses the old one, shows half of the new one and leaves a file
+    behind.
+    """
     target, text = Path(argv[0]), json.dumps({"a": [1] * 1000})
     if argv[1] == "careful":
         write_json(target, {"a": [1] * 1000})
@@ -109,5 +158,15 @@ def test_the_kills_see_each_fault(how: str, wrong: bool, tmp_path: Path) -> None
     world = World(tmp_path / "w")
     for name in ("user", "tmp", "cwd", "cache", "template/user", "template/cache"):
         (world.root / name).mkdir(parents=True)
-    counts = run_writer(world, Writer("control", "tests.test_sweep", f"{{user}}/x.json '{how}'", "x.json"), others=9, signals=0)
-    assert counts.kills > 2 and bool(counts.faults["lost"] or counts.faults["half"]) == bool(counts.faults["left"]) == wrong
+    counts = run_writer(
+        world,
+        Writer("control", "tests.test_sweep", f"{{user}}/x.json '{how}'", "x.json"),
+        others=9,
+        signals=0,
+    )
+    assert (
+        counts.kills > 2
+        and bool(counts.faults["lost"] or counts.faults["half"])
+        == bool(counts.faults["left"])
+        == wrong
+    )

@@ -31,7 +31,12 @@ from kokoro_ane.vocoder.host_tail import HostTail
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
 from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, sine_waves
-from kokoro_ane.vocoder.streaming.streaming_layers import POLYNOMIAL, PolynomialSnake, SineSnake, SnakeFormula
+from kokoro_ane.vocoder.streaming.streaming_layers import (
+    POLYNOMIAL,
+    PolynomialSnake,
+    SineSnake,
+    SnakeFormula,
+)
 from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, GeneratorNorm, Told, bias_of
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
@@ -39,13 +44,16 @@ from tests.builds import once
 
 SMALLEST_ALPHA = 9.48e-5  # generator.noise_res.1.alpha2.0; four alphas are negative
 LARGEST_ARGUMENT = 88.0  # of sin, generator.resblocks.1.alpha2.2
-SMALLEST_DEVIATION, LARGEST_RATIO = 0.0024, 117.0  # of a channel, and of its mean to that: generator.noise_res.1.adain1
-LOUDEST_PEAK, LOUD_DEVIATION = 300.0, 6.5  # of a convolution's result in the last stage: 218 was seen; 256 squared is infinite
+# of a channel, and of its mean to that: generator.noise_res.1.adain1
+SMALLEST_DEVIATION, LARGEST_RATIO = 0.0024, 117.0
+# of a convolution's result in the last stage: 218 was seen; 256 squared is infinite
+LOUDEST_PEAK, LOUD_DEVIATION = 300.0, 6.5
 COLUMNS = 4_000
 HALF_DB = 55.0
 
 
-def signal(ratio: float, deviation: float, seed: int = 0) -> Tensor:  # [1, 8, 1, S]: noise with means up to ratio deviations, in fp16
+# [1, 8, 1, S]: noise with means up to ratio deviations, in fp16
+def signal(ratio: float, deviation: float, seed: int = 0) -> Tensor:
     means = torch.linspace(-ratio, ratio, 8).view(1, -1, 1, 1)
     noise = torch.randn(1, 8, 1, COLUMNS, generator=torch.Generator().manual_seed(seed))
     return ((noise + means) * deviation).half()
@@ -55,7 +63,11 @@ def normed(x: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
     norm = AdaIN1d(4, 8, scale).to(dtype)
     torch.nn.init.zeros_(norm.fc.weight)
     norm.fc.bias.data.copy_(torch.linspace(0.5, 2.0, 16))
-    return norm(x.to(dtype), torch.zeros(1, 4, 1, 1, dtype=dtype), Mask.of(torch.ones(1, 1, 1, COLUMNS, dtype=dtype)))
+    return norm(
+        x.to(dtype),
+        torch.zeros(1, 4, 1, 1, dtype=dtype),
+        Mask.of(torch.ones(1, 1, 1, COLUMNS, dtype=dtype)),
+    )
 
 
 def snr(reference: Tensor, other: Tensor) -> float:
@@ -63,8 +75,10 @@ def snr(reference: Tensor, other: Tensor) -> float:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("ratio", "deviation", "scale"),
-    [(LARGEST_RATIO, SMALLEST_DEVIATION, QUIET_SCALE), (20.0, LOUD_DEVIATION, LOUD_SCALE)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ratio", "deviation", "scale"),
+    [(LARGEST_RATIO, SMALLEST_DEVIATION, QUIET_SCALE), (20.0, LOUD_DEVIATION, LOUD_SCALE)],
+)
 def test_adain_with_real_means_and_deviations(ratio: float, deviation: float, scale: float) -> None:
     x = signal(ratio, deviation)
     assert snr(normed(x, scale, torch.float64), normed(x, scale, torch.float16)) >= HALF_DB
@@ -84,7 +98,8 @@ def test_a_loud_convolution_does_not_overflow() -> None:
     x = signal(1.0, LOUD_DEVIATION)
     x[..., 7] = LOUDEST_PEAK
     assert normed(x, LOUD_SCALE, torch.float16).isfinite().all()
-    assert not torch.isfinite((x - x.mean(dim=3, keepdim=True)).square()).all()  # control: without the scale it would
+    # control: without the scale it would
+    assert not torch.isfinite((x - x.mean(dim=3, keepdim=True)).square()).all()
 
 
 def snake(z: Tensor, alpha: float) -> Tensor:
@@ -94,7 +109,9 @@ def snake(z: Tensor, alpha: float) -> Tensor:
 class Engine16(torch.overrides.TorchFunctionMode):
     """Every result rounded to fp16, and 0 where fp16 would hold it as a subnormal."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         if not isinstance(result, torch.Tensor) or not result.is_floating_point():
             return result
@@ -106,8 +123,12 @@ class Engine16(torch.overrides.TorchFunctionMode):
 @torch.no_grad()
 @pytest.mark.parametrize("form", [SineSnake(), PolynomialSnake()])
 @pytest.mark.parametrize("alpha", [9.5e-5, 1e-3])
-def test_a_small_alpha_survives_an_engine_without_subnormals(form: SnakeFormula, alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real Kokoro has such channels; the negative control carries alpha z, and loses the channel or a part of it."""
+def test_a_small_alpha_survives_an_engine_without_subnormals(
+    form: SnakeFormula, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real Kokoro has such channels; the negative control carries alpha z, and loses the channel or
+    a part of it.
+    """
     torch.manual_seed(0)
     conv, norm = Conv(8, 6, 3, padding=1), GeneratorNorm("", AdaIN1d(4, 8), snake_with(alpha))
     channel = torch.zeros(6, 8, 1, 3)
@@ -137,11 +158,21 @@ def snake_with(alpha: float) -> Snake:  # of channel 3; 1 elsewhere
 @torch.no_grad()
 @pytest.mark.parametrize(("alpha", "apart"), [(0.2, False), (0.05, True), (1e-4, True)])
 def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> None:
-    """One channel's 1 / alpha would leave int8 weights little for the others; the negative control is an alpha like its neighbours'."""
+    """One channel's 1 / alpha would leave int8 weights little for the others; the negative control
+    is an alpha like its neighbours'.
+    """
     conv = Conv(8, 6, 3, padding=1)
-    made = AffineConv(GeneratorNorm("", AdaIN1d(4, 8), snake_with(alpha)), conv, bias_of(conv), SineSnake(), apart=False)
+    made = AffineConv(
+        GeneratorNorm("", AdaIN1d(4, 8), snake_with(alpha)),
+        conv,
+        bias_of(conv),
+        SineSnake(),
+        apart=False,
+    )
     kernels = made.conv.weight.abs().amax(dim=(0, 2, 3)) / conv.weight.abs().amax(dim=(0, 2, 3))
-    assert (made.scale is not None) == apart and float(kernels[3] / kernels[0]) == pytest.approx(1.0 if apart else 1 / alpha)
+    assert (made.scale is not None) == apart and float(kernels[3] / kernels[0]) == pytest.approx(
+        1.0 if apart else 1 / alpha
+    )
 
 
 class TestSnake:
@@ -160,14 +191,23 @@ class TestSnake:
 
     @pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
     def test_snake_with_the_largest_argument(self, layout: torch.nn.Module) -> None:
-        z = torch.linspace(-LARGEST_ARGUMENT, LARGEST_ARGUMENT, 20_001, dtype=torch.float64).view(1, 1, 1, -1)
-        assert snr(snake(z, 1.0), layout((z * layout.factor).half()).double() / layout.factor) >= HALF_DB
+        z = torch.linspace(-LARGEST_ARGUMENT, LARGEST_ARGUMENT, 20_001, dtype=torch.float64).view(
+            1, 1, 1, -1
+        )
+        assert (
+            snr(snake(z, 1.0), layout((z * layout.factor).half()).double() / layout.factor)
+            >= HALF_DB
+        )
 
     def test_polynomial_errors_in_exact_arithmetic_and_in_fp16(self) -> None:
-        u = torch.linspace(-13, 13, 40_001, dtype=torch.float64).view(1, 1, 1, -1)  # the demo voice reaches 12.4
+        # the demo voice reaches 12.4
+        u = torch.linspace(-13, 13, 40_001, dtype=torch.float64).view(1, 1, 1, -1)
         exact = u + torch.sin(math.pi * u) ** 2 / math.pi
-        assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5 and all(float(np.float16(value)) == value for value in POLYNOMIAL)
-        # Each tensor of fp16 tensors is rounded: no worse than the cosine form, 2.0e-4 (docs/neural-engine.md)
+        assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5 and all(
+            float(np.float16(value)) == value for value in POLYNOMIAL
+        )
+        # Each tensor of fp16 tensors is rounded: no worse than the cosine form, 2.0e-4
+        # (docs/neural-engine.md)
         u = torch.linspace(-1, 1, 20_001, dtype=torch.float64).half().view(1, 1, 1, -1)
         exact = u.double() + torch.sin(math.pi * u.double()) ** 2 / math.pi
         error = PolynomialSnake()(u).double() - exact
@@ -184,12 +224,14 @@ class TestSnake:
         spectrum = torch.exp(inside[:, :BINS]) * torch.exp(1j * torch.sin(inside[:, BINS:]))
         expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, hann())
         found = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
-        torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)  # the kernel is stored in float32
+        # the kernel is stored in float32
+        torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
 
     def test_phases_stay_exact_and_noise_is_an_argument(self) -> None:
         """Accumulated in float64: the last second of a constant tone is as clean as the first."""
         waves = torch.from_numpy(sine_waves(np.full((1, 2400), 440.0)))[0, :, 8]
-        time = torch.arange(len(waves), dtype=torch.float64) + 0.5 - 150 + 300  # phase reaches one step at the middle of the first step
+        # phase reaches one step at the middle of the first step
+        time = torch.arange(len(waves), dtype=torch.float64) + 0.5 - 150 + 300
         ideal = torch.sin(2 * torch.pi * 440 * 9 / 24000 * time)
         assert (waves - ideal)[150:-150].abs().max() < 1e-7
         source, f0_hz = HarmonicSource(np.ones(9), 0.0), np.full((1, 14), 120.0)
@@ -198,12 +240,24 @@ class TestSnake:
 
 
 @pytest.fixture(scope="module")
-def build(tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(
+    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Both encoders and vocoders, and the vocoder with a host tail."""
 
     def make(out: Path) -> None:
         shutil.copytree(tiny_build, out, dirs_exist_ok=True)
-        flags = ["vocoder", "--tail", "host", "--checkpoint", str(tiny_checkpoint.folder), "--out", str(out), "--buckets", "40,160,640"]
+        flags = [
+            "vocoder",
+            "--tail",
+            "host",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--out",
+            str(out),
+            "--buckets",
+            "40,160,640",
+        ]
         assert build_stage(flags) == 0
 
     return once(tmp_path_factory, ["host tail", tiny_checkpoint.sha256], make)
@@ -215,14 +269,18 @@ class TestHostTail:
         channels = vocoder.generator.conv_post.in_channels
         trunk = torch.randn(1, channels, 1, 2401, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
-            wanted = vocoder.generator.stft(vocoder.generator.conv_post(trunk), None).flatten().numpy()
+            wanted = (
+                vocoder.generator.stft(vocoder.generator.conv_post(trunk), None).flatten().numpy()
+            )
         assert snr_db(wanted, HostTail.of(vocoder)(trunk[0, :, 0].numpy())) >= 115
         tail = HostTail.of(Vocoder.of(tiny_checkpoint))
         found = HostTail.recorded(json.loads(json.dumps(tail.described())))
         assert np.array_equal(found.weight, tail.weight) and np.array_equal(found.bias, tail.bias)
 
     def test_the_layout_ends_before_conv_post(self) -> None:
-        """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host tail say the same."""
+        """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host
+        tail say the same.
+        """
         from kokoro_ane.core.checkpoint import open_checkpoint
 
         checkpoint = open_checkpoint("demo")
@@ -231,36 +289,74 @@ class TestHostTail:
             module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()
             with torch.no_grad():
                 out = module(layout.pack(speech, 180), speech.style[:, :, None, None])
-            assert snr_db(render_reference(vocoder, speech), layout.join(out, 140).numpy()) >= 105, layout.name
+            assert (
+                snr_db(render_reference(vocoder, speech), layout.join(out, 140).numpy()) >= 105
+            ), layout.name
 
     def test_the_package_has_no_fp32_and_gives_the_trunk(self, build: Path) -> None:
         manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
         program = Program(manifest.package_path)
         facts = VocoderFacts.of(program)
-        assert list(program.outputs) == list(manifest.outputs) == [TRUNK] and manifest.outputs[TRUNK]["dtype"] == "float16"
-        assert facts.tail_operations == 0 and facts.fp32_outside_tail == () and "exp" not in facts.operations
+        assert (
+            list(program.outputs) == list(manifest.outputs) == [TRUNK]
+            and manifest.outputs[TRUNK]["dtype"] == "float16"
+        )
+        assert (
+            facts.tail_operations == 0
+            and facts.fp32_outside_tail == ()
+            and "exp" not in facts.operations
+        )
         whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
         assert whole.tail_operations > 0
 
-    def test_host_tail_against_the_tail_in_the_package(self, build: Path, tiny_checkpoint: Checkpoint) -> None:
+    def test_host_tail_against_the_tail_in_the_package(
+        self, build: Path, tiny_checkpoint: Checkpoint
+    ) -> None:
         speech = check_speech(tiny_checkpoint, 37)
-        one, other = (VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech) for level in ("fp16", "host-fp16"))
+        one, other = (
+            VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech)
+            for level in ("fp16", "host-fp16")
+        )
         assert snr_db(one, other) >= 60
 
-    def test_speaks_and_is_compressed_like_any_layout(self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    def test_speaks_and_is_compressed_like_any_layout(
+        self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
         import soundfile
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
         place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
         assert compress(["--method", "w8", "--tail", "host", *place]) == 0
         said = {}
-        for name, more in {"package": [], "host": ["--tail", "host"], "w8": ["--tail", "host", "--method", "w8"]}.items():
+        for name, more in {
+            "package": [],
+            "host": ["--tail", "host"],
+            "w8": ["--tail", "host", "--method", "w8"],
+        }.items():
             out = tmp_path / f"{name}.wav"
-            assert speak(["abt de, fɡh.", "--phonemes", "-o", str(out), "--runtime", "mlprogram", *place, *more]) == 0
+            assert (
+                speak(
+                    [
+                        "abt de, fɡh.",
+                        "--phonemes",
+                        "-o",
+                        str(out),
+                        "--runtime",
+                        "mlprogram",
+                        *place,
+                        *more,
+                    ]
+                )
+                == 0
+            )
             said[name] = soundfile.read(out)[0]
-        assert snr_db(said["package"], said["host"]) >= 40 and not np.array_equal(said["host"], said["w8"])
+        assert snr_db(said["package"], said["host"]) >= 40 and not np.array_equal(
+            said["host"], said["w8"]
+        )
 
-    def test_a_package_without_the_tails_weights_is_refused(self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    def test_a_package_without_the_tails_weights_is_refused(
+        self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
         copy = Path(shutil.copytree(build, tmp_path / "build"))
         path = copy / "KokoroVocoder-tiny-host-fp16.json"
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -269,7 +365,9 @@ class TestHostTail:
         with pytest.raises(InputError, match="does not describe such a package"):
             open_runtime("mlprogram", Request(tiny_checkpoint, copy, layout="host"))
 
-    def test_vectors_and_bundle_know_it(self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    def test_vectors_and_bundle_know_it(
+        self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
         """Every step replays from the bundle, the vocoder's with the tail of the manifest."""
         from kokoro_ane.pipeline.bundle import main as bundle
 
@@ -281,7 +379,13 @@ class TestHostTail:
 
     @pytest.mark.parametrize(("part", "command"), [("weight", "quality"), ("bias", "bundle")])
     def test_a_tail_of_another_checkpoint_is_refused(
-        self, part: str, command: str, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
+        self,
+        part: str,
+        command: str,
+        build: Path,
+        tiny_checkpoint: Checkpoint,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
     ) -> None:
         from kokoro_ane.eval.quality import main as quality
         from kokoro_ane.pipeline.bundle import main as bundle
@@ -292,7 +396,20 @@ class TestHostTail:
         tail = data["outputs"][TRUNK]["tail"]
         tail[part] = base64.b64encode(bytes(len(base64.b64decode(tail[part])))).decode()
         path.write_text(json.dumps(data), encoding="utf-8")
-        place = ["--tail", "host", "--method", "fp16", "--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+        place = [
+            "--tail",
+            "host",
+            "--method",
+            "fp16",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--build",
+            str(copy),
+        ]
         judged = command == "quality"
-        assert (quality([*place, "--workers", "1"]) if judged else bundle([*place, "--out", str(tmp_path / "bundle-tiny")])) == 2
+        assert (
+            quality([*place, "--workers", "1"])
+            if judged
+            else bundle([*place, "--out", str(tmp_path / "bundle-tiny")])
+        ) == 2
         assert "the tail's weights are not those of" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""The PyTorch vocoder against upstream's decoder at full size, its eager layout, and padding that changes nothing."""
+"""The PyTorch vocoder against upstream's decoder at full size, its eager layout, and padding that
+changes nothing.
+"""
 
 import copy
 from collections.abc import Callable
@@ -36,7 +38,8 @@ def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
 
 
 @pytest.fixture(scope="module")
-def exact(pair: tuple) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:  # both renders of that many frames in float64, each made once
+# both renders of that many frames in float64, each made once
+def exact(pair: tuple) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
     return cache(lambda frames: both(pair, frames, torch.float64))
 
 
@@ -48,18 +51,26 @@ def both(pair: tuple, frames: int, dtype: torch.dtype) -> tuple[np.ndarray, np.n
 @pytest.mark.parametrize("frames", [7, 40, pytest.param(240, marks=pytest.mark.slow)])
 def test_float64_parity(exact: Callable, frames: int) -> None:
     theirs, ours = exact(frames)
-    assert theirs.shape == ours.shape == (600 * frames,) and theirs.std() > 0.01 and snr_db(theirs, ours) >= 90
+    assert (
+        theirs.shape == ours.shape == (600 * frames,)
+        and theirs.std() > 0.01
+        and snr_db(theirs, ours) >= 90
+    )
 
 
 @pytest.mark.parametrize("frames", [40, pytest.param(240, marks=pytest.mark.slow)])
-def test_float32_is_within_upstreams_own_rounding(pair: tuple, exact: Callable, frames: int) -> None:
+def test_float32_is_within_upstreams_own_rounding(
+    pair: tuple, exact: Callable, frames: int
+) -> None:
     wanted, _ = exact(frames)
     theirs, ours = both(pair, frames, torch.float32)
     assert snr_db(wanted, ours) >= snr_db(wanted, theirs)
 
 
 def test_upstream_state_round_trip(pair: tuple) -> None:
-    """Every load hook is undone exactly: the keys are upstream's, and loading them again gives the same weights."""
+    """Every load hook is undone exactly: the keys are upstream's, and loading them again gives the
+    same weights.
+    """
     upstream, vocoder, config = pair
     state = upstream_state(vocoder.float())
     optional = {key for key in upstream.state_dict() if key.endswith(("norm.weight", "norm.bias"))}
@@ -77,7 +88,8 @@ def tiny() -> tuple[Vocoder, EagerVocoder, int]:
     with torch.no_grad():
         for layer in vocoder.modules():
             if isinstance(layer, StyleAffine):
-                layer.bias[: layer.channels] += 1  # gains near 1, as trained ones are: every layer is heard at the end
+                # gains near 1, as trained ones are: every layer is heard at the end
+                layer.bias[: layer.channels] += 1
     return vocoder, EagerVocoder(vocoder), config.hidden_dim
 
 
@@ -89,13 +101,15 @@ def test_same_samples_at_any_length(tiny: tuple, frames: int) -> None:
     assert snr_db(render_reference(vocoder, x), render_reference(fast, x)) >= 100
 
 
-def test_thirty_seconds(tiny: tuple) -> None:  # the frame rate itself is dealt out to groups from 1,024 frames on
+# the frame rate itself is dealt out to groups from 1,024 frames on
+def test_thirty_seconds(tiny: tuple) -> None:
     vocoder, fast, hidden = tiny
     x = random_inputs(vocoder, 1200, hidden)
     assert snr_db(render_reference(vocoder, x), render_reference(fast, x)) >= 100
 
 
-def wide(vocoder: Vocoder) -> Vocoder:  # A copy in float64; Snake freezes its quotient, in float64 then, when the mode changes
+# A copy in float64; Snake freezes its quotient, in float64 then, when the mode changes
+def wide(vocoder: Vocoder) -> Vocoder:
     return copy.deepcopy(vocoder).double().train().eval()
 
 
@@ -105,7 +119,9 @@ class TestEager:
         vocoder, _, hidden = tiny
         x = random_inputs(vocoder, 21, hidden)
         expected = render_reference(wide(vocoder), x, torch.float64)
-        assert snr_db(expected, render_reference(EagerVocoder(wide(vocoder)), x, torch.float64)) >= 250
+        assert (
+            snr_db(expected, render_reference(EagerVocoder(wide(vocoder)), x, torch.float64)) >= 250
+        )
 
     @pytest.mark.slow
     def test_full_size(self) -> None:
@@ -116,11 +132,27 @@ class TestEager:
             x = random_inputs(vocoder, frames, config.hidden_dim)
             assert snr_db(render_reference(vocoder, x), render_reference(eager, x)) >= 100, frames
 
-    @pytest.mark.parametrize("name", ["encode.norm1.fc.weight", "encode.conv1x1.weight", "decode.3.pool.bias", "decode.3.conv2.bias",
-        "F0_conv.bias", "asr_res.0.bias", "generator.ups.1.bias", "generator.noise_convs.0.bias", "generator.noise_res.1.alpha1.2.alpha",
-        "generator.resblocks.5.convs2.2.bias", "generator.resblocks.0.adain2.1.fc.weight", "generator.conv_post.bias"])  # fmt: skip
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "encode.norm1.fc.weight",
+            "encode.conv1x1.weight",
+            "decode.3.pool.bias",
+            "decode.3.conv2.bias",
+            "F0_conv.bias",
+            "asr_res.0.bias",
+            "generator.ups.1.bias",
+            "generator.noise_convs.0.bias",
+            "generator.noise_res.1.alpha1.2.alpha",
+            "generator.resblocks.5.convs2.2.bias",
+            "generator.resblocks.0.adain2.1.fc.weight",
+            "generator.conv_post.bias",
+        ],
+    )
     def test_every_kind_of_weight_is_heard(self, tiny: tuple, name: str) -> None:
-        """Negative control and completeness: a weight changed in the vocoder is missed by the frozen copy and followed by a new one."""
+        """Negative control and completeness: a weight changed in the vocoder is missed by the
+        frozen copy and followed by a new one.
+        """
         vocoder, _, hidden = tiny
         changed = copy.deepcopy(vocoder)
         with torch.no_grad():
@@ -141,7 +173,8 @@ class TestEager:
         torch.testing.assert_close(mean.double(), exact.mean(1), rtol=3e-6, atol=0)
         torch.testing.assert_close(variance.double(), exact.var(1, correction=0), rtol=2e-5, atol=0)
 
-    def test_moments_hold_at_thirty_seconds(self) -> None:  # control: PyTorch's own statistics for channels last lose 30 dB there
+    # control: PyTorch's own statistics for channels last lose 30 dB there
+    def test_moments_hold_at_thirty_seconds(self) -> None:
         torch.manual_seed(0)
         x = last_channels(torch.randn(1, 4, 1, 144_001) + 1)
         expected = F.instance_norm(x.double()).numpy()
@@ -151,9 +184,15 @@ class TestEager:
     def test_inputs_are_left_alone(self, tiny: tuple) -> None:  # work in place stays inside
         vocoder, fast, hidden = tiny
         x = random_inputs(vocoder, 12, hidden)
-        before = {name: getattr(x, name).clone() for name in ("asr", "f0_hz", "energy", "style", "spectrum")}
+        before = {
+            name: getattr(x, name).clone()
+            for name in ("asr", "f0_hz", "energy", "style", "spectrum")
+        }
         first = render_reference(fast, x)
-        assert all(torch.equal(getattr(x, name), value) for name, value in before.items()) and (first == render_reference(fast, x)).all()
+        assert (
+            all(torch.equal(getattr(x, name), value) for name, value in before.items())
+            and (first == render_reference(fast, x)).all()
+        )
 
 
 CONFIG = KokoroConfig.from_dict(tiny_config(), "test")
@@ -199,7 +238,11 @@ def test_full_size_fills_from_9_to_100_percent(full_size: tuple, bucket: int) ->
 def run_in_pytorch(told: Vocoder, inputs: VocoderInputs, bucket: int) -> np.ndarray:
     """The packed graph in fp32, which is what the executed program is in exact arithmetic."""
     packed = PackedVocoder(told, PackedLayout(CONFIG.hidden_dim))
-    return packed(torch.from_numpy(pack(inputs, bucket)), inputs.style[:, :, None, None]).flatten()[: 600 * inputs.frames].numpy()
+    return (
+        packed(torch.from_numpy(pack(inputs, bucket)), inputs.style[:, :, None, None])
+        .flatten()[: 600 * inputs.frames]
+        .numpy()
+    )
 
 
 def padding_figure(told: Vocoder) -> Check:
@@ -214,17 +257,23 @@ def test_an_honest_vocoder_holds() -> None:
     assert padding_figure(random_vocoder(CONFIG, seed=0)).value > 100
 
 
-@pytest.mark.parametrize("name", ["decode.2.norm1", "generator.noise_res.0.adain1.0", "generator.resblocks.4.adain1.1"])
+@pytest.mark.parametrize(
+    "name", ["decode.2.norm1", "generator.noise_res.0.adain1.0", "generator.resblocks.4.adain1.1"]
+)
 def test_control_one_norm_that_counts_the_padding_is_rejected(name: str) -> None:
     told = random_vocoder(CONFIG, seed=0)
     norm = told.get_submodule(name)
-    norm.forward = lambda x, style, mask: AdaIN1d.forward(norm, x, style, Mask.of(mask.values * 0 + 1))
+    norm.forward = lambda x, style, mask: AdaIN1d.forward(
+        norm, x, style, Mask.of(mask.values * 0 + 1)
+    )
     assert not padding_figure(told).holds
 
 
 @pytest.mark.parametrize("call", [3, 14, 30, 53, 27])
 def test_control_one_mask_dropped_is_rejected(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call-th mask of the generator: what a convolution reads in either stage's branch and trunk; the first stage's result."""
+    """The call-th mask of the generator: what a convolution reads in either stage's branch and
+    trunk; the first stage's result.
+    """
     masked, calls = decoder.masked, count()
 
     def dropping(x: Tensor, mask: Mask | None) -> Tensor:
@@ -236,19 +285,27 @@ def test_control_one_mask_dropped_is_rejected(call: int, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def rendered() -> Callable[[float], dict[str, Check]]:
-    """Figures of programs that are PyTorch itself plus noise, so much louder in the longer bucket."""
+    """Figures of programs that are PyTorch itself plus noise, so much louder in the longer
+    bucket.
+    """
     vocoder = random_vocoder(CONFIG, seed=0)
     inputs = random_inputs(vocoder, 40, CONFIG.hidden_dim)
     reference = render_reference(vocoder, inputs)
-    loud = np.where(np.arange(len(reference)) // 600 == 20, 30.0, 1.0)  # one frame holds most of the error, as in real speech
+    # one frame holds most of the error, as in real speech
+    loud = np.where(np.arange(len(reference)) // 600 == 20, 30.0, 1.0)
 
     def figures(louder_db: float) -> dict[str, Check]:
         def program(name: str, bucket: int) -> np.ndarray:
             noise = np.random.default_rng(bucket).standard_normal(len(reference)) * 1e-4
-            jump = np.where(loud > 1, 2.0, 1.0) if bucket == BUCKETS[1] else 1.0  # the loud frame wanders by 6 dB
-            return reference + noise * loud * jump * 10 ** (louder_db / 20 if bucket == BUCKETS[1] else 0) * (name == "declared")
+            # the loud frame wanders by 6 dB
+            jump = np.where(loud > 1, 2.0, 1.0) if bucket == BUCKETS[1] else 1.0
+            return reference + noise * loud * jump * 10 ** (
+                louder_db / 20 if bucket == BUCKETS[1] else 0
+            ) * (name == "declared")
 
-        found = fill_figures(partial(program, "declared"), partial(program, "exact"), reference, BUCKETS, "fp16")
+        found = fill_figures(
+            partial(program, "declared"), partial(program, "exact"), reference, BUCKETS, "fp16"
+        )
         return {figure.name.split()[0]: figure for figure in found}
 
     return figures

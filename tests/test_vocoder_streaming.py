@@ -1,4 +1,5 @@
-"""The streaming layout: exact where its statistics are, the same samples at any cut, a predictor that is refused where it does not fit.
+"""The streaming layout: exact where its statistics are, the same samples at any cut, a predictor
+that is refused where it does not fit.
 
 python -m pytest tests/test_vocoder_streaming.py
 """
@@ -29,7 +30,13 @@ from kokoro_ane.runtimes.torch_runtime import StreamingBackend
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor, load_predictor, predictor_of, predictor_path, save_predictor
+from kokoro_ane.vocoder.streaming.norm_statistics import (
+    StatisticsPredictor,
+    load_predictor,
+    predictor_of,
+    predictor_path,
+    save_predictor,
+)
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance
@@ -74,41 +81,67 @@ def measured(vocoder: Vocoder, speech: VocoderInputs) -> tuple[np.ndarray, np.nd
     samples = render_reference(vocoder, speech)
     for hook in hooks:
         hook.remove()
-    return samples, torch.cat([seen[id(norm.norm)][part] for part in (0, 1) for norm in norms]).numpy()
+    return (
+        samples,
+        torch.cat([seen[id(norm.norm)][part] for part in (0, 1) for norm in norms]).numpy(),
+    )
 
 
 def told(predictor: StatisticsPredictor, statistics: np.ndarray) -> StatisticsPredictor:
     """One that says this whatever it is asked."""
-    return replace(predictor, outer=np.zeros_like(predictor.outer), bias=statistics.astype(np.float32))
+    return replace(
+        predictor, outer=np.zeros_like(predictor.outer), bias=statistics.astype(np.float32)
+    )
 
 
 def test_told_what_the_norms_measure_it_is_the_vocoder(
-    vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs, predictor: StatisticsPredictor, measured: tuple[np.ndarray, np.ndarray]
+    vocoder: Vocoder,
+    checkpoint: Checkpoint,
+    speech: VocoderInputs,
+    predictor: StatisticsPredictor,
+    measured: tuple[np.ndarray, np.ndarray],
 ) -> None:
-    """And the nearer it is told, the nearer it is: exactly, as predicted, the average of all speech."""
+    """And the nearer it is told, the nearer it is: exactly, as predicted, the average of all
+    speech.
+    """
     reference, statistics = measured
     exact, predicted, average = (
-        snr_db(reference, StreamingBackend(vocoder, one, checkpoint.config.hidden_dim, measured=0).render(speech))
+        snr_db(
+            reference,
+            StreamingBackend(vocoder, one, checkpoint.config.hidden_dim, measured=0).render(speech),
+        )
         for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
     )
     assert exact > 100 and exact > predicted + 50 and predicted > average + 2
-    short = StreamingBackend(vocoder, told(predictor, predictor.bias), checkpoint.config.hidden_dim)  # 2 s: measured, whatever is told
+    # 2 s: measured, whatever is told
+    short = StreamingBackend(vocoder, told(predictor, predictor.bias), checkpoint.config.hidden_dim)
     assert snr_db(reference, short.render(speech)) > 100
 
 
 def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_the_file_tells(
-    vocoder: Vocoder, speech: VocoderInputs, predictor: StatisticsPredictor, measured: tuple[np.ndarray, np.ndarray]
+    vocoder: Vocoder,
+    speech: VocoderInputs,
+    predictor: StatisticsPredictor,
+    measured: tuple[np.ndarray, np.ndarray],
 ) -> None:
     decoder, seen = DecoderFunction(vocoder, predictor, speech.asr.shape[1]).eval(), []
-    for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):  # what the predictor is given, and what it gives
-        module.register_forward_hook(lambda _, given, made, place=place: seen.append((given[0], made)[place].flatten().double().numpy()))
+    # what the predictor is given, and what it gives
+    for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):
+        module.register_forward_hook(
+            lambda _, given, made, place=place: seen.append(
+                (given[0], made)[place].flatten().double().numpy()
+            )
+        )
     with torch.no_grad():
-        decoder(torch.from_numpy(pack_utterance(speech, speech.frames)), speech.style[..., None, None])
+        decoder(
+            torch.from_numpy(pack_utterance(speech, speech.frames)), speech.style[..., None, None]
+        )
     inputs, product = seen
     found = product + predictor.bias
     assert snr_db(predictor(inputs[None])[0], found) > 90
     log_variances = np.split(found - measured[1], 2)[1]
-    assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["error"]  # one sentence of 2 s; the file's are longer
+    # one sentence of 2 s; the file's are longer
+    assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["error"]
 
 
 def test_any_cut_gives_the_same_samples(
@@ -116,33 +149,53 @@ def test_any_cut_gives_the_same_samples(
 ) -> None:
     backend = StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0)
     given = backend.pack(speech), speech.style[:, :, None, None], speech.frames
-    whole, *cut = (torch.cat(list(backend.pieces(*given, first, longest))).numpy() for first, longest in ((None, 200), (20, 40), (16, 33)))
+    whole, *cut = (
+        torch.cat(list(backend.pieces(*given, first, longest))).numpy()
+        for first, longest in ((None, 200), (20, 40), (16, 33))
+    )
     assert all(snr_db(whole, other) > 100 for other in cut)
     assert len(list(backend.pieces(*given, 20, 40))) == len(windows(speech.frames, 20, 40)) > 3
-    with pytest.MonkeyPatch.context() as patch:  # the outermost taps weigh little: five of the seven frames must go before it is heard
+    # the outermost taps weigh little: five of the seven frames must go before it is heard
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kokoro_ane.vocoder.streaming.windows.HALO", 2)
         assert snr_db(whole, torch.cat(list(backend.pieces(*given, 16, 33))).numpy()) < 90
 
 
 @given(st.integers(1, 3000), st.one_of(st.none(), st.integers(15, 60)), st.integers(61, 400))
-def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(frames: int, first: int | None, longest: int) -> None:
+def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(
+    frames: int, first: int | None, longest: int
+) -> None:
     cut = windows(frames, first, longest)
-    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
+    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(
+        a.end == b.begin for a, b in zip(cut, cut[1:], strict=False)
+    )
     for window in cut:
         assert window.begin < window.end and window.frames <= longest
         assert window.start == 0 or window.begin - window.start >= HALO
-        assert window.start + window.frames == frames or window.start + window.frames - window.end >= HALO
+        assert (
+            window.start + window.frames == frames
+            or window.start + window.frames - window.end >= HALO
+        )
 
 
 @given(st.integers(SIZES[-1] + 1, 3000), st.booleans())
 def test_windows_of_a_package_have_its_lengths_only(frames: int, early: bool) -> None:
     cut = fixed_windows(frames, SIZES, early)
-    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
-    assert cut[0].frames == (SIZES[0] if early else SIZES[-1]) and {window.frames for window in cut} <= set(SIZES)
+    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(
+        a.end == b.begin for a, b in zip(cut, cut[1:], strict=False)
+    )
+    assert cut[0].frames == (SIZES[0] if early else SIZES[-1]) and {
+        window.frames for window in cut
+    } <= set(SIZES)
     for window in cut:
-        assert 0 <= window.start <= window.begin < window.end <= window.start + window.frames <= frames
+        assert (
+            0 <= window.start <= window.begin < window.end <= window.start + window.frames <= frames
+        )
         assert window.start == 0 or window.begin - window.start >= HALO
-        assert window.start + window.frames == frames or window.start + window.frames - window.end >= HALO
+        assert (
+            window.start + window.frames == frames
+            or window.start + window.frames - window.end >= HALO
+        )
 
 
 def test_windows_of_nothing_but_halo_are_refused() -> None:
@@ -151,15 +204,22 @@ def test_windows_of_nothing_but_halo_are_refused() -> None:
 
 
 def test_a_predictor_is_kept_and_refused_where_it_does_not_fit(
-    checkpoint: Checkpoint, predictor: StatisticsPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Checkpoint,
+    predictor: StatisticsPredictor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "p.npz"
     save_predictor(predictor, path)
     assert load_predictor(path, checkpoint).sha256 == predictor.sha256
     other = replace(checkpoint, sha256="0" * 64)
-    with pytest.raises(InputError, match=r"was fitted to weights .*python -m training\.fit_statistics"):
+    with pytest.raises(
+        InputError, match=r"was fitted to weights .*python -m training\.fit_statistics"
+    ):
         load_predictor(path, other)
-    with pytest.raises(InputError, match=r"has no predicted statistics: `python -m training\.fit_statistics"):
+    with pytest.raises(
+        InputError, match=r"has no predicted statistics: `python -m training\.fit_statistics"
+    ):
         predictor_of(other)
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
     predictor_path(checkpoint).parent.mkdir()
@@ -183,14 +243,29 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
 ) -> None:
     heard: list[int] = []
     monkeypatch.setattr(SynthesisStats, "heard", lambda self, samples: heard.append(samples))
-    monkeypatch.setattr("kokoro_ane.runtimes.torch_runtime.StreamingBackend.__init__.__defaults__", (0,))
-    common = [TEXT, "--checkpoint", "demo", "--runtime", "torch", "--layout", "streaming", "--quiet"]
+    monkeypatch.setattr(
+        "kokoro_ane.runtimes.torch_runtime.StreamingBackend.__init__.__defaults__", (0,)
+    )
+    common = [
+        TEXT,
+        "--checkpoint",
+        "demo",
+        "--runtime",
+        "torch",
+        "--layout",
+        "streaming",
+        "--quiet",
+    ]
     assert speak([*common, "--stream", "pcm"]) == 0
     streamed = np.frombuffer(capfdbinary.readouterr().out, "<i2").astype(np.float64)
     assert speak([*common, "-o", str(tmp_path / "a.wav")]) == 0
     with wave.open(io.BytesIO((tmp_path / "a.wav").read_bytes())) as stored:
         kept = np.frombuffer(stored.readframes(stored.getnframes()), "<i2").astype(np.float64)
-    assert len(heard) > 4 and sum(heard) == len(streamed) == len(kept) and np.abs(streamed - kept).max() <= 2
+    assert (
+        len(heard) > 4
+        and sum(heard) == len(streamed) == len(kept)
+        and np.abs(streamed - kept).max() <= 2
+    )
 
 
 def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None:
@@ -201,15 +276,25 @@ def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None
     noise[3000] = 3.0
     finish = StreamFinish(len(noise))
     joined = np.concatenate([finish(piece) for piece in np.split(noise, (1000, 2500, 4000))])
-    assert np.abs(joined).max() <= CEILING and finish.gain == pytest.approx(CEILING / 3) and joined[500] == noise[500]
+    assert (
+        np.abs(joined).max() <= CEILING
+        and finish.gain == pytest.approx(CEILING / 3)
+        and joined[500] == noise[500]
+    )
     played: list[np.ndarray] = []
     Player(played.append, lambda _: None)(np.zeros(0, np.float32))
     assert not played
 
 
-def test_what_another_process_speaks_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_speaks_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order, other = list[int](), FileLock(tmp_path / "0.lock")
-    spoken = lambda _, __, number, path: (order.append(number), path.touch(), other.release())  # noqa: E731
+    spoken = lambda _, __, number, path: (
+        order.append(number),
+        path.touch(),
+        other.release(),
+    )  # noqa: E731
     monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
     other.acquire()
     fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
@@ -221,9 +306,16 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, "--out", str(out)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert report["error"] < report["error_of_the_average"] and load_predictor(out, open_checkpoint("demo")).voices
-    more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]  # what was spoken serves again
+    assert (
+        report["error"] < report["error_of_the_average"]
+        and load_predictor(out, open_checkpoint("demo")).voices
+    )
+    # what was spoken serves again
+    more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, *more]) == 0
     both = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert both["sentences"] == report["sentences"] + both["spoken"] and both["error"] < both["error_of_the_average"]
+    assert (
+        both["sentences"] == report["sentences"] + both["spoken"]
+        and both["error"] < both["error_of_the_average"]
+    )
     assert fit(["--checkpoint", "demo", "--count", "3"]) == 2

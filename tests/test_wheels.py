@@ -1,4 +1,6 @@
-"""What the two wheels install, beside a user's own files of the rooms' names; and the calls of `import kokoro_ane`."""
+"""What the two wheels install, beside a user's own files of the rooms' names; and the calls of
+`import kokoro_ane`.
+"""
 
 import os
 import shutil
@@ -18,11 +20,33 @@ from kokoro_ane.core.checkpoint import Checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = ("bench", "training", "tests", "docs", "mlprogram/benches", "mlprogram/tests")
-DATA = (".json", ".npz", ".npy", ".txt", ".tsv", ".gz", ".flac", ".pth", ".pt", ".bin", ".onnx", ".css", ".js", ".html", ".typed")
+DATA = (
+    ".json",
+    ".npz",
+    ".npy",
+    ".txt",
+    ".tsv",
+    ".gz",
+    ".flac",
+    ".pth",
+    ".pt",
+    ".bin",
+    ".onnx",
+    ".css",
+    ".js",
+    ".html",
+    ".typed",
+)
 
 
 def tracked() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return [name for name in listed.splitlines() if (ROOT / name).exists()]
 
 
@@ -32,8 +56,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in tracked():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    subprocess.run([*command, "-w", str(copy / "dist"), str(copy), str(copy / "mlprogram")], check=True, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+    ]
+    subprocess.run(
+        [*command, "-w", str(copy / "dist"), str(copy), str(copy / "mlprogram")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     for wheel in (copy / "dist").glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
@@ -42,7 +80,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(site: Path, folder: Path, *command: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(site)}
-    done = subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -53,25 +98,41 @@ def test_two_names_and_every_file_of_the_rooms_are_installed(site: Path) -> None
     assert {path.name for path in site.glob("*.dist-info")} == {
         f"{name}-{__version__}.dist-info" for name in ("kokoro_ane", "coreml_mlprogram")
     }
-    assert not list(site.rglob("__pycache__")) and not [path for path in site.rglob("*") if path.is_symlink()]
+    assert not list(site.rglob("__pycache__")) and not [
+        path for path in site.rglob("*") if path.is_symlink()
+    ]
     missing = []
     for name in tracked():
         top = name.split("/")[0]
         home = name if top in ("mlprogram", "kokoro_ane") else f"kokoro_ane/{name}"
         room = top == "mlprogram" or (ROOT / "kokoro_ane" / top).is_symlink() or top == "kokoro_ane"
-        wanted = room and not name.startswith(NOT_INSTALLED) and name.endswith((".py", *DATA)) and not (ROOT / name).is_symlink()
+        wanted = (
+            room
+            and not name.startswith(NOT_INSTALLED)
+            and name.endswith((".py", *DATA))
+            and not (ROOT / name).is_symlink()
+        )
         missing += [name] if wanted and not (site / home).is_file() else []
     assert not missing
     installed = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
-    assert not [name for name in installed for room in NOT_INSTALLED if name.startswith((f"{room}/", f"kokoro_ane/{room}/"))]
+    assert not [
+        name
+        for name in installed
+        for room in NOT_INSTALLED
+        if name.startswith((f"{room}/", f"kokoro_ane/{room}/"))
+    ]
 
 
 def test_it_works_beside_a_users_own_files_of_the_same_names(site: Path, tmp_path: Path) -> None:
     for name in ("eval", "bench", "g2p", "pipeline", "quantize", "tests"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('the user\\'s own')\n", encoding="utf-8")
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('the user\\'s own')\n", encoding="utf-8"
+        )
     for name in ("core", "vocoder", "encoder", "runtimes"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the user\\'s own')\n", encoding="utf-8")
+        (tmp_path / name / "__init__.py").write_text(
+            "raise SystemExit('the user\\'s own')\n", encoding="utf-8"
+        )
     told = run(site, tmp_path, "-m", "kokoro_ane", "--help")
     assert all(verb in told for verb in COMMANDS)
     code = """
@@ -82,39 +143,64 @@ assert abs(samples).max() > 0.01 and samples.dtype == "float32" and rate_hz == 2
 print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
 """
     own, other, seconds = run(site, tmp_path, "-c", code).split()
-    assert Path(own).is_relative_to(site) and Path(other).is_relative_to(site) and 0.3 < float(seconds) < 3
+    assert (
+        Path(own).is_relative_to(site)
+        and Path(other).is_relative_to(site)
+        and 0.3 < float(seconds) < 3
+    )
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
-    assert all(getattr(kokoro_ane, name).__doc__ for name in kokoro_ane.__all__) and set(kokoro_ane.__all__) <= set(dir(kokoro_ane))
+    assert all(getattr(kokoro_ane, name).__doc__ for name in kokoro_ane.__all__) and set(
+        kokoro_ane.__all__
+    ) <= set(dir(kokoro_ane))
     assert not hasattr(kokoro_ane, "sing")
 
 
 def test_speak_gives_the_samples_of_its_seed(tiny_checkpoint: Checkpoint) -> None:
     given = {"voice": "slt", "checkpoint": str(tiny_checkpoint.folder)}
-    (one, rate_hz), (same, _), (other, _) = (kokoro_ane.speak("Hello.", seed=seed, **given) for seed in (0, 0, 1))
+    (one, rate_hz), (same, _), (other, _) = (
+        kokoro_ane.speak("Hello.", seed=seed, **given) for seed in (0, 0, 1)
+    )
     assert rate_hz == 24_000 and one.dtype == np.float32 and one.ndim == 1 and len(one) % 600 == 0
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
-def test_build_writes_a_checked_package(tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path: Path) -> None:
-    (manifest,) = kokoro_ane.build("vocoder", checkpoint=str(tiny_checkpoint.folder), buckets=(40,), out=tmp_path)
+def test_build_writes_a_checked_package(
+    tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path: Path
+) -> None:
+    (manifest,) = kokoro_ane.build(
+        "vocoder", checkpoint=str(tiny_checkpoint.folder), buckets=(40,), out=tmp_path
+    )
     assert manifest.path == tmp_path / "KokoroVocoder-tiny-fp16.json" and manifest.buckets == (40,)
     manifest.verify()
 
 
-def test_judge_gives_verdict_and_figures(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
+def test_judge_gives_verdict_and_figures(
+    placed: tuple[Checkpoint, Path], measured: list[str]
+) -> None:
     checkpoint, build = placed
     judged = kokoro_ane.judge("fp16", checkpoint=str(checkpoint.folder), build=build, clips=2)
     assert judged.verdict == "UNDECIDED" and judged.reasons and not judged.broken  # 2 clips of 24
-    assert judged.figures["pesq"]["mean"] and judged.package_bytes > 10_000 and judged.file.is_file() and len(measured) == 2
+    assert (
+        judged.figures["pesq"]["mean"]
+        and judged.package_bytes > 10_000
+        and judged.file.is_file()
+        and len(measured) == 2
+    )
 
 
-@pytest.mark.parametrize(("call", "message"), [(lambda: kokoro_ane.build("vocader"), "no stage 'vocader'"),
-    (lambda: kokoro_ane.build("vocoder", precision="fp8"), "give fp16 or fp32"),
-    (lambda: kokoro_ane.build("vocoder", layout="round", checkpoint="demo"), "round"), (lambda: kokoro_ane.judge("w9"), "no level 'w9'"),
-    (lambda: kokoro_ane.judge("fp16", checkpoint="nowhere"), "neither a folder"),
-    (lambda: kokoro_ane.speak("Hi.", "nobody", checkpoint="demo"), "nobody"),
-    (lambda: kokoro_ane.open_checkpoint("nowhere"), "neither a folder")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kokoro_ane.build("vocader"), "no stage 'vocader'"),
+        (lambda: kokoro_ane.build("vocoder", precision="fp8"), "give fp16 or fp32"),
+        (lambda: kokoro_ane.build("vocoder", layout="round", checkpoint="demo"), "round"),
+        (lambda: kokoro_ane.judge("w9"), "no level 'w9'"),
+        (lambda: kokoro_ane.judge("fp16", checkpoint="nowhere"), "neither a folder"),
+        (lambda: kokoro_ane.speak("Hi.", "nobody", checkpoint="demo"), "nobody"),
+        (lambda: kokoro_ane.open_checkpoint("nowhere"), "neither a folder"),
+    ],
+)
 def test_a_name_that_there_is_not(call: Callable[[], object], message: str) -> None:
     pytest.raises(kokoro_ane.InputError, call).match(message)

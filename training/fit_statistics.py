@@ -1,12 +1,16 @@
-"""Fit the predictor of the streaming layout (vocoder/streaming/norm_statistics.py) to a checkpoint, on speech of its own.
+"""Fit the predictor of the streaming layout (vocoder/streaming/norm_statistics.py) to a checkpoint,
+on speech of its own.
 
-    python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500      # 10 s of one core a sentence; goes on where it was cut
+    # 10 s of one core a sentence; goes on where it was cut
+    python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500
 
-The teacher is the network itself: it speaks COUNT texts in all of its voices and in random blends of them, at several speeds, and every
-norm of the generator tells what it measured. The texts are prose of Python's own documentation, cut and joined anew, with words of the
-lexicon in it: none of them is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures itself, is left
-out. One sentence in eight is held out, and the error told is of those. Started twice in one folder, two processes share the work.
-Exit 0: written. Exit 2: bad input. The last line of stdout is one JSON object.
+The teacher is the network itself: it speaks COUNT texts in all of its voices and in random blends
+of them, at several speeds, and every norm of the generator tells what it measured. The texts are
+prose of Python's own documentation, cut and joined anew, with words of the lexicon in it: none of
+them is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures
+itself, is left out. One sentence in eight is held out, and the error told is of those. Started
+twice in one folder, two processes share the work. Exit 0: written. Exit 2: bad input. The last line
+of stdout is one JSON object.
 """
 
 import gzip
@@ -34,11 +38,16 @@ if TYPE_CHECKING:
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
 PART, HELD_OUT = 20, 8  # sentences to a file of records; one in so many is not fitted on
-FEWEST_FRAMES = MEASURED - 30  # what is longer than MEASURED is told its statistics: some below that edge belong to it
+# what is longer than MEASURED is told its statistics: some below that edge belong to it
+FEWEST_FRAMES = MEASURED - 30
 WORDS = (8, 90)  # of a text: as many of 8 to 16 as of 16 to 32
-SHARES = (1.0, 0.5, 0.5, 2.0)  # how much the kernel looks at: the upsampler's moments, both source convolutions', the style
-WIDTH, RIDGE = 4.0, 1e-3  # of the bells, in median squared distances; both chosen by held-out error on 380 sentences
-HEARD = (0.25, 1.0)  # of norms in the source's blocks, whose errors nobody hears, and of the others: told exactly, MCD falls by 0 and 43 %
+# how much the kernel looks at: the upsampler's moments, both source convolutions', the style
+SHARES = (1.0, 0.5, 0.5, 2.0)
+# of the bells, in median squared distances; both chosen by held-out error on 380 sentences
+WIDTH, RIDGE = 4.0, 1e-3
+# of norms in the source's blocks, whose errors nobody hears, and of the others: told exactly, MCD
+# falls by 0 and 43 %
+HEARD = (0.25, 1.0)
 Record = tuple[np.ndarray, np.ndarray]  # inputs [D], means and log variances [2R]
 
 
@@ -55,13 +64,25 @@ def prose() -> list[str]:
     """Plain sentences of Python's documentation, sorted."""
     import pydoc_data.topics
 
-    paragraphs = (" ".join(part.split()) for topic in pydoc_data.topics.topics.values() for part in re.split(r"\n\s*\n", topic))
-    sentences = {sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.!?])\s+", paragraph)}
-    return sorted(s for s in sentences if re.fullmatch(r"[A-Z][A-Za-z ,;:'\-]{14,260}[.!?]", s) and len(s.split()) >= 3)
+    paragraphs = (
+        " ".join(part.split())
+        for topic in pydoc_data.topics.topics.values()
+        for part in re.split(r"\n\s*\n", topic)
+    )
+    sentences = {
+        sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.!?])\s+", paragraph)
+    }
+    return sorted(
+        s
+        for s in sentences
+        if re.fullmatch(r"[A-Z][A-Za-z ,;:'\-]{14,260}[.!?]", s) and len(s.split()) >= 3
+    )
 
 
 def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
-    """Texts without end: three in ten are whole sentences, the others pieces of several with a fifth of the words exchanged."""
+    """Texts without end: three in ten are whole sentences, the others pieces of several with a
+    fifth of the words exchanged.
+    """
     from kokoro_ane.g2p.word_lists import DATA
 
     rng, sentences = random.Random(seed), prose()
@@ -70,7 +91,9 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
     pieces = list(_pieces(sentences, rng))
     while True:
         yield Line(
-            _text(rng, sentences, pieces, words), _voice(rng, voices), 1.0 if rng.random() < 0.6 else round(rng.uniform(0.6, 2.0), 2)
+            _text(rng, sentences, pieces, words),
+            _voice(rng, voices),
+            1.0 if rng.random() < 0.6 else round(rng.uniform(0.6, 2.0), 2),
         )
 
 
@@ -109,11 +132,15 @@ def _voice(rng: random.Random, voices: tuple[str, ...]) -> str:
     """One voice, or a blend of two or three."""
     count = min(len(voices), rng.choices((1, 2, 3), (0.55, 0.3, 0.15))[0])
     names = rng.sample(voices, count)
-    return names[0] if count == 1 else ",".join(f"{name}:{rng.random() + 0.05:.2f}" for name in names)
+    return (
+        names[0] if count == 1 else ",".join(f"{name}:{rng.random() + 0.05:.2f}" for name in names)
+    )
 
 
 class Teacher:
-    """Responsibilities: 1. speak a line in PyTorch; 2. note what enters the generator and what its norms measure."""
+    """Responsibilities: 1. speak a line in PyTorch; 2. note what enters the generator and what its
+    norms measure.
+    """
 
     def __init__(self, checkpoint: "Checkpoint") -> None:
         from kokoro_ane.g2p.alphabet import voice_language
@@ -124,13 +151,25 @@ class Teacher:
         from kokoro_ane.vocoder.streaming.streaming_functions import EntryMoments, PooledMoments
 
         vocoder = Vocoder.of(checkpoint)
-        self.checkpoint, self.encoder, self.source = checkpoint, torch_encoder(checkpoint), vocoder.generator.m_source.host
-        self.readers = {language: TextReader.load(language, None) for language in {voice_language(v) for v in checkpoint.voices}}
+        self.checkpoint, self.encoder, self.source = (
+            checkpoint,
+            torch_encoder(checkpoint),
+            vocoder.generator.m_source.host,
+        )
+        self.readers = {
+            language: TextReader.load(language, None)
+            for language in {voice_language(v) for v in checkpoint.voices}
+        }
         self.fast = EagerVocoder(vocoder)
         self.seen: list[Any] = []
         self.entered: dict[str, Any] = {}
-        self.pooled, self.moments = PooledMoments(vocoder.generator).eval(), EntryMoments(vocoder.generator)
-        self.fast.generator.register_forward_pre_hook(lambda _, given: self.entered.update(frames=given[0]))
+        self.pooled, self.moments = (
+            PooledMoments(vocoder.generator).eval(),
+            EntryMoments(vocoder.generator),
+        )
+        self.fast.generator.register_forward_pre_hook(
+            lambda _, given: self.entered.update(frames=given[0])
+        )
         for norm in self._norms():
             norm.register_forward_pre_hook(lambda _, given: self.seen.append(moments(given[0])))
 
@@ -149,18 +188,27 @@ class Teacher:
         from kokoro_ane.pipeline.chain import BEFORE_VOCODER, Chain, begin
         from kokoro_ane.vocoder.packing import FIELDS
 
-        phonemes = " ".join(read.phonemes for read in self.readers[voice_language(line.voice)].sentences(line.text))
+        phonemes = " ".join(
+            read.phonemes for read in self.readers[voice_language(line.voice)].sentences(line.text)
+        )
         if len(phonemes) > MAX_PHONEMES:
             return None
         steps = [step for step in BEFORE_VOCODER if step.name != "pack"]
-        chain = Chain(self.checkpoint.config.vocab, np.asarray(self.checkpoint.blend(line.voice)), self.encoder, self)  # type: ignore[arg-type]
+        chain = Chain(
+            self.checkpoint.config.vocab,
+            np.asarray(self.checkpoint.blend(line.voice)),
+            self.encoder,
+            self,
+        )  # type: ignore[arg-type]
         try:
             tensors = run_steps(steps, chain, begin(phonemes, line.speed, seed))
         except UtteranceTooLong:
             return None
         if tensors["asr"].shape[-1] < FEWEST_FRAMES:
             return None
-        return self._measured([tensors["style_decoder" if name == "style" else name] for name in FIELDS])
+        return self._measured(
+            [tensors["style_decoder" if name == "style" else name] for name in FIELDS]
+        )
 
     def _measured(self, given: list[np.ndarray]) -> Record:
         import torch
@@ -172,14 +220,21 @@ class Teacher:
         from kokoro_ane.vocoder.render import reference_arguments
         from kokoro_ane.vocoder.streaming.streaming_package import SPECTRUM_ROWS, pack_utterance
 
-        inputs = VocoderInputs(*(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in given))
+        inputs = VocoderInputs(
+            *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in given)
+        )
         self.seen.clear()
         with torch.no_grad():
             self.fast(*reference_arguments(inputs))
             frames = F.leaky_relu(self.entered["frames"], STAGE_SLOPE)
             spectrum = torch.from_numpy(pack_utterance(inputs, inputs.frames)[:, -SPECTRUM_ROWS:])
-            whole = torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 1), inputs.frames / (inputs.frames + 1))
-            pooled = self.moments(self.pooled(frames, spectrum, Mask.of(torch.ones_like(frames[:, :1]))), whole).flatten()
+            whole = (
+                torch.ones(1, 1, 1, 1),
+                torch.full((1, 1, 1, 1), inputs.frames / (inputs.frames + 1)),
+            )
+            pooled = self.moments(
+                self.pooled(frames, spectrum, Mask.of(torch.ones_like(frames[:, :1]))), whole
+            ).flatten()
         means = torch.cat([mean for mean, _ in self.seen])
         variances = torch.cat([variance for _, variance in self.seen])
         targets = torch.cat([means, torch.log(variances + NORM_EPSILON)])
@@ -187,17 +242,26 @@ class Teacher:
 
 
 def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> Record:
-    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and what is missing spoken now."""
+    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and
+    what is missing spoken now.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [folder / f"{checkpoint.sha256[:12]}-{seed}-{number:04d}.npz" for number in range(-(-count // PART))]
+    parts = [
+        folder / f"{checkpoint.sha256[:12]}-{seed}-{number:04d}.npz"
+        for number in range(-(-count // PART))
+    ]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
         _speak(Teacher(checkpoint), seed, missing)
     found = [np.load(path) for path in parts]
-    return np.concatenate([part["inputs"] for part in found]), np.concatenate([part["targets"] for part in found])
+    return np.concatenate([part["inputs"] for part in found]), np.concatenate(
+        [part["targets"] for part in found]
+    )
 
 
 def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
-    """Every part that nobody speaks, then those that another process was speaking, if it was ended before they were there."""
+    """Every part that nobody speaks, then those that another process was speaking, if it was ended
+    before they were there.
+    """
     from filelock import FileLock, Timeout
     from rich.console import Console
     from rich.progress import track
@@ -226,8 +290,10 @@ def fitted(
     rank: int,
     earlier: "StatisticsPredictor | None" = None,
 ) -> "StatisticsPredictor":
-    """The radial basis network by ridge regression, its outputs of low rank. `sizes`: of the four groups of inputs; `heard` [2R]: how much
-    a channel's error counts where rank is short; `earlier`: what it tells at its landmarks counts as its sentences."""
+    """The radial basis network by ridge regression, its outputs of low rank. `sizes`: of the four
+    groups of inputs; `heard` [2R]: how much a channel's error counts where rank is short;
+    `earlier`: what it tells at its landmarks counts as its sentences.
+    """
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
     inputs, targets = inputs.astype(np.float64), targets.astype(np.float64)
@@ -235,27 +301,55 @@ def fitted(
     if earlier is not None:
         known = earlier.landmarks / earlier.scale + earlier.mean
         inputs, targets = np.concatenate([inputs, known]), np.concatenate([targets, earlier(known)])
-        counts = np.concatenate([counts, np.full(len(known), earlier.fitted["sentences"] / len(known))])
-    share = np.concatenate([np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)])
+        counts = np.concatenate(
+            [counts, np.full(len(known), earlier.fitted["sentences"] / len(known))]
+        )
+    share = np.concatenate(
+        [np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)]
+    )
     mean, scale = inputs.mean(0), share / (inputs.std(0) + 1e-6)
     scaled = (inputs - mean) * scale
     chosen = np.random.default_rng(0).permutation(len(inputs))[:landmarks]
     places = scaled[chosen]
-    distance = np.square(scaled).sum(1)[:, None] + np.square(places).sum(1)[None] - 2 * scaled @ places.T  # [n, m]
+    # [n, m]
+    distance = (
+        np.square(scaled).sum(1)[:, None] + np.square(places).sum(1)[None] - 2 * scaled @ places.T
+    )
     width = WIDTH * float(np.median(distance))
     near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
     wanted = (targets - usual) / units
     weighed = near.T * counts  # [m, n]
-    solved = np.linalg.solve(weighed @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(places)), weighed @ wanted)  # [m, 2R]
+    # [m, 2R]
+    solved = np.linalg.solve(
+        weighed @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(places)),
+        weighed @ wanted,
+    )
     *_, axes = np.linalg.svd(near @ (solved * heard), full_matrices=False)
     axes = axes[:rank]  # [r, 2R]
-    arrays = {"mean": mean, "scale": scale, "landmarks": places, "width": np.asarray(width), "hidden": axes @ (solved * heard).T}
-    arrays |= {"outer": axes.T * (units / heard)[:, None], "bias": usual, "centres": usual[: len(usual) // 2]}
-    return StatisticsPredictor(**{name: array.astype(np.float32) for name, array in arrays.items()}, checkpoint="", voices=(), fitted={})
+    arrays = {
+        "mean": mean,
+        "scale": scale,
+        "landmarks": places,
+        "width": np.asarray(width),
+        "hidden": axes @ (solved * heard).T,
+    }
+    arrays |= {
+        "outer": axes.T * (units / heard)[:, None],
+        "bias": usual,
+        "centres": usual[: len(usual) // 2],
+    }
+    return StatisticsPredictor(
+        **{name: array.astype(np.float32) for name, array in arrays.items()},
+        checkpoint="",
+        voices=(),
+        fitted={},
+    )
 
 
 def deviations(targets: np.ndarray) -> np.ndarray:
-    """What an error is counted in, [2R]: a mean in usual deviations of its channel, a log variance as it is."""
+    """What an error is counted in, [2R]: a mean in usual deviations of its channel, a log variance
+    as it is.
+    """
     channels = targets.shape[1] // 2
     return np.concatenate([np.exp(targets[:, channels:].mean(0) / 2), np.ones(channels)])
 
@@ -265,36 +359,82 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("training.fit_statistics", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--count", type=int, default=1500, help="sentences to speak (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)")
-    parser.add_argument("--earlier", type=Path, help="a predictor of these weights, whose sentences count too")
-    parser.add_argument("--landmarks", type=int, default=1000, help="bells of the network (default: %(default)s)")
-    parser.add_argument("--rank", type=int, default=192, help="of its outputs (default: %(default)s)")
-    parser.add_argument("--data", type=Path, default=Path("build/statistics"), help="where what was spoken is kept (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="the predictor, .npz (default: in the user's cache, where the streaming layout looks)")
+    parser.add_argument(
+        "--count", type=int, default=1500, help="sentences to speak (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--earlier", type=Path, help="a predictor of these weights, whose sentences count too"
+    )
+    parser.add_argument(
+        "--landmarks", type=int, default=1000, help="bells of the network (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rank", type=int, default=192, help="of its outputs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("build/statistics"),
+        help="where what was spoken is kept (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="the predictor, .npz (default: in the user's cache, where the streaming layout looks)",
+    )
     arguments = parser.parse_args(argv)
     if arguments.count < 2 * HELD_OUT or min(arguments.landmarks, arguments.rank) < 1:
-        raise InputError(f"--count must be {2 * HELD_OUT} or more, --landmarks and --rank 1 or more")
+        raise InputError(
+            f"--count must be {2 * HELD_OUT} or more, --landmarks and --rank 1 or more"
+        )
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.vocoder.decoder import Vocoder
-    from kokoro_ane.vocoder.streaming.norm_statistics import load_predictor, predictor_path, save_predictor
+    from kokoro_ane.vocoder.streaming.norm_statistics import (
+        load_predictor,
+        predictor_path,
+        save_predictor,
+    )
     from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 
     checkpoint = open_checkpoint(arguments.checkpoint)
-    out = check_output(arguments.out or predictor_path(checkpoint), suffixes=(".npz",), given=arguments)
+    out = check_output(
+        arguments.out or predictor_path(checkpoint), suffixes=(".npz",), given=arguments
+    )
     earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
     inputs, targets = recorded(checkpoint, arguments.count, arguments.seed, arguments.data)
     norms = generator_norms(Vocoder.of(checkpoint).generator)
-    widths = [next(norm.channels for norm in norms if norm.path == f"noise_res.{stage}.adain1.0") for stage in (0, 1)]
-    sizes = (2 * widths[0], 2 * widths[0], 2 * widths[1], inputs.shape[1] - 4 * widths[0] - 2 * widths[1])
+    widths = [
+        next(norm.channels for norm in norms if norm.path == f"noise_res.{stage}.adain1.0")
+        for stage in (0, 1)
+    ]
+    sizes = (
+        2 * widths[0],
+        2 * widths[0],
+        2 * widths[1],
+        inputs.shape[1] - 4 * widths[0] - 2 * widths[1],
+    )
     held = np.arange(len(inputs)) % HELD_OUT == 0
-    heard = np.concatenate([np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2)
-    predictor = fitted(inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier)
+    heard = np.concatenate(
+        [np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2
+    )
+    predictor = fitted(
+        inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier
+    )
     found = predictor(inputs[held].astype(np.float64)), targets[~held].mean(0)
-    error, average = (((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in found)
+    error, average = (
+        ((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in found
+    )
     spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
-    told: dict[str, Any] = {"sentences": spoken + before, "spoken": spoken, "held_out": int(held.sum()), "seed": arguments.seed}
+    told: dict[str, Any] = {
+        "sentences": spoken + before,
+        "spoken": spoken,
+        "held_out": int(held.sum()),
+        "seed": arguments.seed,
+    }
     told |= {
         "python": sys.version.split()[0],
         "error": round(float(np.sqrt(np.square(error).mean())), 4),
@@ -303,8 +443,16 @@ def main(argv: list[str] | None = None) -> int:
     whole = replace(predictor, checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=told)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_predictor(whole, out)
-    rows = [("predicted", f"{told['error']:.4f}"), ("the average of all", f"{told['error_of_the_average']:.4f}")]
-    print_table(f"{checkpoint.name}: statistics of {told['held_out']} sentences held out, RMS error in deviations", ("by", "error"), rows)
+    rows = [
+        ("predicted", f"{told['error']:.4f}"),
+        ("the average of all", f"{told['error_of_the_average']:.4f}"),
+    ]
+    print_table(
+        f"{checkpoint.name}: statistics of {told['held_out']} sentences held out, RMS error in"
+        " deviations",
+        ("by", "error"),
+        rows,
+    )
     print(json.dumps(told | {"out": str(out), "bytes": out.stat().st_size}))
     return EXIT_GOOD
 

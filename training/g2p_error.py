@@ -1,14 +1,18 @@
-"""How wrong each reader of unknown words is: ours and espeak-ng on the same held-out gold words, in one run, one thread.
+"""How wrong each reader of unknown words is: ours and espeak-ng on the same held-out gold words, in
+one run, one thread.
 
     python -m training.g2p_error                              # PyTorch with the bundled weights
-    python -m training.g2p_error --package build/G2P.mlpackage    # and the package, word for word against PyTorch
+    # and the package, word for word against PyTorch
+    python -m training.g2p_error --package build/G2P.mlpackage
     python -m training.g2p_error --out build/g2p_words.json   # every figure as a file
-    python -m training.g2p_error --dialect gb                 # the British network alone on the British gold words that no network saw
+    # the British network alone on the British gold words that no network saw
+    python -m training.g2p_error --dialect gb
 
-`word`: single words held out, relatives trained on. `family`: whole families held out with every relative (training/g2p_words.py). `merged`
-forgives what lexica disagree on: the flap T counts as t, and unstressed ɪ, ᵻ, ᵊ count as ə. Reliability is told before and after the
-confidence was fitted (training/g2p_network.py).
-Exit 0: ahead of espeak-ng and the package answers as PyTorch does (British: PER at most 6 %); 1: not. Last line: one JSON.
+`word`: single words held out, relatives trained on. `family`: whole families held out with every
+relative (training/g2p_words.py). `merged` forgives what lexica disagree on: the flap T counts as t,
+and unstressed ɪ, ᵻ, ᵊ count as ə. Reliability is told before and after the confidence was fitted
+(training/g2p_network.py). Exit 0: ahead of espeak-ng and the package answers as PyTorch does
+(British: PER at most 6 %); 1: not. Last line: one JSON.
 """
 
 import json
@@ -67,7 +71,9 @@ def readers(package: Path | None) -> dict[str, Reader]:
     from kokoro_ane.g2p.neural import NeuralG2P
 
     ours = NeuralG2P.load()
-    found: dict[str, Reader] = {OURS: lambda words: [guess.phonemes for guess in ours.predict(words)]}
+    found: dict[str, Reader] = {
+        OURS: lambda words: [guess.phonemes for guess in ours.predict(words)]
+    }
     if package is not None:
         from kokoro_ane.g2p.g2p_stage import package_run
         from mlprogram import Program
@@ -78,14 +84,30 @@ def readers(package: Path | None) -> dict[str, Reader]:
 
 
 def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, Any]:
-    """Confidence against the share of right words (stress counted): per bin, and the expected calibration error in points."""
+    """Confidence against the share of right words (stress counted): per bin, and the expected
+    calibration error in points.
+    """
     rows, error = [], 0.0
     for low, high in zip(BINS, BINS[1:], strict=False):
-        inside = [(g, w) for g, w in zip(guesses, wanted, strict=True) if low < g.confidence <= high or (low == 0 == g.confidence)]
+        inside = [
+            (g, w)
+            for g, w in zip(guesses, wanted, strict=True)
+            if low < g.confidence <= high or (low == 0 == g.confidence)
+        ]
         if inside:
             said = 100 * sum(guess.confidence for guess, _ in inside) / len(inside)
-            right = 100 * sum(guess.phonemes == phonemes for guess, phonemes in inside) / len(inside)
-            rows.append({"from": low, "to": high, "words": len(inside), "said": round(said, 1), "right": round(right, 1)})
+            right = (
+                100 * sum(guess.phonemes == phonemes for guess, phonemes in inside) / len(inside)
+            )
+            rows.append(
+                {
+                    "from": low,
+                    "to": high,
+                    "words": len(inside),
+                    "said": round(said, 1),
+                    "right": round(right, 1),
+                }
+            )
             error += abs(said - right) * len(inside) / len(wanted)
     return {"bins": rows, "expected_error": round(error, 2)}
 
@@ -97,9 +119,15 @@ def both_reliabilities(words: dict[str, str], dialect: "Dialect") -> dict[str, A
     shown = NeuralG2P.load(dialect=dialect)
     own = NeuralG2P(run=shown.run, alphabet=shown.alphabet)
     wanted = list(words.values())
-    found = {name: reliability(reader.predict(list(words)), wanted) for name, reader in (("before", own), ("after", shown))}
+    found = {
+        name: reliability(reader.predict(list(words)), wanted)
+        for name, reader in (("before", own), ("after", shown))
+    }
     before, after = (found[name]["expected_error"] for name in ("before", "after"))
-    print(f"confidence: {before} points from the share of right words as the network says it, {after} as fitted")
+    print(
+        f"confidence: {before} points from the share of right words as the network says it, {after}"
+        " as fitted"
+    )
     return found
 
 
@@ -110,8 +138,13 @@ def british() -> tuple[list[Row], dict[str, Any]]:
 
     words = british_split(read_manifest(WEIGHTS_OF["gb"])["training"]["seed"]).word
     ours = NeuralG2P.load(dialect="gb")
-    rows = [row(OURS, lambda asked: [guess.phonemes for guess in ours.predict(asked)], "word", words)]
-    return rows, {"good": rows[0].rates.per <= BRITISH_LIMIT_PER, "reliability": both_reliabilities(words, "gb")}
+    rows = [
+        row(OURS, lambda asked: [guess.phonemes for guess in ours.predict(asked)], "word", words)
+    ]
+    return rows, {
+        "good": rows[0].rates.per <= BRITISH_LIMIT_PER,
+        "reliability": both_reliabilities(words, "gb"),
+    }
 
 
 def differing(split: "Split", package: Path) -> dict[str, int]:
@@ -121,8 +154,14 @@ def differing(split: "Split", package: Path) -> dict[str, int]:
     from mlprogram import Program
 
     words = [*split.word, *split.family]
-    pair = (NeuralG2P.load().predict(words), NeuralG2P(run=package_run(Program(package))).predict(words))
-    return {"words": len(words), "differing": sum(one.phonemes != other.phonemes for one, other in zip(*pair, strict=True))}
+    pair = (
+        NeuralG2P.load().predict(words),
+        NeuralG2P(run=package_run(Program(package))).predict(words),
+    )
+    return {
+        "words": len(words),
+        "differing": sum(one.phonemes != other.phonemes for one, other in zip(*pair, strict=True)),
+    }
 
 
 def print_table(rows: list[Row]) -> None:
@@ -130,11 +169,28 @@ def print_table(rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("words", "reader", "PER / WER", "with stress", "merged", "words per CPU second", title="held-out gold words")
+    table = Table(
+        "words",
+        "reader",
+        "PER / WER",
+        "with stress",
+        "merged",
+        "words per CPU second",
+        title="held-out gold words",
+    )
     for one in rows:
         plain, forgiving = one.rates, one.merged
-        pairs = ((plain.per, plain.wer), (plain.stressed_per, plain.stressed_wer), (forgiving.per, forgiving.wer))
-        table.add_row(one.words, one.reader, *(f"{per:.2f} / {wer:.2f}" for per, wer in pairs), f"{one.words_per_cpu_second:,.0f}")
+        pairs = (
+            (plain.per, plain.wer),
+            (plain.stressed_per, plain.stressed_wer),
+            (forgiving.per, forgiving.wer),
+        )
+        table.add_row(
+            one.words,
+            one.reader,
+            *(f"{per:.2f} / {wer:.2f}" for per, wer in pairs),
+            f"{one.words_per_cpu_second:,.0f}",
+        )
     Console().print(table)
 
 
@@ -143,8 +199,12 @@ def ahead(rows: list[Row]) -> bool:
     names = ("per", "wer", "stressed_per", "stressed_wer")
     ours = {one.words: one for one in rows if one.reader == OURS}
     pairs = [(ours[one.words], one) for one in rows if one.reader not in (OURS, PACKAGE)]
-    return all(getattr(mine.rates, n) < getattr(other.rates, n) and getattr(mine.merged, n) < getattr(other.merged, n)
-               for mine, other in pairs for n in names)  # fmt: skip
+    return all(
+        getattr(mine.rates, n) < getattr(other.rates, n)
+        and getattr(mine.merged, n) < getattr(other.merged, n)
+        for mine, other in pairs
+        for n in names
+    )
 
 
 @command
@@ -153,7 +213,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = Parser("training.g2p_error", __doc__)
     parser.add_argument("--package", type=Path, help="a G2P .mlpackage to execute beside PyTorch")
     parser.add_argument("--out", type=Path, help="a .json for all figures")
-    parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="whose network; gb: alone, no package")
+    parser.add_argument(
+        "--dialect", choices=("us", "gb"), default="us", help="whose network; gb: alone, no package"
+    )
     arguments = parser.parse_args(argv)
     if arguments.dialect == "gb":
         if arguments.package is not None:
@@ -162,7 +224,9 @@ def main(argv: list[str] | None = None) -> int:
         print_table(rows)
         return finished(arguments.out, {"rows": [asdict(one) for one in rows], **figures})
     if arguments.package is not None and not arguments.package.is_dir():
-        raise InputError(f"--package {arguments.package}: no such package; `kokoro-ane build g2p` builds one")
+        raise InputError(
+            f"--package {arguments.package}: no such package; `kokoro-ane build g2p` builds one"
+        )
     import torch
 
     from kokoro_ane.g2p.neural import WEIGHTS, read_manifest
@@ -180,14 +244,24 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(row(reader, read, name, words))
     print_table(rows)
     both = {**split.word, **split.family}
-    figures = {"rows": [asdict(one) for one in rows], "ahead": ahead(rows), "reliability": both_reliabilities(both, "us")}
+    figures = {
+        "rows": [asdict(one) for one in rows],
+        "ahead": ahead(rows),
+        "reliability": both_reliabilities(both, "us"),
+    }
     by_reader = {one.reader: one.rates for one in rows if one.words == "family"}
     figures["fewer_than_espeak"] = {
-        name: round(100 * (1 - getattr(by_reader[OURS], name) / getattr(by_reader[ESPEAK], name)), 1) for name in ("per", "wer")
+        name: round(
+            100 * (1 - getattr(by_reader[OURS], name) / getattr(by_reader[ESPEAK], name)), 1
+        )
+        for name in ("per", "wer")
     }
-    figures["package"] = differing(split, arguments.package) if arguments.package is not None else None
+    figures["package"] = (
+        differing(split, arguments.package) if arguments.package is not None else None
+    )
     print(
-        f"family: {figures['fewer_than_espeak']['per']} % fewer wrong sounds than espeak-ng, {figures['fewer_than_espeak']['wer']} % words"
+        f"family: {figures['fewer_than_espeak']['per']} % fewer wrong sounds than espeak-ng,"
+        f" {figures['fewer_than_espeak']['wer']} % words"
     )
     figures["good"] = figures["ahead"] and not (figures["package"] or {}).get("differing")
     return finished(arguments.out, figures)

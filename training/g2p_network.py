@@ -1,13 +1,19 @@
-"""Train the neural model from misaki's word lists: same seed, same steps, same weights (on one machine and one torch).
+"""Train the neural model from misaki's word lists: same seed, same steps, same weights (on one
+machine and one torch).
 
-    python -m training.g2p_network --seed 0 --until 6851                   # the recipe of the bundled weights
+    # the recipe of the bundled weights
+    python -m training.g2p_network --seed 0 --until 6851
     python -m training.g2p_network --seed 0 --resume build/g2p/state.pt    # go on after a stop
-    python -m training.g2p_network --dialect gb --start --steps 440 --until 240    # the British weights
-    python -m training.g2p_network --start --steps 3000                            # American weights trained on with CMUdict's names
-    python -m training.g2p_network --calibrate     # two numbers that make the American network's confidence the share of right words
+    # the British weights
+    python -m training.g2p_network --dialect gb --start --steps 440 --until 240
+    # American weights trained on with CMUdict's names
+    python -m training.g2p_network --start --steps 3000
+    # two numbers that make the American network's confidence the share of right words
+    python -m training.g2p_network --calibrate
 
-Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0: finished, or at --until; 1: stopped early by
---minutes, the state is kept and the weights are written; 2: bad input. The last line of stdout is one JSON object.
+Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0:
+finished, or at --until; 1: stopped early by --minutes, the state is kept and the weights are
+written; 2: bad input. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -22,7 +28,17 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser,
 from kokoro_ane.g2p.alphabet import ALPHABETS, AMERICAN, BRITISH
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT, ListFile, read
-from training.g2p_words import MAX_RELATIVES, WORDS_HELD_OUT, Relatives, Split, drawn, pronunciations, stem, testable, with_stem
+from training.g2p_words import (
+    MAX_RELATIVES,
+    WORDS_HELD_OUT,
+    Relatives,
+    Split,
+    drawn,
+    pronunciations,
+    stem,
+    testable,
+    with_stem,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,18 +56,46 @@ SAMPLE = 500  # held-out words of each kind the log is about; no choice hangs on
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("training.g2p_network", __doc__)
-    parser.add_argument("--seed", type=int, default=0, help="of the split, the first weights, the order of words and the dropout")
-    parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="whose lists and sounds")
     parser.add_argument(
-        "--start", action="store_true", help="begin with the American weights (training/g2p_network.py): British sounds, or CMUdict besides"
+        "--seed",
+        type=int,
+        default=0,
+        help="of the split, the first weights, the order of words and the dropout",
+    )
+    parser.add_argument(
+        "--dialect", choices=("us", "gb"), default="us", help="whose lists and sounds"
+    )
+    parser.add_argument(
+        "--start",
+        action="store_true",
+        help=(
+            "begin with the American weights (training/g2p_network.py): British sounds, or CMUdict"
+            " besides"
+        ),
     )
     parser.add_argument("--steps", type=int, default=STEPS, help="length of the plan")
-    parser.add_argument("--until", type=int, help="stop at this step of the plan and keep the state; default: its end")
-    parser.add_argument("--minutes", type=float, help="stop after so many minutes and keep the state")
-    parser.add_argument("--state", type=Path, default=Path("build/g2p/state.pt"), help="kept every two minutes")
+    parser.add_argument(
+        "--until",
+        type=int,
+        help="stop at this step of the plan and keep the state; default: its end",
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="stop after so many minutes and keep the state"
+    )
+    parser.add_argument(
+        "--state", type=Path, default=Path("build/g2p/state.pt"), help="kept every two minutes"
+    )
     parser.add_argument("--resume", type=Path, help="a state to go on from")
-    parser.add_argument("--out", type=Path, help="where the weights go; default: into the package, g2p/data/model.npz")
-    parser.add_argument("--calibrate", action="store_true", help="fit the confidence of the bundled American weights; train nothing")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where the weights go; default: into the package, g2p/data/model.npz",
+    )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="fit the confidence of the bundled American weights; train nothing",
+    )
     arguments = parser.parse_args(argv)
     if arguments.steps < 1:
         raise InputError(f"--steps {arguments.steps}: at least 1")
@@ -95,18 +139,32 @@ def main(argv: list[str] | None = None) -> int:
     config = Config(sounds=len(alphabet.sounds))
     if arguments.start:
         split = SPLIT_OF[arguments.dialect](arguments.seed)
-        plan = Plan(arguments.steps, arguments.seed, rate=1e-3, matrix_rate=2e-3, warmup_steps=50, falling_part=0.7, average=0.99)
+        plan = Plan(
+            arguments.steps,
+            arguments.seed,
+            rate=1e-3,
+            matrix_rate=2e-3,
+            warmup_steps=50,
+            falling_part=0.7,
+            average=0.99,
+        )
         trainer = Trainer(plan, examples_of(split.training, alphabet), config)
         trainer.begin(lambda model: begun(model, load_model(), AMERICAN, alphabet))
     else:
         split = Split.draw(arguments.seed, dialect=arguments.dialect)
-        trainer = Trainer(Plan(arguments.steps, arguments.seed), examples_of(split.training, alphabet), config)
+        trainer = Trainer(
+            Plan(arguments.steps, arguments.seed), examples_of(split.training, alphabet), config
+        )
     if arguments.resume is not None:
         trainer.resume(arguments.resume)
     started = time.monotonic()
 
     def report(entry: dict[str, Any]) -> None:
-        print(json.dumps(entry | errors_on(trainer.average, split, alphabet)), file=sys.stderr, flush=True)
+        print(
+            json.dumps(entry | errors_on(trainer.average, split, alphabet)),
+            file=sys.stderr,
+            flush=True,
+        )
 
     finished = trainer.run(arguments.state, report, arguments.until, arguments.minutes)
     training = {
@@ -118,15 +176,26 @@ def main(argv: list[str] | None = None) -> int:
     }
     out = arguments.out or WEIGHTS_OF[arguments.dialect]
     save_weights(trainer.average, out, training)
-    print(json.dumps({"weights": out.name, "finished": finished, "seconds": round(time.monotonic() - started), **training}))
+    print(
+        json.dumps(
+            {
+                "weights": out.name,
+                "finished": finished,
+                "seconds": round(time.monotonic() - started),
+                **training,
+            }
+        )
+    )
     return EXIT_GOOD if finished else EXIT_REJECTED
 
 
 def calibrate() -> int:
-    """Fit p' = sigmoid(slope * logit(p) + shift) by maximum likelihood (Platt 1999, in logits) and write it into the manifest.
+    """Fit p' = sigmoid(slope * logit(p) + shift) by maximum likelihood (Platt 1999, in logits) and
+    write it into the manifest.
 
-    The words are the gold ones that the split took out beside the held-out families (their relatives), so neither the weights nor the
-    held-out lists know them. The British network has no such words: its lists are all trained on or held out, and it needs none.
+    The words are the gold ones that the split took out beside the held-out families (their
+    relatives), so neither the weights nor the held-out lists know them. The British network has no
+    such words: its lists are all trained on or held out, and it needs none.
     """
     import numpy as np
 
@@ -136,12 +205,17 @@ def calibrate() -> int:
     manifest = read_manifest(WEIGHTS)
     words = tuning_words(Split.draw(manifest["training"]["seed"]))
     guesses = NeuralG2P(numpy_run(*load_arrays())).predict(list(words))
-    right = np.array([guess.phonemes == said for guess, said in zip(guesses, words.values(), strict=True)], dtype=float)
+    right = np.array(
+        [guess.phonemes == said for guess, said in zip(guesses, words.values(), strict=True)],
+        dtype=float,
+    )
     chances = np.array([guess.confidence for guess in guesses])
     slope, shift = fitted(chances, right)
     found = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
     write_json(WEIGHTS.with_suffix(".json"), {**manifest, "confidence": found})
-    print(f"{len(words)} words: said {100 * chances.mean():.1f} %, right {100 * right.mean():.1f} %")
+    print(
+        f"{len(words)} words: said {100 * chances.mean():.1f} %, right {100 * right.mean():.1f} %"
+    )
     print(json.dumps({**found, "said": float(chances.mean()), "right": float(right.mean())}))
     return EXIT_GOOD
 
@@ -150,11 +224,17 @@ def tuning_words(split: Split) -> dict[str, str]:
     """American gold words that are neither trained on nor held out, with their phonemes."""
     entries = read("us_gold")
     out = {*split.word, *split.family}
-    return {word: said for word, said in testable(entries, pronunciations(entries)).items() if word not in split.trained | out}
+    return {
+        word: said
+        for word, said in testable(entries, pronunciations(entries)).items()
+        if word not in split.trained | out
+    }
 
 
 def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
-    """Slope and shift of largest likelihood for probabilities [words] and whether each word was right [words]."""
+    """Slope and shift of largest likelihood for probabilities [words] and whether each word was
+    right [words].
+    """
     import numpy as np
 
     from kokoro_ane.g2p.neural import logit
@@ -169,34 +249,53 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
 
 
 def british_split(seed: int) -> Split:
-    """British gold words the American model never saw, and both British lists without them, by tag."""
+    """British gold words the American model never saw, and both British lists without them, by
+    tag.
+    """
     entries = read("us_gold")
     unseen = set(drawn(testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
     gold = read(BRITISH.tags[0])
     said = pronunciations(gold, BRITISH)
-    held_out = {word: phonemes for word, phonemes in sorted(testable(gold, said).items()) if word in unseen}
-    training = {tag: {w: p for w, p in pronunciations(read(tag), BRITISH).items() if w not in unseen} for tag in BRITISH.tags}
+    held_out = {
+        word: phonemes for word, phonemes in sorted(testable(gold, said).items()) if word in unseen
+    }
+    training = {
+        tag: {w: p for w, p in pronunciations(read(tag), BRITISH).items() if w not in unseen}
+        for tag in BRITISH.tags
+    }
     return Split(word=held_out, family={}, training=training, neither=0)
 
 
 def names_split(seed: int) -> Split:
-    """The American split with CMUdict's words beside misaki's, and `names`: words of CMUdict alone, held out with their relatives there."""
+    """The American split with CMUdict's words beside misaki's, and `names`: words of CMUdict alone,
+    held out with their relatives there.
+    """
     split = Split.draw(seed)
     listed = {word for tag in AMERICAN.tags for word in pronunciations(read(tag))}
     said = {
-        word: phonemes for word, phonemes in pronunciations(dict(ListFile(CMUDICT))).items() if word in split.trained or word not in listed
+        word: phonemes
+        for word, phonemes in pronunciations(dict(ListFile(CMUDICT))).items()
+        if word in split.trained or word not in listed
     }
     relatives = Relatives(listed | set(said))
-    near = set().union(*(relatives.of(word) for word in split.family)) | with_stem(said, {stem(word) for word in split.family})
+    near = set().union(*(relatives.of(word) for word in split.family)) | with_stem(
+        said, {stem(word) for word in split.family}
+    )
     held: dict[str, str] = {}
-    for word in drawn((word for word in said if word not in listed and word not in near and len(word) >= 3), seed, "names"):
+    for word in drawn(
+        (word for word in said if word not in listed and word not in near and len(word) >= 3),
+        seed,
+        "names",
+    ):
         own = relatives.of(word)
         if len(own) <= MAX_RELATIVES:
             held[word] = said[word]
             near |= own
         if len(held) >= NAMES_HELD_OUT:
             break
-    training = split.training | {CMUDICT_TAG: {word: phonemes for word, phonemes in said.items() if word not in near}}
+    training = split.training | {
+        CMUDICT_TAG: {word: phonemes for word, phonemes in said.items() if word not in near}
+    }
     return Split(split.word, split.family, training, split.neither, held)
 
 

@@ -1,14 +1,18 @@
-"""Which words train the model and which are held out: single words, and whole families with every relative taken out of training.
+"""Which words train the model and which are held out: single words, and whole families with every
+relative taken out of training.
 
     split = Split.draw(seed=0)
-    split.word, split.family      # gold words the model never saw; no relative of `family` is left in training either
+    # gold words the model never saw; no relative of `family` is left in training either
+    split.word, split.family
     split.training                # tag -> {word: phonemes}
 
-A word's parts are its stem (suffixes off, then prefixes off) and, when it is two known words written together, their stems.
-Two words are relatives when they share a part, or when two parts begin alike over 70 % of the longer (decid|e, decis|ion).
-A family is all words of one stem. It is held out only when it has at most `MAX_RELATIVES` relatives: all of them leave training. Affixes
-are a list, and lists have gaps (`achievability`); so a family is tested only if, besides, its stem stands in no word left in training:
-four letters at a beginning or an end, five anywhere. What fails that is neither trained on nor tested.
+A word's parts are its stem (suffixes off, then prefixes off) and, when it is two known words
+written together, their stems. Two words are relatives when they share a part, or when two parts
+begin alike over 70 % of the longer (decid|e, decis|ion). A family is all words of one stem. It is
+held out only when it has at most `MAX_RELATIVES` relatives: all of them leave training. Affixes are
+a list, and lists have gaps (`achievability`); so a family is tested only if, besides, its stem
+stands in no word left in training: four letters at a beginning or an end, five anywhere. What fails
+that is neither trained on nor tested.
 """
 
 import hashlib
@@ -24,20 +28,24 @@ from kokoro_ane.g2p.word_lists import Entry, read
 WORDS_HELD_OUT, MAX_RELATIVES = 2500, 60
 ALIKE_LETTERS, ALIKE_SHARE = 4, 0.7
 TRACE_AT_END, TRACE_INSIDE = 4, 5  # letters of a stem that betray a relative
-INFLECTIONS = frozenset(("s", "es", "ed", "ing", "er", "est", "ers", "d", "e", "y", "i"))  # may leave three letters
+# may leave three letters
+INFLECTIONS = frozenset(("s", "es", "ed", "ing", "er", "est", "ers", "d", "e", "y", "i"))
 _DERIVATIONS = (
-    "ly ness less ful able ible ably ibly ation ations ion ions ity ities al ally ic ics ical ism ist ists istic ize ise izer iser "
-    "ized ized izing ising izes ises ization isation ment ments ous ously ive ively ant ent ance ence ancy ency ate ated ates "
-    "ating ator ators atory ative ary ory or ors ish ship ships hood dom like man men some ward wards wise ian ians an ans ia ium "
-    "us um a o os as en ens ene ine in ide ite ites oid age ages ette et ess let lets ling lings ee ees ure ures th ies ied ier "
-    "iest ology ologist ify ifies ified ifying ifier ification ifications ological graph graphy graphic meter metry phobia phobic "
-    "phile philia itis osis otic"
+    "ly ness less ful able ible ably ibly ation ations ion ions ity ities al ally ic ics ical ism"
+    " ist ists istic ize ise izer iser ized ized izing ising izes ises ization isation ment ments"
+    " ous ously ive ively ant ent ance ence ancy ency ate ated ates ating ator ators atory ative"
+    " ary ory or ors ish ship ships hood dom like man men some ward wards wise ian ians an ans ia"
+    " ium us um a o os as en ens ene ine in ide ite ites oid age ages ette et ess let lets ling"
+    " lings ee ees ure ures th ies ied ier iest ology ologist ify ifies ified ifying ifier"
+    " ification ifications ological graph graphy graphic meter metry phobia phobic phile philia"
+    " itis osis otic"
 )
 _PREFIXES = (
-    "un non in im il ir re pre dis mis over out under up down off anti ante semi hemi sub super inter intra counter contra trans "
-    "auto bio photo electro micro macro mega mini multi poly mono di bi tri tele thermo hydro hyper hypo neo neuro para peri pro "
-    "proto pseudo psycho post ex extra fore be de en em co con com mid self geo radio cyber eco euro afro anglo crypto iso meta "
-    "ortho pan quasi socio techno ultra uni vice a"
+    "un non in im il ir re pre dis mis over out under up down off anti ante semi hemi sub super"
+    " inter intra counter contra trans auto bio photo electro micro macro mega mini multi poly mono"
+    " di bi tri tele thermo hydro hyper hypo neo neuro para peri pro proto pseudo psycho post ex"
+    " extra fore be de en em co con com mid self geo radio cyber eco euro afro anglo crypto iso"
+    " meta ortho pan quasi socio techno ultra uni vice a"
 )
 DERIVATIONS = frozenset(_DERIVATIONS.split())  # leave at least four letters
 PREFIXES = frozenset(_PREFIXES.split())
@@ -45,7 +53,9 @@ _LONGEST_AFFIX = max(map(len, DERIVATIONS | PREFIXES))
 
 
 def stem(letters: str) -> str:
-    """Suffixes taken off one after the other, the longest first; a doubled last consonant made single."""
+    """Suffixes taken off one after the other, the longest first; a doubled last consonant made
+    single.
+    """
     while True:
         cut = _suffix(letters, DERIVATIONS, 4) or _suffix(letters, INFLECTIONS, 3)
         if not cut:
@@ -60,13 +70,20 @@ def _suffix(letters: str, suffixes: frozenset[str], keep: int) -> int:
 
 
 def parts(word: str, known: frozenset[str] | set[str]) -> frozenset[str]:
-    """Every stem that `word` may share with a relative; `known` are the words a compound may be made of."""
+    """Every stem that `word` may share with a relative; `known` are the words a compound may be
+    made of.
+    """
     found = set()
     for piece in folded(word).replace("'", "").split("-"):
         found |= _stems_of(piece)
         for cut in range(3, len(piece) - 2):
             if piece[:cut] in known and piece[cut:] in known:
-                found |= {root for half in (piece[:cut], piece[cut:]) if len(half) >= 4 for root in _stems_of(half)}
+                found |= {
+                    root
+                    for half in (piece[:cut], piece[cut:])
+                    if len(half) >= 4
+                    for root in _stems_of(half)
+                }
     return frozenset(found)
 
 
@@ -79,7 +96,10 @@ def _stems_of(letters: str) -> set[str]:
 def alike(one: str, other: str) -> bool:
     """Whether two stems begin alike over most of the longer one."""
     longer = max(len(one), len(other))
-    shared = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    shared = next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
     return one == other or (shared >= ALIKE_LETTERS and shared >= ALIKE_SHARE * longer)
 
 
@@ -103,12 +123,16 @@ class Relatives:
         found: set[str] = set()
         for part in self.parts[word]:
             near = self.beginnings[part[:ALIKE_LETTERS]]
-            found |= self.with_part[part].union(*(self.with_part[other] for other in near if alike(part, other)))
+            found |= self.with_part[part].union(
+                *(self.with_part[other] for other in near if alike(part, other))
+            )
         return found
 
 
 def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> dict[str, str]:
-    """Folded word to Kokoro phonemes; a heteronym gives its default. Acronyms and what the alphabets lack are left out."""
+    """Folded word to Kokoro phonemes; a heteronym gives its default. Acronyms and what the
+    alphabets lack are left out.
+    """
     found: dict[str, str] = {}
     for word, entry in sorted(entries.items(), key=lambda item: (not item[0].islower(), item[0])):
         phonemes = to_kokoro((entry if isinstance(entry, str) else entry["DEFAULT"]) or "")
@@ -119,38 +143,60 @@ def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> 
 
 
 def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
-    """The words in the order of a hash: the same on every machine, and stable when other words come or go."""
-    return sorted(words, key=lambda word: hashlib.sha256(f"{purpose} {seed} {word}".encode()).digest())
+    """The words in the order of a hash: the same on every machine, and stable when other words come
+    or go.
+    """
+    return sorted(
+        words, key=lambda word: hashlib.sha256(f"{purpose} {seed} {word}".encode()).digest()
+    )
 
 
 @dataclass(frozen=True)
 class Split:
-    """Held-out gold words of one dialect with their phonemes, and what is left to train on, by tag."""
+    """Held-out gold words of one dialect with their phonemes, and what is left to train on, by
+    tag.
+    """
 
     word: dict[str, str]
     family: dict[str, str]
     training: dict[str, dict[str, str]]  # by tag
     neither: int  # words of any list that are neither trained on nor tested
-    names: dict[str, str] = field(default_factory=dict)  # of CMUdict alone (training/g2p_network.py)
+    # of CMUdict alone (training/g2p_network.py)
+    names: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def draw(cls, seed: int, count: int = WORDS_HELD_OUT, dialect: Dialect = US) -> "Split":
-        """The split of misaki's lists of a dialect. Raises InputError when they are missing or other than pinned."""
+        """The split of misaki's lists of a dialect. Raises InputError when they are missing or
+        other than pinned.
+        """
         alphabet = ALPHABETS[dialect]
         return cls.of({tag: read(tag) for tag in alphabet.tags}, seed, count, alphabet)
 
     @classmethod
-    def of(cls, lists: dict[str, dict[str, Entry]], seed: int, count: int, alphabet: Alphabet = AMERICAN) -> "Split":
-        """The split of any lists: about `count` words by family and `count` single words, out of the gold list."""
+    def of(
+        cls,
+        lists: dict[str, dict[str, Entry]],
+        seed: int,
+        count: int,
+        alphabet: Alphabet = AMERICAN,
+    ) -> "Split":
+        """The split of any lists: about `count` words by family and `count` single words, out of
+        the gold list.
+        """
         data = {name: pronunciations(entries, alphabet) for name, entries in lists.items()}
         relatives = Relatives({word for entries in data.values() for word in entries})
         gold = testable(lists[alphabet.tags[0]], data[alphabet.tags[0]])
         family, removed = _families(gold, relatives, seed, count)
         word = set(drawn((w for w in gold if w not in removed), seed, "word")[:count])
         out = removed | word
-        training = {tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()}
+        training = {
+            tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()
+        }
         family -= _with_traces(family, {w for entries in training.values() for w in entries})
-        held = {name: {w: gold[w] for w in sorted(words)} for name, words in (("word", word), ("family", family))}
+        held = {
+            name: {w: gold[w] for w in sorted(words)}
+            for name, words in (("word", word), ("family", family))
+        }
         return cls(**held, training=training, neither=len(removed - family))
 
     @cached_property
@@ -165,11 +211,17 @@ def testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
     for word in entries:
         spellings[folded(word)] += 1
     heteronyms = {folded(word) for word, entry in entries.items() if not isinstance(entry, str)}
-    return {w: p for w, p in gold.items() if len(w) >= 3 and spellings[w] == 1 and w not in heteronyms}
+    return {
+        w: p for w, p in gold.items() if len(w) >= 3 and spellings[w] == 1 and w not in heteronyms
+    }
 
 
-def _families(gold: dict[str, str], relatives: Relatives, seed: int, count: int) -> tuple[set[str], set[str]]:
-    """Gold words of whole families, at least `count`, and all their relatives in any list (those words among them)."""
+def _families(
+    gold: dict[str, str], relatives: Relatives, seed: int, count: int
+) -> tuple[set[str], set[str]]:
+    """Gold words of whole families, at least `count`, and all their relatives in any list (those
+    words among them).
+    """
     held: set[str] = set()
     removed: set[str] = set()
     for word in drawn(gold, seed, "family"):
@@ -184,7 +236,9 @@ def _families(gold: dict[str, str], relatives: Relatives, seed: int, count: int)
 
 
 def _with_traces(family: set[str], trained: set[str]) -> set[str]:
-    """Words of families whose stem stands in a trained word, and of families whose stem is too short to look for."""
+    """Words of families whose stem stands in a trained word, and of families whose stem is too
+    short to look for.
+    """
     stems = {stem(word) for word in family}
     found = {short for short in stems if len(short) < TRACE_AT_END}
     for word in trained:

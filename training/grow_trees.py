@@ -1,9 +1,12 @@
-"""The trees of g2p/languages/letter_trees.py, grown on the commonest words and what espeak-ng says of them.
+"""The trees of g2p/languages/letter_trees.py, grown on the commonest words and what espeak-ng says
+of them.
 
-    python -m training.grow_trees --language fr                # g2p/data/french.npz and french.txt.gz, 10 minutes on one core
+    # g2p/data/french.npz and french.txt.gz, 10 minutes on one core
+    python -m training.grow_trees --language fr
 
-Words: `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0; no frequency is kept). HELD_OUT of the 40,000 commonest, drawn by SHA-256 of
-seed and word, grow no tree; the list holds the words, these too, that the trees read wrong. The last line of stdout is one JSON object.
+Words: `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0; no frequency is kept). HELD_OUT of the
+40,000 commonest, drawn by SHA-256 of seed and word, grow no tree; the list holds the words, these
+too, that the trees read wrong. The last line of stdout is one JSON object.
 """
 
 import gzip
@@ -24,22 +27,43 @@ from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
-from kokoro_ane.g2p.languages.letter_trees import FOREIGN, ID, LEAF, LETTERS, OWN, SETS, SPAN, WHICH, padded, window
+from kokoro_ane.g2p.languages.letter_trees import (
+    FOREIGN,
+    ID,
+    LEAF,
+    LETTERS,
+    OWN,
+    SETS,
+    SPAN,
+    WHICH,
+    padded,
+    window,
+)
 from kokoro_ane.g2p.word_lists import DATA
 
-HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000  # the last: words whose form inside a phrase is asked for
+# the last: words whose form inside a phrase is asked for
+HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000
 ROUNDS, SAMPLE, MOST = 6, 30_000, 3  # of the alignment; sounds a letter can have
 SOUND = re.compile("[ˈˌ]?[^ˈˌː\u0303][ː\u0303]*")
-VOTE, TRUST, SHARE = 10, 3.0, 0.1  # tenths of a vote's log odds; least gain, bits, of its questions; of foreign words
-MEMBERS = np.array([[code in members for code in range(len(LETTERS))] for members in SETS], dtype=np.int64)  # [questions, codes]
+# tenths of a vote's log odds; least gain, bits, of its questions; of foreign words
+VOTE, TRUST, SHARE = 10, 3.0, 0.1
+# [questions, codes]
+MEMBERS = np.array(
+    [[code in members for code in range(len(LETTERS))] for members in SETS], dtype=np.int64
+)
 Chunks = list[tuple[str, ...]]
 
 
 def frequent_words(language: str) -> list[str]:
-    """Words of letters alone, the commonest first. Raises InputError when wordfreq is not installed."""
+    """Words of letters alone, the commonest first. Raises InputError when wordfreq is not
+    installed.
+    """
     spec = find_spec("wordfreq")
     if spec is None or not spec.submodule_search_locations or find_spec("msgpack") is None:
-        raise InputError("wordfreq and msgpack are not installed: `pip install --no-deps wordfreq==3.1.1 msgpack`")
+        raise InputError(
+            "wordfreq and msgpack are not installed: `pip install --no-deps wordfreq==3.1.1"
+            " msgpack`"
+        )
     import msgpack
 
     path = Path(spec.submodule_search_locations[0]) / "data" / f"large_{language}.msgpack.gz"
@@ -47,8 +71,12 @@ def frequent_words(language: str) -> list[str]:
     return [word for words in bins for word in words if re.fullmatch(r"[a-zà-öø-ÿœ]+", word)]
 
 
-def readings(language: LetterLanguage, words: Sequence[str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Each word's reading in the notation of the list, and the words that espeak-ng reads as foreign."""
+def readings(
+    language: LetterLanguage, words: Sequence[str]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Each word's reading in the notation of the list, and the words that espeak-ng reads as
+    foreign.
+    """
     ask = cache(espeak_of(language.espeak))
     said = {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
     return said, frozenset(word for word in words if ask(word).startswith("@"))
@@ -57,11 +85,15 @@ def readings(language: LetterLanguage, words: Sequence[str]) -> tuple[dict[str, 
 def held_out(words: Sequence[str], seed: int) -> list[str]:
     """Those that no tree is grown on."""
     common = [word for word in words[:COMMON] if len(word) > 1]
-    return sorted(common, key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[:HELD_OUT]
+    return sorted(common, key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[
+        :HELD_OUT
+    ]
 
 
 class Alignment:
-    """Which letters a word's sounds come from: expectation maximization over whole words, the best path alone."""
+    """Which letters a word's sounds come from: expectation maximization over whole words, the best
+    path alone.
+    """
 
     def __init__(self, said: Mapping[str, Sequence[str]]) -> None:
         self.costs: dict[tuple[str, tuple[str, ...]], float] = {}
@@ -72,13 +104,17 @@ class Alignment:
                 for letter, chunk in zip(word, self(word, tuple(said[word])), strict=False):
                     counts[letter][chunk] += 1
             self.costs = {
-                (letter, chunk): math.log(found.total() / count) for letter, found in counts.items() for chunk, count in found.items()
+                (letter, chunk): math.log(found.total() / count)
+                for letter, found in counts.items()
+                for chunk, count in found.items()
             }
 
     def _cost(self, letter: str, chunk: tuple[str, ...]) -> float:
         if self.costs:
             return self.costs.get((letter, chunk), 9.0 + 2 * len(chunk))
-        return (1.5, 1.0, 4.0, 8.0)[len(chunk)] + (0.5 if len(chunk) == 1 and chunk[0].strip("ˈˌ") != letter else 0.0)
+        return (1.5, 1.0, 4.0, 8.0)[len(chunk)] + (
+            0.5 if len(chunk) == 1 and chunk[0].strip("ˈˌ") != letter else 0.0
+        )
 
     def __call__(self, word: str, sounds: tuple[str, ...]) -> Chunks:
         """A chunk of sounds for each letter; none when there are too many sounds."""
@@ -106,8 +142,16 @@ class Forest:
         self.what: list[int] = []
         self.no: list[int] = []
 
-    def grow(self, codes: np.ndarray, answers: np.ndarray, leaf: Callable[[np.ndarray], int], least: float) -> int:
-        """A tree for codes [n, places] and answers [n], by the gain of information of each question; its root's place."""
+    def grow(
+        self,
+        codes: np.ndarray,
+        answers: np.ndarray,
+        leaf: Callable[[np.ndarray], int],
+        least: float,
+    ) -> int:
+        """A tree for codes [n, places] and answers [n], by the gain of information of each
+        question; its root's place.
+        """
         place = len(self.no)
         question = best_question(codes, answers, least)
         self.where.append(LEAF if question is None else question[0])
@@ -124,7 +168,9 @@ class Forest:
 def entropy(counts: np.ndarray) -> np.ndarray:
     """Bits of [..., answers] counts, times their sum."""
     totals = counts.sum(axis=-1)
-    return totals * np.log2(np.maximum(totals, 1)) - (counts * np.log2(np.maximum(counts, 1))).sum(axis=-1)
+    return totals * np.log2(np.maximum(totals, 1)) - (counts * np.log2(np.maximum(counts, 1))).sum(
+        axis=-1
+    )
 
 
 def best_question(codes: np.ndarray, answers: np.ndarray, least: float) -> tuple[int, int] | None:
@@ -135,7 +181,9 @@ def best_question(codes: np.ndarray, answers: np.ndarray, least: float) -> tuple
     all_counts = np.bincount(own)
     before, best, found = entropy(all_counts), least, None
     for place in range(codes.shape[1]):
-        counts = np.bincount(codes[:, place].astype(np.int64) * len(kinds) + own, minlength=len(LETTERS) * len(kinds))
+        counts = np.bincount(
+            codes[:, place].astype(np.int64) * len(kinds) + own, minlength=len(LETTERS) * len(kinds)
+        )
         table = counts.reshape(len(LETTERS), len(kinds))
         used = np.flatnonzero(table.sum(axis=1))
         yes = MEMBERS[:, used] @ table[used]  # [questions, answers]
@@ -157,27 +205,49 @@ def vote(answers: np.ndarray) -> int:
     return round(VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (own + SHARE * 9)))) + 3))
 
 
-def grown(aligned: Mapping[str, Chunks], foreign: frozenset[str], asked: int) -> dict[str, np.ndarray]:
+def grown(
+    aligned: Mapping[str, Chunks], foreign: frozenset[str], asked: int
+) -> dict[str, np.ndarray]:
     """The arrays of LetterTrees. `asked`: places of a window."""
     counts = Counter(chunk for chunks in aligned.values() for chunk in chunks)
     chunks = [(), *(chunk for chunk, _ in counts.most_common() if chunk)]
     code = {chunk: place for place, chunk in enumerate(chunks)}
     rows: dict[tuple[int, int], list[tuple[list[int], int]]] = defaultdict(list)
     for word, own in aligned.items():
-        row, said, kind = padded(word), [code[chunk] for chunk in own], FOREIGN if word in foreign else OWN
+        row, said, kind = (
+            padded(word),
+            [code[chunk] for chunk in own],
+            FOREIGN if word in foreign else OWN,
+        )
         for place, answer in enumerate(said):
             rows[kind, row[place + SPAN]].append((window(row, place, said[:place])[:asked], answer))
-            rows[WHICH, row[place + SPAN]].append((window(row, place, [])[: 2 * SPAN], int(kind == FOREIGN)))
+            rows[WHICH, row[place + SPAN]].append(
+                (window(row, place, [])[: 2 * SPAN], int(kind == FOREIGN))
+            )
     forest, roots = Forest(), np.full((3, len(LETTERS)), -1, dtype=np.int32)
     for (kind, letter), seen in sorted(rows.items()):
-        codes, answers = np.array([codes for codes, _ in seen], dtype=np.uint8), np.array([answer for _, answer in seen])
-        roots[kind, letter] = forest.grow(codes, answers, *((vote, TRUST) if kind == WHICH else (commonest, 1e-6)))
-    nodes = {"where": np.array(forest.where, np.uint8), "what": np.array(forest.what, np.uint8), "no": np.array(forest.no, np.int32)}
-    return nodes | {"roots": roots, "chunks": np.frombuffer("\n".join(map("".join, chunks)).encode(), np.uint8)}
+        codes, answers = (
+            np.array([codes for codes, _ in seen], dtype=np.uint8),
+            np.array([answer for _, answer in seen]),
+        )
+        roots[kind, letter] = forest.grow(
+            codes, answers, *((vote, TRUST) if kind == WHICH else (commonest, 1e-6))
+        )
+    nodes = {
+        "where": np.array(forest.where, np.uint8),
+        "what": np.array(forest.what, np.uint8),
+        "no": np.array(forest.no, np.int32),
+    }
+    return nodes | {
+        "roots": roots,
+        "chunks": np.frombuffer("\n".join(map("".join, chunks)).encode(), np.uint8),
+    }
 
 
 def bare(reading: str, stressed: Callable[[str], str]) -> str:
-    """The form for the end of a phrase, as the trees answer it: without the stress that the rule gives back."""
+    """The form for the end of a phrase, as the trees answer it: without the stress that the rule
+    gives back.
+    """
     end, _, inside = reading.partition("/")
     plain = end.replace("ˈ", "").replace("ˌ", "")
     latent = inside[-1:] if inside[-1:].isupper() and not end[-1:].isupper() else ""
@@ -194,7 +264,9 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]
     }
     align = Alignment({word: own for word, own in sounds.items() if word not in foreign})
     aligned: dict[str, Chunks] = {}  # by stem: the commonest word's
-    for word, chunks in ((word, align(word, own)) for word, own in sounds.items() if word not in unseen):
+    for word, chunks in (
+        (word, align(word, own)) for word, own in sounds.items() if word not in unseen
+    ):
         stem = language.stem(word)
         if chunks and "".join(map("".join, chunks[len(stem) :])) == word[len(stem) :]:
             aligned.setdefault(stem, chunks[: len(stem)])
@@ -202,11 +274,22 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]
     with staged(DATA / f"{language.name}.npz") as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     ask, compounds = espeak_of(language.espeak), language.compounds
-    kept = [word for word in words if said[word] and " " not in said[word] and language.ruled(word) != said[word]]
-    lines = [f"{word}\t{said[word]}\n" for word in kept] + [f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds]
+    kept = [
+        word
+        for word in words
+        if said[word] and " " not in said[word] and language.ruled(word) != said[word]
+    ]
+    lines = [f"{word}\t{said[word]}\n" for word in kept] + [
+        f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds
+    ]
     with staged(DATA / f"{language.name}.txt.gz") as aside:
         aside.write_bytes(gzip.compress("".join(sorted(lines)).encode("utf-8"), mtime=0))
-    return {"words": len(words), "nodes": len(arrays["no"]), "listed": len(lines), "foreign": len(foreign)}
+    return {
+        "words": len(words),
+        "nodes": len(arrays["no"]),
+        "listed": len(lines),
+        "foreign": len(foreign),
+    }
 
 
 @command
@@ -217,7 +300,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the words that no tree sees")
     arguments = parser.parse_args(argv)
     words = frequent_words(arguments.language)
-    print(json.dumps(vars(arguments) | train(LETTER_LANGUAGES[arguments.language], words, frozenset(held_out(words, arguments.seed)))))
+    print(
+        json.dumps(
+            vars(arguments)
+            | train(
+                LETTER_LANGUAGES[arguments.language],
+                words,
+                frozenset(held_out(words, arguments.seed)),
+            )
+        )
+    )
     return EXIT_GOOD
 
 

@@ -1,4 +1,5 @@
-"""The training loop of the neural model: words to batches, steps, the state on disk, averaged weights.
+"""The training loop of the neural model: words to batches, steps, the state on disk, averaged
+weights.
 
 trainer = Trainer(Plan(steps=10600, seed=0), examples_of(split.training))
 trainer.run(Path("build/g2p/state.pt"), report=print)
@@ -19,11 +20,21 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
-from kokoro_ane.g2p.alphabet import AMERICAN, BLANK, FRAMES, PADDING, PRIMARY, SECONDARY, Alphabet, encode
+from kokoro_ane.g2p.alphabet import (
+    AMERICAN,
+    BLANK,
+    FRAMES,
+    PADDING,
+    PRIMARY,
+    SECONDARY,
+    Alphabet,
+    encode,
+)
 from kokoro_ane.g2p.network import LetterToSound, frames_of
 from kokoro_ane.g2p.neural import Config
 
-REPEATS = (2, 1)  # of the two lists in one epoch: gold counts double; any other list once, asked for as gold is
+# of the two lists in one epoch: gold counts double; any other list once, asked for as gold is
+REPEATS = (2, 1)
 
 
 class Example(NamedTuple):
@@ -42,13 +53,19 @@ class Batch(NamedTuple):
 
 
 def fits(example: Example) -> bool:
-    """Whether CTC can write the sounds into the frames: one frame a sound, and a blank between two equal ones."""
+    """Whether CTC can write the sounds into the frames: one frame a sound, and a blank between two
+    equal ones.
+    """
     equal = sum(a == b for a, b in zip(example.sounds, example.sounds[1:], strict=False))
     return len(example.sounds) + equal <= FRAMES * len(example.symbols)
 
 
-def examples_of(training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = AMERICAN) -> list[Example]:
-    """Every word the lists hold, as often as they count; a word too short for its sounds is left out."""
+def examples_of(
+    training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = AMERICAN
+) -> list[Example]:
+    """Every word the lists hold, as often as they count; a word too short for its sounds is left
+    out.
+    """
     found = []
     for name, entries in training.items():
         tag = alphabet.tags.index(name) if name in alphabet.tags else 0
@@ -56,7 +73,9 @@ def examples_of(training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = 
         for word, phonemes in sorted(entries.items()):
             cut = alphabet.cut(phonemes)
             if cut is None:
-                raise ValueError(f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet")
+                raise ValueError(
+                    f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet"
+                )
             example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
             found += [example] * (repeats if fits(example) else 0)
     return found
@@ -67,7 +86,8 @@ def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) ->
     order = random.Random(f"{seed} {epoch}")
     rows = list(range(len(examples)))
     order.shuffle(rows)
-    rows.sort(key=lambda row: len(examples[row].symbols))  # stable: words of one length stay shuffled
+    # stable: words of one length stay shuffled
+    rows.sort(key=lambda row: len(examples[row].symbols))
     chunks, start = [], 0
     while start < len(rows):
         size = max(1, symbols // len(examples[rows[start]].symbols))
@@ -81,9 +101,15 @@ def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) ->
 def collated(chunk: Sequence[Example]) -> Batch:
     """Pad to the longest word of the chunk."""
     longest = max(len(example.symbols) for example in chunk)
-    symbols = [(*example.symbols, *[PADDING] * (longest - len(example.symbols))) for example in chunk]
+    symbols = [
+        (*example.symbols, *[PADDING] * (longest - len(example.symbols))) for example in chunk
+    ]
     row = [sound for example in chunk for sound in example.sounds]
-    return Batch(torch.tensor(symbols), torch.tensor(row), torch.tensor([len(example.sounds) for example in chunk]))
+    return Batch(
+        torch.tensor(symbols),
+        torch.tensor(row),
+        torch.tensor([len(example.sounds) for example in chunk]),
+    )
 
 
 COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
@@ -97,7 +123,8 @@ class Muon(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure: nothing evaluates the loss again
+    # no closure: nothing evaluates the loss again
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -136,7 +163,9 @@ def read_state(state: Path, seed: int, device: torch.device | str = "cpu") -> di
     except FileNotFoundError:
         raise InputError(f"--resume {state}: no such file") from None
     if content["seed"] != seed:
-        raise InputError(f"--resume {state}: it was trained with --seed {content['seed']}, not {seed}")
+        raise InputError(
+            f"--resume {state}: it was trained with --seed {content['seed']}, not {seed}"
+        )
     return content
 
 
@@ -159,7 +188,9 @@ class Plan:
     gradient_limit: float = 2.0
 
     def pace(self, step: int) -> float:
-        """Linear warm-up, flat, then a fall to 1 % along 1 - sqrt; times `rate` or `matrix_rate`."""
+        """Linear warm-up, flat, then a fall to 1 % along 1 - sqrt; times `rate` or
+        `matrix_rate`.
+        """
         start = self.steps * (1 - self.falling_part)
         falling = max(0.0, (step - start) / (self.steps - start))
         return min(1.0, (step + 1) / self.warmup_steps) * max(0.01, 1 - math.sqrt(falling))
@@ -169,13 +200,18 @@ def ctc(logits: Tensor, batch: Batch) -> Tensor:
     """Mean negative log-likelihood of a sound; logits [B, S, 2 * sounds]."""
     chances = frames_of(logits).float().log_softmax(dim=2).transpose(0, 1)  # [2S, B, sounds]
     frames = FRAMES * (batch.symbols != PADDING).sum(dim=1)
-    return F.ctc_loss(chances, batch.sounds, frames, batch.counts, blank=BLANK, reduction="sum") / batch.counts.sum()
+    return (
+        F.ctc_loss(chances, batch.sounds, frames, batch.counts, blank=BLANK, reduction="sum")
+        / batch.counts.sum()
+    )
 
 
 class Trainer:
     """Responsibilities: 1. steps; 2. state on disk; 3. the averaged weights."""
 
-    def __init__(self, plan: Plan, examples: Sequence[Example], config: Config | None = None) -> None:
+    def __init__(
+        self, plan: Plan, examples: Sequence[Example], config: Config | None = None
+    ) -> None:
         torch.manual_seed(plan.seed)
         self.plan, self.examples, self.step = plan, examples, 0
         self.log: list[dict[str, Any]] = []
@@ -183,7 +219,10 @@ class Trainer:
         self.average = copy.deepcopy(self.master).requires_grad_(False).eval()
         self.worker = copy.deepcopy(self.master).bfloat16()
         matrices, others = matrices_and_others(self.master)
-        self.optimizers = {"adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.98)), "muon": Muon(matrices, lr=plan.matrix_rate)}
+        self.optimizers = {
+            "adam": torch.optim.Adam(others, lr=plan.rate, betas=(0.9, 0.98)),
+            "muon": Muon(matrices, lr=plan.matrix_rate),
+        }
 
     def begin(self, change: Callable[[LetterToSound], object]) -> None:
         """Change the first weights; the average and the worker follow."""
@@ -191,8 +230,16 @@ class Trainer:
         self.average.load_state_dict(self.master.state_dict())
         self.worker.load_state_dict(self.master.state_dict())
 
-    def run(self, state: Path, report: Callable[[dict[str, Any]], None], until: int | None = None, minutes: float | None = None) -> bool:
-        """Train to step `until` (default: the plan's end) or to the end of the time; True when the step is reached."""
+    def run(
+        self,
+        state: Path,
+        report: Callable[[dict[str, Any]], None],
+        until: int | None = None,
+        minutes: float | None = None,
+    ) -> bool:
+        """Train to step `until` (default: the plan's end) or to the end of the time; True when the
+        step is reached.
+        """
         last = until or self.plan.steps
         started = saved = time.monotonic()
         losses: list[float] = []
@@ -226,7 +273,8 @@ class Trainer:
         pace = self.plan.pace(self.step)
         for name, rate in (("adam", self.plan.rate), ("muon", self.plan.matrix_rate)):
             self.optimizers[name].param_groups[0]["lr"] = rate * pace
-        torch.manual_seed(self.plan.seed * 1_000_003 + self.step)  # the dropout of a resumed run is that of an unbroken one
+        # the dropout of a resumed run is that of an unbroken one
+        torch.manual_seed(self.plan.seed * 1_000_003 + self.step)
         *midway, last = (ctc(logits, batch) for logits in self.worker.stages(batch.symbols))
         self.worker.zero_grad(set_to_none=True)
         (last + self.plan.midway * sum(midway)).backward()
@@ -251,7 +299,10 @@ class Trainer:
         """All a resumed run needs, renamed into place."""
         content = {"step": self.step, "seed": self.plan.seed, "log": self.log}
         content |= {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
-        write_state(state, content | {name: getattr(self, name).state_dict() for name in ("master", "average")})
+        write_state(
+            state,
+            content | {name: getattr(self, name).state_dict() for name in ("master", "average")},
+        )
 
     def resume(self, state: Path) -> None:
         """Go on where `save` stopped; the plan may have another length."""
@@ -271,7 +322,18 @@ def matrices_and_others(model: LetterToSound) -> tuple[list[nn.Parameter], list[
     return matrices, [parameter for parameter in model.parameters() if id(parameter) not in known]
 
 
-COUNTERPART = {"iː": "i", "uː": "u", "ɑː": "ɑ", "ɔː": "ɔ", "ɜː": "ɜ", "ɛː": "ɛ", "əː": "ə", "Q": "O", "a": "æ", "ɒ": "ɑ"}
+COUNTERPART = {
+    "iː": "i",
+    "uː": "u",
+    "ɑː": "ɑ",
+    "ɔː": "ɔ",
+    "ɜː": "ɜ",
+    "ɛː": "ɛ",
+    "əː": "ə",
+    "Q": "O",
+    "a": "æ",
+    "ɒ": "ɑ",
+}
 
 
 def counterpart(sound: str, known: Mapping[str, int]) -> int | None:
@@ -282,8 +344,12 @@ def counterpart(sound: str, known: Mapping[str, int]) -> int | None:
 
 
 @torch.no_grad()
-def begun(model: LetterToSound, source: LetterToSound, theirs: Alphabet, ours: Alphabet) -> LetterToSound:
-    """`model` with the weights of `source`; answers [2 * sounds, C] and condition [C, 2 * sounds] by sound."""
+def begun(
+    model: LetterToSound, source: LetterToSound, theirs: Alphabet, ours: Alphabet
+) -> LetterToSound:
+    """`model` with the weights of `source`; answers [2 * sounds, C] and condition [C, 2 * sounds]
+    by sound.
+    """
     own = model.state_dict()
     for name, array in source.state_dict().items():
         if own[name].shape == array.shape:

@@ -1,10 +1,11 @@
-"""Train the tagger from Festival's and WordNet's annotations; the same seed and libraries give the same file.
+"""Train the tagger from Festival's and WordNet's annotations; the same seed and libraries give the
+same file.
 
     apt-get install festlex-poslex wordnet-base
     python -m training.tagger --seed 0 [--out g2p/data/tagger.npz] [--features 24000]
 
-Two minutes on one core. It learns from the silver tags of WordNet's sentences and from sentences made up by a small grammar. One sentence
-of twenty is held out; the accuracy on it is printed.
+Two minutes on one core. It learns from the silver tags of WordNet's sentences and from sentences
+made up by a small grammar. One sentence of twenty is held out; the accuracy on it is printed.
 """
 
 import json
@@ -21,28 +22,49 @@ from rich.console import Console
 from rich.progress import track
 
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
-from kokoro_ane.g2p.part_of_speech import BASE, IRREGULAR, PAST, PRONOUNS, TAGS, Classes, Tagger, guess, keys, of_readings, possible
+from kokoro_ane.g2p.part_of_speech import (
+    BASE,
+    IRREGULAR,
+    PAST,
+    PRONOUNS,
+    TAGS,
+    Classes,
+    Tagger,
+    guess,
+    keys,
+    of_readings,
+    possible,
+)
 from kokoro_ane.g2p.word_lists import read
 from training.tagger_sources import PARTS, WORDNET, Example, Silver, examples
 
 Tagged = list[tuple[str, str]]
 OUT = pathlib.Path(__file__).resolve().parents[1] / "g2p" / "data" / "tagger.npz"
-GIVEN = pathlib.Path(__file__).with_name("tagger_given.txt")  # words of the made-up sentences that carry no tag
-RULES = pathlib.Path(__file__).with_name("tagger_rules.txt")  # upper case: words of GIVEN; lower case: a tag, or the word; else: a rule
+# words of the made-up sentences that carry no tag
+GIVEN = pathlib.Path(__file__).with_name("tagger_given.txt")
+# upper case: words of GIVEN; lower case: a tag, or the word; else: a rule
+RULES = pathlib.Path(__file__).with_name("tagger_rules.txt")
 DRAWN = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg")
 DEEP = 5  # names inside names
 LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
 SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
-EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")  # not in misaki's list, told apart by g2p.heteronyms
+# not in misaki's list, told apart by g2p.heteronyms
+EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")
 HELD_OUT = 20  # one sentence of so many is kept out of training
-KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3  # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
+# a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
+KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3
 PATTERNS = 30_000  # made-up sentences
 CLIP = 0.9999  # this share of the weights fits into int8
 
 
 def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
     """`count` sentences as (word, tag) pairs; the tag of a given word is empty."""
-    generator, drawn, given, rules = random.Random(seed), lists(silver), read_block(GIVEN), read_block(RULES)
+    generator, drawn, given, rules = (
+        random.Random(seed),
+        lists(silver),
+        read_block(GIVEN),
+        read_block(RULES),
+    )
 
     def grow(name: str, depth: int) -> Tagged:
         """Expand one name; deep inside, the first (shortest) alternatives are taken."""
@@ -70,11 +92,18 @@ def read_block(path: pathlib.Path) -> dict[str, list[str]]:
 
 
 def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
-    """For each tag its words, and cumulated weights: the root of how often Festival's corpus has them."""
+    """For each tag its words, and cumulated weights: the root of how often Festival's corpus has
+    them.
+    """
     found: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
     for word in sorted(silver.model.emit):
         readings = silver.readings(word)
-        if not word.isalpha() or not word.isascii() or len(word) < 3 or not set(readings) <= {*DRAWN, "nnp", "jjr", "nnps", "rp"}:
+        if (
+            not word.isalpha()
+            or not word.isascii()
+            or len(word) < 3
+            or not set(readings) <= {*DRAWN, "nnp", "jjr", "nnps", "rp"}
+        ):
             continue
         for tag in DRAWN:
             if readings.get(tag, -99.0) > LEAST:
@@ -86,7 +115,9 @@ def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
 
 @dataclass(frozen=True)
 class Items:
-    """All M training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M, T], `origins` [M], `held_out` [M]."""
+    """All M training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M,
+    T], `origins` [M], `held_out` [M].
+    """
 
     features: np.ndarray
     lengths: np.ndarray
@@ -99,7 +130,8 @@ class Items:
 
 
 def collect(seed: int = 0, limit: int | None = None) -> Items:
-    """Tag WordNet's sentences (the first `limit`), make as many others up as PATTERNS says, and take every word that has one of TAGS.
+    """Tag WordNet's sentences (the first `limit`), make as many others up as PATTERNS says, and
+    take every word that has one of TAGS.
 
     A minute for all. Raises InputError.
     """
@@ -140,10 +172,26 @@ def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
         known[example.target] = PARTS[example.pos]
     elif example.pos == "v" and example.words and "vb" in silver.readings(example.words[0]):
         known[0] = ("vb",)  # the definition of a verb begins with one
-    for at, (word, tag) in enumerate(zip(example.words, silver.tags(example.words, known) if example.words else (), strict=True)):
+    for at, (word, tag) in enumerate(
+        zip(example.words, silver.tags(example.words, known) if example.words else (), strict=True)
+    ):
         tag = SAME.get(tag, tag)
-        if tag in TAGS and word[0].isalpha() and (tag not in ("dt", "in", "wdt") or word.lower() == "that"):
-            yield at, tag, DEFINITION if example.target is None else KNOWN if at == example.target else SENTENCE
+        if (
+            tag in TAGS
+            and word[0].isalpha()
+            and (tag not in ("dt", "in", "wdt") or word.lower() == "that")
+        ):
+            yield (
+                at,
+                tag,
+                (
+                    DEFINITION
+                    if example.target is None
+                    else KNOWN
+                    if at == example.target
+                    else SENTENCE
+                ),
+            )
 
 
 def stored_classes(silver: Silver) -> dict[str, str]:
@@ -151,7 +199,12 @@ def stored_classes(silver: Silver) -> dict[str, str]:
     prior = dict(zip(silver.model.tags, silver.model.prior.tolist(), strict=True))
     stored = {}
     for word in sorted({*silver.model.emit, *silver.lemmas}):
-        if word.isascii() and word.replace("'", "").isalpha() and len(word) <= 20 and word not in PRONOUNS:
+        if (
+            word.isascii()
+            and word.replace("'", "").isalpha()
+            and len(word) <= 20
+            and word not in PRONOUNS
+        ):
             kind = of_readings(silver.readings(word), prior)
             if kind and kind != guess(word):
                 stored[word] = kind
@@ -159,7 +212,9 @@ def stored_classes(silver: Silver) -> dict[str, str]:
 
 
 def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
-    """Every heteronym of misaki's two gold lists, and EXTRA, with the tags the sources know for it."""
+    """Every heteronym of misaki's two gold lists, and EXTRA, with the tags the sources know for
+    it.
+    """
     words = {
         word
         for name in ("us_gold", "gb_gold")
@@ -169,19 +224,24 @@ def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
     found = {}
     for word in sorted({*words, *EXTRA}):
         if word == word.lower():
-            readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | ({"vbd", "vbn"} if word in IRREGULAR else set())
+            readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | (
+                {"vbd", "vbn"} if word in IRREGULAR else set()
+            )
             found[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
     return found
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How many features stay, how often one must occur, weights of the four kinds of label, and AdaGrad's figures."""
+    """How many features stay, how often one must occur, weights of the four kinds of label, and
+    AdaGrad's figures.
+    """
 
     seed: int = 0
     features: int = 24_000
     least: int = 5
-    weights: tuple[float, float, float, float] = (20.0, 1.0, 0.005, 1.0)  # KNOWN, SENTENCE, DEFINITION, PATTERN
+    # KNOWN, SENTENCE, DEFINITION, PATTERN
+    weights: tuple[float, float, float, float] = (20.0, 1.0, 0.005, 1.0)
     epochs: tuple[int, int] = (2, 6)  # to choose the features, to fit them
     batch: int = 4096
     rate: float = 0.15
@@ -199,19 +259,32 @@ def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray
     return scipy.sparse.csr_matrix((ones, (rows[found], columns[found])), shape=shape), names[kept]
 
 
-def fit(matrix: scipy.sparse.csr_matrix, items: Items, recipe: Recipe, epochs: int, start: np.ndarray | None = None) -> np.ndarray:
+def fit(
+    matrix: scipy.sparse.csr_matrix,
+    items: Items,
+    recipe: Recipe,
+    epochs: int,
+    start: np.ndarray | None = None,
+) -> np.ndarray:
     """[R, T] float32 weights: maximum entropy among the tags a form allows, AdaGrad on batches."""
     generator = np.random.default_rng(recipe.seed)
-    weights = np.zeros((matrix.shape[1], items.allowed.shape[1]), np.float32) if start is None else start
+    weights = (
+        np.zeros((matrix.shape[1], items.allowed.shape[1]), np.float32) if start is None else start
+    )
     squares = np.full_like(weights, 1e-3)
     importance = np.array(recipe.weights, np.float32)[items.origins]
     usable = np.flatnonzero(~items.held_out)
-    order = [batch for _ in range(epochs) for batch in np.array_split(generator.permutation(usable), len(usable) // recipe.batch + 1)]
+    order = [
+        batch
+        for _ in range(epochs)
+        for batch in np.array_split(generator.permutation(usable), len(usable) // recipe.batch + 1)
+    ]
     for batch in track(order, "fitting", console=stderr_console()):
         part = matrix[batch]
         shares = softmax(part @ weights, items.allowed[batch])  # [B, T]
         shares[np.arange(len(batch)), items.labels[batch]] -= 1
-        slope = part.T @ (shares * importance[batch, None]) / len(batch) + recipe.decay * weights  # [R, T]
+        # [R, T]
+        slope = part.T @ (shares * importance[batch, None]) / len(batch) + recipe.decay * weights
         squares += slope * slope
         weights -= recipe.rate * slope / np.sqrt(squares)
     return weights
@@ -229,26 +302,36 @@ def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     return shares / shares.sum(1, keepdims=True)
 
 
-def accuracy(matrix: scipy.sparse.csr_matrix, items: Items, weights: np.ndarray) -> dict[str, float]:
+def accuracy(
+    matrix: scipy.sparse.csr_matrix, items: Items, weights: np.ndarray
+) -> dict[str, float]:
     """Share of right tags on the held-out sentences, by where the tag comes from."""
     right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
     origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
-    chosen = {name: right[items.held_out & (items.origins == origin)] for name, origin in origins.items()}
+    chosen = {
+        name: right[items.held_out & (items.origins == origin)] for name, origin in origins.items()
+    }
     return {name: float(found.mean()) for name, found in chosen.items() if len(found)}
 
 
 def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
-    """Fit all features, keep the ones that move most, fit those, round to int8. The figures are those of the rounded weights."""
+    """Fit all features, keep the ones that move most, fit those, round to int8. The figures are
+    those of the rounded weights.
+    """
     matrix, names = table(items, recipe.least)
     weights = fit(matrix, items, recipe, recipe.epochs[0])
-    moved = np.abs(weights - weights.mean(1, keepdims=True)).max(1) * np.sqrt(np.asarray(matrix.sum(0)).ravel())
+    moved = np.abs(weights - weights.mean(1, keepdims=True)).max(1) * np.sqrt(
+        np.asarray(matrix.sum(0)).ravel()
+    )
     chosen = np.sort(np.argsort(-moved, kind="stable")[: recipe.features])
     matrix = matrix[:, chosen].tocsr()
     weights = fit(matrix, items, recipe, recipe.epochs[1], weights[chosen])
     scale = float(np.quantile(np.abs(weights), CLIP) / 127)
     rounded = np.clip(np.round(weights / scale), -127, 127).astype(np.int8)
     rows = dict(zip(names[chosen].tolist(), range(len(chosen)), strict=True))
-    return Tagger(rows, rounded, scale, items.classes, items.heteronyms), accuracy(matrix, items, rounded.astype(np.float32))
+    return Tagger(rows, rounded, scale, items.classes, items.heteronyms), accuracy(
+        matrix, items, rounded.astype(np.float32)
+    )
 
 
 @command
@@ -265,10 +348,22 @@ def main(argv: list[str] | None = None) -> int:
     tagger, held_out = train(items, Recipe(seed=arguments.seed, features=arguments.features))
     tagger.save(arguments.out)
     size = arguments.out.stat().st_size
-    print(f"{len(items.labels)} words, {len(tagger.rows)} features, {size / 1000:.0f} kB: {arguments.out}")
+    print(
+        f"{len(items.labels)} words, {len(tagger.rows)} features, {size / 1000:.0f} kB:"
+        f" {arguments.out}"
+    )
     for name, value in held_out.items():
         print(f"held out, {name:10s} {100 * value:5.1f} %")
-    print(json.dumps({"words": len(items.labels), "features": len(tagger.rows), "bytes": size, "held_out": held_out}))
+    print(
+        json.dumps(
+            {
+                "words": len(items.labels),
+                "features": len(tagger.rows),
+                "bytes": size,
+                "held_out": held_out,
+            }
+        )
+    )
     return EXIT_GOOD
 
 

@@ -1,10 +1,12 @@
-"""The two annotated sources the tagger learns from, both from Debian packages with permissive licences (docs/g2p-models.md).
+"""The two annotated sources the tagger learns from, both from Debian packages with permissive
+licences (docs/g2p-models.md).
 
     apt-get install festlex-poslex wordnet-base
     .venv/bin/python -c 'from training.tagger_sources import examples, WORDNET; print(next(examples(WORDNET)))'
 
-festlex-poslex 2.4 (University of Edinburgh): log P(word | tag) and tag trigrams of the Wall Street Journal, Penn tags in lower case.
-wordnet-base 3.0 (Princeton): definitions and example sentences; the part of speech of the word an example illustrates is known.
+festlex-poslex 2.4 (University of Edinburgh): log P(word | tag) and tag trigrams of the Wall Street
+Journal, Penn tags in lower case. wordnet-base 3.0 (Princeton): definitions and example sentences;
+the part of speech of the word an example illustrates is known.
 """
 
 import hashlib
@@ -35,7 +37,9 @@ SHA256 = {
 
 @dataclass(frozen=True)
 class Example:
-    """Words of one example or definition; `target` is the index of the illustrated word (None in a definition), `pos` its n, v, a or r."""
+    """Words of one example or definition; `target` is the index of the illustrated word (None in a
+    definition), `pos` its n, v, a or r.
+    """
 
     words: tuple[str, ...]
     target: int | None
@@ -44,7 +48,9 @@ class Example:
 
 @dataclass(frozen=True)
 class TagModel:
-    """`emit[word][tag]` = log P(word | tag); `trigrams[a, b, c]` = log P(tag c | tags a, b); `prior[tag]` = log P(tag)."""
+    """`emit[word][tag]` = log P(word | tag); `trigrams[a, b, c]` = log P(tag c | tags a, b);
+    `prior[tag]` = log P(tag).
+    """
 
     tags: tuple[str, ...]
     emit: dict[str, dict[str, float]]
@@ -56,16 +62,23 @@ def read_bytes(folder: Path, name: str) -> bytes:
     """The file's content. Raises InputError when it is missing or has another SHA-256."""
     path = folder / name
     if not path.is_file():
-        raise InputError(f"{path} does not exist: training needs the Debian packages festlex-poslex 2.4-1 and wordnet-base 1:3.0-37")
+        raise InputError(
+            f"{path} does not exist: training needs the Debian packages festlex-poslex 2.4-1 and"
+            " wordnet-base 1:3.0-37"
+        )
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != SHA256[name]:
-        raise InputError(f"{path} has SHA-256 {found[:12]}, the tagger was trained on {SHA256[name][:12]}")
+        raise InputError(
+            f"{path} has SHA-256 {found[:12]}, the tagger was trained on {SHA256[name][:12]}"
+        )
     return content
 
 
 def tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
-    """Festival's lexicon and trigram table; counts are interpolated with the bigrams and the prior."""
+    """Festival's lexicon and trigram table; counts are interpolated with the bigrams and the
+    prior.
+    """
     raw = read_bytes(folder, "wsj.wp39.tri.ngrambin")
     _, line, _, body = raw.split(b"\n", 3)
     tags = tuple(line.decode("ascii").split())
@@ -73,12 +86,21 @@ def tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
     bigrams, singles = counts.sum(0), counts.sum((0, 1))  # [T, T], [T]
     prior = singles / singles.sum()
     second = (bigrams + smoothing * 50 * prior) / (bigrams.sum(1, keepdims=True) + smoothing * 50)
-    third = (counts + smoothing * 50 * second[None]) / (counts.sum(2, keepdims=True) + smoothing * 50)
-    return TagModel(tags, emissions(read_bytes(folder, "wsj.wp39.poslexR").decode("latin-1")), np.log(third), np.log(prior + 1e-12))
+    third = (counts + smoothing * 50 * second[None]) / (
+        counts.sum(2, keepdims=True) + smoothing * 50
+    )
+    return TagModel(
+        tags,
+        emissions(read_bytes(folder, "wsj.wp39.poslexR").decode("latin-1")),
+        np.log(third),
+        np.log(prior + 1e-12),
+    )
 
 
 def expand(stream: np.ndarray, size: int) -> np.ndarray:
-    """[T, T, T] counts from Festival's stream of doubles, where -n says that the value before it stands n times."""
+    """[T, T, T] counts from Festival's stream of doubles, where -n says that the value before it
+    stands n times.
+    """
     counts: list[float] = []
     for value in stream.tolist():
         if value < 0:
@@ -92,7 +114,9 @@ def emissions(text: str) -> dict[str, dict[str, float]]:
     """log P(word | tag) per word, from lines such as `("bow" ((nn -9.1) (vb -10.2) ) () )`."""
     found = {}
     for word, tags in re.findall(r'^\("([^"]+)" \((.*?)\) \(\) \)$', text, re.MULTILINE):
-        found[word] = {tag: float(value) for tag, value in re.findall(r"\((\S+) (-?[\d.]+)\)", tags)}
+        found[word] = {
+            tag: float(value) for tag, value in re.findall(r"\((\S+) (-?[\d.]+)\)", tags)
+        }
     return found
 
 
@@ -113,7 +137,9 @@ def of_synset(line: str, pos: str) -> Iterator[Example]:
     yield Example(split_words(definition), None, pos)
     for sentence in re.findall(r'"([^"]+)"', gloss):
         words = split_words(sentence)
-        target = next((index for index, word in enumerate(words) if shows(word.lower(), names, pos)), None)
+        target = next(
+            (index for index, word in enumerate(words) if shows(word.lower(), names, pos)), None
+        )
         if target is not None:
             yield Example(words, target, pos)
 
@@ -123,9 +149,15 @@ def shows(word: str, names: set[str], pos: str) -> bool:
     if word in names:
         return True
     endings = {"n": ("s", "es"), "v": ("s", "es", "d", "ed", "ing"), "a": (), "r": ()}[pos]
-    stems = {word[: -len(ending)] for ending in endings if word.endswith(ending) and len(word) > len(ending) + 2}
+    stems = {
+        word[: -len(ending)]
+        for ending in endings
+        if word.endswith(ending) and len(word) > len(ending) + 2
+    }
     if pos == "v":
-        stems |= {stem + "e" for stem in stems} | {stem[:-1] for stem in stems if len(stem) > 2 and stem[-1] == stem[-2]}
+        stems |= {stem + "e" for stem in stems} | {
+            stem[:-1] for stem in stems if len(stem) > 2 and stem[-1] == stem[-2]
+        }
     return bool(stems & names)
 
 
@@ -137,7 +169,9 @@ PARTS = {
 }
 VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
 POSSESSIVES, SUBJECTS = word_set("my your our their its whose"), word_set("i he she we they")
-UNSEEN = -12.5  # log P(word | tag) of a reading only WordNet knows; the rarest word Festival has seen stands at -11.7
+# log P(word | tag) of a reading only WordNet knows; the rarest word Festival has seen stands at
+# -11.7
+UNSEEN = -12.5
 SEQUENCE_START = ("punc", "punc")
 
 
@@ -164,10 +198,18 @@ class Silver:
         return {tag: number for number, tag in enumerate(self.model.tags)}
 
     def readings(self, word: str) -> dict[str, float]:
-        """log P(word | tag) for each tag the word can have; a guess from its form for an unknown one."""
+        """log P(word | tag) for each tag the word can have; a guess from its form for an unknown
+        one.
+        """
         lower = word.lower()
-        found = {tag: value for tag, value in self.model.emit.get(lower, {}).items() if tag not in ("1", "2", "sym", "ls", "fw")}
-        closed = any(tag in found for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc"))
+        found = {
+            tag: value
+            for tag, value in self.model.emit.get(lower, {}).items()
+            if tag not in ("1", "2", "sym", "ls", "fw")
+        }
+        closed = any(
+            tag in found for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc")
+        )
         if word == lower and len(found) > 1:
             found.pop("nnp", None)
         for tag in () if closed else self.known_tags(lower):
@@ -183,15 +225,21 @@ class Silver:
         return tags
 
     def tags(self, words: Sequence[str], known: Mapping[int, tuple[str, ...]]) -> list[str]:
-        """Best tag sequence (Viterbi); `known` restricts the tags at some indices where one of them is possible."""
+        """Best tag sequence (Viterbi); `known` restricts the tags at some indices where one of them
+        is possible.
+        """
         index, table = self.index, self.table
         first, second = (index[tag] for tag in SEQUENCE_START)
         states: dict[tuple[int, int], float] = {(first, second): 0.0}
         back: list[dict[tuple[int, int], int]] = []
         for position, word in enumerate(words):
-            choices = after_pronoun(words[position - 1].lower() if position else "", self.readings(word))
+            choices = after_pronoun(
+                words[position - 1].lower() if position else "", self.readings(word)
+            )
             if position in known:
-                choices = {tag: value for tag, value in choices.items() if tag in known[position]} or dict.fromkeys(known[position], UNSEEN)
+                choices = {
+                    tag: value for tag, value in choices.items() if tag in known[position]
+                } or dict.fromkeys(known[position], UNSEEN)
             step: dict[tuple[int, int], float] = {}
             came: dict[tuple[int, int], int] = {}
             for tag, emission in choices.items():
@@ -205,7 +253,9 @@ class Silver:
             back.append(came)
         return self.trace(states, back)
 
-    def trace(self, states: Mapping[tuple[int, int], float], back: list[dict[tuple[int, int], int]]) -> list[str]:
+    def trace(
+        self, states: Mapping[tuple[int, int], float], back: list[dict[tuple[int, int], int]]
+    ) -> list[str]:
         """Follow the best last state back to the start."""
         last = max(states, key=lambda state: states[state])
         found = []
@@ -216,18 +266,24 @@ class Silver:
 
 
 def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
-    """No verb after my, no noun after they: Festival's corpus has one tag for both kinds of pronoun."""
+    """No verb after my, no noun after they: Festival's corpus has one tag for both kinds of
+    pronoun.
+    """
     if pronoun in POSSESSIVES:
         left = {tag: value for tag, value in readings.items() if tag not in VERBAL}
     elif pronoun in SUBJECTS:
-        left = {tag: value for tag, value in readings.items() if tag not in ("nn", "nns", "nnp", "jj")}
+        left = {
+            tag: value for tag, value in readings.items() if tag not in ("nn", "nns", "nnp", "jj")
+        }
     else:
         return readings
     return left or readings
 
 
 def lemmas(wordnet: Path) -> dict[str, str]:
-    """Word to the letters of its parts of speech, from the synsets; only single lower-case words."""
+    """Word to the letters of its parts of speech, from the synsets; only single lower-case
+    words.
+    """
     found: dict[str, set[str]] = {}
     for pos in ("noun", "verb", "adj", "adv"):
         for line in read_bytes(wordnet, f"data.{pos}").decode("latin-1").splitlines():
@@ -250,12 +306,20 @@ ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
 
 def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
     """Possible lemma of a form, with the tags the form would have for each part of speech."""
-    found: list[tuple[str, dict[str, tuple[str, ...]]]] = [(word, {"n": ("nn",), "v": ("vb", "vbp"), "a": ("jj",), "r": ("rb",)})]
+    found: list[tuple[str, dict[str, tuple[str, ...]]]] = [
+        (word, {"n": ("nn",), "v": ("vb", "vbp"), "a": ("jj",), "r": ("rb",)})
+    ]
     for ending, tags in ENDINGS:
         if word.endswith(ending) and len(word) > len(ending) + 2:
             stem = word[: -len(ending)]
             doubled = [stem[:-1]] if ending != "s" and stem[-1] == stem[-2] else []
-            ies = [stem[:-2] + "y"] if word.endswith("ies") else [stem[:-1]] if word.endswith("es") else []
+            ies = (
+                [stem[:-2] + "y"]
+                if word.endswith("ies")
+                else [stem[:-1]]
+                if word.endswith("es")
+                else []
+            )
             found += [(form, tags) for form in (stem, stem + "e", *doubled, *ies)]
     return found
 
@@ -268,7 +332,12 @@ def by_form(word: str) -> dict[str, float]:
         return {"cd": UNSEEN}
     if word[0].isupper():
         return {"nnp": UNSEEN, "jj": UNSEEN - 2}
-    for ending, tags in (("ly", ("rb",)), ("ing", ("vbg", "nn")), ("ed", ("vbn", "vbd", "jj")), ("s", ("nns", "vbz"))):
+    for ending, tags in (
+        ("ly", ("rb",)),
+        ("ing", ("vbg", "nn")),
+        ("ed", ("vbn", "vbd", "jj")),
+        ("s", ("nns", "vbz")),
+    ):
         if word.endswith(ending):
             return dict.fromkeys(tags, UNSEEN)
     return {"nn": UNSEEN, "jj": UNSEEN - 0.5, "vb": UNSEEN - 1.5}

@@ -1,7 +1,9 @@
-"""The vocoder: features, style and harmonic spectrum to a waveform, equal to upstream's Decoder at any padding.
+"""The vocoder: features, style and harmonic spectrum to a waveform, equal to upstream's Decoder at
+any padding.
 
     waveform = Vocoder(config)(asr, f0, energy, style, spectrum, mask)
-    waveform = PackedVocoder(vocoder, PackedLayout(hidden_dim))(features, style)       # as it is exported
+    # as it is exported
+    waveform = PackedVocoder(vocoder, PackedLayout(hidden_dim))(features, style)
 
 Source: upstream kokoro/istftnet.py, Decoder, in (B, C, 1, S) with the source outside.
 """
@@ -15,19 +17,41 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, HARMONICS, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
-from kokoro_ane.core.layers import AdaIN1d, AdainResBlk1d, Conv, ConvTranspose, Mask, Modules, Snake, SnakeList, concatenate, masked
+from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
+    HARMONICS,
+    HOP_SAMPLES,
+    N_FFT,
+    PROSODY_PER_FRAME,
+    SPECTRUM_CHANNELS,
+    PackedLayout,
+)
+from kokoro_ane.core.layers import (
+    AdaIN1d,
+    AdainResBlk1d,
+    Conv,
+    ConvTranspose,
+    Mask,
+    Modules,
+    Snake,
+    SnakeList,
+    concatenate,
+    masked,
+)
 from kokoro_ane.vocoder.source import HarmonicSource
 
 BINS = N_FFT // 2 + 1
 STAGE_SLOPE, POST_SLOPE = 0.1, 0.01  # upstream uses leaky_relu's default slope before conv_post
-# AdaIN's scales by what real Kokoro shows there. The spectrum's branch begins with deviations from 0.0024, whose squares fp16 hardly
-# holds; its convolutions and the trunk peak at 30 and 218, and 256 squared is infinite.
+# AdaIN's scales by what real Kokoro shows there. The spectrum's branch begins with deviations from
+# 0.0024, whose squares fp16 hardly holds; its convolutions and the trunk peak at 30 and 218, and
+# 256 squared is infinite.
 QUIET_SCALE, PLAIN_SCALE, LOUD_SCALE = 8.0, 1.0, 0.25
 
 
 def synthesis_kernel() -> Tensor:
-    """Windowed inverse real DFT [2 * bins, 1, 1, n_fft] in float64: rows of cosines, then of sines."""
+    """Windowed inverse real DFT [2 * bins, 1, 1, n_fft] in float64: rows of cosines, then of
+    sines.
+    """
     bins = torch.arange(BINS, dtype=torch.float64)[:, None]
     angle = 2 * torch.pi * bins * torch.arange(N_FFT, dtype=torch.float64) / N_FFT  # [bins, n_fft]
     one_sided = torch.full_like(bins, 2 / N_FFT)
@@ -51,35 +75,61 @@ class InverseStft(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("kernel", synthesis_kernel().float(), persistent=False)
-        self.register_buffer("window_power", hann().square().float().view(1, 1, 1, N_FFT), persistent=False)
+        self.register_buffer(
+            "window_power", hann().square().float().view(1, 1, 1, N_FFT), persistent=False
+        )
 
     def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
         inside = torch.ones_like(x[:, :1]) if mask is None else mask.values.to(x.dtype)
         magnitude = torch.exp(x[:, :BINS]) * inside  # [B, 11, 1, S]
         phase = torch.sin(x[:, BINS:])
-        spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)  # [B, 22, 1, S]
+        # [B, 22, 1, S]
+        spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)
         stride, trim = (1, HOP_SAMPLES), (0, N_FFT // 2)
         signal = F.conv_transpose2d(spectrum, self.kernel, stride=stride, padding=trim)
         envelope = F.conv_transpose2d(inside, self.window_power, stride=stride, padding=trim)
-        return signal / envelope.clamp(min=1.0)  # inside the utterance the envelope is 1.25 to 1.5; outside it only avoids 0 / 0
+        # inside the utterance the envelope is 1.25 to 1.5; outside it only avoids 0 / 0
+        return signal / envelope.clamp(min=1.0)
 
 
 class AdaINResBlock1(nn.Module):
-    """Three residual pairs of (AdaIN, Snake, convolution), the first of each pair dilated. `scales`: of the norms of a pair."""
+    """Three residual pairs of (AdaIN, Snake, convolution), the first of each pair dilated.
+    `scales`: of the norms of a pair.
+    """
 
     def __init__(
-        self, channels: int, kernel: int, dilations: tuple[int, ...], style_dim: int, scales: tuple[float, float] = (LOUD_SCALE, LOUD_SCALE)
+        self,
+        channels: int,
+        kernel: int,
+        dilations: tuple[int, ...],
+        style_dim: int,
+        scales: tuple[float, float] = (LOUD_SCALE, LOUD_SCALE),
     ) -> None:
         super().__init__()
-        self.convs1 = Modules(Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2) for d in dilations)
-        self.convs2 = Modules(Conv(channels, channels, kernel, padding=(kernel - 1) // 2) for _ in dilations)
-        self.adain1, self.adain2 = (Modules(AdaIN1d(style_dim, channels, scale) for _ in dilations) for scale in scales)
+        self.convs1 = Modules(
+            Conv(channels, channels, kernel, dilation=d, padding=d * (kernel - 1) // 2)
+            for d in dilations
+        )
+        self.convs2 = Modules(
+            Conv(channels, channels, kernel, padding=(kernel - 1) // 2) for _ in dilations
+        )
+        self.adain1, self.adain2 = (
+            Modules(AdaIN1d(style_dim, channels, scale) for _ in dilations) for scale in scales
+        )
         self.alpha1 = SnakeList(Snake(channels) for _ in dilations)
         self.alpha2 = SnakeList(Snake(channels) for _ in dilations)
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """x [B, C, 1, S] -> the same shape."""
-        pairs = zip(self.convs1, self.convs2, self.adain1, self.adain2, self.alpha1, self.alpha2, strict=True)
+        pairs = zip(
+            self.convs1,
+            self.convs2,
+            self.adain1,
+            self.adain2,
+            self.alpha1,
+            self.alpha2,
+            strict=True,
+        )
         for conv1, conv2, norm1, norm2, snake1, snake2 in pairs:
             h = conv1(masked(snake1(norm1(x, style, mask)), mask))
             h = conv2(masked(snake2(norm2(h, style, mask)), mask))
@@ -88,7 +138,9 @@ class AdaINResBlock1(nn.Module):
 
 
 class SourceLayer(nn.Module):
-    """The ten weights of the harmonic source under upstream's key. It runs on the host (vocoder/source.py) and is in no graph."""
+    """The ten weights of the harmonic source under upstream's key. It runs on the host
+    (vocoder/source.py) and is in no graph.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,15 +149,22 @@ class SourceLayer(nn.Module):
     @property
     def host(self) -> HarmonicSource:
         """For NumPy."""
-        return HarmonicSource(self.l_linear.weight.detach().numpy().reshape(HARMONICS), float(self.l_linear.bias.detach()))
+        return HarmonicSource(
+            self.l_linear.weight.detach().numpy().reshape(HARMONICS),
+            float(self.l_linear.bias.detach()),
+        )
 
     def spectrum(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
-        """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F + 1] in F0's dtype."""
+        """f0_hz [B, 2F] (0 where unvoiced), noise [B, 600F, 9] -> harmonic spectrum [B, 22, 120F +
+        1] in F0's dtype.
+        """
         return torch.from_numpy(self.host.spectrum(f0_hz.numpy(), noise)).to(f0_hz.dtype)
 
 
 class Generator(nn.Module):
-    """Responsibilities: 1. two upsampling stages that mix in the harmonic spectrum; 2. the fp32 tail. The source is outside."""
+    """Responsibilities: 1. two upsampling stages that mix in the harmonic spectrum; 2. the fp32
+    tail. The source is outside.
+    """
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
@@ -116,17 +175,33 @@ class Generator(nn.Module):
         self.noise_convs: Modules[Conv] = Modules()
         self.noise_res: Modules[AdaINResBlock1] = Modules()
         self.resblocks: Modules[AdaINResBlock1] = Modules()
-        for i, (rate, kernel) in enumerate(zip(net.upsample_rates, net.upsample_kernel_sizes, strict=True)):
+        for i, (rate, kernel) in enumerate(
+            zip(net.upsample_rates, net.upsample_kernel_sizes, strict=True)
+        ):
             width = widths[i + 1]
-            self.ups.append(ConvTranspose(widths[i], width, kernel, stride=rate, padding=(kernel - rate) // 2))
-            stride = math.prod(net.upsample_rates[i + 1 :])  # spectrum columns to one step of this stage
+            self.ups.append(
+                ConvTranspose(widths[i], width, kernel, stride=rate, padding=(kernel - rate) // 2)
+            )
+            # spectrum columns to one step of this stage
+            stride = math.prod(net.upsample_rates[i + 1 :])
             last = i + 1 == len(net.upsample_rates)
             self.noise_convs.append(
                 Conv(SPECTRUM_CHANNELS, width, 1, weight_norm=False)
                 if last
-                else Conv(SPECTRUM_CHANNELS, width, 2 * stride, stride=stride, padding=(stride + 1) // 2, weight_norm=False)
+                else Conv(
+                    SPECTRUM_CHANNELS,
+                    width,
+                    2 * stride,
+                    stride=stride,
+                    padding=(stride + 1) // 2,
+                    weight_norm=False,
+                )
             )
-            self.noise_res.append(AdaINResBlock1(width, 11 if last else 7, (1, 3, 5), style_dim, (QUIET_SCALE, PLAIN_SCALE)))
+            self.noise_res.append(
+                AdaINResBlock1(
+                    width, 11 if last else 7, (1, 3, 5), style_dim, (QUIET_SCALE, PLAIN_SCALE)
+                )
+            )
             for k, d in zip(net.resblock_kernel_sizes, net.resblock_dilation_sizes, strict=True):
                 self.resblocks.append(AdaINResBlock1(width, k, d, style_dim))
         self.blocks_per_stage = len(net.resblock_kernel_sizes)
@@ -135,16 +210,23 @@ class Generator(nn.Module):
         self.stft = InverseStft()
 
     def forward(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
-        """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1, 600F]."""
+        """x [B, C, 1, 2F], spectrum [B, 22, 1, 120F + 1], mask at rate 2F -> waveform [B, 1, 1,
+        600F].
+        """
         masks = self._stage_masks(mask)
-        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))  # [B, 22, 1, 120F + 1]
+        # [B, 22, 1, 120F + 1]
+        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))
         return self.stft(x, masks[-1])
 
     def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
-        """As forward, up to what conv_post reads: [B, C, 1, 120F + 1]. The tail behind it may run on the host (vocoder/host_tail.py)."""
+        """As forward, up to what conv_post reads: [B, C, 1, 120F + 1]. The tail behind it may run
+        on the host (vocoder/host_tail.py).
+        """
         return self._trunk(x, style, spectrum, self._stage_masks(mask))
 
-    def _trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]) -> Tensor:
+    def _trunk(
+        self, x: Tensor, style: Tensor, spectrum: Tensor, masks: list[Mask | None]
+    ) -> Tensor:
         spectrum = masked(spectrum, masks[-1])
         for i, mask in enumerate(masks):
             x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [B, C / 2, 1, rate * S]
@@ -157,7 +239,9 @@ class Generator(nn.Module):
 
     def _averaged_blocks(self, stage: int, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """Mean of the stage's parallel residual blocks."""
-        first, *others = self.resblocks[stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage]
+        first, *others = self.resblocks[
+            stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage
+        ]
         total = first(x, style, mask)
         for block in others:
             total = total + block(x, style, mask)
@@ -171,20 +255,31 @@ class Generator(nn.Module):
         for rate in self.rates:
             mask = mask.upsampled(rate)
             masks.append(mask)
-        masks[-1] = Mask.of(torch.cat([mask.values[..., :1], mask.values], dim=3))  # [B, 1, 1, 120F + 1]
+        # [B, 1, 1, 120F + 1]
+        masks[-1] = Mask.of(torch.cat([mask.values[..., :1], mask.values], dim=3))
         return masks
 
 
 class Vocoder(nn.Module):
-    """Responsibilities: 1. mix text, pitch and energy at the frame rate; 2. hand them to the generator. Upstream's keys."""
+    """Responsibilities: 1. mix text, pitch and energy at the frame rate; 2. hand them to the
+    generator. Upstream's keys.
+    """
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        wide, residual, style_dim = config.decoder.hidden_dim, config.decoder.asr_res_dim, config.style_dim
+        wide, residual, style_dim = (
+            config.decoder.hidden_dim,
+            config.decoder.asr_res_dim,
+            config.style_dim,
+        )
         joined = wide + 2 + residual
         self.encode = AdainResBlk1d(config.hidden_dim + 2, wide, style_dim)
         self.decode = Modules(AdainResBlk1d(joined, wide, style_dim) for _ in range(3))
-        self.decode.append(AdainResBlk1d(joined, config.istftnet.upsample_initial_channel, style_dim, upsample=True))
+        self.decode.append(
+            AdainResBlk1d(
+                joined, config.istftnet.upsample_initial_channel, style_dim, upsample=True
+            )
+        )
         self.F0_conv = Conv(1, 1, 3, stride=2, padding=1)
         self.N_conv = Conv(1, 1, 3, stride=2, padding=1)
         self.asr_res = nn.Sequential(Conv(config.hidden_dim, residual, 1))
@@ -202,20 +297,45 @@ class Vocoder(nn.Module):
         assert isinstance(conv, Conv)
         return conv
 
-    def forward(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None = None) -> Tensor:
+    def forward(
+        self,
+        asr: Tensor,
+        f0: Tensor,
+        energy: Tensor,
+        style: Tensor,
+        spectrum: Tensor,
+        mask: Mask | None = None,
+    ) -> Tensor:
         """One utterance or a batch of equal length; `mask=None` means no padding.
 
-        Shapes: asr [B, hidden, 1, F]; f0 (Hz) and energy [B, 1, 1, 2F]; style [B, style_dim, 1, 1]; spectrum [B, 22, 1, 120F + 1];
-        mask at rate F. Returns [B, 1, 1, 600F] at 24 kHz; beyond the mask the samples mean nothing and are cut by the caller.
+        Shapes: asr [B, hidden, 1, F]; f0 (Hz) and energy [B, 1, 1, 2F]; style [B, style_dim, 1, 1];
+        spectrum [B, 22, 1, 120F + 1]; mask at rate F. Returns [B, 1, 1, 600F] at 24 kHz; beyond the
+        mask the samples mean nothing and are cut by the caller.
         """
         return self.generator(*self.decoded(asr, f0, energy, style, spectrum, mask))
 
-    def trunk(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None = None) -> Tensor:
-        """As forward, up to what the generator's conv_post reads: [B, C, 1, 120F + 1], 0 beyond the mask."""
+    def trunk(
+        self,
+        asr: Tensor,
+        f0: Tensor,
+        energy: Tensor,
+        style: Tensor,
+        spectrum: Tensor,
+        mask: Mask | None = None,
+    ) -> Tensor:
+        """As forward, up to what the generator's conv_post reads: [B, C, 1, 120F + 1], 0 beyond the
+        mask.
+        """
         return self.generator.trunk(*self.decoded(asr, f0, energy, style, spectrum, mask))
 
     def decoded(
-        self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None
+        self,
+        asr: Tensor,
+        f0: Tensor,
+        energy: Tensor,
+        style: Tensor,
+        spectrum: Tensor,
+        mask: Mask | None,
     ) -> tuple[Tensor, Tensor, Tensor, Mask | None]:
         """What the generator reads."""
         double = mask.upsampled(2) if mask is not None else None
@@ -230,24 +350,32 @@ class Vocoder(nn.Module):
 
 
 def unpack(features: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """features [1, channels, 1, B + 1] -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask [1, 1, 1, B], the spectrum.
+    """features [1, channels, 1, B + 1] -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask
+    [1, 1, 1, B], the spectrum.
 
     The spectrum is [1, 22, 1, 120B + 1].
     """
     *parts, spectrum = features.split(sizes, dim=1)
-    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]  # [1, 22, 1, 120B + 1]
+    # [1, 22, 1, 120B + 1]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]
     return *unpack_frames(*parts), spectrum
 
 
-def unpack_frames(asr: Tensor, f0: Tensor, energy: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The packed rows of B + 1 columns -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask [1, 1, 1, B]."""
+def unpack_frames(
+    asr: Tensor, f0: Tensor, energy: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The packed rows of B + 1 columns -> asr [1, hidden, 1, B], f0 and energy [1, 1, 1, 2B], mask
+    [1, 1, 1, B].
+    """
     f0 = f0.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, 1, 1, 2B]
     energy = energy.reshape(1, 1, 1, -1)[..., :-PROSODY_PER_FRAME]
     return asr[..., :-1], f0, energy, mask[..., :-1]
 
 
 class PackedVocoder(nn.Module):
-    """The exported graph: unpack, then Vocoder. No shape, gather or transpose; every length is known when it is traced."""
+    """The exported graph: unpack, then Vocoder. No shape, gather or transpose; every length is
+    known when it is traced.
+    """
 
     def __init__(self, vocoder: Vocoder, layout: PackedLayout) -> None:
         super().__init__()
@@ -255,7 +383,9 @@ class PackedVocoder(nn.Module):
         self.sizes = layout.sizes
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B]; the caller cuts it at 600F."""
+        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> waveform [1, 1, 1, 600B];
+        the caller cuts it at 600F.
+        """
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
         return self.vocoder(asr, f0, energy, style, spectrum, Mask.of(mask))
 

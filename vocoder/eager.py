@@ -1,12 +1,16 @@
-"""The vocoder for PyTorch on a processor, one utterance at exact length: Vocoder's function in fewer passes over memory.
+"""The vocoder for PyTorch on a processor, one utterance at exact length: Vocoder's function in
+fewer passes over memory.
 
     fast = EagerVocoder(vocoder)
-    waveform = fast(asr, f0, energy, style, spectrum)       # as Vocoder(...) without a mask; vocoder.render.render_reference takes either
+    # as Vocoder(...) without a mask; vocoder.render.render_reference takes either
+    waveform = fast(asr, f0, energy, style, spectrum)
 
-For speed only: Vocoder stays the definition and is what is exported. What differs, all of it exact up to rounding:
-channels are the contiguous axis, which oneDNN's convolutions read without reordering; AdaIN is one batch norm whose affine is the style's;
-Snake is u + sin(u)^2 on u = alpha x, alpha folded into the norm's affine and 1 / alpha into the next convolution (so are 1 / sqrt(2) and
-the mean over parallel blocks); the style affines of all norms are one product. Figures: `python -m bench.vocoder_speed`.
+For speed only: Vocoder stays the definition and is what is exported. What differs, all of it exact
+up to rounding: channels are the contiguous axis, which oneDNN's convolutions read without
+reordering; AdaIN is one batch norm whose affine is the style's; Snake is u + sin(u)^2 on u = alpha
+x, alpha folded into the norm's affine and 1 / alpha into the next convolution (so are 1 / sqrt(2)
+and the mean over parallel blocks); the style affines of all norms are one product. Figures: `python
+-m bench.vocoder_speed`.
 """
 
 from collections.abc import Iterator
@@ -34,7 +38,9 @@ GROUPS = 32
 
 
 class StyleRows:
-    """Collects the gains and shifts of every norm, so that one product with the style computes them all."""
+    """Collects the gains and shifts of every norm, so that one product with the style computes them
+    all.
+    """
 
     def __init__(self) -> None:
         self.weights: list[Tensor] = []
@@ -42,9 +48,12 @@ class StyleRows:
         self.taken = 0
 
     def add(self, norm: AdaIN1d, scale: Tensor) -> tuple[int, int]:
-        """Rows of `norm`, its output scaled by `scale` [C]: where they begin and C. Gains stand first, then shifts."""
+        """Rows of `norm`, its output scaled by `scale` [C]: where they begin and C. Gains stand
+        first, then shifts.
+        """
         both = scale.double().repeat(2)  # [2C]
-        self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])  # [2C, style_dim]
+        # [2C, style_dim]
+        self.weights.append(norm.fc.weight.detach().flatten(1).double() * both[:, None])
         self.biases.append(norm.fc.bias.detach().double() * both)
         begin, self.taken = self.taken, self.taken + len(both)
         return begin, len(scale)
@@ -53,18 +62,24 @@ class StyleRows:
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and biased variance over time of x [1, C, 1, S] with channels last: [C] each.
 
-    PyTorch's kernel for this layout adds S values up one after the other in float32: 104 dB at 30 s. Steps are dealt out to GROUPS groups,
-    each with statistics of its own in that same kernel, and the groups are joined by the law of total variance: 145 dB at any length.
+    PyTorch's kernel for this layout adds S values up one after the other in float32: 104 dB at 30
+    s. Steps are dealt out to GROUPS groups, each with statistics of its own in that same kernel,
+    and the groups are joined by the law of total variance: 145 dB at any length.
     """
     channels, steps = x.shape[1], x.shape[3]
     rows = x.permute(0, 2, 3, 1).reshape(steps, channels)
     groups = GROUPS if steps >= GROUPS * GROUPS else 1
     count = steps // groups
-    dealt = rows[: count * groups].reshape(1, 1, count, groups * channels).permute(0, 3, 1, 2)  # [1, groups * C, 1, count]
-    means, variances = (v.view(groups, channels) for v in torch.batch_norm_update_stats(dealt, None, None, 0.0))
+    # [1, groups * C, 1, count]
+    dealt = rows[: count * groups].reshape(1, 1, count, groups * channels).permute(0, 3, 1, 2)
+    means, variances = (
+        v.view(groups, channels) for v in torch.batch_norm_update_stats(dealt, None, None, 0.0)
+    )
     rest = rows[count * groups :]  # [S mod groups, C]
     mean = (means.sum(0) * count + rest.sum(0)) / steps
-    return mean, ((variances + (means - mean).square()).sum(0) * count + (rest - mean).square().sum(0)) / steps
+    return mean, (
+        (variances + (means - mean).square()).sum(0) * count + (rest - mean).square().sum(0)
+    ) / steps
 
 
 class Norm(nn.Module):
@@ -72,7 +87,9 @@ class Norm(nn.Module):
 
     def __init__(self, norm: AdaIN1d, rows: StyleRows, scale: Tensor | None = None) -> None:
         super().__init__()
-        self.begin, self.channels = rows.add(norm, torch.ones(norm.fc.channels) if scale is None else scale)
+        self.begin, self.channels = rows.add(
+            norm, torch.ones(norm.fc.channels) if scale is None else scale
+        )
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S], affines [rows] -> a new [1, C, 1, S] that the caller may overwrite."""
@@ -86,7 +103,9 @@ def last_channels(x: Tensor) -> Tensor:
 
 
 class FrozenConv(nn.Module):
-    """A convolution with frozen weights: `inner` [in] or [1] divides its input, `outer` multiplies its result."""
+    """A convolution with frozen weights: `inner` [in] or [1] divides its input, `outer` multiplies
+    its result.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -120,7 +139,9 @@ class FrozenConvTranspose(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, 1, S] -> [1, out, 1, stride * S]."""
-        return F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding, 0, self.groups)
+        return F.conv_transpose2d(
+            x, self.weight, self.bias, self.stride, self.padding, 0, self.groups
+        )
 
 
 class SnakeConv(nn.Module):
@@ -155,13 +176,17 @@ class SnakeBlock(nn.Module):
 
 
 class LeakyBlock(nn.Module):
-    """AdainResBlk1d. The shortcut's 1x1 convolution runs before the repetition, at half the rate."""
+    """AdainResBlk1d. The shortcut's 1x1 convolution runs before the repetition, at half the
+    rate.
+    """
 
     def __init__(self, block: AdainResBlk1d, rows: StyleRows) -> None:
         super().__init__()
         self.norm1, self.norm2 = Norm(block.norm1, rows), Norm(block.norm2, rows)
         self.conv1, self.conv2 = FrozenConv(block.conv1), FrozenConv(block.conv2, outer=HALF_POWER)
-        self.shortcut = None if block.conv1x1 is None else FrozenConv(block.conv1x1, outer=HALF_POWER)
+        self.shortcut = (
+            None if block.conv1x1 is None else FrozenConv(block.conv1x1, outer=HALF_POWER)
+        )
         self.pool = None if block.pool is None else FrozenConvTranspose(block.pool)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
@@ -169,7 +194,11 @@ class LeakyBlock(nn.Module):
         h = F.leaky_relu_(self.norm1(x, affines), LEAKY_SLOPE)
         shortcut = x * HALF_POWER if self.shortcut is None else self.shortcut(x)
         if self.pool is not None:
-            h, shortcut = self.pool(h), F.interpolate(shortcut, scale_factor=(1.0, 2.0), mode="nearest")  # [1, C, 1, 2S]
+            # [1, C, 1, 2S]
+            h, shortcut = (
+                self.pool(h),
+                F.interpolate(shortcut, scale_factor=(1.0, 2.0), mode="nearest"),
+            )
         h = F.leaky_relu_(self.norm2(self.conv1(h), affines), LEAKY_SLOPE)
         return self.conv2(h).add_(shortcut)
 
@@ -180,13 +209,19 @@ class EagerGenerator(nn.Module):
     def __init__(self, generator: Generator, rows: StyleRows) -> None:
         super().__init__()
         count = generator.blocks_per_stage
-        # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the stage divides by `count`.
-        self.ups = Modules(FrozenConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups))
+        # A stage's mean is left a sum: leaky_relu passes a positive factor on, so what reads the
+        # stage divides by `count`.
+        self.ups = Modules(
+            FrozenConvTranspose(up, count if i else 1.0) for i, up in enumerate(generator.ups)
+        )
         self.noise_convs = Modules(FrozenConv(conv) for conv in generator.noise_convs)
         self.noise_res = Modules(SnakeBlock(block, rows) for block in generator.noise_res)
         blocks = [SnakeBlock(block, rows) for block in generator.resblocks]
         self.stages = Modules(Modules(blocks[i : i + count]) for i in range(0, len(blocks), count))
-        self.conv_post, self.stft = FrozenConv(generator.conv_post, inner=torch.tensor([float(count)])), generator.stft
+        self.conv_post, self.stft = (
+            FrozenConv(generator.conv_post, inner=torch.tensor([float(count)])),
+            generator.stft,
+        )
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""
@@ -203,7 +238,9 @@ class EagerGenerator(nn.Module):
 
 
 class EagerVocoder(nn.Module):
-    """A frozen copy of a Vocoder's weights in the layout above; a change of the vocoder afterwards does not reach it."""
+    """A frozen copy of a Vocoder's weights in the layout above; a change of the vocoder afterwards
+    does not reach it.
+    """
 
     style_weight: Tensor
     style_bias: Tensor
@@ -221,15 +258,18 @@ class EagerVocoder(nn.Module):
         self.register_buffer("style_bias", torch.cat(rows.biases).to(dtype))
         self.eval()
 
-    def forward(self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor) -> Tensor:
+    def forward(
+        self, asr: Tensor, f0: Tensor, energy: Tensor, style: Tensor, spectrum: Tensor
+    ) -> Tensor:
         """One utterance (a batch would share its statistics), at exact length.
 
-        Shapes: asr [1, hidden, 1, F]; f0 (Hz) and energy [1, 1, 1, 2F]; style [1, style_dim, 1, 1]; spectrum [1, 22, 1, 120F + 1].
-        Returns [1, 1, 1, 600F] at 24 kHz.
+        Shapes: asr [1, hidden, 1, F]; f0 (Hz) and energy [1, 1, 1, 2F]; style [1, style_dim, 1, 1];
+        spectrum [1, 22, 1, 120F + 1]. Returns [1, 1, 1, 600F] at 24 kHz.
         """
         affines = F.linear(style.flatten(1), self.style_weight, self.style_bias).flatten()  # [rows]
         asr, spectrum = last_channels(asr), last_channels(spectrum)
-        f0, energy, residual = self.f0_conv(f0), self.energy_conv(energy), self.residual(asr)  # [1, 1, 1, F] twice, [1, 64, 1, F]
+        # [1, 1, 1, F] twice, [1, 64, 1, F]
+        f0, energy, residual = self.f0_conv(f0), self.energy_conv(energy), self.residual(asr)
         x = self.encode(last_channels(concatenate(asr, f0, energy)), affines)
         for block in self.decode:
             x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
@@ -238,8 +278,10 @@ class EagerVocoder(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """`path`: of the Vocoder's convolution. `alpha` [in] of the Snake before it, by which the weights are divided; `outer` multiplies its
-    result. `centred`: AdaIN alone reads the result and takes any constant off it again."""
+    """`path`: of the Vocoder's convolution. `alpha` [in] of the Snake before it, by which the
+    weights are divided; `outer` multiplies its result. `centred`: AdaIN alone reads the result and
+    takes any constant off it again.
+    """
 
     path: str
     alpha: Tensor | None = None
@@ -248,7 +290,9 @@ class Place:
 
 
 def places(vocoder: Vocoder) -> dict[str, Place]:
-    """By the name in EagerVocoder; transposed convolutions, F0_conv, N_conv and conv_post left out."""
+    """By the name in EagerVocoder; transposed convolutions, F0_conv, N_conv and conv_post left
+    out.
+    """
     found = {"residual": Place("asr_res.0")}
     for block in ("encode", *(f"decode.{index}" for index in range(len(vocoder.decode)))):
         found[f"{block}.conv1"] = Place(f"{block}.conv1", centred=True)
@@ -260,7 +304,9 @@ def places(vocoder: Vocoder) -> dict[str, Place]:
         found |= _snakes(vocoder, f"generator.noise_res.{index}", f"generator.noise_res.{index}")
     for index in range(len(generator.resblocks)):
         stage, member = divmod(index, generator.blocks_per_stage)
-        found |= _snakes(vocoder, f"generator.stages.{stage}.{member}", f"generator.resblocks.{index}")
+        found |= _snakes(
+            vocoder, f"generator.stages.{stage}.{member}", f"generator.resblocks.{index}"
+        )
     return {name: place for name, place in found.items() if _is_there(vocoder, place.path)}
 
 
@@ -270,7 +316,10 @@ def _snakes(vocoder: Vocoder, name: str, path: str) -> Iterator[tuple[str, Place
     for which, convs, snakes in (("first", "convs1", "alpha1"), ("second", "convs2", "alpha2")):
         for index, snake in enumerate(block.get_submodule(snakes).children()):
             alpha = snake.get_parameter("alpha").detach().flatten()  # [in]
-            yield f"{name}.{which}.{index}.conv", Place(f"{path}.{convs}.{index}", alpha, centred=which == "first")
+            yield (
+                f"{name}.{which}.{index}.conv",
+                Place(f"{path}.{convs}.{index}", alpha, centred=which == "first"),
+            )
 
 
 def _is_there(vocoder: Vocoder, path: str) -> bool:

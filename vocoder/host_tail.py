@@ -1,10 +1,12 @@
-"""The vocoder's tail on the host, in NumPy float32: conv_post, exp and sin, inverse STFT. What the last fp32 region of a package does.
+"""The vocoder's tail on the host, in NumPy float32: conv_post, exp and sin, inverse STFT. What the
+last fp32 region of a package does.
 
     tail = HostTail.of(vocoder)
     samples = tail(trunk)            # [C, 120F + 1] -> [600F]
 
-A package that ends before conv_post has no fp32 operation: nothing of it has to leave the Neural Engine for Core ML's CPU library. The
-weights stand in the manifest (22 C 7 + 22 numbers, base64 of little-endian float32). For Accelerate: docs/synthesis.md.
+A package that ends before conv_post has no fp32 operation: nothing of it has to leave the Neural
+Engine for Core ML's CPU library. The weights stand in the manifest (22 C 7 + 22 numbers, base64 of
+little-endian float32). For Accelerate: docs/synthesis.md.
 """
 
 import base64
@@ -41,10 +43,16 @@ class HostTail:
 
     @classmethod
     def recorded(cls, words: Mapping[str, Any]) -> "HostTail":
-        """From a manifest. Raises InputError for NaN; ValueError, KeyError, TypeError where it is something else."""
+        """From a manifest. Raises InputError for NaN; ValueError, KeyError, TypeError where it is
+        something else.
+        """
         shape = tuple(int(size) for size in words["shape"])
-        weight = np.frombuffer(base64.b64decode(words["weight"], validate=True), "<f4").reshape(shape)
-        bias = np.frombuffer(base64.b64decode(words["bias"], validate=True), "<f4").reshape(SPECTRUM_CHANNELS)
+        weight = np.frombuffer(base64.b64decode(words["weight"], validate=True), "<f4").reshape(
+            shape
+        )
+        bias = np.frombuffer(base64.b64decode(words["bias"], validate=True), "<f4").reshape(
+            SPECTRUM_CHANNELS
+        )
         if len(shape) != 3 or shape[0] != SPECTRUM_CHANNELS or shape[2] % 2 == 0:
             raise ValueError(f"conv_post of shape {list(shape)}")
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
@@ -53,7 +61,10 @@ class HostTail:
 
     def described(self) -> dict[str, Any]:
         """For the manifest."""
-        weight, bias = (base64.b64encode(array.astype("<f4").tobytes()).decode() for array in (self.weight, self.bias))
+        weight, bias = (
+            base64.b64encode(array.astype("<f4").tobytes()).decode()
+            for array in (self.weight, self.bias)
+        )
         return {
             "shape": list(self.weight.shape),
             "weight": weight,
@@ -86,9 +97,13 @@ def window() -> np.ndarray:
 
 
 def synthesis() -> np.ndarray:
-    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the middle, 1 / 20 at both ends."""
+    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the
+    middle, 1 / 20 at both ends.
+    """
     angle = 2 * np.pi * np.arange(BINS)[:, None] * np.arange(N_FFT) / N_FFT  # [11, 20]
-    one_sided = np.where((np.arange(BINS) == 0) | (np.arange(BINS) == BINS - 1), 1, 2)[:, None] / N_FFT
+    one_sided = (
+        np.where((np.arange(BINS) == 0) | (np.arange(BINS) == BINS - 1), 1, 2)[:, None] / N_FFT
+    )
     basis = np.concatenate([one_sided * np.cos(angle), -one_sided * np.sin(angle)])
     basis[[BINS, -1]] = 0.0  # DC and Nyquist have no imaginary part
     return (basis * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT))).astype(np.float32)

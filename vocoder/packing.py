@@ -1,10 +1,12 @@
-"""What the vocoder reads: five tensors of one utterance, checked; and their packing into the package's one flexible input, in NumPy.
+"""What the vocoder reads: five tensors of one utterance, checked; and their packing into the
+package's one flexible input, in NumPy.
 
     inputs = VocoderInputs(asr, f0_hz, energy, style, spectrum)
     features = pack(inputs, bucket=80)            # [1, channels, 1, 81]
 
-Before iOS 18 only one input of a program may have enumerated shapes, so everything that grows with time shares one tensor. A tensor of R
-rows and n columns is padded to a multiple of bucket + 1 columns; the graph reads it back by `vocoder.decoder.unpack`.
+Before iOS 18 only one input of a program may have enumerated shapes, so everything that grows with
+time shares one tensor. A tensor of R rows and n columns is padded to a multiple of bucket + 1
+columns; the graph reads it back by `vocoder.decoder.unpack`.
 """
 
 from dataclasses import dataclass
@@ -28,15 +30,19 @@ def require_finite(name: str, value: Array, told: str = "features must be finite
     """Raise InputError for NaN or infinity, naming the tensor and the first place."""
     bad = np.argwhere(~np.isfinite(as_array(value)))
     if len(bad):
-        raise InputError(f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}: {told}")
+        raise InputError(
+            f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}:"
+            f" {told}"
+        )
 
 
 @dataclass(frozen=True)
 class VocoderInputs:
     """One utterance at the vocoder's door.
 
-    asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim]; spectrum [1, 22, 120F + 1]. Checked for shape
-    and for NaN or infinity when it is made; InputError names the tensor and the first bad position.
+    asr [1, hidden, F]; f0_hz [1, 2F], 0 where unvoiced; energy [1, 2F]; style [1, style_dim];
+    spectrum [1, 22, 120F + 1]. Checked for shape and for NaN or infinity when it is made;
+    InputError names the tensor and the first bad position.
     """
 
     asr: Array
@@ -57,7 +63,10 @@ class VocoderInputs:
         for name, shape in expected.items():
             value = getattr(self, name)
             if tuple(value.shape) != shape:
-                raise InputError(f"{name} has shape {list(value.shape)}, but {frames} frames of asr need {list(shape)}")
+                raise InputError(
+                    f"{name} has shape {list(value.shape)}, but {frames} frames of asr need"
+                    f" {list(shape)}"
+                )
             require_finite(name, value)
 
     @property
@@ -72,12 +81,18 @@ def excerpt(inputs: VocoderInputs, start: int, frames: int) -> VocoderInputs:
     pair = slice(PROSODY_PER_FRAME * start, PROSODY_PER_FRAME * stop)
     columns = slice(COLUMNS_PER_FRAME * start, COLUMNS_PER_FRAME * stop + 1)
     return VocoderInputs(
-        inputs.asr[..., start:stop], inputs.f0_hz[:, pair], inputs.energy[:, pair], inputs.style, inputs.spectrum[..., columns]
+        inputs.asr[..., start:stop],
+        inputs.f0_hz[:, pair],
+        inputs.energy[:, pair],
+        inputs.style,
+        inputs.spectrum[..., columns],
     )
 
 
 def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
-    """Lay the tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their dtype, zeros in the padding."""
+    """Lay the tensors down as rows of bucket + 1 columns: [1, channels, 1, bucket + 1] in their
+    dtype, zeros in the padding.
+    """
     if inputs.frames > bucket:
         raise InputError(f"features hold {inputs.frames} frames, bucket is {bucket}")
     asr, f0_hz, energy, _, spectrum = (as_array(getattr(inputs, name)) for name in FIELDS)
@@ -89,6 +104,8 @@ def pack(inputs: VocoderInputs, bucket: int) -> np.ndarray:
 
 
 def packed_rows(part: np.ndarray, per_frame: int, bucket: int) -> np.ndarray:
-    """A tensor [1, R, n] of so many columns a frame, zeros behind it, laid down row after row: [1, R * per_frame, bucket + 1]."""
+    """A tensor [1, R, n] of so many columns a frame, zeros behind it, laid down row after row: [1,
+    R * per_frame, bucket + 1].
+    """
     missing = per_frame * (bucket + 1) - part.shape[-1]
     return np.pad(part, ((0, 0), (0, 0), (0, missing))).reshape(1, -1, bucket + 1)

@@ -1,4 +1,5 @@
-"""Features to samples: by a built vocoder package, executed on any machine, and by PyTorch in fp32, which it is held against.
+"""Features to samples: by a built vocoder package, executed on any machine, and by PyTorch in fp32,
+which it is held against.
 
 package = open_package(Path("build/KokoroVocoder-demo-fp16.json"))
 samples = package.render(inputs)             # [600 F] float32 at 24 kHz
@@ -26,7 +27,11 @@ from mlprogram import Program, ProgramError
 
 
 def run_program(
-    program: Program, layout: PaddedLayout, inputs: VocoderInputs, bucket: int, hook: Callable[..., None] | None = None
+    program: Program,
+    layout: PaddedLayout,
+    inputs: VocoderInputs,
+    bucket: int,
+    hook: Callable[..., None] | None = None,
 ) -> np.ndarray:
     """Pack into `bucket`, execute, join: [600 F] float32."""
     given = {FEATURES: layout.pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
@@ -34,13 +39,19 @@ def run_program(
 
 
 class VocoderPackage:
-    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. pack, execute, join: a VocoderBackend."""
+    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. pack,
+    execute, join: a VocoderBackend.
+    """
 
     arrays = False
     voices: tuple[str, ...] | None = None  # any
 
-    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None) -> None:
-        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a function, Core ML's own."""
+    def __init__(
+        self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None
+    ) -> None:
+        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a
+        function, Core ML's own.
+        """
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = self.manifest.buckets
@@ -58,30 +69,44 @@ class VocoderPackage:
         return self.layout.pack(inputs, bucket_for(inputs.frames, self.buckets))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """See vocoder.vocoder_steps.VocoderBackend. Raises InputError for NaN or infinity in what it is given."""
+        """See vocoder.vocoder_steps.VocoderBackend. Raises InputError for NaN or infinity in what
+        it is given.
+        """
         require_finite("features", features)
         require_finite("style", style)
-        waveform = self.program({FEATURES: features, STYLE: style.float()})[self.layout.output].float()
+        waveform = self.program({FEATURES: features, STYLE: style.float()})[
+            self.layout.output
+        ].float()
         return self.layout.join(waveform, frames)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
+        """Waveform [600 F] float32; InputError when the features are longer than the largest
+        bucket.
+        """
         return self.run(self.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
 
 
-def open_package(manifest_path: Path, precision: str = "declared", opened: Opener | None = None) -> VocoderPackage | StreamingPackage:
+def open_package(
+    manifest_path: Path, precision: str = "declared", opened: Opener | None = None
+) -> VocoderPackage | StreamingPackage:
     """By the layout that the manifest names; arguments as VocoderPackage's."""
     kind = StreamingPackage if Manifest.load(manifest_path).layout in STREAMED else VocoderPackage
     return kind(manifest_path, precision, opened)
 
 
 @torch.no_grad()
-def render_reference(vocoder: Vocoder | EagerVocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32) -> np.ndarray:
+def render_reference(
+    vocoder: Vocoder | EagerVocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32
+) -> np.ndarray:
     """The PyTorch render at exact length, no mask: [600 F] in `dtype`."""
     return vocoder(*(t.to(dtype) for t in reference_arguments(inputs))).flatten().numpy()
 
 
 def reference_arguments(inputs: VocoderInputs) -> tuple[Tensor, ...]:
     """What the PyTorch vocoder takes: asr, F0, energy, style, spectrum, as Vocoder.forward says."""
-    asr, f0, energy = inputs.asr[:, :, None], inputs.f0_hz[:, None, None], inputs.energy[:, None, None]
+    asr, f0, energy = (
+        inputs.asr[:, :, None],
+        inputs.f0_hz[:, None, None],
+        inputs.energy[:, None, None],
+    )
     return asr, f0, energy, inputs.style[:, :, None, None], inputs.spectrum[:, :, None]

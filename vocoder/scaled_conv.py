@@ -1,15 +1,20 @@
-"""Convolutions whose input is scaled to fit int8: channels by constants, and all of them by one scale that varies over time.
+"""Convolutions whose input is scaled to fit int8: channels by constants, and all of them by one
+scale that varies over time.
 
     conv = ScaledConv(conv, divisor=channel_scales, envelope=TimeVaryingScale(columns=120, cap=3.0))
-    y = conv(x)                                # as before, but for a ripple of some -40 dB where the scale moves
-    conv = PerColumnScaledConv(conv, floor=0.01)        # every column its own scale, exact whatever the kernel's reach
+    # as before, but for a ripple of some -40 dB where the scale moves
+    y = conv(x)
+    # every column its own scale, exact whatever the kernel's reach
+    conv = PerColumnScaledConv(conv, floor=0.01)
 
-One int8 step a tensor must hold the loudest syllable, and pauses drown in its noise. So x is divided by a smooth envelope e(t) before it is
-rounded and the convolution's result is multiplied by it. That is exact where e is constant over the kernel; e moves over frames, the
-kernels reach a quarter of one at most. Where they reach further (the decoder: one column a frame, kernels of three), each tap becomes
-output channels of its own: a product of one column needs no constant e, and the taps are shifted and summed after e is back.
-Standard operations only; all of e's own are on one channel, most on one value a frame. The modules' attributes and the variables of their
-`forward` name the values of a built package.
+One int8 step a tensor must hold the loudest syllable, and pauses drown in its noise. So x is
+divided by a smooth envelope e(t) before it is rounded and the convolution's result is multiplied by
+it. That is exact where e is constant over the kernel; e moves over frames, the kernels reach a
+quarter of one at most. Where they reach further (the decoder: one column a frame, kernels of
+three), each tap becomes output channels of its own: a product of one column needs no constant e,
+and the taps are shifted and summed after e is back. Standard operations only; all of e's own are on
+one channel, most on one value a frame. The modules' attributes and the variables of their `forward`
+name the values of a built package.
 """
 
 from collections.abc import Callable
@@ -21,13 +26,16 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.layers import Conv
 
-FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})  # of the columns a frame: kernels within every chip's limit
+# of the columns a frame: kernels within every chip's limit
+FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})
 RANGE = 200.0  # how far below the cap the scale falls
 WIDTH = 3  # frames: of the running maximum, and of the mean after it
 
 
 class Ramp(nn.Module):
-    """Linear interpolation to `rate` times as many columns: [1, 1, R, n] -> [1, 1, R, rate n]. Wrong within half a value of the ends."""
+    """Linear interpolation to `rate` times as many columns: [1, 1, R, n] -> [1, 1, R, rate n].
+    Wrong within half a value of the ends.
+    """
 
     weight: Tensor
 
@@ -59,7 +67,8 @@ class Repeat(nn.Module):
 class TimeVaryingScale(nn.Module):
     """The logarithm of a smooth envelope over x's channels: [1, C, R, W] -> [1, 1, R, W].
 
-    The largest magnitude in each frame, up to `cap`; the largest of three frames; the mean logarithm of three of these; interpolated.
+    The largest magnitude in each frame, up to `cap`; the largest of three frames; the mean
+    logarithm of three of these; interpolated.
     """
 
     def __init__(self, columns: int, cap: float) -> None:
@@ -69,17 +78,24 @@ class TimeVaryingScale(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """As the class says; W may end within a frame."""
-        level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))  # [1, 1, R, W]
+        # [1, 1, R, W]
+        level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         for factor in FACTORS[self.columns]:
             level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
         level = self.smoothed(level)
-        # constants: a length read off x becomes int16 in the package, and 117,601 columns do not fit
-        surplus = int(level.shape[3]) - self.columns - int(x.shape[3])  # the same at every length of a layout
+        # constants: a length read off x becomes int16 in the package, and 117,601 columns do not
+        # fit the same at every length of a layout
+        surplus = int(level.shape[3]) - self.columns - int(x.shape[3])
         return level[..., self.columns : -surplus]
 
     def smoothed(self, level: Tensor) -> Tensor:
-        """The largest magnitude of each frame [1, 1, R, n] -> the logarithm [1, 1, R, columns (n + 2) or more]; x begins at `columns`."""
-        level = F.max_pool2d(level.clamp(self.cap / RANGE, self.cap), (1, WIDTH), (1, 1), (0, WIDTH // 2))  # [1, 1, R, n]
+        """The largest magnitude of each frame [1, 1, R, n] -> the logarithm [1, 1, R, columns (n +
+        2) or more]; x begins at `columns`.
+        """
+        # [1, 1, R, n]
+        level = F.max_pool2d(
+            level.clamp(self.cap / RANGE, self.cap), (1, WIDTH), (1, 1), (0, WIDTH // 2)
+        )
         first, last = level[..., :1], level[..., -1:]
         level = torch.log(torch.cat([first, first, level, last, last], dim=3))
         level = F.avg_pool2d(level, (1, WIDTH), (1, 1))  # [1, 1, R, n + 2]
@@ -89,7 +105,9 @@ class TimeVaryingScale(nn.Module):
 
 
 class ColumnScale(nn.Module):
-    """The logarithm of each column's largest magnitude over the channels, `floor` at least: [1, C, R, W] -> [1, 1, R, W]."""
+    """The logarithm of each column's largest magnitude over the channels, `floor` at least: [1, C,
+    R, W] -> [1, 1, R, W].
+    """
 
     def __init__(self, floor: float) -> None:
         super().__init__()
@@ -102,14 +120,17 @@ class ColumnScale(nn.Module):
 
 
 class TapSum(nn.Module):
-    """A convolution's result from its taps' products, each moved by its place in the kernel: [1, out taps, R, W] -> [1, out, R, W]."""
+    """A convolution's result from its taps' products, each moved by its place in the kernel: [1,
+    out taps, R, W] -> [1, out, R, W].
+    """
 
     weight: Tensor
 
     def __init__(self, out: int, taps: int) -> None:
         super().__init__()
         self.out, self.reach = out, taps // 2
-        self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])  # [out, taps, 1, taps]
+        # [out, taps, 1, taps]
+        self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])
 
     def summed(self, y: Tensor, bias: Tensor | None) -> Tensor:
         """See the class."""
@@ -124,13 +145,16 @@ def scaled_product(
     product: Callable[[Tensor, Tensor | None], Tensor],
     taps: TapSum | None = None,
 ) -> Tensor:
-    """product(x scaled, bias). The multiplication by `reciprocal` [1, C, 1, 1] ends in the scales of `quantize` (quantize/passes.py)."""
+    """product(x scaled, bias). The multiplication by `reciprocal` [1, C, 1, 1] ends in the scales
+    of `quantize` (quantize/passes.py).
+    """
     x = x if reciprocal is None else x * reciprocal
     if envelope is None:
         return product(x, bias)
     level = envelope(x)
     divided = x * torch.exp(-level)
-    result = product(divided, None)  # a name of its own: coremltools finds no operation that it calls var_N itself
+    # a name of its own: coremltools finds no operation that it calls var_N itself
+    result = product(divided, None)
     y = result * torch.exp(level)
     if taps is not None:
         return taps.summed(y, bias)
@@ -138,46 +162,80 @@ def scaled_product(
 
 
 class ScaledConv(Conv):
-    """A convolution that renders the same as `conv`. `divisor` [C] of the input's channels, which the weights take."""
+    """A convolution that renders the same as `conv`. `divisor` [C] of the input's channels, which
+    the weights take.
+    """
 
     reciprocal: Tensor | None
     taps: TapSum | None
 
-    def __init__(self, conv: Conv, divisor: Tensor | None = None, envelope: nn.Module | None = None) -> None:
-        stride, padding, dilation, bias = conv.stride[1], int(conv.padding[1]), conv.dilation[1], conv.bias is not None
+    def __init__(
+        self, conv: Conv, divisor: Tensor | None = None, envelope: nn.Module | None = None
+    ) -> None:
+        stride, padding, dilation, bias = (
+            conv.stride[1],
+            int(conv.padding[1]),
+            conv.dilation[1],
+            conv.bias is not None,
+        )
         kernel = conv.kernel_size[1]
-        super().__init__(conv.in_channels, conv.out_channels, kernel, stride=stride, padding=padding, dilation=dilation, bias=bias)
-        factor = torch.ones(conv.in_channels, dtype=torch.float64) if divisor is None else divisor.double()
+        super().__init__(
+            conv.in_channels,
+            conv.out_channels,
+            kernel,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            bias=bias,
+        )
+        factor = (
+            torch.ones(conv.in_channels, dtype=torch.float64)
+            if divisor is None
+            else divisor.double()
+        )
         self.weight.data = (conv.weight.detach().double() * factor.view(1, -1, 1, 1)).float()
         if conv.bias is not None and self.bias is not None:
             self.bias.data = conv.bias.detach().clone()
-        self.register_buffer("reciprocal", None if divisor is None else (1 / factor).float().view(1, -1, 1, 1))
+        self.register_buffer(
+            "reciprocal", None if divisor is None else (1 / factor).float().view(1, -1, 1, 1)
+        )
         self.envelope, self.taps = envelope, None
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, C, R, S] -> as `conv`."""
-        return scaled_product(x, self.reciprocal, self.envelope, self.bias, self._product, self.taps)
+        return scaled_product(
+            x, self.reciprocal, self.envelope, self.bias, self._product, self.taps
+        )
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
 
 class PerColumnScaledConv(ScaledConv):
-    """The same with a scale for every column, exact: the taps of `conv` are output channels of one column's product, summed after."""
+    """The same with a scale for every column, exact: the taps of `conv` are output channels of one
+    column's product, summed after.
+    """
 
     def __init__(self, conv: Conv, floor: float) -> None:
         super().__init__(conv, envelope=ColumnScale(floor))
         out, inner, _, count = conv.weight.shape
-        assert conv.stride[1] == conv.dilation[1] == 1 and conv.padding[1] == count // 2 and count % 2, "of width 2n + 1, as wide as x"
+        assert (
+            conv.stride[1] == conv.dilation[1] == 1 and conv.padding[1] == count // 2 and count % 2
+        ), "of width 2n + 1, as wide as x"
         if isinstance(conv, ScaledConv):
             self.reciprocal = conv.reciprocal
-        self.weight.data = conv.weight.detach().permute(0, 3, 1, 2).reshape(out * count, inner, 1, 1).clone()  # [out taps, in, 1, 1]
+        # [out taps, in, 1, 1]
+        self.weight.data = (
+            conv.weight.detach().permute(0, 3, 1, 2).reshape(out * count, inner, 1, 1).clone()
+        )
         self.padding, self.kernel_size = (0, 0), (1, 1)
         self.taps = TapSum(out, count) if count > 1 else None
 
 
 def reciprocal_of(conv: Conv) -> Tensor | None:
-    """What a convolution multiplies its input's channels by, [1, C, 1, 1]; None where it takes them as they are."""
+    """What a convolution multiplies its input's channels by, [1, C, 1, 1]; None where it takes them
+    as they are.
+    """
     return conv.reciprocal if isinstance(conv, ScaledConv) else None
 
 

@@ -1,10 +1,12 @@
-"""The harmonic source in NumPy float64: F0 and noise to the spectrum that every runtime's vocoder reads, with or without PyTorch.
+"""The harmonic source in NumPy float64: F0 and noise to the spectrum that every runtime's vocoder
+reads, with or without PyTorch.
 
     noise = gaussian_noise(frames=80, seed=0)                               # [1, 48000, 9]
     spectrum = HarmonicSource.recorded(manifest.source).spectrum(f0_hz, noise)   # [1, 22, 9601]
 
-Upstream (SineGen, SourceModuleHnNSF) draws three times. The initial phase is added to the first 24 kHz sample, which its linear 1/300
-interpolation never reads, and the last draw is returned unused; so one draw, the sine noise, is all that can be heard. It is an argument.
+Upstream (SineGen, SourceModuleHnNSF) draws three times. The initial phase is added to the first 24
+kHz sample, which its linear 1/300 interpolation never reads, and the last draw is returned unused;
+so one draw, the sine noise, is all that can be heard. It is an argument.
 """
 
 from collections.abc import Mapping
@@ -13,22 +15,52 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES, HARMONICS, HOP_SAMPLES, N_FFT, PROSODY_PER_FRAME, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import (
+    FRAME_SAMPLES,
+    HARMONICS,
+    HOP_SAMPLES,
+    N_FFT,
+    PROSODY_PER_FRAME,
+    SAMPLE_RATE_HZ,
+)
 from kokoro_ane.core.errors import InputError
 
 SINE_AMPLITUDE, VOICED_NOISE, VOICED_ABOVE_HZ = 0.1, 0.003, 10.0
 STEP_SAMPLES = FRAME_SAMPLES // PROSODY_PER_FRAME  # 300 samples to one F0 value
 _BLOCK = 16  # Box-Muller's, as PyTorch deals its draws out: eight radii, eight angles
-# Hann, periodic, as PyTorch rounds it to float32 and upstream uses it. In column 0 the frame is symmetric, so that the sign of a phase
-# (+-pi) hangs on these roundings: they are written down instead of computed.
-WINDOW = (0.0, 0.02447173, 0.0954915, 0.20610738, 0.34549153, 0.5, 0.65450853, 0.7938926, 0.9045085, 0.9755283,
-          1.0, 0.97552824, 0.9045085, 0.7938925, 0.65450853, 0.5, 0.34549144, 0.20610726, 0.09549138, 0.02447173)  # fmt: skip
+# Hann, periodic, as PyTorch rounds it to float32 and upstream uses it. In column 0 the frame is
+# symmetric, so that the sign of a phase (+-pi) hangs on these roundings: they are written down
+# instead of computed.
+WINDOW = (
+    0.0,
+    0.02447173,
+    0.0954915,
+    0.20610738,
+    0.34549153,
+    0.5,
+    0.65450853,
+    0.7938926,
+    0.9045085,
+    0.9755283,
+    1.0,
+    0.97552824,
+    0.9045085,
+    0.7938925,
+    0.65450853,
+    0.5,
+    0.34549144,
+    0.20610726,
+    0.09549138,
+    0.02447173,
+)
 
 
 def gaussian_noise(frames: int, seed: int) -> np.ndarray:
-    """Standard normal [1, 600F, 9] in float32 from a seed: the only randomness in the vocoder. torch.randn's numbers to 150 dB.
+    """Standard normal [1, 600F, 9] in float32 from a seed: the only randomness in the vocoder.
+    torch.randn's numbers to 150 dB.
 
-    MT19937 seeded with the low 32 bits, 24 bits a number, Box-Muller on blocks of 16; a rest of less than 16 ends in a block drawn anew.
+    MT19937 seeded with the low 32 bits, 24 bits a number, Box-Muller on blocks of 16; a rest of
+    less than 16 ends in a block drawn anew.
     """
     count = frames * FRAME_SAMPLES * HARMONICS
     rest = count % _BLOCK
@@ -52,10 +84,12 @@ def _box_muller(uniform: np.ndarray) -> np.ndarray:
 def sine_waves(f0_hz: np.ndarray) -> np.ndarray:
     """Sines of F0 and its overtones, float64. f0_hz [B, 2F] -> [B, 600F, 9].
 
-    Phase is a running sum at the F0 rate, drawn out linearly between the middles of the 300-sample steps and held at both ends
-    (upstream: F.interpolate(linear, align_corners=False) down and up). No modulo anywhere.
+    Phase is a running sum at the F0 rate, drawn out linearly between the middles of the 300-sample
+    steps and held at both ends (upstream: F.interpolate(linear, align_corners=False) down and up).
+    No modulo anywhere.
     """
-    cycles = np.cumsum(f0_hz.astype(np.float64) * (STEP_SAMPLES / SAMPLE_RATE_HZ), axis=1)  # [B, 2F] cycles of the fundamental
+    # [B, 2F] cycles of the fundamental
+    cycles = np.cumsum(f0_hz.astype(np.float64) * (STEP_SAMPLES / SAMPLE_RATE_HZ), axis=1)
     last = cycles.shape[1] - 1
     place = np.clip((np.arange(STEP_SAMPLES * (last + 1)) + 0.5) / STEP_SAMPLES - 0.5, 0, last)
     low = np.floor(place).astype(np.int64)
@@ -65,9 +99,12 @@ def sine_waves(f0_hz: np.ndarray) -> np.ndarray:
 
 
 def spectrum_of(excitation: np.ndarray) -> np.ndarray:
-    """excitation [B, 600F] in float64 -> 11 magnitudes and 11 phases (rad) of its STFT, reflected at both ends: [B, 22, 120F + 1]."""
+    """excitation [B, 600F] in float64 -> 11 magnitudes and 11 phases (rad) of its STFT, reflected
+    at both ends: [B, 22, 120F + 1].
+    """
     edged = np.pad(excitation, ((0, 0), (N_FFT // 2, N_FFT // 2)), mode="reflect")
-    columns = np.lib.stride_tricks.sliding_window_view(edged, N_FFT, axis=1)[:, ::HOP_SAMPLES]  # [B, 120F + 1, 20]
+    # [B, 120F + 1, 20]
+    columns = np.lib.stride_tricks.sliding_window_view(edged, N_FFT, axis=1)[:, ::HOP_SAMPLES]
     window = np.array(WINDOW, np.float32).astype(np.float64)
     stft = np.fft.rfft(columns * window, axis=2).transpose(0, 2, 1)  # [B, 11, 120F + 1]
     return np.concatenate([np.abs(stft), np.angle(stft)], axis=1)
@@ -75,25 +112,40 @@ def spectrum_of(excitation: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class HarmonicSource:
-    """A voice's ten weights, upstream's `m_source.l_linear`: weights [9] and a bias that merge the sines. F0 and noise in, spectrum out."""
+    """A voice's ten weights, upstream's `m_source.l_linear`: weights [9] and a bias that merge the
+    sines. F0 and noise in, spectrum out.
+    """
 
     weights: np.ndarray
     bias: float
 
     @classmethod
     def recorded(cls, source: Mapping[str, Any]) -> "HarmonicSource":
-        """From a vocoder's manifest. Raises InputError for NaN or infinity; ValueError, TypeError for anything that is not ten numbers."""
-        weights, bias = np.array(source["weights"], np.float32).reshape(HARMONICS), float(source["bias"])
+        """From a vocoder's manifest. Raises InputError for NaN or infinity; ValueError, TypeError
+        for anything that is not ten numbers.
+        """
+        weights, bias = (
+            np.array(source["weights"], np.float32).reshape(HARMONICS),
+            float(source["bias"]),
+        )
         if not (np.isfinite(weights).all() and np.isfinite(bias)):
             raise InputError("the weights of the harmonic source hold NaN or infinity")
         return cls(weights, bias)
 
     def excitation(self, f0_hz: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """f0_hz [B, 2F], 0 where unvoiced; noise [B, 600F, 9] standard normal -> excitation [B, 600F] in float64."""
+        """f0_hz [B, 2F], 0 where unvoiced; noise [B, 600F, 9] standard normal -> excitation [B,
+        600F] in float64.
+        """
         wanted = (f0_hz.shape[0], f0_hz.shape[1] * STEP_SAMPLES, HARMONICS)
         if noise.shape != wanted:
-            raise InputError(f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need {list(wanted)}")
-        voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None].astype(np.float64)  # [B, 600F, 1]
+            raise InputError(
+                f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need"
+                f" {list(wanted)}"
+            )
+        # [B, 600F, 1]
+        voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None].astype(
+            np.float64
+        )
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
         waves = sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(np.float64)
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))

@@ -1,7 +1,8 @@
-"""Features to a waveform, step by step: noise, excitation, harmonic spectrum, packing, the vocoder itself.
+"""Features to a waveform, step by step: noise, excitation, harmonic spectrum, packing, the vocoder
+itself.
 
-tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...})
-tensors["waveform"]          # [600F]
+tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ...,
+"seed": ...}) tensors["waveform"]          # [600F]
 """
 
 from typing import Protocol
@@ -31,7 +32,9 @@ class VocoderBackend(Protocol):
         """Enumerated lengths in frames, rising; None at exact length."""
 
     def pack(self, inputs: VocoderInputs) -> Array:
-        """`features` of the one flexible input. Raises InputError where no bucket holds the utterance."""
+        """`features` of the one flexible input. Raises InputError where no bucket holds the
+        utterance.
+        """
 
     def run(self, features: Array, style: Array, frames: int) -> Array:
         """style [1, style_dim, 1, 1] -> waveform [600F]."""
@@ -46,20 +49,29 @@ class Context(Protocol):
 
 
 def _noise(_: Context, given: Tensors) -> Tensors:
-    return {"noise": gaussian_noise(given["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(given["seed"][0]))}  # [1, 600F, 9]
+    # [1, 600F, 9]
+    return {
+        "noise": gaussian_noise(given["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(given["seed"][0]))
+    }
 
 
 def _excitation(context: Context, given: Tensors) -> Tensors:
-    return {"excitation": context.vocoder.source.excitation(given["f0_hz"], given["noise"])}  # [1, 600F]
+    # [1, 600F]
+    return {"excitation": context.vocoder.source.excitation(given["f0_hz"], given["noise"])}
 
 
 def _spectrum(_: Context, given: Tensors) -> Tensors:
-    return {"spectrum": spectrum_of(given["excitation"]).astype(given["f0_hz"].dtype)}  # [1, 22, 120F + 1]
+    # [1, 22, 120F + 1]
+    return {"spectrum": spectrum_of(given["excitation"]).astype(given["f0_hz"].dtype)}
 
 
 def _pack(context: Context, given: Tensors) -> Tensors:
     five = (given["style_decoder" if name == "style" else name] for name in FIELDS)
-    (features,) = computed(lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),), *five, arrays=context.vocoder.arrays)
+    (features,) = computed(
+        lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),),
+        *five,
+        arrays=context.vocoder.arrays,
+    )
     return {"features": features, "style": given["style_decoder"][:, :, None, None]}
 
 
@@ -77,10 +89,44 @@ def _vocoder(context: Context, given: Tensors) -> Tensors:
 
 
 STEPS = (
-    Step("noise", SOURCE, "standard normal from the seed; any other will do", ("f0_hz", "seed"), {"noise": 120.0}, _noise),
-    Step("excitation", SOURCE, "nine sines and noise, merged, in float64", ("f0_hz", "noise"), {"excitation": 100.0}, _excitation),
-    Step("spectrum", SOURCE, "20-point STFT, hop 5: 11 magnitudes, 11 phases", ("excitation", "f0_hz"), {"spectrum": 80.0}, _spectrum),
-    Step("pack", VOCODER, "rows of the one flexible input, as the package's manifest describes them",
-         ("asr", "f0_hz", "energy", "style_decoder", "spectrum"), {"features": EQUAL, "style": EQUAL}, _pack),
-    Step("vocoder", VOCODER, "package KokoroVocoder; cut to 600F", ("features", "style", "asr"), {"waveform": 40.0}, _vocoder),
-)  # fmt: skip
+    Step(
+        "noise",
+        SOURCE,
+        "standard normal from the seed; any other will do",
+        ("f0_hz", "seed"),
+        {"noise": 120.0},
+        _noise,
+    ),
+    Step(
+        "excitation",
+        SOURCE,
+        "nine sines and noise, merged, in float64",
+        ("f0_hz", "noise"),
+        {"excitation": 100.0},
+        _excitation,
+    ),
+    Step(
+        "spectrum",
+        SOURCE,
+        "20-point STFT, hop 5: 11 magnitudes, 11 phases",
+        ("excitation", "f0_hz"),
+        {"spectrum": 80.0},
+        _spectrum,
+    ),
+    Step(
+        "pack",
+        VOCODER,
+        "rows of the one flexible input, as the package's manifest describes them",
+        ("asr", "f0_hz", "energy", "style_decoder", "spectrum"),
+        {"features": EQUAL, "style": EQUAL},
+        _pack,
+    ),
+    Step(
+        "vocoder",
+        VOCODER,
+        "package KokoroVocoder; cut to 600F",
+        ("features", "style", "asr"),
+        {"waveform": 40.0},
+        _vocoder,
+    ),
+)

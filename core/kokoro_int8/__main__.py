@@ -1,7 +1,8 @@
 """Decode kokoro-int8 into the user's cache, check it in full, add voices to it.
 
-python -m kokoro_ane.core.kokoro_int8                                  # eight English voices
-python -m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB: all 54
+python -m kokoro_ane.core.kokoro_int8                                  # eight English voices python
+-m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB:
+all 54
 """
 
 import argparse
@@ -15,7 +16,12 @@ from kokoro_ane.core.errors import Parser, command
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """The options."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--voices", type=Path, metavar="FOLDER|TGZ", help="voices to add to the cache: NAME.bin, .pt or .npy")
+    parser.add_argument(
+        "--voices",
+        type=Path,
+        metavar="FOLDER|TGZ",
+        help="voices to add to the cache: NAME.bin, .pt or .npy",
+    )
     return parser.parse_args(argv)
 
 
@@ -27,7 +33,14 @@ def main(argv: list[str] | None = None) -> int:
     from rich.table import Table
 
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.kokoro_int8.cache import DATA, WEIGHTS, WEIGHTS_SHA256, add_voices, cached, writing
+    from kokoro_ane.core.kokoro_int8.cache import (
+        DATA,
+        WEIGHTS,
+        WEIGHTS_SHA256,
+        add_voices,
+        cached,
+        writing,
+    )
 
     folder = cached(thorough=True)
     added: tuple[str, ...] = ()
@@ -36,16 +49,37 @@ def main(argv: list[str] | None = None) -> int:
         with writing(folder):
             added = add_voices(arguments.voices, folder / "voices", bundled)
     checkpoint = open_checkpoint("kokoro-int8")
-    counts = {name: sum(value.numel() for value in checkpoint.part(name).values()) for name in checkpoint.part_names}
+    counts = {
+        name: sum(value.numel() for value in checkpoint.part(name).values())
+        for name in checkpoint.part_names
+    }
     table = Table("part", "parameters")
     for name, count in counts.items():
         table.add_row(name, f"{count:,}")
     table.add_row("all", f"{sum(counts.values()):,}")
     console = Console()
     console.print(table)
-    console.print(f"{folder}: {len(checkpoint.voices)} voices; {WEIGHTS} {WEIGHTS_SHA256[:12]}, checked", highlight=False, soft_wrap=True)
-    report = {"checkpoint": checkpoint.name, "folder": str(folder), "sha256": checkpoint.sha256, "parameters": sum(counts.values())}
-    print(json.dumps(report | {"voices": list(checkpoint.voices), "read": list(added), "releasable": checkpoint.releasable}))
+    console.print(
+        f"{folder}: {len(checkpoint.voices)} voices; {WEIGHTS} {WEIGHTS_SHA256[:12]}, checked",
+        highlight=False,
+        soft_wrap=True,
+    )
+    report = {
+        "checkpoint": checkpoint.name,
+        "folder": str(folder),
+        "sha256": checkpoint.sha256,
+        "parameters": sum(counts.values()),
+    }
+    print(
+        json.dumps(
+            report
+            | {
+                "voices": list(checkpoint.voices),
+                "read": list(added),
+                "releasable": checkpoint.releasable,
+            }
+        )
+    )
     return 0
 
 

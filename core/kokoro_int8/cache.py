@@ -1,10 +1,12 @@
-"""kokoro-int8 as a checkpoint folder in the user's cache: made once, checked at every opening, mended when it is half-written or altered.
+"""kokoro-int8 as a checkpoint folder in the user's cache: made once, checked at every opening,
+mended when it is half-written or altered.
 
     folder = cached()   # config.json, kokoro-int8.safetensors (327 MB), voices/
 
-Each file is written aside, checked and renamed, under a lock that other processes wait for. Size and time of the checked weights
-are noted beside them; while both hold, opening does not read 327 MB again. `cached(thorough=True)` does, for every
-command that judges or ships; `speak` trusts size and time.
+Each file is written aside, checked and renamed, under a lock that other processes wait for. Size
+and time of the checked weights are noted beside them; while both hold, opening does not read 327 MB
+again. `cached(thorough=True)` does, for every command that judges or ships; `speak` trusts size and
+time.
 """
 
 import contextlib
@@ -26,7 +28,8 @@ from mlprogram.scratch import scratch
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
 DATA = Path(__file__).resolve().parent / "data"
 WEIGHTS = "kokoro-int8.safetensors"
-WEIGHTS_SHA256 = "aab357b7d95248d2f83df7404b0369b0366d5c3ad6ba9848bf59b027f6d33440"  # of the file: names, shapes and bytes of every tensor
+# of the file: names, shapes and bytes of every tensor
+WEIGHTS_SHA256 = "aab357b7d95248d2f83df7404b0369b0366d5c3ad6ba9848bf59b027f6d33440"
 CHECKED = "checked.json"
 LOCK_WAIT_S = 300
 CACHE_MB = 332
@@ -43,7 +46,9 @@ def cache_root() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where the decoded checkpoint lies. Its name holds the weights' hash: another decoder writes another folder."""
+    """Where the decoded checkpoint lies. Its name holds the weights' hash: another decoder writes
+    another folder.
+    """
     return cache_root() / f"kokoro-int8-{WEIGHTS_SHA256[:12]}"
 
 
@@ -53,9 +58,11 @@ def available() -> bool:
 
 
 def cached(thorough: bool = False) -> Path:
-    """The checkpoint's folder, complete; decodes and writes what is missing or altered. `thorough` reads the weights again.
+    """The checkpoint's folder, complete; decodes and writes what is missing or altered. `thorough`
+    reads the weights again.
 
-    Raises InputError: packages missing or altered, a folder that cannot be written (full, read-only), a lock held for five minutes.
+    Raises InputError: packages missing or altered, a folder that cannot be written (full,
+    read-only), a lock held for five minutes.
     """
     folder = cache_folder()
     broken = faults(folder, thorough)
@@ -63,26 +70,34 @@ def cached(thorough: bool = False) -> Path:
         raise InputError(f"kokoro-int8 is not installed: {INSTALL}")
     if broken:
         with writing(folder):
-            for name, mend in faults(folder, thorough).items():  # asked again: another process may have mended them
+            # asked again: another process may have mended them
+            for name, mend in faults(folder, thorough).items():
                 mend(folder / name)
     elif _note(folder) != _stamp(folder):
-        with contextlib.suppress(OSError):  # a cache that may only be read is read in full each time
+        # a cache that may only be read is read in full each time
+        with contextlib.suppress(OSError):
             write_json(folder / CHECKED, _stamp(folder))
     return folder
 
 
 def faults(folder: Path, thorough: bool = False) -> dict[str, Callable[[Path], None]]:
     """The files that are missing or not as they were written, by name, and what mends each."""
-    broken: dict[str, Callable[[Path], None]] = {name: _copy_bundled for name in _bundled() if not _same(folder / name, DATA / name)}
+    broken: dict[str, Callable[[Path], None]] = {
+        name: _copy_bundled for name in _bundled() if not _same(folder / name, DATA / name)
+    }
     weights = folder / WEIGHTS
-    if not weights.is_file() or ((thorough or _note(folder) != _stamp(folder)) and sha256_of(weights) != WEIGHTS_SHA256):
+    if not weights.is_file() or (
+        (thorough or _note(folder) != _stamp(folder)) and sha256_of(weights) != WEIGHTS_SHA256
+    ):
         broken[WEIGHTS] = _decode
     return broken
 
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Hold the cache's lock. What a killed process left is removed; an OSError becomes an InputError that says where and how much."""
+    """Hold the cache's lock. What a killed process left is removed; an OSError becomes an
+    InputError that says where and how much.
+    """
     from filelock import FileLock, Timeout
 
     try:
@@ -92,14 +107,19 @@ def writing(folder: Path) -> Iterator[None]:
                 recover(parent)
             yield
     except Timeout:
-        raise InputError(f"another process has held {folder.with_suffix('.lock')} for {LOCK_WAIT_S} s: end it, then try again") from None
+        raise InputError(
+            f"another process has held {folder.with_suffix('.lock')} for {LOCK_WAIT_S} s: end it,"
+            " then try again"
+        ) from None
     except (OSError, InputError) as problem:
-        cause = problem.__cause__ if isinstance(problem, InputError) else problem  # staging says a full disk in its own words
+        # staging says a full disk in its own words
+        cause = problem.__cause__ if isinstance(problem, InputError) else problem
         if not isinstance(cause, OSError):
             raise
         raise InputError(
-            f"kokoro-int8 cannot be written to {folder}: {cause.strerror or cause}; nothing was left half-written. "
-            f"It takes {CACHE_MB} MB; {CACHE_VARIABLE}=FOLDER chooses another place"
+            f"kokoro-int8 cannot be written to {folder}: {cause.strerror or cause}; nothing was"
+            f" left half-written. It takes {CACHE_MB} MB; {CACHE_VARIABLE}=FOLDER chooses another"
+            " place"
         ) from None
 
 
@@ -136,7 +156,10 @@ def _decode(target: Path) -> None:
 
     from kokoro_ane.core.kokoro_int8.packages import decode
 
-    print(f"kokoro-int8: decoding 81,763,410 weights into {target.parent} ({CACHE_MB} MB, once)", file=sys.stderr)
+    print(
+        f"kokoro-int8: decoding 81,763,410 weights into {target.parent} ({CACHE_MB} MB, once)",
+        file=sys.stderr,
+    )
     with staged(target) as aside:
         aside.write_bytes(save(decode(onnx_bytes)))
         digest = sha256_of(aside)
@@ -150,28 +173,38 @@ def _decode(target: Path) -> None:
 
 NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 LARGEST_BYTES = 4 * BIN_BYTES  # a .pt in float64 with its index; more is no voice
-LARGEST_MEMBER_BYTES = 64 << 20  # of anything else in an archive: it has to be unpacked to be skipped
+# of anything else in an archive: it has to be unpacked to be skipped
+LARGEST_MEMBER_BYTES = 64 << 20
 
 
 def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple[str, ...]:
-    """Copy every voice of `source` into `voices` as .bin and return the names. A voice of `fixed` may be there again, but not differ.
+    """Copy every voice of `source` into `voices` as .bin and return the names. A voice of `fixed`
+    may be there again, but not differ.
 
     Raises InputError naming the file or member that is wrong; then `voices` is as it was.
     """
     with scratch() as temporary:
         paths = _in_folder(source) if source.is_dir() else _unpacked(source, temporary)
         if not paths:
-            raise InputError(f"{source} holds no voice: expected files NAME{', NAME'.join(SUFFIXES)}")
+            raise InputError(
+                f"{source} holds no voice: expected files NAME{', NAME'.join(SUFFIXES)}"
+            )
         packs = {}
         for path in paths:
             if not NAME.fullmatch(path.stem):
-                raise InputError(f"{source}: {path.name} is no name of a voice: lower-case letters, digits and _, as in af_heart.bin")
+                raise InputError(
+                    f"{source}: {path.name} is no name of a voice: lower-case letters, digits and"
+                    " _, as in af_heart.bin"
+                )
             if path.stem in packs:
                 raise InputError(f"{source} holds the voice {path.stem} twice")
             packs[path.stem] = _content(path, source)
         for name in sorted(set(fixed) & set(packs)):
             if packs[name] != (voices / f"{name}.bin").read_bytes():
-                raise InputError(f"{source}: {name} differs from the bundled voice of that name: give it another name")
+                raise InputError(
+                    f"{source}: {name} differs from the bundled voice of that name: give it another"
+                    " name"
+                )
         for name in sorted(set(packs) - set(fixed)):
             with staged(voices / f"{name}.bin") as aside:
                 aside.write_bytes(packs[name])
@@ -196,7 +229,9 @@ def _in_folder(source: Path) -> list[Path]:
 
 
 def _unpacked(source: Path, folder: Path) -> list[Path]:
-    """The voices of an archive as files of `folder`, which none of its members names: a path in it is never opened."""
+    """The voices of an archive as files of `folder`, which none of its members names: a path in it
+    is never opened.
+    """
     if not source.is_file():
         raise InputError(f"{source} is neither a folder nor an archive of voices")
     try:
@@ -205,18 +240,30 @@ def _unpacked(source: Path, folder: Path) -> list[Path]:
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as problem:
         if isinstance(problem, OSError) and problem.errno is not None:
             raise  # the disk's, not the archive's
-        raise InputError(f"{source} cannot be read as a tar archive: {str(problem).splitlines()[0][:120]}") from None
+        raise InputError(
+            f"{source} cannot be read as a tar archive: {str(problem).splitlines()[0][:120]}"
+        ) from None
 
 
-def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, source: Path, folder: Path) -> list[Path]:
-    """The voice that a member holds, copied; nothing for a folder and for a file that is no voice."""
+def _member(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, source: Path, folder: Path
+) -> list[Path]:
+    """The voice that a member holds, copied; nothing for a folder and for a file that is no
+    voice.
+    """
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or "\\" in member.name:
         raise InputError(f"{source}: member {member.name!r} leaves the archive's folder")
     if not (member.isfile() or member.isdir()):
-        raise InputError(f"{source}: member {member.name!r} is a link or a device: an archive of voices holds plain files")
+        raise InputError(
+            f"{source}: member {member.name!r} is a link or a device: an archive of voices holds"
+            " plain files"
+        )
     if member.size > LARGEST_MEMBER_BYTES:
-        raise InputError(f"{source}: member {member.name!r} has {member.size} bytes: no archive of voices holds that")
+        raise InputError(
+            f"{source}: member {member.name!r} has {member.size} bytes: no archive of voices holds"
+            " that"
+        )
     if member.isdir() or name.suffix not in SUFFIXES:
         return []
     _check_size(f"{source}: member {member.name!r}", name.suffix, member.size)

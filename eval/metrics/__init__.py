@@ -1,4 +1,5 @@
-"""How far a signal is from the signal it should be: every metric once, with formula, unit, direction, silence rule, source and limits.
+"""How far a signal is from the signal it should be: every metric once, with formula, unit,
+direction, silence rule, source and limits.
 
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.trial import Trial

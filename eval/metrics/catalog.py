@@ -3,7 +3,8 @@
     from kokoro_ane.eval.metrics.catalog import METRICS, measure
     measure(Trial(reference, test))  # {"pesq": 4.64, ...}
 
-A metric's formula is the docstring of its function; docs/metrics.md explains the choice, and what those of its table cannot tell.
+A metric's formula is the docstring of its function; docs/metrics.md explains the choice, and what
+those of its table cannot tell.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -40,7 +41,11 @@ class Metric:
 
     def worst(self, values: Iterable[float]) -> float:
         """The value of the worst clip."""
-        chosen: dict[str, Callable[[Iterable[float]], float]] = {HIGHER: min, LOWER: max, ZERO: lambda values: max(values, key=abs)}
+        chosen: dict[str, Callable[[Iterable[float]], float]] = {
+            HIGHER: min,
+            LOWER: max,
+            ZERO: lambda values: max(values, key=abs),
+        }
         return chosen[self.best](values)
 
 
@@ -64,52 +69,180 @@ def _band(low_khz: int, high_khz: int) -> Metric:
     )
 
 
-METRICS = MappingProxyType({metric.name: metric for metric in (
-    Metric("pesq", "PESQ wide band", "MOS-LQO", whole_clip.pesq_wb, HIGHER, 4.6439, source="package pesq 0.0.4"),
-    Metric("mcd_db", "MCD", "dB", whole_clip.mcd_db, source="Kubichek 1993; SPTK mcep"),
-    Metric("mcd_increase_db", "MCD increase", "dB", whole_clip.mcd_increase_db, needs_other_seed=True),
-    Metric("lsd_db", "log-spectral dist.", "dB", whole_clip.log_spectral_distance_db, source="Gray and Markel 1976"),
-    Metric("snr_db", "SNR", "dB", whole_clip.snr_db, HIGHER, 200.0),
-    Metric("level_db", "level", "dB", whole_clip.level_db, ZERO),
-    _band(0, 2),
-    _band(2, 4),
-    _band(4, 8),
-    _band(8, 12),
-    Metric("click_db", "click, 5 ms", "dB", local.click_db),
-    Metric("pause_floor_db", "pause floor", "dB", whole_clip.pause_floor_db, ZERO),
-    Metric("f0_rmse_cents", "F0 RMSE", "cents", whole_clip.f0_rmse_cents, source="Boersma 1993 (autocorrelation); definition"),
-    Metric("voicing_error_percent", "voicing error", "%", whole_clip.voicing_error_percent, source="Chu and Alwan 2009 (F0 frame error)"),
-    Metric("thd_n_db", "THD+N of a vowel", "dB", whole_clip.thd_n_db, LOWER, -300.0,
-           source="IEC 60268-3 THD+N, for a tone with harmonics", needs_tone=True),
-    Metric("thd_n_increase_db", "THD+N increase", "dB", whole_clip.thd_n_increase_db, needs_tone=True),
-    Metric("peak_db", "peak", "dB", whole_clip.peak_db, ZERO),
-    Metric("clipping_percent", "clipped samples", "%", whole_clip.clipping_percent),
-    Metric("lag_samples", "delay", "samples", whole_clip.lag_samples, ZERO, source="Knapp and Carter 1976 (maximum likelihood)"),
-    Metric("polarity", "polarity", "sign", whole_clip.polarity, HIGHER, 1.0),
-    Metric("stoi", "STOI", "0..1", whole_clip.stoi, HIGHER, 1.0, source="Taal et al. 2011; package pystoi"),
-    Metric("pesq_worst_position", "PESQ, worst position", "MOS-LQO", whole_clip.pesq_worst_position, HIGHER, 4.6439,
-           source="package pesq 0.0.4"),
-    Metric("local_spectrum_db", "worst 60 ms, spectrum", "dB", local.local_spectrum_db,
-           source="definition; librosa's mel filters", needs_other_seed=True),
-    Metric("local_level_db", "worst 60 ms, level", "dB", local.local_level_db, needs_other_seed=True),
-    Metric("gain_variation_db", "gain variation", "dB", local.gain_variation_db),
-    Metric("roughness_percent", "roughness, 10-100 Hz", "%", local.roughness_percent),
-    Metric("pause_peak_db", "loudest in a pause", "dB", local.pause_peak_db, needs_other_seed=True),
-    Metric("local_pitch_cents", "worst 60 ms, pitch", "cents", local.local_pitch_cents, needs_other_seed=True),
-    Metric("word_errors_added", "word errors added", "words", whole_clip.word_errors_added,
-           source="pocketsphinx 5, en-us; text by kokoro_ane.g2p.normalize", needs_text=True),
-    Metric("words_changed", "words changed", "words", whole_clip.words_changed, source="pocketsphinx 5, en-us"),
-    Metric("speaker_distance", "speaker distance", "%", whole_clip.speaker_distance,
-           source="Wan et al. 2018 (GE2E); resemblyzer 0.1.4, weights of the package"),
-    Metric("dnsmos_loss", "DNSMOS loss", "MOS", whole_clip.dnsmos_loss,
-           source="Reddy et al. 2022; speechmos 0.0.1.1, weights of the package"),
-    Metric("distillmos_loss", "DistillMOS loss", "MOS", whole_clip.distillmos_loss,
-           source="Stahl and Gamper 2025; distillmos 0.9.1, weights of the package"),
-    _literature(13),
-    _literature(24),
-)})  # fmt: skip
+METRICS = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            Metric(
+                "pesq",
+                "PESQ wide band",
+                "MOS-LQO",
+                whole_clip.pesq_wb,
+                HIGHER,
+                4.6439,
+                source="package pesq 0.0.4",
+            ),
+            Metric("mcd_db", "MCD", "dB", whole_clip.mcd_db, source="Kubichek 1993; SPTK mcep"),
+            Metric(
+                "mcd_increase_db",
+                "MCD increase",
+                "dB",
+                whole_clip.mcd_increase_db,
+                needs_other_seed=True,
+            ),
+            Metric(
+                "lsd_db",
+                "log-spectral dist.",
+                "dB",
+                whole_clip.log_spectral_distance_db,
+                source="Gray and Markel 1976",
+            ),
+            Metric("snr_db", "SNR", "dB", whole_clip.snr_db, HIGHER, 200.0),
+            Metric("level_db", "level", "dB", whole_clip.level_db, ZERO),
+            _band(0, 2),
+            _band(2, 4),
+            _band(4, 8),
+            _band(8, 12),
+            Metric("click_db", "click, 5 ms", "dB", local.click_db),
+            Metric("pause_floor_db", "pause floor", "dB", whole_clip.pause_floor_db, ZERO),
+            Metric(
+                "f0_rmse_cents",
+                "F0 RMSE",
+                "cents",
+                whole_clip.f0_rmse_cents,
+                source="Boersma 1993 (autocorrelation); definition",
+            ),
+            Metric(
+                "voicing_error_percent",
+                "voicing error",
+                "%",
+                whole_clip.voicing_error_percent,
+                source="Chu and Alwan 2009 (F0 frame error)",
+            ),
+            Metric(
+                "thd_n_db",
+                "THD+N of a vowel",
+                "dB",
+                whole_clip.thd_n_db,
+                LOWER,
+                -300.0,
+                source="IEC 60268-3 THD+N, for a tone with harmonics",
+                needs_tone=True,
+            ),
+            Metric(
+                "thd_n_increase_db",
+                "THD+N increase",
+                "dB",
+                whole_clip.thd_n_increase_db,
+                needs_tone=True,
+            ),
+            Metric("peak_db", "peak", "dB", whole_clip.peak_db, ZERO),
+            Metric("clipping_percent", "clipped samples", "%", whole_clip.clipping_percent),
+            Metric(
+                "lag_samples",
+                "delay",
+                "samples",
+                whole_clip.lag_samples,
+                ZERO,
+                source="Knapp and Carter 1976 (maximum likelihood)",
+            ),
+            Metric("polarity", "polarity", "sign", whole_clip.polarity, HIGHER, 1.0),
+            Metric(
+                "stoi",
+                "STOI",
+                "0..1",
+                whole_clip.stoi,
+                HIGHER,
+                1.0,
+                source="Taal et al. 2011; package pystoi",
+            ),
+            Metric(
+                "pesq_worst_position",
+                "PESQ, worst position",
+                "MOS-LQO",
+                whole_clip.pesq_worst_position,
+                HIGHER,
+                4.6439,
+                source="package pesq 0.0.4",
+            ),
+            Metric(
+                "local_spectrum_db",
+                "worst 60 ms, spectrum",
+                "dB",
+                local.local_spectrum_db,
+                source="definition; librosa's mel filters",
+                needs_other_seed=True,
+            ),
+            Metric(
+                "local_level_db",
+                "worst 60 ms, level",
+                "dB",
+                local.local_level_db,
+                needs_other_seed=True,
+            ),
+            Metric("gain_variation_db", "gain variation", "dB", local.gain_variation_db),
+            Metric("roughness_percent", "roughness, 10-100 Hz", "%", local.roughness_percent),
+            Metric(
+                "pause_peak_db",
+                "loudest in a pause",
+                "dB",
+                local.pause_peak_db,
+                needs_other_seed=True,
+            ),
+            Metric(
+                "local_pitch_cents",
+                "worst 60 ms, pitch",
+                "cents",
+                local.local_pitch_cents,
+                needs_other_seed=True,
+            ),
+            Metric(
+                "word_errors_added",
+                "word errors added",
+                "words",
+                whole_clip.word_errors_added,
+                source="pocketsphinx 5, en-us; text by kokoro_ane.g2p.normalize",
+                needs_text=True,
+            ),
+            Metric(
+                "words_changed",
+                "words changed",
+                "words",
+                whole_clip.words_changed,
+                source="pocketsphinx 5, en-us",
+            ),
+            Metric(
+                "speaker_distance",
+                "speaker distance",
+                "%",
+                whole_clip.speaker_distance,
+                source="Wan et al. 2018 (GE2E); resemblyzer 0.1.4, weights of the package",
+            ),
+            Metric(
+                "dnsmos_loss",
+                "DNSMOS loss",
+                "MOS",
+                whole_clip.dnsmos_loss,
+                source="Reddy et al. 2022; speechmos 0.0.1.1, weights of the package",
+            ),
+            Metric(
+                "distillmos_loss",
+                "DistillMOS loss",
+                "MOS",
+                whole_clip.distillmos_loss,
+                source="Stahl and Gamper 2025; distillmos 0.9.1, weights of the package",
+            ),
+            _literature(13),
+            _literature(24),
+        )
+    }
+)
 
 
 def measure(trial: Trial, only: Collection[str] = ()) -> dict[str, float]:
     """Every metric by name that the trial has the signals for, or those of `only`."""
-    return {name: metric.function(trial) for name, metric in METRICS.items() if metric.fits(trial) and (not only or name in only)}
+    return {
+        name: metric.function(trial)
+        for name, metric in METRICS.items()
+        if metric.fits(trial) and (not only or name in only)
+    }

@@ -1,4 +1,5 @@
-"""What is computed of one signal [samples] at 24 kHz: frames, power spectra, 60 ms windows, pitch, mel-cepstrum; and what makes it unfit.
+"""What is computed of one signal [samples] at 24 kHz: frames, power spectra, 60 ms windows, pitch,
+mel-cepstrum; and what makes it unfit.
 
 power = power_spectrum(signal)       # [frames, 513]
 track_pitch(signal).hz, windows_of(signal).level, mel_cepstrum(power)
@@ -25,15 +26,25 @@ VOICED_ABOVE = 0.55  # of the normalized autocorrelation
 OCTAVE_COST = 0.04  # a lag of twice the length must correlate better by this
 QUIET_DB = -40.0  # below the loudest frame nothing is voiced
 ORDER, ALPHA = 24, 0.466  # of the mel-cepstrum
-DELAY_FRAME, MOST_COHERENCE = 2048, 0.9999  # samples, 85 ms; from this coherence on a bin weighs no more
-_MOST_STEPS, _STILL = 30, 1e-3  # Newton steps, and the relative change of the residual's gain that ends them
+# samples, 85 ms; from this coherence on a bin weighs no more
+DELAY_FRAME, MOST_COHERENCE = 2048, 0.9999
+# Newton steps, and the relative change of the residual's gain that ends them
+_MOST_STEPS, _STILL = 30, 1e-3
 
 
 def defect(signal: np.ndarray) -> str | None:
-    """What makes a signal unfit for any metric, or None: not mono, too short, not finite, silent."""
-    if not isinstance(signal, np.ndarray) or signal.ndim != 1 or not np.issubdtype(signal.dtype, np.floating):
+    """What makes a signal unfit for any metric, or None: not mono, too short, not finite,
+    silent.
+    """
+    if (
+        not isinstance(signal, np.ndarray)
+        or signal.ndim != 1
+        or not np.issubdtype(signal.dtype, np.floating)
+    ):
         kind = getattr(signal, "dtype", type(signal).__name__)
-        return f"is {kind} of shape {list(np.shape(signal))}: a mono float array [samples] is needed"
+        return (
+            f"is {kind} of shape {list(np.shape(signal))}: a mono float array [samples] is needed"
+        )
     seconds = len(signal) / SAMPLE_RATE_HZ
     if seconds < SHORTEST_SECONDS:
         return f"lasts {seconds:.3f} s: at least {SHORTEST_SECONDS} s are needed"
@@ -52,7 +63,9 @@ def frames(signal: np.ndarray, length: int = FRAME_LENGTH, hop: int = FRAME_HOP)
 
 
 def power_spectrum(signal: np.ndarray, starts: np.ndarray | None = None) -> np.ndarray:
-    """signal [samples] -> |FFT|^2 of Hann-windowed 25 ms frames [n, 513], those that begin at `starts` [n] or all."""
+    """signal [samples] -> |FFT|^2 of Hann-windowed 25 ms frames [n, 513], those that begin at
+    `starts` [n] or all.
+    """
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FRAME_LENGTH) / FRAME_LENGTH)
     chosen = frames(signal) if starts is None else frames(signal, hop=1)[starts]
     return np.square(np.abs(np.fft.rfft(chosen * window, FFT_SIZE, axis=1)))
@@ -64,25 +77,33 @@ def decibels(power_ratio: float | np.ndarray) -> float | np.ndarray:
 
 
 def at_16_khz(signal: np.ndarray) -> np.ndarray:
-    """24 kHz [n] -> 16 kHz [ceil(2 n / 3)], scipy's polyphase filter (Kaiser 5.0): the only resampling in the evaluation."""
+    """24 kHz [n] -> 16 kHz [ceil(2 n / 3)], scipy's polyphase filter (Kaiser 5.0): the only
+    resampling in the evaluation.
+    """
     return resample_poly(signal, MODEL_RATE_HZ // 8000, SAMPLE_RATE_HZ // 8000)
 
 
 def running_mean(values: np.ndarray, length: int) -> np.ndarray:
-    """values [n, ...] -> means of every `length` neighbours [n - length + 1, ...]; of all of them where there are fewer."""
+    """values [n, ...] -> means of every `length` neighbours [n - length + 1, ...]; of all of them
+    where there are fewer.
+    """
     length = min(length, len(values))
     total = np.cumsum(np.concatenate([np.zeros_like(values[:1]), values]), axis=0)
     return (total[length:] - total[:-length]) / length
 
 
 def at_least(signal: np.ndarray, samples: int) -> np.ndarray:
-    """The signal, said again until it holds `samples`: for models that want more than a short clip has."""
+    """The signal, said again until it holds `samples`: for models that want more than a short clip
+    has.
+    """
     return np.tile(signal, -(-samples // len(signal))) if len(signal) < samples else signal
 
 
 def alignment(reference: np.ndarray, test: np.ndarray, longest: int) -> tuple[int, float]:
-    """Lag in -longest..longest at which the magnitude of the cross-correlation is largest (positive = the test is late), and the
-    normalized correlation there, -1 to 1. Its sign is the test's polarity."""
+    """Lag in -longest..longest at which the magnitude of the cross-correlation is largest (positive
+    = the test is late), and the normalized correlation there, -1 to 1. Its sign is the test's
+    polarity.
+    """
     size = 1 << (len(reference) + longest).bit_length()
     spectrum = np.fft.rfft(test, size) * np.conj(np.fft.rfft(reference, size))
     correlation = np.fft.irfft(spectrum, size)
@@ -93,15 +114,26 @@ def alignment(reference: np.ndarray, test: np.ndarray, longest: int) -> tuple[in
 
 
 def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
-    """How many samples in -longest..longest the test is late, by the phases of all bins, each weighed by how sure it is: c / (1 - c) of
-    its squared coherence c, the maximum likelihood estimate (Knapp and Carter 1976).
+    """How many samples in -longest..longest the test is late, by the phases of all bins, each
+    weighed by how sure it is: c / (1 - c) of its squared coherence c, the maximum likelihood
+    estimate (Knapp and Carter 1976).
 
-    Where only the waves correlate (`alignment`), the loud bins decide, F0's, and there one sample of delay is 3 degrees: as much as noise
-    does. A delay turns high bins the most, and one that all bins share is no noise.
+    Where only the waves correlate (`alignment`), the loud bins decide, F0's, and there one sample
+    of delay is 3 degrees: as much as noise does. A delay turns high bins the most, and one that all
+    bins share is no noise.
     """
-    told = {"nperseg": min(DELAY_FRAME, len(reference)), "noverlap": min(DELAY_FRAME, len(reference)) * 3 // 4, "detrend": False}
-    cross, powers = csd(reference, test, **told)[1], [welch(signal, **told)[1] for signal in (reference, test)]
-    coherence = np.minimum(np.square(np.abs(cross)) / np.maximum(powers[0] * powers[1], 1e-300), MOST_COHERENCE)
+    told = {
+        "nperseg": min(DELAY_FRAME, len(reference)),
+        "noverlap": min(DELAY_FRAME, len(reference)) * 3 // 4,
+        "detrend": False,
+    }
+    cross, powers = (
+        csd(reference, test, **told)[1],
+        [welch(signal, **told)[1] for signal in (reference, test)],
+    )
+    coherence = np.minimum(
+        np.square(np.abs(cross)) / np.maximum(powers[0] * powers[1], 1e-300), MOST_COHERENCE
+    )
     phases = cross / np.maximum(np.abs(cross), 1e-300)
     likely = np.fft.irfft(coherence / (1 - coherence) * phases)
     lags = np.arange(-longest, longest + 1)
@@ -110,7 +142,9 @@ def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """mel [n, 40]: power by mel band (Slaney's scale); level [m]: mean square. Both of windows of 60 ms."""
+    """mel [n, 40]: power by mel band (Slaney's scale); level [m]: mean square. Both of windows of
+    60 ms.
+    """
 
     mel: np.ndarray
     level: np.ndarray
@@ -120,7 +154,10 @@ def windows_of(signal: np.ndarray) -> Windows:
     """signal [samples] at 24 kHz, at least 60 ms."""
     mel = power_spectrum(signal) @ mel_bank(MEL_BANDS).T
     level = np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1)
-    return Windows(running_mean(mel, (WINDOW - FRAME_LENGTH) // FRAME_HOP + 1), running_mean(level, WINDOW // FRAME_HOP))
+    return Windows(
+        running_mean(mel, (WINDOW - FRAME_LENGTH) // FRAME_HOP + 1),
+        running_mean(level, WINDOW // FRAME_HOP),
+    )
 
 
 @cache
@@ -133,7 +170,9 @@ def mel_bank(bands: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PitchTrack:
-    """Per 50 ms frame, 10 ms apart [frames]: F0 in Hz, how periodic the frame is (0 to 1), and whether it is loud enough to tell."""
+    """Per 50 ms frame, 10 ms apart [frames]: F0 in Hz, how periodic the frame is (0 to 1), and
+    whether it is loud enough to tell.
+    """
 
     hz: np.ndarray
     strength: np.ndarray
@@ -147,7 +186,9 @@ class PitchTrack:
 
 def track_pitch(signal: np.ndarray) -> PitchTrack:
     """Track of signal [samples] at 24 kHz, at least 50 ms."""
-    windowed = np.lib.stride_tricks.sliding_window_view(signal - signal.mean(), PITCH_FRAME)[::PITCH_HOP] * np.hanning(PITCH_FRAME)
+    windowed = np.lib.stride_tricks.sliding_window_view(signal - signal.mean(), PITCH_FRAME)[
+        ::PITCH_HOP
+    ] * np.hanning(PITCH_FRAME)
     spectrum = np.square(np.abs(np.fft.rfft(windowed, PITCH_FFT, axis=1)))
     correlation = np.fft.irfft(spectrum, axis=1)[:, : SAMPLE_RATE_HZ // LOWEST_HZ + 2]
     power = np.maximum(correlation[:, 0], 1e-20)
@@ -155,14 +196,22 @@ def track_pitch(signal: np.ndarray) -> PitchTrack:
     lags = np.arange(SAMPLE_RATE_HZ // HIGHEST_HZ, SAMPLE_RATE_HZ // LOWEST_HZ + 1)
     best = lags[np.argmax(normal[:, lags] - OCTAVE_COST * np.log2(lags / lags[0]), axis=1)]
     rows = np.arange(len(power))
-    return PitchTrack(SAMPLE_RATE_HZ / _peak(normal, rows, best), normal[rows, best], power > power.max() * 10 ** (QUIET_DB / 10))
+    return PitchTrack(
+        SAMPLE_RATE_HZ / _peak(normal, rows, best),
+        normal[rows, best],
+        power > power.max() * 10 ** (QUIET_DB / 10),
+    )
 
 
 def _peak(curve: np.ndarray, rows: np.ndarray, lags: np.ndarray) -> np.ndarray:
     """Lag of the parabola through each peak and its neighbours."""
     before, at, after = (curve[rows, lags + step] for step in (-1, 0, 1))
     bend = before - 2 * at + after
-    return lags + np.clip(np.divide(before - after, 2 * bend, out=np.zeros_like(at), where=np.abs(bend) > 1e-12), -1.0, 1.0)
+    return lags + np.clip(
+        np.divide(before - after, 2 * bend, out=np.zeros_like(at), where=np.abs(bend) > 1e-12),
+        -1.0,
+        1.0,
+    )
 
 
 @cache
@@ -173,7 +222,9 @@ def _window_correlation() -> np.ndarray:
 
 
 def mel_cepstrum(power: np.ndarray) -> np.ndarray:
-    """power [frames, bins], strictly positive -> mel-cepstrum c0..c24 [frames, 25]. Each frame leaves the iteration when it is still."""
+    """power [frames, bins], strictly positive -> mel-cepstrum c0..c24 [frames, 25]. Each frame
+    leaves the iteration when it is still.
+    """
     bins = power.shape[1]
     cepstrum = np.fft.irfft(np.log(power), axis=1)[:, :bins]
     cepstrum[:, [0, -1]] /= 2
@@ -193,21 +244,26 @@ def mel_cepstrum(power: np.ndarray) -> np.ndarray:
 def _newton_step(mel: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The correction [frames, 25] and the residual's power [frames] at the present estimate."""
     bins = power.shape[1]
-    log_magnitude = np.fft.rfft(mel @ warping(ORDER + 1, bins, -ALPHA).T, 2 * (bins - 1), axis=1).real
+    log_magnitude = np.fft.rfft(
+        mel @ warping(ORDER + 1, bins, -ALPHA).T, 2 * (bins - 1), axis=1
+    ).real
     residual = np.fft.irfft(power / np.exp(2 * log_magnitude), axis=1)[:, :bins]
     r = residual @ correlation_warping(bins, 2 * ORDER + 1, ALPHA).T  # [frames, 49]
     even = np.arange(2 * ORDER + 1) % 2 == 0
     hankel = r - r[:, :1] * even
     toeplitz = r[:, : ORDER + 1] + r[:, :1] * even[: ORDER + 1]
     lags = np.arange(ORDER + 1)
-    system = toeplitz[:, np.abs(lags[:, None] - lags)] + hankel[:, lags[:, None] + lags]  # [frames, 25, 25]
+    # [frames, 25, 25]
+    system = toeplitz[:, np.abs(lags[:, None] - lags)] + hankel[:, lags[:, None] + lags]
     target = r[:, : ORDER + 1] - (-ALPHA) ** lags
     return np.linalg.solve(system, target[..., None])[..., 0], r[:, 0]
 
 
 @cache
 def warping(length: int, warped: int, alpha: float) -> np.ndarray:
-    """SPTK's `freqt` as a matrix [warped, length]: a cepstrum to the cepstrum on the frequency axis bent by alpha."""
+    """SPTK's `freqt` as a matrix [warped, length]: a cepstrum to the cepstrum on the frequency axis
+    bent by alpha.
+    """
     out = np.zeros((warped, length))
     for i in reversed(range(length)):
         old = out.copy()

@@ -1,9 +1,11 @@
-"""Who listens to a signal [samples] at 24 kHz: a recognizer, two models of quality, a voice encoder, PESQ. Packages bring the weights.
+"""Who listens to a signal [samples] at 24 kHz: a recognizer, two models of quality, a voice
+encoder, PESQ. Packages bring the weights.
 
     words_heard(signal), dnsmos_of(signal), distillmos_of(signal), voiceprint_of(signal), pesq_positions(reference, signal)
 
-None was trained on synthetic speech of this model: only differences to the fp32 render of the same sentence mean anything. A package that
-is missing is an InputError with the command that installs it; nothing is skipped.
+None was trained on synthetic speech of this model: only differences to the fp32 render of the same
+sentence mean anything. A package that is missing is an InputError with the command that installs
+it; nothing is skipped.
 """
 
 import importlib.util
@@ -37,16 +39,23 @@ DISTILLMOS_SAMPLES = 122_880  # 7.68 s
 MEL_BINS, EMBEDDING, LAYERS = 40, 256, 3  # resemblyzer's hparams
 PART_FRAMES, PART_STEP = 160, 77  # 1.6 s, 1.3 a second
 VOICEPRINT_RMS = 10 ** (-30 / 20)
-RECOGNIZER_RMS = 0.08  # every reading is brought to this level: the recognizer is not judged on loudness
+# every reading is brought to this level: the recognizer is not judged on loudness
+RECOGNIZER_RMS = 0.08
 PESQ_SILENCE = SAMPLE_RATE_HZ // 2  # samples of zeros before and after, half a second
 PESQ_STARTS = (0, 128, 256)  # samples: thirds of PESQ's 16 ms frame step
 LONGEST_PESQ_SECONDS = 15.0  # the package keeps at most 50 utterances in an array it does not check
-SEARCH_SECONDS = 2.0  # a long clip is cut where the reference is quietest this near to an equal share
-INSTALL = 'pip install -e ".[judge]" && pip install --no-deps resemblyzer==0.1.4 distillmos==0.9.1 xls-r-sqa==0.1.0 (make venv does both)'
+# a long clip is cut where the reference is quietest this near to an equal share
+SEARCH_SECONDS = 2.0
+INSTALL = (
+    'pip install -e ".[judge]" && pip install --no-deps resemblyzer==0.1.4 distillmos==0.9.1'
+    " xls-r-sqa==0.1.0 (make venv does both)"
+)
 
 
 def dnsmos_of(signal: np.ndarray) -> float:
-    """Overall quality by DNSMOS P.835, MOS: mean over consecutive pieces of 9 s; a shorter clip, or the rest, is said again until full."""
+    """Overall quality by DNSMOS P.835, MOS: mean over consecutive pieces of 9 s; a shorter clip, or
+    the rest, is said again until full.
+    """
     samples = at_least(_in_range(at_16_khz(signal)), DNSMOS_SAMPLES)
     return float(np.mean([_dnsmos()(piece) for piece in _pieces(samples, DNSMOS_SAMPLES)]))
 
@@ -55,23 +64,38 @@ def dnsmos_of(signal: np.ndarray) -> float:
 def distillmos_of(signal: np.ndarray) -> float:
     """Quality by DistillMOS, MOS: mean over consecutive pieces of 7.7 s, else as above."""
     samples = at_least(at_16_khz(signal), DISTILLMOS_SAMPLES)
-    pieces = torch.from_numpy(np.stack([piece[:DISTILLMOS_SAMPLES] for piece in _pieces(samples, DISTILLMOS_SAMPLES)])).float()
-    return float(np.mean([float(_distillmos()(piece[None])) for piece in pieces]))  # [1, samples] each
+    pieces = torch.from_numpy(
+        np.stack([piece[:DISTILLMOS_SAMPLES] for piece in _pieces(samples, DISTILLMOS_SAMPLES)])
+    ).float()
+    # [1, samples] each
+    return float(np.mean([float(_distillmos()(piece[None])) for piece in pieces]))
 
 
 def voiceprint_of(signal: np.ndarray) -> np.ndarray:
-    """Resemblyzer's speaker embedding [256] of length 1: the mean over parts of 1.6 s, 1.3 a second, without its silence detector."""
+    """Resemblyzer's speaker embedding [256] of length 1: the mean over parts of 1.6 s, 1.3 a
+    second, without its silence detector.
+    """
     from librosa.feature import melspectrogram
 
     samples = at_least(at_16_khz(signal), PART_FRAMES * 160)
     samples = samples * (VOICEPRINT_RMS / np.sqrt(np.square(samples).mean()))
-    mel = melspectrogram(y=samples, sr=MODEL_RATE_HZ, n_fft=400, hop_length=160, n_mels=MEL_BINS).T.astype(np.float32)  # [frames, 40]
-    parts = np.stack([mel[start : start + PART_FRAMES] for start in range(0, len(mel) - PART_FRAMES + 1, PART_STEP)])
+    # [frames, 40]
+    mel = melspectrogram(
+        y=samples, sr=MODEL_RATE_HZ, n_fft=400, hop_length=160, n_mels=MEL_BINS
+    ).T.astype(np.float32)
+    parts = np.stack(
+        [
+            mel[start : start + PART_FRAMES]
+            for start in range(0, len(mel) - PART_FRAMES + 1, PART_STEP)
+        ]
+    )
     return _unit(_voice_encoder()(torch.from_numpy(parts)).mean(dim=0)).numpy()
 
 
 class VoiceEncoder(nn.Module):
-    """Resemblyzer's network (GE2E): an LSTM over mel frames, its last state through a layer, length 1."""
+    """Resemblyzer's network (GE2E): an LSTM over mel frames, its last state through a layer, length
+    1.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +119,9 @@ def _in_range(samples: np.ndarray) -> np.ndarray:
 
 
 def _pieces(samples: np.ndarray, length: int) -> list[np.ndarray]:
-    """Consecutive pieces of `length`; a rest of at least half a piece is the signal's last `length` samples."""
+    """Consecutive pieces of `length`; a rest of at least half a piece is the signal's last `length`
+    samples.
+    """
     starts = list(range(0, len(samples) - length + 1, length))
     if len(samples) - (starts[-1] + length) >= length // 2:
         starts.append(len(samples) - length)
@@ -112,14 +138,17 @@ def _needs(package: str) -> Path:
 
 @cache
 def _dnsmos() -> Callable[[np.ndarray], float]:
-    """Overall quality of a piece [DNSMOS_SAMPLES]. The package's own call runs P.808's network too, which nobody reads."""
+    """Overall quality of a piece [DNSMOS_SAMPLES]. The package's own call runs P.808's network too,
+    which nobody reads.
+    """
     model = _needs("speechmos") / "dnsmos_models" / "sig_bak_ovr.onnx"
     _needs("onnxruntime")
     import onnxruntime
     from speechmos.dnsmos import DNSMOS
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # another number of threads changes the last bits
+    # another number of threads changes the last bits
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(model), options)
 
     def overall(piece: np.ndarray) -> float:
@@ -141,7 +170,9 @@ def _distillmos() -> nn.Module:
 
 @contextmanager
 def _without_torchaudio() -> "Iterator[None]":
-    """DistillMOS imports torchaudio for its command line only; there is no build of it for every PyTorch."""
+    """DistillMOS imports torchaudio for its command line only; there is no build of it for every
+    PyTorch.
+    """
     if importlib.util.find_spec("torchaudio"):
         yield
         return
@@ -155,23 +186,43 @@ def _without_torchaudio() -> "Iterator[None]":
 @cache
 def _voice_encoder() -> VoiceEncoder:
     """Only the weights of the package are read: its module wants webrtcvad."""
-    stored = torch.load(_needs("resemblyzer") / "pretrained.pt", map_location="cpu", weights_only=True)["model_state"]
+    stored = torch.load(
+        _needs("resemblyzer") / "pretrained.pt", map_location="cpu", weights_only=True
+    )["model_state"]
     encoder = VoiceEncoder()
-    encoder.load_state_dict({name: value for name, value in stored.items() if name.startswith(("lstm.", "linear."))})
+    encoder.load_state_dict(
+        {name: value for name, value in stored.items() if name.startswith(("lstm.", "linear."))}
+    )
     return encoder.eval()
 
 
 def pesq_positions(reference: np.ndarray, test: np.ndarray) -> tuple[float, ...]:
     """PESQ at each of the three positions."""
-    pieces = list(zip(*(np.split(signal, pauses_between(reference)) for signal in (reference, test)), strict=True))
+    pieces = list(
+        zip(
+            *(np.split(signal, pauses_between(reference)) for signal in (reference, test)),
+            strict=True,
+        )
+    )
     weights = [len(piece) for piece, _ in pieces]
-    return tuple(float(np.average([_pesq(piece, judged, start) for piece, judged in pieces], weights=weights)) for start in PESQ_STARTS)
+    return tuple(
+        float(
+            np.average([_pesq(piece, judged, start) for piece, judged in pieces], weights=weights)
+        )
+        for start in PESQ_STARTS
+    )
 
 
 def pauses_between(signal: np.ndarray) -> list[int]:
-    """Samples at which a signal over 15 s is cut into pieces of about one length: its quietest 60 ms near each equal share."""
+    """Samples at which a signal over 15 s is cut into pieces of about one length: its quietest 60
+    ms near each equal share.
+    """
     long = len(signal) > LONGEST_PESQ_SECONDS * SAMPLE_RATE_HZ
-    count = -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ)) if long else 1
+    count = (
+        -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ))
+        if long
+        else 1
+    )
     power = np.convolve(np.square(signal), np.ones(1440), mode="same") if count > 1 else signal
     reach, cuts = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ), []
     for share in range(1, count):
@@ -185,9 +236,18 @@ def _pesq(reference: np.ndarray, test: np.ndarray, start: int) -> float:
 
     silence = (PESQ_SILENCE + start, PESQ_SILENCE)
     try:
-        return float(pesq(MODEL_RATE_HZ, at_16_khz(np.pad(reference, silence)), at_16_khz(np.pad(test, silence)), "wb"))
+        return float(
+            pesq(
+                MODEL_RATE_HZ,
+                at_16_khz(np.pad(reference, silence)),
+                at_16_khz(np.pad(test, silence)),
+                "wb",
+            )
+        )
     except NoUtterancesError:
-        raise InputError("PESQ finds no utterance in the reference signal: a clip of speech is needed") from None
+        raise InputError(
+            "PESQ finds no utterance in the reference signal: a clip of speech is needed"
+        ) from None
 
 
 def words_heard(signal: np.ndarray) -> tuple[str, ...]:
@@ -196,7 +256,9 @@ def words_heard(signal: np.ndarray) -> tuple[str, ...]:
 
 
 def recognized(samples: np.ndarray) -> tuple[str, ...]:
-    """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in it."""
+    """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
+    it.
+    """
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
     decoder, fresh_mean = _decoder()
@@ -218,6 +280,8 @@ def _decoder() -> "tuple[pocketsphinx.Decoder, str]":
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a hyphen parts words."""
+    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a
+    hyphen parts words.
+    """
     spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
     return tuple(re.findall(r"[a-z']+", spoken.lower()))

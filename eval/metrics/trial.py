@@ -1,11 +1,14 @@
-"""The signals one measurement is made on, checked once, with the frames and spectra that several metrics share.
+"""The signals one measurement is made on, checked once, with the frames and spectra that several
+metrics share.
 
     trial = Trial(reference, test)
     trial.baseline.spectrum, trial.spectrum  # [active frames, bins]
 
-Frames are 25 ms long, 5 ms apart, lie wholly inside the signal and are compared at equal positions: durations and noise are injected, so
-nothing is ever time-warped. A frame is active when the reference's power in it is within 40 dB of its loudest frame; the test has no say.
-A test of opposite polarity is turned over before it is measured: a sign cannot be heard, and no metric but `polarity` sees it.
+Frames are 25 ms long, 5 ms apart, lie wholly inside the signal and are compared at equal positions:
+durations and noise are injected, so nothing is ever time-warped. A frame is active when the
+reference's power in it is within 40 dB of its loudest frame; the test has no say. A test of
+opposite polarity is turned over before it is measured: a sign cannot be heard, and no metric but
+`polarity` sees it.
 """
 
 from collections.abc import Sequence
@@ -32,14 +35,23 @@ from kokoro_ane.eval.metrics.framing import (
     track_pitch,
     windows_of,
 )
-from kokoro_ane.eval.metrics.listeners import distillmos_of, dnsmos_of, pesq_positions, voiceprint_of, words_heard
+from kokoro_ane.eval.metrics.listeners import (
+    distillmos_of,
+    dnsmos_of,
+    pesq_positions,
+    voiceprint_of,
+    words_heard,
+)
 
 ACTIVE_RANGE_DB = 40.0
-POWER_FLOOR_DB = -50.0  # of the mean power per bin over the reference's active frames; added to both spectra
+# of the mean power per bin over the reference's active frames; added to both spectra
+POWER_FLOOR_DB = -50.0
 
 
 class Heard:
-    """What the models make of one signal [samples] at 24 kHz; each is asked once, when it is needed."""
+    """What the models make of one signal [samples] at 24 kHz; each is asked once, when it is
+    needed.
+    """
 
     def __init__(self, signal: np.ndarray) -> None:
         self._signal = signal
@@ -67,20 +79,30 @@ class Heard:
     def plain(self) -> dict[str, Any]:
         """For a file: all of them are asked."""
         words = " ".join(self.words)
-        return {"words": words, "voiceprint": self.voiceprint, "dnsmos": self.dnsmos, "distillmos": self.distillmos}
+        return {
+            "words": words,
+            "voiceprint": self.voiceprint,
+            "dnsmos": self.dnsmos,
+            "distillmos": self.distillmos,
+        }
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Self:
         """From a file: nobody is asked."""
         heard = cls(np.zeros(0))
-        heard.__dict__ |= {"words": tuple(str(plain["words"]).split()), "voiceprint": np.asarray(plain["voiceprint"])}
+        heard.__dict__ |= {
+            "words": tuple(str(plain["words"]).split()),
+            "voiceprint": np.asarray(plain["voiceprint"]),
+        }
         heard.__dict__ |= {name: float(plain[name]) for name in ("dnsmos", "distillmos")}
         return heard
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Reference [samples], the same sentence under other seeds, its text; `kept`: what the models heard in the reference, if known."""
+    """Reference [samples], the same sentence under other seeds, its text; `kept`: what the models
+    heard in the reference, if known.
+    """
 
     reference: np.ndarray
     other_seeds: tuple[np.ndarray, ...] = ()
@@ -95,8 +117,12 @@ class Baseline:
 
     @cached_property
     def power_floor(self) -> float:
-        """Added to every bin of every spectrum of this sentence: a bin that holds nothing in either signal then differs by nothing."""
-        return float(power_spectrum(self.reference)[self.active].mean() * 10 ** (POWER_FLOOR_DB / 10))
+        """Added to every bin of every spectrum of this sentence: a bin that holds nothing in either
+        signal then differs by nothing.
+        """
+        return float(
+            power_spectrum(self.reference)[self.active].mean() * 10 ** (POWER_FLOOR_DB / 10)
+        )
 
     def floored(self, signal: np.ndarray) -> np.ndarray:
         """Floored power spectrum of a signal at the reference's active frames [active, 513]."""
@@ -138,9 +164,13 @@ class Baseline:
         return tuple(windows_of(signal) for signal in self.other_seeds)
 
     def without(self, index: int) -> "Baseline":
-        """The same sentence with one other seed fewer: what that seed is held against. What is known is not computed again."""
+        """The same sentence with one other seed fewer: what that seed is held against. What is
+        known is not computed again.
+        """
         kept = [i for i in range(len(self.other_seeds)) if i != index]
-        fewer = Baseline(self.reference, tuple(self.other_seeds[i] for i in kept), self.text, self.kept)
+        fewer = Baseline(
+            self.reference, tuple(self.other_seeds[i] for i in kept), self.text, self.kept
+        )
         for name in ("active", "power_floor", "spectrum", "cepstrum", "pitch", "windows", "heard"):
             fewer.__dict__[name] = getattr(self, name)
         for name in ("seed_cepstra", "seed_pitches", "seed_windows"):
@@ -160,7 +190,9 @@ TONE_PITCHES_HZ = (100.0, 120.0, 150.0, 160.0, 200.0, 240.0)
 
 @dataclass(frozen=True)
 class Tone:
-    """One vowel at constant F0, rendered by reference and test: [samples] each, at least 0.8 s. The middle 0.8 s are measured."""
+    """One vowel at constant F0, rendered by reference and test: [samples] each, at least 0.8 s. The
+    middle 0.8 s are measured.
+    """
 
     f0_hz: float
     reference: np.ndarray
@@ -168,22 +200,34 @@ class Tone:
 
     def __post_init__(self) -> None:
         if self.f0_hz not in TONE_PITCHES_HZ:
-            raise InputError(f"a tone of {self.f0_hz} Hz: one of {', '.join(f'{hz:g}' for hz in TONE_PITCHES_HZ)} is needed")
+            raise InputError(
+                f"a tone of {self.f0_hz} Hz: one of"
+                f" {', '.join(f'{hz:g}' for hz in TONE_PITCHES_HZ)} is needed"
+            )
         for role, signal in (("reference", self.reference), ("test", self.test)):
-            wrong = defect(signal) or (f"holds {len(signal)} samples: {TONE_WINDOW} are needed" if len(signal) < TONE_WINDOW else None)
+            wrong = defect(signal) or (
+                f"holds {len(signal)} samples: {TONE_WINDOW} are needed"
+                if len(signal) < TONE_WINDOW
+                else None
+            )
             if wrong:
                 raise InputError(f"the {role} tone {wrong}")
         if len(self.reference) != len(self.test):
-            raise InputError(f"the test tone holds {len(self.test)} samples, the reference {len(self.reference)}")
+            raise InputError(
+                f"the test tone holds {len(self.test)} samples, the reference {len(self.reference)}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """`reference` is right by definition, `test` is judged, `other_seeds` are the reference under other seeds (the scale), `tone` is a held
-    vowel (for THD+N), `text` what is said (for words), `known` the baseline of another trial of the same sentence, `clock` the reference
-    rendered from the features that the test was given, where these are not its own: another F0 turns phases, and that is no delay.
+    """`reference` is right by definition, `test` is judged, `other_seeds` are the reference under
+    other seeds (the scale), `tone` is a held vowel (for THD+N), `text` what is said (for words),
+    `known` the baseline of another trial of the same sentence, `clock` the reference rendered from
+    the features that the test was given, where these are not its own: another F0 turns phases, and
+    that is no delay.
 
-    Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at 24 kHz.
+    Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at
+    24 kHz.
     """
 
     reference: np.ndarray
@@ -195,8 +239,13 @@ class Trial:
     clock: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        checked: dict[str, Any] = {"reference": self._checked("reference", self.reference), "test": self._checked("test", self.test)}
-        checked["other_seeds"] = tuple(self._checked("other seed's", signal) for signal in self.other_seeds)
+        checked: dict[str, Any] = {
+            "reference": self._checked("reference", self.reference),
+            "test": self._checked("test", self.test),
+        }
+        checked["other_seeds"] = tuple(
+            self._checked("other seed's", signal) for signal in self.other_seeds
+        )
         checked["clock"] = self.clock if self.clock is None else self._checked("clock", self.clock)
         for role, signal in checked.items():
             object.__setattr__(self, role, signal)
@@ -258,8 +307,10 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Retimed(Trial):
-    """A test that keeps its own time. `durations`: frames of each token [n], the reference's and the test's. A frame of the reference is
-    held against the test's at the same share of the same token: nothing is stretched and nothing is searched."""
+    """A test that keeps its own time. `durations`: frames of each token [n], the reference's and
+    the test's. A frame of the reference is held against the test's at the same share of the same
+    token: nothing is stretched and nothing is searched.
+    """
 
     durations: tuple[np.ndarray, np.ndarray] = (np.ones(1), np.ones(1))
 
@@ -267,15 +318,21 @@ class Retimed(Trial):
         if role != "test":
             return super()._checked(role, signal)
         told = FRAME_SAMPLES * int(self.durations[1].sum())
-        wrong = defect(signal) or (f"holds {len(signal)} samples, its durations {told}" if len(signal) != told else None)
+        wrong = defect(signal) or (
+            f"holds {len(signal)} samples, its durations {told}" if len(signal) != told else None
+        )
         if wrong:
             raise InputError(f"the test signal {wrong}")
         return np.ascontiguousarray(signal, dtype=np.float64)
 
     def places(self, length: int, hop: int) -> np.ndarray:
-        """First samples of the test's frames of `length` that stand for the reference's, `hop` apart [frames]."""
+        """First samples of the test's frames of `length` that stand for the reference's, `hop`
+        apart [frames].
+        """
         starts = np.arange(0, len(self.reference) - length + 1, hop)
-        wanted, got = (FRAME_SAMPLES * np.concatenate([[0], np.cumsum(tokens)]) for tokens in self.durations)
+        wanted, got = (
+            FRAME_SAMPLES * np.concatenate([[0], np.cumsum(tokens)]) for tokens in self.durations
+        )
         middles = np.interp(starts + length / 2, wanted, got)
         return np.clip(np.rint(middles - length / 2), 0, len(self.test) - length).astype(np.int64)
 
@@ -294,5 +351,8 @@ class Retimed(Trial):
     def pitch(self) -> PitchTrack:
         """At the places of the reference's frames."""
         track = track_pitch(self.test)
-        at = np.minimum(np.rint(self.places(PITCH_FRAME, PITCH_HOP) / PITCH_HOP).astype(np.int64), len(track.hz) - 1)
+        at = np.minimum(
+            np.rint(self.places(PITCH_FRAME, PITCH_HOP) / PITCH_HOP).astype(np.int64),
+            len(track.hz) - 1,
+        )
         return PitchTrack(track.hz[at], track.strength[at], track.loud[at])

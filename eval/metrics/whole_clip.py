@@ -12,7 +12,15 @@ import numpy as np
 from kokoro_ane.core import checks
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.metrics.framing import alignment, at_least, decibels, delay, frames, mel_bank, power_spectrum
+from kokoro_ane.eval.metrics.framing import (
+    alignment,
+    at_least,
+    decibels,
+    delay,
+    frames,
+    mel_bank,
+    power_spectrum,
+)
 from kokoro_ane.eval.metrics.listeners import words_of
 from kokoro_ane.eval.metrics.trial import LONGEST_LAG, TONE_WINDOW, Tone, Trial
 from kokoro_ane.g2p.alphabet import edit_distance
@@ -21,18 +29,23 @@ MCD_DB = 10 * math.sqrt(2) / math.log(10)  # 6.14185
 LITERATURE_BANDS, TINY_POWER = 80, 1e-10
 BAND_FLOOR_DB = -50.0  # of the reference's whole energy
 GROSS_SHARE = 0.2  # farther apart than this is another octave, not another pitch
-CLEAR_STRENGTH = 0.1  # a frame whose periodicity moves by less than this is near the threshold, not voiced otherwise
+# a frame whose periodicity moves by less than this is near the threshold, not voiced otherwise
+CLEAR_STRENGTH = 0.1
 MOST_LAG = 24  # samples, 1 ms: less than a period
 LEAST_GAIN = 0.1  # below, the test holds hardly anything of the tone, and is taken as it is
 STOI_SAMPLES = SAMPLE_RATE_HZ  # the package wants 0.4 s of speech: a shorter clip is said again
 SNR_CEILING_DB = 200.0  # what equal signals score: JSON has no infinity
 FULL_SCALE = 1.0
 CLIPPING_SECONDS = 6  # shorter clips count as this long
-MOST_WORDS = 5  # of one clip: six seeds change 3 of a tuning sentence at most, but 9 to 19 of one that the recognizer is lost in
+# of one clip: six seeds change 3 of a tuning sentence at most, but 9 to 19 of one that the
+# recognizer is lost in
+MOST_WORDS = 5
 PAUSE_SHARE = 0.1  # of the reference's frames, the quietest
-PAUSE_FLOOR_DB = -60.0  # of the reference's mean active power: what is quieter than that is silence in both
+# of the reference's mean active power: what is quieter than that is silence in both
+PAUSE_FLOOR_DB = -60.0
 LOCAL_LAG, LOCAL_LENGTH = 24, 12_000  # samples: 1 ms either way, in stretches of half a second
-ALIKE, GAINED = 0.995, 0.002  # correlation from which a stretch is the reference's, and by how much the lag has to better it
+# correlation from which a stretch is the reference's, and by how much the lag has to better it
+ALIKE, GAINED = 0.995, 0.002
 
 
 def mcd_db(trial: Trial) -> float:
@@ -45,23 +58,34 @@ def _distance_db(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def mcd_increase_db(trial: Trial) -> float:
-    """MCD of other seed and test, less that of other seed and reference: how much farther the test is from a third rendition. Mean over
-    the other seeds.
+    """MCD of other seed and test, less that of other seed and reference: how much farther the test
+    is from a third rendition. Mean over the other seeds.
 
-    Never more than mcd_db (a distance obeys the triangle inequality), so mcd_db bounds it for any third party, a recording included.
+    Never more than mcd_db (a distance obeys the triangle inequality), so mcd_db bounds it for any
+    third party, a recording included.
     """
     own, seeds = trial.baseline.cepstrum, trial.baseline.seed_cepstra
     if not seeds:
-        raise InputError("this metric needs the reference under other noise seeds: Trial(reference, test, other_seeds)")
-    return float(np.mean([_distance_db(seed, trial.cepstrum) - _distance_db(seed, own) for seed in seeds]))
+        raise InputError(
+            "this metric needs the reference under other noise seeds: Trial(reference, test,"
+            " other_seeds)"
+        )
+    return float(
+        np.mean([_distance_db(seed, trial.cepstrum) - _distance_db(seed, own) for seed in seeds])
+    )
 
 
 def literature_mcd_db(trial: Trial, coefficients: int) -> float:
-    """MCD as the literature has it: c1..cK of librosa's mel-frequency cepstra (80 bands), every frame, no floor, no time-warping.
+    """MCD as the literature has it: c1..cK of librosa's mel-frequency cepstra (80 bands), every
+    frame, no floor, no time-warping.
 
-    Scaled so that ln|S| = c0 + 2 sum c_k cos: then 10 sqrt(2) / ln 10 is the factor that belongs to it.
+    Scaled so that ln|S| = c0 + 2 sum c_k cos: then 10 sqrt(2) / ln 10 is the factor that belongs to
+    it.
     """
-    reference, test = (literature_cepstra(signal)[:, 1 : coefficients + 1] for signal in (trial.reference, trial.test))
+    reference, test = (
+        literature_cepstra(signal)[:, 1 : coefficients + 1]
+        for signal in (trial.reference, trial.test)
+    )
     return float(MCD_DB * np.linalg.norm(reference - test, axis=1).mean())
 
 
@@ -75,14 +99,20 @@ def literature_cepstra(signal: np.ndarray) -> np.ndarray:
 
 
 def log_spectral_distance_db(trial: Trial) -> float:
-    """Mean over active frames of the root mean square over 513 bins of the difference of floored log power spectra."""
+    """Mean over active frames of the root mean square over 513 bins of the difference of floored
+    log power spectra.
+    """
     difference = decibels(trial.spectrum) - decibels(trial.baseline.spectrum)
     return float(np.sqrt(np.square(difference).mean(axis=1)).mean())
 
 
 def band_db(trial: Trial, low_hz: float, high_hz: float) -> float:
-    """10 log10((E_test + floor) / (E_reference + floor)) of the energy in [low, high) Hz; floor = 1e-5 of the reference's whole energy."""
-    reference, test = (np.square(np.abs(np.fft.rfft(signal))) for signal in (trial.reference, trial.test))
+    """10 log10((E_test + floor) / (E_reference + floor)) of the energy in [low, high) Hz; floor =
+    1e-5 of the reference's whole energy.
+    """
+    reference, test = (
+        np.square(np.abs(np.fft.rfft(signal))) for signal in (trial.reference, trial.test)
+    )
     hz = np.fft.rfftfreq(len(trial.reference), 1 / SAMPLE_RATE_HZ)
     inside = (hz >= low_hz) & (hz < high_hz)
     floor = reference.sum() * 10 ** (BAND_FLOOR_DB / 10)
@@ -90,7 +120,9 @@ def band_db(trial: Trial, low_hz: float, high_hz: float) -> float:
 
 
 def f0_rmse_cents(trial: Trial) -> float:
-    """Root mean square of 1200 log2(f_t / f_r) over frames voiced in both and no octave apart; 0 when there is none."""
+    """Root mean square of 1200 log2(f_t / f_r) over frames voiced in both and no octave apart; 0
+    when there is none.
+    """
     reference, test = trial.baseline.pitch, trial.pitch
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
@@ -99,9 +131,13 @@ def f0_rmse_cents(trial: Trial) -> float:
 
 
 def voicing_error_percent(trial: Trial) -> float:
-    """Share of the reference's loud frames in which voicing clearly differs, or both are voiced more than 20 % apart (F0 frame error)."""
+    """Share of the reference's loud frames in which voicing clearly differs, or both are voiced
+    more than 20 % apart (F0 frame error).
+    """
     reference, test = trial.baseline.pitch, trial.pitch
-    flipped = (reference.voiced != test.voiced) & (np.abs(reference.strength - test.strength) > CLEAR_STRENGTH)
+    flipped = (reference.voiced != test.voiced) & (
+        np.abs(reference.strength - test.strength) > CLEAR_STRENGTH
+    )
     return float(100 * np.mean((flipped | (_both_voiced(trial) & _gross(trial)))[reference.loud]))
 
 
@@ -116,7 +152,9 @@ def _gross(trial: Trial) -> np.ndarray:
 def tone_of(trial: Trial) -> Tone:
     """The trial's tone, or InputError."""
     if trial.tone is None:
-        raise InputError("this metric needs a sustained tone: Trial(reference, test, other_seed, tone)")
+        raise InputError(
+            "this metric needs a sustained tone: Trial(reference, test, other_seed, tone)"
+        )
     return trial.tone
 
 
@@ -133,10 +171,12 @@ def thd_n_increase_db(trial: Trial) -> float:
 
 
 def residue_db(tone: Tone, signal: np.ndarray) -> float:
-    """10 log10((sum |S_k - R_k|^2 + sum of |S|^2 off the harmonics) / sum |R_k|^2) of a signal S against the tone's reference R.
+    """10 log10((sum |S_k - R_k|^2 + sum of |S|^2 off the harmonics) / sum |R_k|^2) of a signal S
+    against the tone's reference R.
 
-    S is first taken from where it correlates best with R within 1 ms, and divided by its gain, Re(sum S_k R_k*) / sum |R_k|^2:
-    `lag_samples` and `level_db` hold those, and a sign cannot be heard.
+    S is first taken from where it correlates best with R within 1 ms, and divided by its gain,
+    Re(sum S_k R_k*) / sum |R_k|^2: `lag_samples` and `level_db` hold those, and a sign cannot be
+    heard.
     """
     lag, _ = alignment(tone.reference, signal, MOST_LAG)
     reference, test = _middle_spectrum(tone.reference), _middle_spectrum(signal, lag)
@@ -156,11 +196,12 @@ def _middle_spectrum(signal: np.ndarray, lag: int = 0) -> np.ndarray:
 
 
 def pesq_wb(trial: Trial) -> float:
-    """ITU-T P.862.2 MOS-LQO: the median over three positions of the clip on PESQ's frame grid, half a second of silence around it.
+    """ITU-T P.862.2 MOS-LQO: the median over three positions of the clip on PESQ's frame grid, half
+    a second of silence around it.
 
-    One position is not enough: PESQ cuts a clip into utterances by thresholds, and an error 54 dB down can cost 0.37 MOS there
-    (docs/metrics.md). A clip over 15 s is cut in pauses, and the mean of its pieces is its score. Raises InputError where PESQ finds no
-    utterance.
+    One position is not enough: PESQ cuts a clip into utterances by thresholds, and an error 54 dB
+    down can cost 0.37 MOS there (docs/metrics.md). A clip over 15 s is cut in pauses, and the mean
+    of its pieces is its score. Raises InputError where PESQ finds no utterance.
     """
     return float(np.median(trial.pesq_positions))
 
@@ -174,7 +215,13 @@ def stoi(trial: Trial) -> float:
     """Short-time objective intelligibility (Taal et al., IEEE TASLP 2011), 0 to 1."""
     from pystoi import stoi as package_stoi
 
-    return float(package_stoi(at_least(trial.reference, STOI_SAMPLES), at_least(trial.upright, STOI_SAMPLES), SAMPLE_RATE_HZ))
+    return float(
+        package_stoi(
+            at_least(trial.reference, STOI_SAMPLES),
+            at_least(trial.upright, STOI_SAMPLES),
+            SAMPLE_RATE_HZ,
+        )
+    )
 
 
 def dnsmos_loss(trial: Trial) -> float:
@@ -193,15 +240,21 @@ def speaker_distance(trial: Trial) -> float:
 
 
 def word_errors_added(trial: Trial) -> float:
-    """Words that the recognizer gets wrong in the test, less those it gets wrong in the reference, against the text."""
+    """Words that the recognizer gets wrong in the test, less those it gets wrong in the reference,
+    against the text.
+    """
     if trial.text is None:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
     wanted = words_of(trial.text)
-    return float(edit_distance(trial.heard.words, wanted) - edit_distance(trial.baseline.heard.words, wanted))
+    return float(
+        edit_distance(trial.heard.words, wanted) - edit_distance(trial.baseline.heard.words, wanted)
+    )
 
 
 def words_changed(trial: Trial) -> float:
-    """Word edits between what the recognizer hears in the test and what it hears in the reference; of one clip at most MOST_WORDS."""
+    """Word edits between what the recognizer hears in the test and what it hears in the reference;
+    of one clip at most MOST_WORDS.
+    """
     return float(min(edit_distance(trial.heard.words, trial.baseline.heard.words), MOST_WORDS))
 
 
@@ -216,8 +269,12 @@ def level_db(trial: Trial) -> float:
 
 
 def pause_floor_db(trial: Trial) -> float:
-    """10 log10((P_t + floor) / (P_r + floor)): mean power of the quietest tenth of the reference's 25 ms frames. Hiss fills pauses."""
-    reference, test = (np.square(frames(signal)).mean(axis=1) for signal in (trial.reference, trial.test))
+    """10 log10((P_t + floor) / (P_r + floor)): mean power of the quietest tenth of the reference's
+    25 ms frames. Hiss fills pauses.
+    """
+    reference, test = (
+        np.square(frames(signal)).mean(axis=1) for signal in (trial.reference, trial.test)
+    )
     quiet = np.argsort(reference, kind="stable")[: max(1, int(len(reference) * PAUSE_SHARE))]
     floor = reference[trial.baseline.active].mean() * 10 ** (PAUSE_FLOOR_DB / 10)
     return float(decibels((test[quiet].mean() + floor) / (reference[quiet].mean() + floor)))
@@ -229,9 +286,11 @@ def peak_db(trial: Trial) -> float:
 
 
 def clipping_percent(trial: Trial) -> float:
-    """Share of samples at the ceiling, test minus reference; the ceiling is 0.999 of a signal's own peak, or full scale if lower.
+    """Share of samples at the ceiling, test minus reference; the ceiling is 0.999 of a signal's own
+    peak, or full scale if lower.
 
-    A clip under 6 s counts as 6 s: in half a second one sample more would be the limit, and another seed has two.
+    A clip under 6 s counts as 6 s: in half a second one sample more would be the limit, and another
+    seed has two.
     """
     return _at_ceiling_percent(trial.test) - _at_ceiling_percent(trial.reference)
 
@@ -243,10 +302,12 @@ def _at_ceiling_percent(signal: np.ndarray) -> float:
 
 
 def lag_samples(trial: Trial) -> float:
-    """Delay of the whole clip in -240..240 samples, or of that half second of it that is off by most; positive = the test is late.
+    """Delay of the whole clip in -240..240 samples, or of that half second of it that is off by
+    most; positive = the test is late.
 
-    Against the trial's `clock`, if it has one, by the phases of all bins (`delay`): noise of another seed is no delay. Half seconds are
-    searched over 24 samples either way, and count where they then correlate by 0.995 with the reference, and by 0.002 better than in place.
+    Against the trial's `clock`, if it has one, by the phases of all bins (`delay`): noise of
+    another seed is no delay. Half seconds are searched over 24 samples either way, and count where
+    they then correlate by 0.995 with the reference, and by 0.002 better than in place.
     """
     clock = trial.reference if trial.clock is None else trial.clock
     stretches = range(0, max(1, len(clock) - LOCAL_LENGTH + 1), LOCAL_LENGTH // 2)

@@ -1,1 +1,3 @@
-"""Languages read by rule, without espeak-ng at run time: Spanish and Italian. `G2P.load("es").phonemize("Hola.").phonemes`"""
+"""Languages read by rule, without espeak-ng at run time: Spanish and Italian.
+`G2P.load("es").phonemize("Hola.").phonemes`
+"""

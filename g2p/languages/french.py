@@ -16,7 +16,10 @@ from kokoro_ane.g2p.word_lists import word_set
 
 FR = read_words("french")
 SIZES = ((10**12, "billion"), (10**9, "milliard"), (10**6, "million"))
-FEMININE = re.compile(r"(?:tions?|tés?|ées?|ies?|ures?|ances?|ences?|ettes?|elles?|esses?|ises?|ites?|ques?|euses?|trices?)$")
+FEMININE = re.compile(
+    r"(?:tions?|tés?|ées?|ies?|ures?|ances?|ences?|ettes?|elles?|esses?|ises?|ites?|ques?"
+    r"|euses?|trices?)$"
+)
 FEMININES = word_set(FR["feminine"])
 LATENT = {"Z": "z", "T": "t", "N": "n", "P": "p", "R": "ʁ"}  # said before a vowel
 SOUNDED = frozenset("aeiouyɑɔəɛøœɪɒʌɜɐʊAIQWY")
@@ -28,10 +31,16 @@ def french(number: int, one: str = "un") -> str:
     for size, name in SIZES:
         if number >= size:
             count, rest = divmod(number, size)
-            return f"{french(count)} {name}{'s' * (count > 1)}" + (f" {french(rest, one)}" if rest else "")
+            return f"{french(count)} {name}{'s' * (count > 1)}" + (
+                f" {french(rest, one)}" if rest else ""
+            )
     if number >= 1000:
         count, rest = divmod(number, 1000)
-        head = "mille" if count == 1 else re.sub("(cent|vingt)s mille", r"\1 mille", f"{french(count)} mille")
+        head = (
+            "mille"
+            if count == 1
+            else re.sub("(cent|vingt)s mille", r"\1 mille", f"{french(count)} mille")
+        )
         return head + (f" {french(rest, one)}" if rest else "")
     if number >= 100:
         count, rest = divmod(number, 100)
@@ -70,14 +79,21 @@ FRENCH = grammar_of(
     FR,
     cardinal=_cardinal,
     ordinal=french_ordinal,
-    date=lambda day, month, year: f"{'premier' if day == 1 else french(day)} {month}" + (f" {year}" if year else ""),
-    clock=lambda hour, minute: f"{french(hour, 'une')} heure{'s' * (hour > 1)}" + (f" {french(minute, 'une')}" if minute else ""),
+    date=lambda day, month, year: (
+        f"{'premier' if day == 1 else french(day)} {month}" + (f" {year}" if year else "")
+    ),
+    clock=lambda hour, minute: (
+        f"{french(hour, 'une')} heure{'s' * (hour > 1)}"
+        + (f" {french(minute, 'une')}" if minute else "")
+    ),
     roman_ordinal=_roman,
 )
 
 
 class FrenchNormalizer(Normalizer):
-    """Spanish's and Italian's, with words of several parts, 14h30, 2e, XXe and telephone numbers in pairs."""
+    """Spanish's and Italian's, with words of several parts, 14h30, 2e, XXe and telephone numbers in
+    pairs.
+    """
 
     word = Normalizer.word.replace("'", "['-]")
     clock = r"\b(?:[01]?\d|2[0-4])(?: ?h ?|:)[0-5]\d(?::[0-5]\d)?(?!\d|[,.]\d)"
@@ -91,12 +107,20 @@ class FrenchNormalizer(Normalizer):
             return super()._code(scan, place)
         digits = re.sub(r"\D", "", phone[0])
         pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
-        said = (f"{self.grammar.digits[0]} " * (pair[0] == "0" and pair != "00") + french(int(pair)) for pair in pairs)
+        said = (
+            f"{self.grammar.digits[0]} " * (pair[0] == "0" and pair != "00") + french(int(pair))
+            for pair in pairs
+        )
         return scan.say(" , ".join(said), place, phone.end())
 
     def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
         marked = match[0].removeprefix(match["nth"])
-        scan.say(french_ordinal(int(match["nth"]), "r" in marked and "e" in marked and "er" not in marked), *match.span())
+        scan.say(
+            french_ordinal(
+                int(match["nth"]), "r" in marked and "e" in marked and "er" not in marked
+            ),
+            *match.span(),
+        )
 
     def _century(self, scan: Scan, match: "re.Match[str]") -> None:
         value = roman_value(match[0].rstrip("erèm"))
@@ -126,7 +150,9 @@ def stressed(sounds: str) -> str:
 
 
 def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
-    """A word's reading from what espeak-ng (`ask`) says of it alone and between others; its form in a phrase for common words."""
+    """A word's reading from what espeak-ng (`ask`) says of it alone and between others; its form in
+    a phrase for common words.
+    """
     end = ask(word).removeprefix("@")
     before = ask(f"maman {word} ananas").split(" ")[1:-1]
     inside = ask(f"maman {word} maman").split(" ")[1:-1] if common else [end]

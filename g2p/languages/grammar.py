@@ -1,9 +1,11 @@
-"""What the normalizer must know of Spanish and Italian: numbers that agree with what is counted, dates, times, units, abbreviations.
+"""What the normalizer must know of Spanish and Italian: numbers that agree with what is counted,
+dates, times, units, abbreviations.
 
     SPANISH.cardinal(21, "personas")      # "veintiuna"
     ITALIAN.clock(14, 5)                  # "quattordici e cinque"
 
-Words and tables are data (g2p/data/spanish.json, italian.json); here is what they are put together by.
+Words and tables are data (g2p/data/spanish.json, italian.json); here is what they are put together
+by.
 """
 
 import json
@@ -17,7 +19,9 @@ from kokoro_ane.g2p.word_lists import DATA, word_set
 
 @dataclass(frozen=True)
 class Grammar:
-    """One language. `cardinal(number, following word)` agrees with what is counted; `ordinal(number, feminine)`."""
+    """One language. `cardinal(number, following word)` agrees with what is counted;
+    `ordinal(number, feminine)`.
+    """
 
     cardinal: Callable[[int, str], str]
     ordinal: Callable[[int, bool], str]
@@ -30,7 +34,8 @@ class Grammar:
     percent: str
     degrees: tuple[str, str]  # one, several
     of_millions: str  # stands between a round million and what is counted
-    currencies: Mapping[str, tuple[str, str, str, str]]  # one, several, one hundredth, several; Spanish joins with con
+    # one, several, one hundredth, several; Spanish joins with con
+    currencies: Mapping[str, tuple[str, str, str, str]]
     money_joint: str
     units: Mapping[str, tuple[str, str]]
     abbreviations: Mapping[str, str]
@@ -56,20 +61,33 @@ class Grammar:
 def read_words(language: str) -> dict[str, Any]:
     """The tables of a language; a line of words as a tuple."""
     found = json.loads((DATA / f"{language}.json").read_text(encoding="utf-8"))
-    return found | {name: tuple(words.split()) for name, words in found["numbers"].items()} | {"months": tuple(found["months"].split())}
+    return (
+        found
+        | {name: tuple(words.split()) for name, words in found["numbers"].items()}
+        | {"months": tuple(found["months"].split())}
+    )
 
 
 def grammar_of(words: Mapping[str, Any], **functions: Any) -> Grammar:
     """The tables and the functions that put their words together."""
-    ready = {"digits": words["ones"][:10], "roman_after": re.compile(words["roman_after"], re.IGNORECASE)}
+    ready = {
+        "digits": words["ones"][:10],
+        "roman_after": re.compile(words["roman_after"], re.IGNORECASE),
+    }
     listed = {
-        name: "|".join(map(re.escape, words[name].split())) for name in ("codes", "joints", "day_before", "money_words", "roman_first")
+        name: "|".join(map(re.escape, words[name].split()))
+        for name in ("codes", "joints", "day_before", "money_words", "roman_first")
     }
     between = rf"(?:\s*[:#]?\s+(?:{listed['joints']}))*\s*[:#]?\s*$"
     ready["codes"] = re.compile(rf"(?<!\w)(?:{listed['codes']}){between}", re.IGNORECASE)
     ready["day_before"] = re.compile(rf"(?<!\w)(?:{listed['day_before']}),?\s+$", re.IGNORECASE)
-    ready |= {name: re.compile(rf"\s*({listed[name]})(?!\w)", re.IGNORECASE) for name in ("money_words", "roman_first")}
-    ready["units"] = words["units"] | {key.replace("²", "^2").replace("³", "^3"): forms for key, forms in words["units"].items()}
+    ready |= {
+        name: re.compile(rf"\s*({listed[name]})(?!\w)", re.IGNORECASE)
+        for name in ("money_words", "roman_first")
+    }
+    ready["units"] = words["units"] | {
+        key.replace("²", "^2").replace("³", "^3"): forms for key, forms in words["units"].items()
+    }
     ready |= {name: word_set(words[name]) for name in ("spelled", "unstressed", "secondary")}
     names = set(Grammar.__dataclass_fields__) - set(ready) - set(functions)
     return Grammar(**ready, **functions, **{name: words[name] for name in names})
@@ -79,10 +97,16 @@ ES, IT = read_words("spanish"), read_words("italian")
 
 
 def spanish(number: int, one: str = "uno") -> str:
-    """A whole number from 0 to below LARGEST. `one`: the form of a final one: uno, un (before a masculine noun) or una."""
+    """A whole number from 0 to below LARGEST. `one`: the form of a final one: uno, un (before a
+    masculine noun) or una.
+    """
     if number < 1000:
         return _es_below_1000(number, one)
-    for size, singular, plural in ((10**12, "un billón", "billones"), (10**6, "un millón", "millones"), (1000, "mil", "mil")):
+    for size, singular, plural in (
+        (10**12, "un billón", "billones"),
+        (10**6, "un millón", "millones"),
+        (1000, "mil", "mil"),
+    ):
         if number >= size:
             count, rest = divmod(number, size)
             counted = one if size == 1000 and one == "una" else "un"
@@ -102,7 +126,11 @@ def _es_below_1000(number: int, one: str) -> str:
         tens = ES["tens"][number // 10]
         return f"{tens} y {_es_below_1000(number % 10, one)}" if number % 10 else tens
     if number % 10 == 1 and number != 11:
-        return {"uno": ES["ones"][number], "un": "un" if number == 1 else "veintiún", "una": "una" if number == 1 else "veintiuna"}[one]
+        return {
+            "uno": ES["ones"][number],
+            "un": "un" if number == 1 else "veintiún",
+            "una": "una" if number == 1 else "veintiuna",
+        }[one]
     return ES["ones"][number]
 
 
@@ -114,13 +142,19 @@ def spanish_ordinal(number: int, feminine: bool) -> str:
 
 
 def italian(number: int, one: str = "uno") -> str:
-    """A whole number from 0 to below LARGEST; a final tre of a longer word has its accent. `one`: the form of 1 itself: uno, un, una."""
+    """A whole number from 0 to below LARGEST; a final tre of a longer word has its accent. `one`:
+    the form of 1 itself: uno, un, una.
+    """
     if number == 1:
         return one
     for size, singular, plural in IT_SIZES:
         if number >= size:
             count, rest = divmod(number, size)
-            head = singular if count == 1 else f"{italian(count)}{'' if plural[:4] == 'mila' else ' '}{plural}"
+            head = (
+                singular
+                if count == 1
+                else f"{italian(count)}{'' if plural[:4] == 'mila' else ' '}{plural}"
+            )
             return f"{head} {italian(rest)}" if rest else head
     word = _it_below_million(number)
     return word[:-3] + "tré" if word.endswith("tre") and word != "tre" else word
@@ -133,7 +167,9 @@ def _it_below_million(number: int) -> str:
         return head + (_it_below_million(rest) if rest else "")
     if number >= 100:
         count, rest = divmod(number, 100)
-        head = ("" if count == 1 else IT["ones"][count]) + ("cent" if rest == 8 or rest // 10 == 8 else "cento")
+        head = ("" if count == 1 else IT["ones"][count]) + (
+            "cent" if rest == 8 or rest // 10 == 8 else "cento"
+        )
         return head + (_it_below_million(rest) if rest else "")
     if number >= 20:
         tens, ones = IT["tens"][number // 10], number % 10
@@ -147,18 +183,30 @@ def italian_ordinal(number: int, feminine: bool = False) -> str:
         said = IT["ordinals"][number]
     else:
         word = _it_below_million(number) if number < 10**6 else italian(number).replace(" ", "")
-        said = (word if word.endswith(("tre", "sei")) else word[:-1]) + ("lesimo" if word.endswith("mille") else "esimo")
+        said = (word if word.endswith(("tre", "sei")) else word[:-1]) + (
+            "lesimo" if word.endswith("mille") else "esimo"
+        )
     return said[:-1] + ("a" if feminine else "o")
 
 
-IT_SIZES = ((10**12, "mille miliardi", "mila miliardi"), (10**9, "un miliardo", "miliardi"), (10**6, "un milione", "milioni"))
+IT_SIZES = (
+    (10**12, "mille miliardi", "mila miliardi"),
+    (10**9, "un miliardo", "miliardi"),
+    (10**6, "un milione", "milioni"),
+)
 
 
-FEMININE = re.compile(r"(?:as?|ciones|ción|dades|dad|sión|siones|noches?|veces|vez|mujeres|mujer|horas?|libras?)$")
+FEMININE = re.compile(
+    r"(?:as?|ciones|ción|dades|dad|sión|siones|noches?|veces|vez|mujeres|mujer|horas?|libras?)$"
+)
 MASCULINE = word_set("día días mapa mapas problema problemas programa programas sistema sistemas")
 AFTER_UNO = word_set("a al de del y o que es en con por para el la los las se más menos")
 ORDERED = word_set("secolo secoli parte classe sezione atto scena") | word_set(IT["roman_first"])
-ES_FIRST, ES_FEMININE, IT_FEMININE = word_set(ES["roman_first"]), word_set(ES["feminine"]), word_set(IT["feminine"])
+ES_FIRST, ES_FEMININE, IT_FEMININE = (
+    word_set(ES["roman_first"]),
+    word_set(ES["feminine"]),
+    word_set(IT["feminine"]),
+)
 
 
 def _es_cardinal(number: int, following: str) -> str:
@@ -171,7 +219,11 @@ def _es_cardinal(number: int, following: str) -> str:
 
 def _es_roman(value: int, before: str) -> str:
     counts = before[:1].isupper() or before in ES_FIRST
-    return spanish_ordinal(value, before.lower() in ES_FEMININE) if counts and value <= 10 else spanish(value)
+    return (
+        spanish_ordinal(value, before.lower() in ES_FEMININE)
+        if counts and value <= 10
+        else spanish(value)
+    )
 
 
 def _it_cardinal(number: int, following: str) -> str:
@@ -179,7 +231,11 @@ def _it_cardinal(number: int, following: str) -> str:
 
 
 def _it_roman(value: int, before: str) -> str:
-    return italian_ordinal(value, before.lower() in IT_FEMININE) if before[:1].isupper() or before in ORDERED else italian(value)
+    return (
+        italian_ordinal(value, before.lower() in IT_FEMININE)
+        if before[:1].isupper() or before in ORDERED
+        else italian(value)
+    )
 
 
 SPANISH = grammar_of(
@@ -187,14 +243,18 @@ SPANISH = grammar_of(
     cardinal=_es_cardinal,
     ordinal=spanish_ordinal,
     date=lambda day, month, year: f"{spanish(day)} de {month}" + (f" de {year}" if year else ""),
-    clock=lambda hour, minute: spanish(hour, "una") + (f" {'cero ' * (minute < 10)}{spanish(minute)}" if minute else ""),
+    clock=lambda hour, minute: (
+        spanish(hour, "una") + (f" {'cero ' * (minute < 10)}{spanish(minute)}" if minute else "")
+    ),
     roman_ordinal=_es_roman,
 )
 ITALIAN = grammar_of(
     IT,
     cardinal=_it_cardinal,
     ordinal=italian_ordinal,
-    date=lambda day, month, year: f"{'primo' if day == 1 else italian(day)} {month}" + (f" {year}" if year else ""),
+    date=lambda day, month, year: (
+        f"{'primo' if day == 1 else italian(day)} {month}" + (f" {year}" if year else "")
+    ),
     clock=lambda hour, minute: italian(hour, "una") + (f" e {italian(minute)}" if minute else ""),
     roman_ordinal=_it_roman,
 )

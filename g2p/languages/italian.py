@@ -1,10 +1,13 @@
-"""Italian words to Kokoro's symbols: spelling by rule, and what the spelling does not say by a learned table of contexts.
+"""Italian words to Kokoro's symbols: spelling by rule, and what the spelling does not say by a
+learned table of contexts.
 
     sounds("zucchero")           # "ʣˈukːero"
 
-Written Italian leaves open which syllable is stressed, whether a stressed e or o is open, s or z voiced, i or u a glide. The table
-(g2p/data/italian.txt.gz) answers by the letters around, the longest context it has first; `python -m g2p.training.italian` makes it from
-what espeak-ng says of many words, because the Italian voices were trained on that. Checked by `python -m bench.g2p_languages`.
+Written Italian leaves open which syllable is stressed, whether a stressed e or o is open, s or z
+voiced, i or u a glide. The table (g2p/data/italian.txt.gz) answers by the letters around, the
+longest context it has first; `python -m g2p.training.italian` makes it from what espeak-ng says of
+many words, because the Italian voices were trained on that. Checked by `python -m
+bench.g2p_languages`.
 """
 
 import gzip
@@ -22,18 +25,51 @@ TABLE = Path(__file__).resolve().parents[1] / "data" / "italian.txt.gz"
 STRESS, EDGE = "'", "#"
 VOWELS = "aeiouyàèéìòóù"
 SAID = {"à": "a", "è": "ɛ", "é": "e", "ì": "i", "ò": "ɔ", "ó": "o", "ù": "u"}
-# Letters to the sounds they may be, the first that fits; one choice is certain, of several the table chooses.
+# Letters to the sounds they may be, the first that fits; one choice is certain, of several the
+# table chooses.
 SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("gli(?=[aeou])", ("ʎ", "ɡli")), ("gl(?=i)", ("ʎ", "ɡl")), ("gn", ("ɲ",)), ("sci(?=[aeou])", ("ʃ", "ʃi")), ("sc(?=[eièé])", ("ʃ",)),
-    ("cci(?=[aeouò])", ("ʧː", "ʧːi")), ("cc(?=[eièéì])", ("ʧː",)), ("cch", ("kː",)), ("cc|cq|ck|kk", ("kː",)),
+    ("gli(?=[aeou])", ("ʎ", "ɡli")),
+    ("gl(?=i)", ("ʎ", "ɡl")),
+    ("gn", ("ɲ",)),
+    ("sci(?=[aeou])", ("ʃ", "ʃi")),
+    ("sc(?=[eièé])", ("ʃ",)),
+    ("cci(?=[aeouò])", ("ʧː", "ʧːi")),
+    ("cc(?=[eièéì])", ("ʧː",)),
+    ("cch", ("kː",)),
+    ("cc|cq|ck|kk", ("kː",)),
     ("ci(?=[aeouàòù])", ("ʧ", "ʧi")),
-    ("c(?=[eièéì])", ("ʧ",)), ("ch|c|k", ("k",)), ("ggi(?=[aeouò])", ("ʤː", "ʤːi")), ("gg(?=[eièéì])", ("ʤː",)), ("ggh?", ("ɡː",)),
-    ("gi(?=[aeouàòù])", ("ʤ", "ʤi")), ("g(?=[eièéì])", ("ʤ",)), ("gh|g", ("ɡ",)), ("q", ("k",)), ("zz", ("ʦː", "ʣː")), ("z", ("ʦ", "ʣ")),
-    ("ss", ("S",)), ("s", ("s", "z")), ("rr", ("rɾ",)), ("r", ("r", "ɾ")),
-    ("bb", ("bː",)), ("dd", ("dː",)), ("tt", ("tː",)), ("pp", ("pː",)),
-    ("x", ("ks",)), ("ç", ("s",)), ("w", ("v", "w")), ("j", ("j", "ʤ", "i")), ("h", ("",)), ("ñ", ("ɲ",)), ("a", ("a",)), ("e", ("e", "ɛ")),
-    ("i", ("i", "ɪ", "j")), ("y", ("i", "ɪ", "j")), ("o", ("o", "ɔ")), ("u", ("u", "ʊ", "w")),
-)  # fmt: skip
+    ("c(?=[eièéì])", ("ʧ",)),
+    ("ch|c|k", ("k",)),
+    ("ggi(?=[aeouò])", ("ʤː", "ʤːi")),
+    ("gg(?=[eièéì])", ("ʤː",)),
+    ("ggh?", ("ɡː",)),
+    ("gi(?=[aeouàòù])", ("ʤ", "ʤi")),
+    ("g(?=[eièéì])", ("ʤ",)),
+    ("gh|g", ("ɡ",)),
+    ("q", ("k",)),
+    ("zz", ("ʦː", "ʣː")),
+    ("z", ("ʦ", "ʣ")),
+    ("ss", ("S",)),
+    ("s", ("s", "z")),
+    ("rr", ("rɾ",)),
+    ("r", ("r", "ɾ")),
+    ("bb", ("bː",)),
+    ("dd", ("dː",)),
+    ("tt", ("tː",)),
+    ("pp", ("pː",)),
+    ("x", ("ks",)),
+    ("ç", ("s",)),
+    ("w", ("v", "w")),
+    ("j", ("j", "ʤ", "i")),
+    ("h", ("",)),
+    ("ñ", ("ɲ",)),
+    ("a", ("a",)),
+    ("e", ("e", "ɛ")),
+    ("i", ("i", "ɪ", "j")),
+    ("y", ("i", "ɪ", "j")),
+    ("o", ("o", "ɔ")),
+    ("u", ("u", "ʊ", "w")),
+)
 _LETTERS = re.compile("|".join(f"({pattern})" for pattern, _ in SPELLINGS))
 # How many letters before and after are looked at, each window inside the one before it.
 WINDOWS = ((5, 8), (4, 6), (3, 5), (2, 4), (1, 4), (1, 3), (1, 2), (1, 1), (0, 1), (0, 0))
@@ -79,7 +115,9 @@ def contexts(word: str, unit: Unit, where: str) -> Iterator[str]:
     edged, start = EDGE + word + EDGE, unit.start + 1
     end = start + len(unit.letters)
     for before, after in WINDOWS:
-        yield f"{where}{edged[max(start - before, 0) : start]}[{unit.letters}]{edged[end : end + after]}"
+        yield (
+            f"{where}{edged[max(start - before, 0) : start]}[{unit.letters}]{edged[end : end + after]}"
+        )
 
 
 def whole(word: str) -> str:
@@ -100,11 +138,15 @@ def read_table(path: Path) -> Mapping[str, str]:
         pairs = (line.partition("\t") for line in lines if line)
         return {key: choice for key, _, choice in pairs}
     except (OSError, EOFError, ValueError) as problem:
-        raise InputError(f"{path} is no table of Italian ({problem}): `git checkout g2p/data` brings it back") from None
+        raise InputError(
+            f"{path} is no table of Italian ({problem}): `git checkout g2p/data` brings it back"
+        ) from None
 
 
 def sounds(word: str, learned: Mapping[str, str] | None = None) -> str:
-    """Kokoro's symbols of one word in lower case, stress marked; a word without a vowel letter by the names of its letters."""
+    """Kokoro's symbols of one word in lower case, stress marked; a word without a vowel letter by
+    the names of its letters.
+    """
     known = table() if learned is None else learned
     plain = folded(word)
     head, apostrophe, tail = plain.rpartition("'")
@@ -117,16 +159,26 @@ def sounds(word: str, learned: Mapping[str, str] | None = None) -> str:
         return spelled(plain)
     cut = units(plain)
     main = stressed(plain, cut, known)
-    said = [_said(plain, unit, "<" if place < main else "=" if place == main else ">", known) for place, unit in enumerate(cut)]
-    return "".join(PRIMARY + sound if place == main else sound for place, sound in enumerate(assimilated(cut, said, main)))
+    said = [
+        _said(plain, unit, "<" if place < main else "=" if place == main else ">", known)
+        for place, unit in enumerate(cut)
+    ]
+    return "".join(
+        PRIMARY + sound if place == main else sound
+        for place, sound in enumerate(assimilated(cut, said, main))
+    )
 
 
 def elided(head: str, tail: str, known: Mapping[str, str]) -> str:
-    """l'amico, dell'arte, c'è: one word; what stands before the apostrophe sounds as before the vowel behind it. po' keeps its stress."""
+    """l'amico, dell'arte, c'è: one word; what stands before the apostrophe sounds as before the
+    vowel behind it. po' keeps its stress.
+    """
     if not tail:
         return sounds(head, known)
     bare = folded(tail)
-    full = sounds(head.replace("'", "") + (plain_vowel(bare[0]) if bare[0] in VOWELS + "h" else "o"), known)
+    full = sounds(
+        head.replace("'", "") + (plain_vowel(bare[0]) if bare[0] in VOWELS + "h" else "o"), known
+    )
     return weakened(re.sub("[aeiouɛɔɪʊ]ː?$", "", full), "") + sounds(tail, known)
 
 
@@ -136,7 +188,9 @@ def plain_vowel(letter: str) -> str:
 
 
 def stressed(word: str, cut: Sequence[Unit], known: Mapping[str, str]) -> int:
-    """Place of the stressed unit: the accent's, else as the longest known ending says, counted in vowel letters from the end."""
+    """Place of the stressed unit: the accent's, else as the longest known ending says, counted in
+    vowel letters from the end.
+    """
     vowels = [place for place, unit in enumerate(cut) if unit.vowel]
     if not vowels:  # gli, ci: the i is in the unit
         return len(cut) - 1
@@ -150,7 +204,9 @@ def stressed(word: str, cut: Sequence[Unit], known: Mapping[str, str]) -> int:
 def _said(word: str, unit: Unit, where: str, known: Mapping[str, str]) -> str:
     if len(unit.choices) == 1:
         return unit.choices[0]
-    return next((known[key] for key in contexts(word, unit, where) if key in known), unit.choices[0])
+    return next(
+        (known[key] for key in contexts(word, unit, where) if key in known), unit.choices[0]
+    )
 
 
 def assimilated(cut: Sequence[Unit], said: Sequence[str], main: int) -> list[str]:
@@ -172,16 +228,43 @@ def folded(word: str) -> str:
 
 
 LETTER_NAMES = {
-    "b": "bˈi", "c": "ʧˈi", "d": "dˈi", "f": "ˈɛffe", "g": "ʤˈi", "h": "ˈakːa", "j": "ilˈuŋɡa", "k": "kˈapːa", "l": "ˈɛlle", "m": "ˈɛmme",
-    "n": "ˈɛnne", "p": "pˈi", "q": "kˈu", "r": "ˈɛrɾe", "s": "ˈɛSe", "t": "tˈi", "v": "vˈu", "w": "dˈopːiavˌu", "x": "ˈiks",
-    "y": "ˈipsilon", "z": "ʣˈeta", "a": "ˈa", "e": "ˈe", "i": "ˈi", "o": "ˈɔ", "u": "ˈu",
-}  # fmt: skip
+    "b": "bˈi",
+    "c": "ʧˈi",
+    "d": "dˈi",
+    "f": "ˈɛffe",
+    "g": "ʤˈi",
+    "h": "ˈakːa",
+    "j": "ilˈuŋɡa",
+    "k": "kˈapːa",
+    "l": "ˈɛlle",
+    "m": "ˈɛmme",
+    "n": "ˈɛnne",
+    "p": "pˈi",
+    "q": "kˈu",
+    "r": "ˈɛrɾe",
+    "s": "ˈɛSe",
+    "t": "tˈi",
+    "v": "vˈu",
+    "w": "dˈopːiavˌu",
+    "x": "ˈiks",
+    "y": "ˈipsilon",
+    "z": "ʣˈeta",
+    "a": "ˈa",
+    "e": "ˈe",
+    "i": "ˈi",
+    "o": "ˈɔ",
+    "u": "ˈu",
+}
 
 
 def spelled(letters: str) -> str:
     """Letter by letter, as one word: the last name bears the stress."""
     names = [LETTER_NAMES[letter] for letter in letters if letter in LETTER_NAMES]
-    return "".join(name.replace(PRIMARY, SECONDARY) for name in names[:-1]) + names[-1] if names else ""
+    return (
+        "".join(name.replace(PRIMARY, SECONDARY) for name in names[:-1]) + names[-1]
+        if names
+        else ""
+    )
 
 
 def joined(phonemes: str, before: str, after: str) -> str:
@@ -190,6 +273,14 @@ def joined(phonemes: str, before: str, after: str) -> str:
 
 
 def weakened(phonemes: str, mark: str) -> str:
-    """A small word that loses its stress (mark "") or keeps a secondary one: u is ʊ; without any, a last i is ɪ, ɛ and ɔ closed."""
+    """A small word that loses its stress (mark "") or keeps a secondary one: u is ʊ; without any, a
+    last i is ɪ, ɛ and ɔ closed.
+    """
     bare = phonemes.replace(PRIMARY, mark).replace("u", "ʊ")
-    return bare if mark else re.sub("(?<=.)i$", "ɪ", bare.replace("ɛ", "e").replace("ɔ", "o").replace(SECONDARY, ""))
+    return (
+        bare
+        if mark
+        else re.sub(
+            "(?<=.)i$", "ɪ", bare.replace("ɛ", "e").replace("ɔ", "o").replace(SECONDARY, "")
+        )
+    )

@@ -1,8 +1,10 @@
-"""Spanish and Italian: written text to spoken words (numbers, codes, dates, money, abbreviations, signs).
+"""Spanish and Italian: written text to spoken words (numbers, codes, dates, money, abbreviations,
+signs).
 
     NORMALIZERS["es"]("El 3/5/2026 pagó 2,50 €.")
 
-One pattern finds what is no plain word; characters, offsets and drops are those of the English normalizer (g2p/normalize/characters.py).
+One pattern finds what is no plain word; characters, offsets and drops are those of the English
+normalizer (g2p/normalize/characters.py).
 """
 
 import re
@@ -28,13 +30,17 @@ LONGEST_DIGITS = 15
 CODE = re.compile(r"\d{1,20}(?:[ -]\d{2,12}){0,6}(?![\w%€$£]| ?[€$£%]|[.,:/]\d)")
 PLURAL_NEXT = re.compile(r"\s(?!es\b|m[aá]s\b|las\b|los\b|tras\b|sus\b)[a-zá-ú]+s\b")
 SCALED = re.compile(
-    r" ?(mil millones|millones|millón|miliardi|miliardo|milioni|milione|mila|mil|milliards?|millions?|[mb]ilhões|[mb]ilhão)\b"
+    r" ?(mil"
+    r" millones|millones|millón|miliardi|miliardo|milioni|milione|mila|mil|milliards?"
+    r"|millions?|[mb]ilhões|[mb]ilhão)\b"
 )
 Handler = Callable[[Scan, "re.Match[str]"], int]
 
 
 class Normalizer:
-    """normalize(text) -> Normalized, as SentenceReader wants it. The patterns are what a language may have otherwise."""
+    """normalize(text) -> Normalized, as SentenceReader wants it. The patterns are what a language
+    may have otherwise.
+    """
 
     word = rf"[{LATIN}]+(?:'[{LATIN}]+)*'?"
     clock = (
@@ -54,27 +60,47 @@ class Normalizer:
     def _alternatives(self) -> str:
         grammar = self.grammar
         units = "|".join(sorted(map(re.escape, grammar.units), key=len, reverse=True))
-        short = "|".join(re.escape(text).replace(r"\ ", " ?") for text in sorted(grammar.abbreviations, key=len, reverse=True))
-        signs = "|".join(re.escape(sign) for sign in sorted(grammar.currencies, key=len, reverse=True) if not sign.isalpha())
+        short = "|".join(
+            re.escape(text).replace(r"\ ", " ?")
+            for text in sorted(grammar.abbreviations, key=len, reverse=True)
+        )
+        signs = "|".join(
+            re.escape(sign)
+            for sign in sorted(grammar.currencies, key=len, reverse=True)
+            if not sign.isalpha()
+        )
         months = "|".join(grammar.months)
-        elided = rf"(?P<elided>(?i:\b(?:{grammar.elided})'))?" if grammar.elided else "(?P<elided>(?!))?"
+        elided = (
+            rf"(?P<elided>(?i:\b(?:{grammar.elided})'))?" if grammar.elided else "(?P<elided>(?!))?"
+        )
         return "|".join(
             (
                 self._saint_pattern(),
                 r"(?P<override>[\ue000-\uf8ff])",
                 rf"(?P<line>{BREAK})",
                 r"(?P<tag><(?=[/!?A-Za-z])|>)",
-                r"(?P<address>[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|(?:https?://|www\.)[^\s<>\"”)]*[\w/]|\b\w+\.(?:com|org|net|es|it|eu|fr|br|pt)\b(?![.\w]))",
+                r"(?P<address>[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+|(?:https?://"
+                r"|www\.)[^\s<>\"”)]*[\w/]|\b\w+\.(?:com|org|net|es|it|eu|fr|br|pt)\b"
+                r"(?![.\w]))",
                 rf"(?P<short>(?<!\w)(?:{short})(?!\w))",
                 r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)",
                 r"(?P<date>\b\d{1,2}(?:/\d{1,2}/|-\d{1,2}-|\.\d{1,2}\.)\d{2,4}\b)",
                 rf"(?P<clock>{self.clock})",
                 r"(?P<fraction>\b[1-9]\d?/[1-9]\d?\b(?![/\d]))",
-                rf"(?P<money>(?P<sign>{signs}) ?(?P<price>{NUMBER})|(?P<price2>{NUMBER}) ?(?P<sign2>{signs}|EUR\b|USD\b))",
-                rf"(?P<ordinal>\b(?P<nth>\d{{1,4}})(?:\.?[ºª]|\.?[oa]\b|\.?er\b|°(?! ?[CF]\b)(?= [a-zà-ú]){self.nth}))",
+                (
+                    rf"(?P<money>(?P<sign>{signs}) ?(?P<price>{NUMBER})|(?P<price2>{NUMBER})"
+                    rf" ?(?P<sign2>{signs}|EUR\b|USD\b))"
+                ),
+                (
+                    r"(?P<ordinal>\b(?P<nth>\d{1,4})(?:\.?[ºª]|\.?[oa]\b|\.?er\b|°(?!"
+                    rf" ?[CF]\b)(?= [a-zà-ú]){self.nth}))"
+                ),
                 rf"(?P<century>{self.century})",
                 rf"(?P<first>\b1°?(?= (?:{months})\b))",
-                rf"{elided}(?P<number>(?<![\w.,])[-−]?(?:{NUMBER}))(?P<after> ?(?:%|‰|°(?: ?[CF]\b)?|(?:{units})(?![\w/²³])))?",
+                (
+                    rf"{elided}(?P<number>(?<![\w.,])[-−]?(?:{NUMBER}))(?P<after> ?(?:%|‰|°(?:"
+                    rf" ?[CF]\b)?|(?:{units})(?![\w/²³])))?"
+                ),
                 rf"(?P<capitals>\b[{LATIN}](?<=[A-ZÀ-Þ])[A-ZÀ-Þ]+\b)",
                 r"(?P<single>\b[IVX]\b)",
                 rf"(?P<word>{self.word})",
@@ -91,7 +117,10 @@ class Normalizer:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
         cleaned = clean(text.translate(OPENING))
         scan = Scan(with_breaks(cleaned.text), "us")
-        self.shouted = not re.search(r"[a-zß-ÿ]", cleaned.text) and len(re.findall(r"[A-ZÀ-Þ]{2,}", cleaned.text)) > 2
+        self.shouted = (
+            not re.search(r"[a-zß-ÿ]", cleaned.text)
+            and len(re.findall(r"[A-ZÀ-Þ]{2,}", cleaned.text)) > 2
+        )
         place = 0
         while place < len(scan.text):
             end = self._code(scan, place) if scan.text[place].isdecimal() else place
@@ -99,24 +128,33 @@ class Normalizer:
                 place = end
                 continue
             match = self._pattern.match(scan.text, place)
-            assert match is not None and match.end() > place  # `other` takes any character, `space` a line break
+            # `other` takes any character, `space` a line break
+            assert match is not None and match.end() > place
             kind = next(name for name in KINDS if match[name] is not None)
             place = max(getattr(self, f"_{kind}")(scan, match) or 0, match.end())
         drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in scan.drops]
-        return Normalized(tuple(tokens_of(scan, cleaned)), dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
+        return Normalized(
+            tuple(tokens_of(scan, cleaned)),
+            dict(Counter(why for _, _, why in drops)),
+            tuple(sorted(drops)),
+        )
 
     def _override(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.tokens.append((match[0], *match.span(), "override", None))
 
     def _code(self, scan: Scan, place: int) -> int:
-        """A code or a telephone number: digits apart, in groups; behind one of the grammar's words, or of nine digits."""
+        """A code or a telephone number: digits apart, in groups; behind one of the grammar's words,
+        or of nine digits.
+        """
         match = CODE.match(scan.text, place)
         if not match or scan.text[place - 1 : place].isalnum() and place:
             return place
         groups = re.findall(r"\d+", match[0])
         cued = self.grammar.codes.search(scan.text, max(0, place - 40), place)
         many = len("".join(groups)) > 4 and not PLURAL_NEXT.match(scan.text, match.end())
-        if not ((cued and (many or groups[0][0] == "0")) or (len(groups[0]) > 8 and len(groups) == 1)):
+        if not (
+            (cued and (many or groups[0][0] == "0")) or (len(groups[0]) > 8 and len(groups) == 1)
+        ):
             return place
         parts = [group[at : at + 3] for group in groups for at in range(0, len(group), 3)]
         return scan.say(" , ".join(map(self._one_by_one, parts)), place, match.end())
@@ -150,10 +188,19 @@ class Normalizer:
     def _capitals(self, scan: Scan, match: "re.Match[str]") -> None:
         """A Roman numeral, letters one by one, or a word in capitals."""
         value = roman_value(match[0])
-        if value is not None and (self._ordered_next(scan, match) or self._numbered(scan) or len(match[0]) > 2 or value < 21):
+        if value is not None and (
+            self._ordered_next(scan, match)
+            or self._numbered(scan)
+            or len(match[0]) > 2
+            or value < 21
+        ):
             counted = self._ordered_next(scan, match) or scan.previous()
             scan.say(self.grammar.roman_ordinal(value, counted), *match.span())
-        elif not self.shouted and (match[0] in self.grammar.spelled or len(match[0]) < 3 or not WORDLIKE.fullmatch(match[0])):
+        elif not self.shouted and (
+            match[0] in self.grammar.spelled
+            or len(match[0]) < 3
+            or not WORDLIKE.fullmatch(match[0])
+        ):
             scan.letters(match[0], *match.span())
         else:
             scan.word(match[0], *match.span())
@@ -162,7 +209,10 @@ class Normalizer:
         """I, V, X: numerals behind a word that is numbered."""
         counted = self._ordered_next(scan, match)
         if counted or self._numbered(scan):
-            scan.say(self.grammar.roman_ordinal(roman_value(match[0]) or 0, counted or scan.previous()), *match.span())
+            scan.say(
+                self.grammar.roman_ordinal(roman_value(match[0]) or 0, counted or scan.previous()),
+                *match.span(),
+            )
         else:
             scan.word(match[0], *match.span())
 
@@ -178,9 +228,18 @@ class Normalizer:
 
     def _short(self, scan: Scan, match: "re.Match[str]") -> None:
         """An abbreviation; its point ends the sentence where nothing follows."""
-        key = next(text for text in self.grammar.abbreviations if text.replace(" ", "") == match[0].replace(" ", ""))
+        key = next(
+            text
+            for text in self.grammar.abbreviations
+            if text.replace(" ", "") == match[0].replace(" ", "")
+        )
         ends = match[0].endswith(".") and not scan.text[match.end() :].strip(' \n"”)')
-        scan.say(self.grammar.abbreviations[key], match.start(), match.end() - ends, False if ends else None)
+        scan.say(
+            self.grammar.abbreviations[key],
+            match.start(),
+            match.end() - ends,
+            False if ends else None,
+        )
         if ends:
             scan.mark(".", match.end() - 1, match.end())
 
@@ -191,16 +250,23 @@ class Normalizer:
         said = (
             "sant'"
             if first in VOWEL and first
-            else "santa"
-            if last == "a" and name and name[0] not in ("Luca", "Andrea", "Nicola")
-            else "san"
+            else (
+                "santa"
+                if last == "a" and name and name[0] not in ("Luca", "Andrea", "Nicola")
+                else "san"
+            )
         )
         scan.say(said, match.start(), match.start() + 2, True)
 
     def _address(self, scan: Scan, match: "re.Match[str]") -> None:
         text = re.sub(r"^https?://", "", match[0]).rstrip("/")
-        pieces = (self.grammar.web.get(piece, piece) for piece in re.findall(r"\d+|[^\W\d_]+|[\W_]", text))
-        scan.say(" ".join(self._integer(piece, "") if piece.isdigit() else piece for piece in pieces), *match.span())
+        pieces = (
+            self.grammar.web.get(piece, piece) for piece in re.findall(r"\d+|[^\W\d_]+|[\W_]", text)
+        )
+        scan.say(
+            " ".join(self._integer(piece, "") if piece.isdigit() else piece for piece in pieces),
+            *match.span(),
+        )
 
     def _iso(self, scan: Scan, match: "re.Match[str]") -> None:
         year, month, day = match[0].split("-")
@@ -213,7 +279,9 @@ class Normalizer:
     def _dated(self, scan: Scan, match: "re.Match[str]", day: str, month: str, year: str) -> None:
         """Day, month, year where they can be; else the numbers one after the other."""
         if 1 <= int(month) <= 12 and 1 <= int(day) <= 31:
-            said = self.grammar.date(int(day), self.grammar.months[int(month) - 1], self._integer(year, ""))
+            said = self.grammar.date(
+                int(day), self.grammar.months[int(month) - 1], self._integer(year, "")
+            )
         else:
             said = " ".join(self._integer(part, "") for part in re.split(r"[/.-]", match[0]))
         scan.say(said, *match.span())
@@ -221,16 +289,24 @@ class Normalizer:
     def _clock(self, scan: Scan, match: "re.Match[str]") -> None:
         hour, minute, *_second = (int(part) for part in re.findall(r"\d+", match[0]))
         said = self.grammar.clock(hour, minute)
-        scan.say(said + (f" {self.grammar.cardinal(_second[0], '')}" if _second else ""), *match.span())
+        scan.say(
+            said + (f" {self.grammar.cardinal(_second[0], '')}" if _second else ""), *match.span()
+        )
 
     def _fraction(self, scan: Scan, match: "re.Match[str]") -> None:
         above, below = match[0].split("/")
         day = self.grammar.day_before.search(scan.text, max(0, match.start() - 16), match.start())
         if day and int(above) < 32 and int(below) < 13 and match[0] not in self.grammar.always:
-            scan.say(self.grammar.date(int(above), self.grammar.months[int(below) - 1], ""), *match.span())
+            scan.say(
+                self.grammar.date(int(above), self.grammar.months[int(below) - 1], ""),
+                *match.span(),
+            )
             return
         known = self.grammar.always.get(match[0]) or self.grammar.fractions.get(match[0])
-        scan.say(known or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}", *match.span())
+        scan.say(
+            known or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}",
+            *match.span(),
+        )
 
     def _money(self, scan: Scan, match: "re.Match[str]") -> None:
         one, several, cent, cents = self.grammar.currencies[match["sign"] or match["sign2"]]
@@ -247,14 +323,23 @@ class Normalizer:
             return
         said = []
         if int(whole) or not fraction:
-            said.append(f"{self._integer(whole, several)} {self._of(whole)}{one if whole == '1' else several}")
+            said.append(
+                f"{self._integer(whole, several)}"
+                f" {self._of(whole)}{one if whole == '1' else several}"
+            )
         if fraction and int(fraction):
             said.append(f"{self._integer(fraction, cents)} {cent if int(fraction) == 1 else cents}")
-        scan.say(f" {self.grammar.money_joint} ".join(said) or f"{self._integer('0', several)} {several}", *match.span())
+        scan.say(
+            f" {self.grammar.money_joint} ".join(said)
+            or f"{self._integer('0', several)} {several}",
+            *match.span(),
+        )
 
     def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
         said = self.grammar.ordinal(int(match["nth"]), match[0][-1] in "ªa")
-        apocope = match[0].endswith("er") or (said in ("primero", "tercero") and re.match(r" [a-zá-ú]", scan.text[match.end() :]))
+        apocope = match[0].endswith("er") or (
+            said in ("primero", "tercero") and re.match(r" [a-zá-ú]", scan.text[match.end() :])
+        )
         scan.say(said[:-1] if apocope else said, *match.span())
 
     def _first(self, scan: Scan, match: "re.Match[str]") -> None:
@@ -266,16 +351,34 @@ class Normalizer:
         following = re.match(rf"\s*([{LATIN}]+)", scan.text[match.end() :])
         one = text.lstrip("-−") in ("1", "01")
         forms = grammar.units.get(unit) or (grammar.degrees if unit.startswith("°") else None)
-        counted = forms[not one].split()[0] if forms else "" if unit else following[1] if following else ""
+        counted = (
+            forms[not one].split()[0]
+            if forms
+            else ""
+            if unit
+            else following[1]
+            if following
+            else ""
+        )
         said = [self._spoken(text, counted)]
         if forms:
-            said.append(forms[not one] + {"C": " Celsius", "F": " Fahrenheit"}.get(unit[-1:] if unit[:1] == "°" else "", ""))
+            said.append(
+                forms[not one]
+                + {"C": " Celsius", "F": " Fahrenheit"}.get(
+                    unit[-1:] if unit[:1] == "°" else "", ""
+                )
+            )
         elif unit:
             said.append(grammar.percent)
         start = match.start("number")
         if match["elided"]:
             head, *rest = " ".join(said).split(" ", 1)
-            scan.word(match["elided"] + head, match.start("elided"), match.end("number"), bool(rest) or None)
+            scan.word(
+                match["elided"] + head,
+                match.start("elided"),
+                match.end("number"),
+                bool(rest) or None,
+            )
             said, start = rest, match.start("number")
         if said:
             scan.say(" ".join(said), start, match.end())
@@ -294,7 +397,9 @@ class Normalizer:
             scan.drop(*match.span(), "symbol")
 
     def _parts(self, text: str) -> tuple[str, str]:
-        """Whole part and decimals of a number as it is written: a point before three digits parts thousands, a comma decimals."""
+        """Whole part and decimals of a number as it is written: a point before three digits parts
+        thousands, a comma decimals.
+        """
         plain = text.replace(" ", "")
         if re.fullmatch(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?", plain):
             plain = plain.replace(".", "")
@@ -308,7 +413,9 @@ class Normalizer:
         if fraction:
             zeros = len(fraction) - len(fraction.lstrip("0"))
             tail = fraction.lstrip("0")
-            names = [self.grammar.digits[0]] * zeros + [self._integer(tail, counted) if 0 < len(tail) <= 2 else self._one_by_one(tail)]
+            names = [self.grammar.digits[0]] * zeros + [
+                self._integer(tail, counted) if 0 < len(tail) <= 2 else self._one_by_one(tail)
+            ]
             said = f"{said} {self.grammar.point} {' '.join(names)}".strip()
         elif counted and counted.lower() != self.grammar.of_millions and self._of(whole):
             said = f"{said} {self.grammar.of_millions}"
@@ -328,10 +435,31 @@ class Normalizer:
 
 
 KINDS = (
-    "saint", "override",
-    "line", "tag", "address", "short", "iso", "date", "clock", "fraction", "money", "ordinal", "century", "first", "number", "capitals",
-    "single", "word", "dash", "dots", "mark", "space", "digits", "other",
-)  # fmt: skip
+    "saint",
+    "override",
+    "line",
+    "tag",
+    "address",
+    "short",
+    "iso",
+    "date",
+    "clock",
+    "fraction",
+    "money",
+    "ordinal",
+    "century",
+    "first",
+    "number",
+    "capitals",
+    "single",
+    "word",
+    "dash",
+    "dots",
+    "mark",
+    "space",
+    "digits",
+    "other",
+)
 NORMALIZERS = {code: Normalizer(language.grammar) for code, language in LANGUAGES.items()}
 
 

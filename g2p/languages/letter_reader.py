@@ -1,8 +1,10 @@
-"""Languages whose words are read by trees of letters and a list of what these read wrong: French and Brazilian Portuguese.
+"""Languages whose words are read by trees of letters and a list of what these read wrong: French
+and Brazilian Portuguese.
 
     normalizer, reader, _ = letter_stages("fr", {})
 
-A reading may have two forms, END/INSIDE of a phrase; what else its neighbours change is the language's `joined`.
+A reading may have two forms, END/INSIDE of a phrase; what else its neighbours change is the
+language's `joined`.
 """
 
 import re
@@ -25,7 +27,9 @@ VOWEL = re.compile("[aeiouyà-öø-ÿ]")
 
 @dataclass(frozen=True)
 class LetterLanguage:
-    """A language by its functions. `confidence`: share of unseen words read as espeak-ng does (training/grow_trees.py)."""
+    """A language by its functions. `confidence`: share of unseen words read as espeak-ng does
+    (training/grow_trees.py).
+    """
 
     name: str  # of its files in g2p/data
     espeak: str
@@ -33,7 +37,8 @@ class LetterLanguage:
     normalizer: type[Normalizer]
     stressed: Callable[[str], str]  # gives the trees' sounds the stress they leave to a rule
     joined: Callable[[str, str, str], str]
-    probed: Callable[[str, Callable[[str], str], bool], str]  # reading of a word by what espeak-ng says
+    # reading of a word by what espeak-ng says
+    probed: Callable[[str, Callable[[str], str], bool], str]
     elided: Mapping[str, str]  # what stands before an apostrophe
     stem: Callable[[str], str]  # what of a word the trees read; the rest is said as written
     asked: int  # places of a window that the trees ask about
@@ -43,7 +48,9 @@ class LetterLanguage:
     def compounds(self) -> tuple[str, ...]:
         """Words of several parts that may have a reading of their own, numbers among them."""
         listed = read_words(self.name)["compounds"].split()
-        numbers = (word for number in range(100) for word in self.grammar.cardinal(number, "").split())
+        numbers = (
+            word for number in range(100) for word in self.grammar.cardinal(number, "").split()
+        )
         return tuple(dict.fromkeys((*listed, *(word for word in numbers if "-" in word))))
 
     @cached_property
@@ -66,7 +73,9 @@ class LetterLanguage:
         return self.ruled(word) if word else ""
 
     def ruled(self, word: str) -> str:
-        """Reading of a word that no list has: the trees', in Portuguese letter by letter where it has no vowel."""
+        """Reading of a word that no list has: the trees', in Portuguese letter by letter where it
+        has no vowel.
+        """
         if self.name == "portuguese" and len(word) > 1 and VOWEL.search(word) is None:
             return self.spelled(word)
         heard = self.trees(stem := self.stem(word))
@@ -80,31 +89,57 @@ class LetterLanguage:
         else:
             first = self.joined(self.sounds(head), "", rest)
             first = first.replace(PRIMARY, "") if mark == "'" else first
-        return "/".join(first + form.removeprefix(french.BLOCKED) for form in rest.split("/")) if rest else first
+        return (
+            "/".join(first + form.removeprefix(french.BLOCKED) for form in rest.split("/"))
+            if rest
+            else first
+        )
 
     def spelled(self, letters: str) -> str:
         """Letter by letter, as one word: the last name bears the stress."""
-        *names, last = [self.sounds(letter).partition("/")[0].strip("-ZTNPR") for letter in letters] or [""]
+        *names, last = [
+            self.sounds(letter).partition("/")[0].strip("-ZTNPR") for letter in letters
+        ] or [""]
         return "".join(name.replace(PRIMARY, SECONDARY) for name in names) + last
 
 
 LETTER_LANGUAGES: Mapping[Language, LetterLanguage] = {
     "fr": LetterLanguage(
-        "french", "fr-fr", french.FRENCH, french.FrenchNormalizer, french.stressed, french.joined, french.probed, french.ELIDED, str,
-        2 * SPAN + BEFORE, 0.97,
+        "french",
+        "fr-fr",
+        french.FRENCH,
+        french.FrenchNormalizer,
+        french.stressed,
+        french.joined,
+        french.probed,
+        french.ELIDED,
+        str,
+        2 * SPAN + BEFORE,
+        0.97,
     ),
     "pt": LetterLanguage(
-        "portuguese", "pt-br", portuguese.PORTUGUESE, portuguese.PortugueseNormalizer, portuguese.stressed, portuguese.joined,
-        portuguese.probed, portuguese.ELIDED, partial(portuguese.PLURAL.sub, ""), 2 * SPAN + BEFORE + ACCENTS, 0.96,
+        "portuguese",
+        "pt-br",
+        portuguese.PORTUGUESE,
+        portuguese.PortugueseNormalizer,
+        portuguese.stressed,
+        portuguese.joined,
+        portuguese.probed,
+        portuguese.ELIDED,
+        partial(portuguese.PLURAL.sub, ""),
+        2 * SPAN + BEFORE + ACCENTS,
+        0.96,
     ),
-}  # fmt: skip
+}
 
 
 def tidy(sounds: str) -> str:
     """What trees answer together: marks only where they mean something."""
     ends = {0: french.BLOCKED, len(sounds) - 1: "".join(french.LATENT)}
     return "".join(
-        sound for place, sound in enumerate(sounds) if (sound in KNOWN and sound not in french.LATENT) or sound in ends.get(place, "")
+        sound
+        for place, sound in enumerate(sounds)
+        if (sound in KNOWN and sound not in french.LATENT) or sound in ends.get(place, "")
     )
 
 
@@ -115,8 +150,22 @@ class LetterReader(RuleReader):
         return self._sounds(word)
 
 
-def letter_stages(code: Language, words: Mapping[str, str]) -> tuple[Normalizer, RuleReader, RuleReader]:
-    """Normalizer, and what reads words and sentences. `words`: the user's own. The stress inside a phrase stands in the reading."""
+def letter_stages(
+    code: Language, words: Mapping[str, str]
+) -> tuple[Normalizer, RuleReader, RuleReader]:
+    """Normalizer, and what reads words and sentences. `words`: the user's own. The stress inside a
+    phrase stands in the reading.
+    """
     own = LETTER_LANGUAGES[code]
-    reader = LetterReader(Rules(own.grammar, own.sounds, own.spelled, lambda phonemes, _: phonemes, own.joined, own.confidence), words)
+    reader = LetterReader(
+        Rules(
+            own.grammar,
+            own.sounds,
+            own.spelled,
+            lambda phonemes, _: phonemes,
+            own.joined,
+            own.confidence,
+        ),
+        words,
+    )
     return own.normalizer(own.grammar), reader, reader

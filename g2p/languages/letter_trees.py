@@ -1,10 +1,13 @@
-"""Words to sounds by decision trees, one for each letter: what a letter is said as, asked of the letters around it.
+"""Words to sounds by decision trees, one for each letter: what a letter is said as, asked of the
+letters around it.
 
     LetterTrees.load("french")("maisons")     # "mɛzɔ̃Z": Z is said before a vowel only
 
-A question is "does the letter at this place belong to this set", or the same of what the two letters before were said as, and of the first
-accent written after and before. A first set of trees votes whether the word is a foreign one, which has trees of its own. `python -m
-training.grow_trees` grows them on what espeak-ng says of the commonest words; the words that they read wrong are a list beside them.
+A question is "does the letter at this place belong to this set", or the same of what the two
+letters before were said as, and of the first accent written after and before. A first set of trees
+votes whether the word is a foreign one, which has trees of its own. `python -m training.grow_trees`
+grows them on what espeak-ng says of the commonest words; the words that they read wrong are a list
+beside them.
 """
 
 from dataclasses import dataclass
@@ -13,14 +16,25 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.word_lists import DATA
 
-LETTERS = "#abcdefghijklmnopqrstuvwxyzàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿœðþß"  # the first: beyond the word
+# the first: beyond the word
+LETTERS = "#abcdefghijklmnopqrstuvwxyzàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿœðþß"
 GROUPS = (
-    "aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýÿœ", "eiyéèêëîïíæœ", "aouàâäôöùûüáóúãõ", "bcdfghjklmnpqrstvwxzçñ", "bdgjlmnrvwz", "cfhkpqstx", "mn",
-    "lr", "#es",
-)  # fmt: skip
+    "aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýÿœ",
+    "eiyéèêëîïíæœ",
+    "aouàâäôöùûüáóúãõ",
+    "bcdfghjklmnpqrstvwxzçñ",
+    "bdgjlmnrvwz",
+    "cfhkpqstx",
+    "mn",
+    "lr",
+    "#es",
+)
 ID = {letter: place for place, letter in enumerate(LETTERS)}
-SETS = tuple(frozenset((place,)) for place in range(len(LETTERS))) + tuple(frozenset(map(ID.__getitem__, group)) for group in GROUPS)
-SPAN, BEFORE, ACCENTS = 7, 2, 2  # letters on either side, answers before, and accents after and before, that can be asked about
+SETS = tuple(frozenset((place,)) for place in range(len(LETTERS))) + tuple(
+    frozenset(map(ID.__getitem__, group)) for group in GROUPS
+)
+# letters on either side, answers before, and accents after and before, that can be asked about
+SPAN, BEFORE, ACCENTS = 7, 2, 2
 ACCENTED = frozenset(map(ID.__getitem__, "áéíóúâêôãõ"))
 LEAF = 255
 OWN, FOREIGN, WHICH = range(3)  # sets of trees
@@ -29,11 +43,21 @@ RARE, NOTHING = 1, 0  # codes of an answer before: beyond the frequent ones, or 
 
 
 def window(row: list[int], place: int, before: list[int]) -> list[int]:
-    """Codes that are asked about. `row`: letters with SPAN zeros around; `before`: answers so far, the last one last."""
+    """Codes that are asked about. `row`: letters with SPAN zeros around; `before`: answers so far,
+    the last one last.
+    """
     codes = [code + 2 if code + 3 < len(LETTERS) else RARE for code in before[: -BEFORE - 1 : -1]]
     sides = () if ACCENTED.isdisjoint(row) else (row[place + SPAN + 1 :], row[: place + SPAN])
-    marks = [next(filter(ACCENTED.__contains__, side), NOTHING) for side in sides] or [NOTHING] * ACCENTS
-    return row[place : place + SPAN] + row[place + SPAN + 1 : place + 2 * SPAN + 1] + codes + [NOTHING] * (BEFORE - len(codes)) + marks
+    marks = [next(filter(ACCENTED.__contains__, side), NOTHING) for side in sides] or [
+        NOTHING
+    ] * ACCENTS
+    return (
+        row[place : place + SPAN]
+        + row[place + SPAN + 1 : place + 2 * SPAN + 1]
+        + codes
+        + [NOTHING] * (BEFORE - len(codes))
+        + marks
+    )
 
 
 def padded(word: str) -> list[int]:
@@ -43,7 +67,9 @@ def padded(word: str) -> list[int]:
 
 @dataclass(frozen=True)
 class LetterTrees:
-    """Nodes in a row. A node asks place `where` for set `what`: yes is the next node, no is `no` nodes on; of a leaf `no` is the value."""
+    """Nodes in a row. A node asks place `where` for set `what`: yes is the next node, no is `no`
+    nodes on; of a leaf `no` is the value.
+    """
 
     where: list[int]
     what: list[int]
@@ -67,7 +93,11 @@ class LetterTrees:
         if not ID.keys() >= set(word):
             return ""
         row = padded(word)
-        kind = FOREIGN if sum(self._answer(WHICH, row, place, []) for place in range(len(word))) > DOUBT else OWN
+        kind = (
+            FOREIGN
+            if sum(self._answer(WHICH, row, place, []) for place in range(len(word))) > DOUBT
+            else OWN
+        )
         said: list[int] = []
         for place in range(len(word)):
             said.append(self._answer(kind, row, place, said))

@@ -13,13 +13,20 @@ from kokoro_ane.g2p.languages.language_normalizer import Normalizer
 from kokoro_ane.g2p.word_lists import word_set
 
 PT = read_words("portuguese")
-SIZES = ((10**12, "trilhão", "trilhões"), (10**9, "bilhão", "bilhões"), (10**6, "milhão", "milhões"))
+SIZES = (
+    (10**12, "trilhão", "trilhões"),
+    (10**9, "bilhão", "bilhões"),
+    (10**6, "milhão", "milhões"),
+)
 FEMININE = re.compile(r"(?:as?|ções|ção|dades?|agens?|agem|sões|são)$")
-MASCULINE = word_set("dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama")
+MASCULINE = word_set(
+    "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
+)
 FEMININES = word_set(PT["feminine"])
 _VOWELS = "aeiouyæɐɛɔãõũĩẽ"
 NUCLEUS = re.compile(f"[{_VOWELS}AIOWY]|(?<![{_VOWELS}ʊɪə\u0303])[ʊɪ]")
-PLURAL = re.compile(r"(?<=..[aeo])(?<!mo)(?<!oso)(?<!posto)s$")  # said as the singular and s; "famosos" is not, "falamos" is none
+# said as the singular and s; "famosos" is not, "falamos" is none
+PLURAL = re.compile(r"(?<=..[aeo])(?<!mo)(?<!oso)(?<!posto)s$")
 ELIDED = {"d": "d", "l": "l", "m": "m", "n": "n", "s": "s"}
 VOICED, SOUNDED = frozenset("bdɡvzʒmnlrɾɲʎʤjwx"), frozenset("aeiouyæɐəɛɪɔʊAIOWYãõũĩẽ")
 
@@ -42,7 +49,11 @@ def portuguese(number: int, feminine: bool = False) -> str:
         head = head[:-2] + "as" if feminine and number >= 200 else head
         return f"{head} e {portuguese(rest, feminine)}" if rest else head
     if number < 20:
-        return {1: "uma", 2: "duas"}.get(number, PT["ones"][number]) if feminine else PT["ones"][number]
+        return (
+            {1: "uma", 2: "duas"}.get(number, PT["ones"][number])
+            if feminine
+            else PT["ones"][number]
+        )
     tens, rest = PT["tens"][number // 10], number % 10
     return f"{tens} e {portuguese(rest, feminine)}" if rest else tens
 
@@ -55,14 +66,21 @@ def portuguese_ordinal(number: int, feminine: bool = False) -> str:
     """First to 999th; beyond that the cardinal."""
     if not 0 < number < 1000:
         return portuguese(number, feminine)
-    parts = PT["hundredths"][number // 100], PT["tenths"][number // 10 % 10], PT["ordinals"][number % 10]
+    parts = (
+        PT["hundredths"][number // 100],
+        PT["tenths"][number // 10 % 10],
+        PT["ordinals"][number % 10],
+    )
     said = " ".join(part for part in parts if part != "_")
     return re.sub(r"o\b", "a", said) if feminine else said
 
 
 def _cardinal(number: int, following: str) -> str:
     following = following.lower()
-    return portuguese(number, following not in MASCULINE and (following in FEMININES or bool(FEMININE.search(following))))
+    return portuguese(
+        number,
+        following not in MASCULINE and (following in FEMININES or bool(FEMININE.search(following))),
+    )
 
 
 def _roman(value: int, before: str) -> str:
@@ -80,7 +98,9 @@ PORTUGUESE = grammar_of(
     PT,
     cardinal=_cardinal,
     ordinal=portuguese_ordinal,
-    date=lambda day, month, year: " de ".join(filter(None, ("primeiro" if day == 1 else portuguese(day), month, year))),
+    date=lambda day, month, year: " de ".join(
+        filter(None, ("primeiro" if day == 1 else portuguese(day), month, year))
+    ),
     clock=_clock,
     roman_ordinal=_roman,
 )
@@ -94,7 +114,9 @@ class PortugueseNormalizer(Normalizer):
 
 
 def joined(reading: str, before: str, after: str) -> str:
-    """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause): s, r and last weak vowels."""
+    """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause): s,
+    r and last weak vowels.
+    """
     end, _, inside = reading.partition("/")
     if not after:
         return end
@@ -107,14 +129,20 @@ def joined(reading: str, before: str, after: str) -> str:
     if form == "ʊ":
         return form if following[0] in "oɔ" else "u"
     weak = PRIMARY in form or (last == "y" and SECONDARY not in form)
-    glide = {"ʊ": "w", "y": "i" if form[-2:-1] in "lrɾ" else "j", "æ": "" if following.startswith("aː") else "æ"}.get(last, last)
+    glide = {
+        "ʊ": "w",
+        "y": "i" if form[-2:-1] in "lrɾ" else "j",
+        "æ": "" if following.startswith("aː") else "æ",
+    }.get(last, last)
     return form[:-1] + ("ɾ" if last == "r" else glide if weak else last)
 
 
 def stressed(sounds: str) -> str:
-    """The trees' primary stress, else the last syllable but one of three; secondary on the first, third, fifth syllable before it.
+    """The trees' primary stress, else the last syllable but one of three; secondary on the first,
+    third, fifth syllable before it.
 
-    A syllable right before the primary has one only as the first of the word, and where another follows the primary; "sobre-" has none.
+    A syllable right before the primary has one only as the first of the word, and where another
+    follows the primary; "sobre-" has none.
     """
     plain = sounds.replace(SECONDARY, "")
     if plain.startswith("sobɾe"):
@@ -122,18 +150,28 @@ def stressed(sounds: str) -> str:
     bare = plain.replace(PRIMARY, "")
     nuclei = [match.start() for match in NUCLEUS.finditer(bare)]
     place = plain.find(PRIMARY)
-    if place < 0 and len(nuclei) > 1 + (SECONDARY in sounds) and sounds.rfind(SECONDARY) <= nuclei[0]:
+    if (
+        place < 0
+        and len(nuclei) > 1 + (SECONDARY in sounds)
+        and sounds.rfind(SECONDARY) <= nuclei[0]
+    ):
         place = nuclei[-2]
     if plain.count(PRIMARY) > 1 or place not in nuclei:
         return sounds
     main, last = nuclei.index(place), len(nuclei) - 1
-    marks = {nucleus: SECONDARY for number, nucleus in enumerate(nuclei[: max(0, main - 1)]) if number % 2 == 0}
+    marks = {
+        nucleus: SECONDARY
+        for number, nucleus in enumerate(nuclei[: max(0, main - 1)])
+        if number % 2 == 0
+    }
     marks |= ({nuclei[0]: SECONDARY} if 0 < main < last else {}) | {place: PRIMARY}
     return "".join(marks.get(number, "") + sound for number, sound in enumerate(bare))
 
 
 def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
-    """A word's reading from what espeak-ng (`ask`) says of it alone, and for common words in a phrase."""
+    """A word's reading from what espeak-ng (`ask`) says of it alone, and for common words in a
+    phrase.
+    """
     end = ask(word).removeprefix("@")
     inside = ask(f"casas {word} pato").replace("@", "").split(" ")[1:-1] if common else [end]
     return end if len(inside) != 1 or inside[0] == end else f"{end}/{inside[0]}"

@@ -1,4 +1,5 @@
-"""Spanish and Italian words to sounds by rule: one reading for one spelling, the user's first, and the form it takes in its sentence.
+"""Spanish and Italian words to sounds by rule: one reading for one spelling, the user's first, and
+the form it takes in its sentence.
 
 RuleReader(LANGUAGES["it"], {}).words(sentence)
 """
@@ -23,23 +24,42 @@ Code = Literal["es", "it"]
 class Language:
     """A language by its functions. `joined`: what a word's neighbours change.
 
-    `confidence`: the share of held-out words read as the voices' training data has them (bench.g2p_languages of commit ec85133).
+    `confidence`: the share of held-out words read as the voices' training data has them
+    (bench.g2p_languages of commit ec85133).
     """
 
     grammar: Grammar
     sounds: Callable[[str], str]
     spelled: Callable[[str], str]
-    weakened: Callable[[str, str], str]  # phonemes and the mark that stays, "" or a secondary stress
+    # phonemes and the mark that stays, "" or a secondary stress
+    weakened: Callable[[str, str], str]
     joined: Callable[[str, str, str], str]  # phonemes, those before and after it ("" at a pause)
     confidence: float
 
 
 LANGUAGES: Mapping[Code, Language] = {
-    "es": Language(SPANISH, spanish.sounds, spanish.spelled, spanish.weakened, spanish.joined, 0.99),
-    "it": Language(ITALIAN, italian.sounds, italian.spelled, italian.weakened, italian.joined, 0.85),
+    "es": Language(
+        SPANISH, spanish.sounds, spanish.spelled, spanish.weakened, spanish.joined, 0.99
+    ),
+    "it": Language(
+        ITALIAN, italian.sounds, italian.spelled, italian.weakened, italian.joined, 0.85
+    ),
 }
 FOREIGN = str.maketrans(
-    {"æ": "ae", "œ": "oe", "ø": "o", "ð": "d", "þ": "t", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "ŋ": "n", "ĸ": "k", "ı": "i"}
+    {
+        "æ": "ae",
+        "œ": "oe",
+        "ø": "o",
+        "ð": "d",
+        "þ": "t",
+        "ł": "l",
+        "đ": "d",
+        "ħ": "h",
+        "ŧ": "t",
+        "ŋ": "n",
+        "ĸ": "k",
+        "ı": "i",
+    }
 )
 REMEMBERED = 50_000  # readings kept
 
@@ -50,10 +70,15 @@ def unflapped(phonemes: str) -> str:
 
 
 class RuleReader:
-    """Responsibilities: 1. one reading for one spelling, the user's first; 2. the form it takes between its neighbours."""
+    """Responsibilities: 1. one reading for one spelling, the user's first; 2. the form it takes
+    between its neighbours.
+    """
 
     def __init__(self, language: Language, user: Mapping[str, str]) -> None:
-        self.language, self._user = language, {word: unflapped(phonemes) for word, phonemes in user.items()}
+        self.language, self._user = (
+            language,
+            {word: unflapped(phonemes) for word, phonemes in user.items()},
+        )
         self._sounds = lru_cache(REMEMBERED)(language.sounds)
 
     def prepare(self, words: Iterable[str]) -> None:
@@ -70,11 +95,24 @@ class RuleReader:
                 phonemes = restress(phonemes, override.stress)
             unsaid += lost
             if phonemes:
-                start, end = sentence.marked.original(token.start, token.end) if not sentence.marked.plain else (token.start, token.end)
+                start, end = (
+                    sentence.marked.original(token.start, token.end)
+                    if not sentence.marked.plain
+                    else (token.start, token.end)
+                )
                 pause_s = override.pause_s if override is not None and source == "pause" else 0.0
                 confidence = self.language.confidence if source == "rule" else 1.0
                 at = (start + sentence.offset, end + sentence.offset)
-                word = Word(sentence.text[start:end], *at, token.text, phonemes, source, confidence, token.space, pause_s)
+                word = Word(
+                    sentence.text[start:end],
+                    *at,
+                    token.text,
+                    phonemes,
+                    source,
+                    confidence,
+                    token.space,
+                    pause_s,
+                )
                 found.append((word, override is not None or source != "rule"))
         return tuple(self._in_context(found)), unsaid
 
@@ -90,7 +128,9 @@ class RuleReader:
         if mine is not None:
             return mine, "user", 0
         plain = folded(token.text).translate(FOREIGN)
-        phonemes = self._ruled(token.text.lower()) or "".join(map(self._ruled, re.findall(r"[^\W\d_]+", plain)))
+        phonemes = self._ruled(token.text.lower()) or "".join(
+            map(self._ruled, re.findall(r"[^\W\d_]+", plain))
+        )
         return (phonemes, "rule", 0) if phonemes else self._spelled(plain)
 
     def _ruled(self, word: str) -> str:
@@ -113,11 +153,15 @@ class RuleReader:
         """Letters and digits one by one."""
         digits = self.language.grammar.digits
         names = [
-            self._sounds(digits[int(letter)]) if letter.isdecimal() else self.language.spelled(letter.lower())
+            self._sounds(digits[int(letter)])
+            if letter.isdecimal()
+            else self.language.spelled(letter.lower())
             for letter in text
             if letter.isalnum()
         ]
-        letters = self.language.spelled(text.lower()) if text.isalpha() else " ".join(filter(None, names))
+        letters = (
+            self.language.spelled(text.lower()) if text.isalpha() else " ".join(filter(None, names))
+        )
         return letters, "spelled", sum(not name for name in names)
 
     def _in_context(self, found: Sequence[tuple[Word, bool]]) -> list[Word]:
@@ -130,11 +174,17 @@ class RuleReader:
                 phonemes = self._weakened(word.spoken.lower(), phonemes)
             if not given:
                 before = said[-1].phonemes if said and said[-1].phonemes[-1] not in PAUSES else ""
-                phonemes = self.language.joined(phonemes, before, "" if pause or after is None else after.phonemes)
+                phonemes = self.language.joined(
+                    phonemes, before, "" if pause or after is None else after.phonemes
+                )
             said.append(replace(word, phonemes=phonemes))
         return said
 
     def _weakened(self, word: str, phonemes: str) -> str:
         if word in self.language.grammar.unstressed:
             return self.language.weakened(phonemes, "")
-        return self.language.weakened(phonemes, SECONDARY) if word in self.language.grammar.secondary else phonemes
+        return (
+            self.language.weakened(phonemes, SECONDARY)
+            if word in self.language.grammar.secondary
+            else phonemes
+        )

@@ -1,9 +1,11 @@
-"""Spanish words to Kokoro's symbols by rule: letters, glides, stress, allophones, as the Spanish voices heard them (Castilian).
+"""Spanish words to Kokoro's symbols by rule: letters, glides, stress, allophones, as the Spanish
+voices heard them (Castilian).
 
     sounds("pingüino")           # "pˌiŋɡuˈino"
 
-The voices were trained on espeak-ng's Spanish in misaki's symbols (A for ei, I for ai, W for au), so its allophones are the aim: b, d, g
-are β, ð, ɣ between vowels, ɛ stands for a stressed e before n and a consonant. Checked by `python -m bench.g2p_languages`.
+The voices were trained on espeak-ng's Spanish in misaki's symbols (A for ei, I for ai, W for au),
+so its allophones are the aim: b, d, g are β, ð, ɣ between vowels, ɛ stands for a stressed e before
+n and a consonant. Checked by `python -m bench.g2p_languages`.
 """
 
 import re
@@ -24,7 +26,9 @@ class Sound:
 
 
 class Rules:
-    """An ordered table of patterns and what they are said as; a letter that no pattern begins at stands for itself."""
+    """An ordered table of patterns and what they are said as; a letter that no pattern begins at
+    stands for itself.
+    """
 
     def __init__(self, table: Sequence[tuple[str, str]]) -> None:
         self._said = [said for _, said in table]
@@ -60,29 +64,86 @@ ACCENTS = "áéíóú"
 VOWELS = "aeiouáéíóúü"
 LETTERS = Rules(
     (
-        ("qu(?=[eiéí])", "k"), ("q", "k"), ("gu(?=[eiéí])", "ɡ"), ("cch", "ʧ"), ("ch", "ʧ"), ("ll(?=[aeiouáéíóúy])", "ʎ"), ("ll", "l"),
-        ("rr", "r"), ("sh", "ʃ"), ("ph", "f"),
-        ("ck", "k"), ("c(?=[eiéíy])", "θ"), ("c", "k"), ("g(?=[eiéíy])", "x"), ("g", "ɡ"), ("j", "x"), ("zz", "ʦ"), ("z", "θ"), ("ñ", "ɲ"),
+        ("qu(?=[eiéí])", "k"),
+        ("q", "k"),
+        ("gu(?=[eiéí])", "ɡ"),
+        ("cch", "ʧ"),
+        ("ch", "ʧ"),
+        ("ll(?=[aeiouáéíóúy])", "ʎ"),
+        ("ll", "l"),
+        ("rr", "r"),
+        ("sh", "ʃ"),
+        ("ph", "f"),
+        ("ck", "k"),
+        ("c(?=[eiéíy])", "θ"),
+        ("c", "k"),
+        ("g(?=[eiéíy])", "x"),
+        ("g", "ɡ"),
+        ("j", "x"),
+        ("zz", "ʦ"),
+        ("z", "θ"),
+        ("ñ", "ɲ"),
         ("v", "b"),
-        ("(?<=m[eé])x(?=ic)", "x"), ("^x", "s"), ("x", "ks"), ("^ps", "s"), ("^gn", "n"), ("tt", "t"), ("ss", "s"),
-        ("ng$", "ŋ"), ("y(?=[aeiouáéíóú])", "ʝ"), ("y", "i"), ("ç", "s"),
-        ("^r", "r"), ("(?<=[nls])r", "r"), ("r", "ɾ"),
+        ("(?<=m[eé])x(?=ic)", "x"),
+        ("^x", "s"),
+        ("x", "ks"),
+        ("^ps", "s"),
+        ("^gn", "n"),
+        ("tt", "t"),
+        ("ss", "s"),
+        ("ng$", "ŋ"),
+        ("y(?=[aeiouáéíóú])", "ʝ"),
+        ("y", "i"),
+        ("ç", "s"),
+        ("^r", "r"),
+        ("(?<=[nls])r", "r"),
+        ("r", "ɾ"),
     )
-)  # fmt: skip
+)
 GLIDES = {"i": "j", "u": "w"}
 FALLING = {"ai": "I", "au": "W", "ei": "A", "eu": "eʊ", "oi": "oɪ", "ou": "ow"}
 SOFT = {"b": "β", "d": "ð", "ɡ": "ɣ"}
-HARD_BEFORE = {"b": ("", "b", "p", "t", "k", "m", "n"), "d": ("", "p", "t", "k", "m", "n", "s"), "ɡ": ("", "p", "t", "k", "m", "n", "s")}
+HARD_BEFORE = {
+    "b": ("", "b", "p", "t", "k", "m", "n"),
+    "d": ("", "p", "t", "k", "m", "n", "s"),
+    "ɡ": ("", "p", "t", "k", "m", "n", "s"),
+}
 CLUSTERS = frozenset("pbtdkɡf")
 LETTER_NAMES = {
-    "b": "be", "c": "ce", "d": "de", "f": "efe", "g": "ge", "h": "hache", "j": "jota", "k": "ka", "l": "ele", "m": "eme", "n": "ene",
-    "ñ": "eñe", "p": "pe", "q": "cu", "r": "erre", "s": "ese", "t": "te", "v": "uve", "w": "uve doble", "x": "equis", "y": "ye",
-    "z": "zeta", "a": "a", "e": "e", "i": "i", "o": "o", "u": "u",
-}  # fmt: skip
+    "b": "be",
+    "c": "ce",
+    "d": "de",
+    "f": "efe",
+    "g": "ge",
+    "h": "hache",
+    "j": "jota",
+    "k": "ka",
+    "l": "ele",
+    "m": "eme",
+    "n": "ene",
+    "ñ": "eñe",
+    "p": "pe",
+    "q": "cu",
+    "r": "erre",
+    "s": "ese",
+    "t": "te",
+    "v": "uve",
+    "w": "uve doble",
+    "x": "equis",
+    "y": "ye",
+    "z": "zeta",
+    "a": "a",
+    "e": "e",
+    "i": "i",
+    "o": "o",
+    "u": "u",
+}
 
 
 def sounds(word: str) -> str:
-    """Kokoro's symbols of one word in lower case, stress marked; a word without a vowel letter by the names of its letters."""
+    """Kokoro's symbols of one word in lower case, stress marked; a word without a vowel letter by
+    the names of its letters.
+    """
     if word.endswith("mente") and len(nuclei(syllables(word))) > 3:
         return sounds(word[: -len("mente")]) + "mˈente"  # the adjective keeps its stress
     if not re.search(f"[{VOWELS}y]", word):
@@ -92,7 +153,9 @@ def sounds(word: str) -> str:
     found = allophones(parted(glides, main))
     places = nuclei(found)
     number = places.index(main) if main in places else 0
-    marks = dict.fromkeys(map(places.__getitem__, secondary(number, len(places))), SECONDARY) | {main: PRIMARY}
+    marks = dict.fromkeys(map(places.__getitem__, secondary(number, len(places))), SECONDARY) | {
+        main: PRIMARY
+    }
     return with_stress(opened(found, places, number), marks)
 
 
@@ -102,7 +165,9 @@ def spelled(letters: str) -> str:
     if not names:
         return ""
     said = [re.sub(f"[{SECONDARY}]", "", sounds(name)) for name in names]
-    softened = [SOFT.get(name[0], name[0]) + name[1:] if place else name for place, name in enumerate(said)]
+    softened = [
+        SOFT.get(name[0], name[0]) + name[1:] if place else name for place, name in enumerate(said)
+    ]
     last = re.sub("^ˈe(?=[fmnlrs]e$)", "ˈɛ", softened[-1])
     return "".join(softened[:-1]).replace(PRIMARY, SECONDARY) + last
 
@@ -114,7 +179,9 @@ def folded(word: str) -> str:
 
 
 def syllables(word: str) -> list[Sound]:
-    """Sounds with their nuclei: i and u beside another vowel are glides or the end of a diphthong, unless an accent parts them."""
+    """Sounds with their nuclei: i and u beside another vowel are glides or the end of a diphthong,
+    unless an accent parts them.
+    """
     letters = LETTERS(folded(word))
     found: list[Sound] = []
     while letters:
@@ -122,7 +189,8 @@ def syllables(word: str) -> list[Sound]:
         after, beyond = (*(symbol for symbol, _ in rest[:2]), "", "")[:2]
         taken = 1
         if symbol not in VOWELS:
-            found += [Sound(symbol, letters=text)] if symbol != "h" else []  # silent, but it parts the vowels of prohibir
+            # silent, but it parts the vowels of prohibir
+            found += [Sound(symbol, letters=text)] if symbol != "h" else []
         elif symbol + after == "ui" and rest[0][1] == "y":
             found.append(Sound("uj", True, "uy"))
             taken = 2
@@ -138,31 +206,45 @@ def syllables(word: str) -> list[Sound]:
 
 
 def stressed(word: str, found: Sequence[Sound], places: Sequence[int]) -> int:
-    """Place of the stressed syllable: the accent's, else the last but one after a vowel, n or s, else the last."""
+    """Place of the stressed syllable: the accent's, else the last but one after a vowel, n or s,
+    else the last.
+    """
     accented = [place for place in places if found[place].letters[:1] in ACCENTS]
     if accented:
         return accented[0]
-    return places[max(len(places) - (2 if re.search(f"(?:[{VOWELS}]|[^{VOWELS}]y)[nms]?$", word) else 1), 0)]
+    return places[
+        max(len(places) - (2 if re.search(f"(?:[{VOWELS}]|[^{VOWELS}]y)[nms]?$", word) else 1), 0)
+    ]
 
 
 def parted(found: Sequence[Sound], main: int) -> list[Sound]:
-    """A glide behind rr, or behind a consonant with l or r, is a syllable of its own; the stress stays where it was."""
+    """A glide behind rr, or behind a consonant with l or r, is a syllable of its own; the stress
+    stays where it was.
+    """
     said = list(found)
     for place in range(1, len(said) - 1):
         before = said[place - 1].symbol
-        cluster = before == "r" or (before in "lɾ" and place > 1 and said[place - 2].symbol in CLUSTERS)
+        cluster = before == "r" or (
+            before in "lɾ" and place > 1 and said[place - 2].symbol in CLUSTERS
+        )
         if said[place].symbol in ("j", "w") and cluster:
-            said[place] = Sound("i" if said[place].symbol == "j" else "u", True, said[place].letters)
+            said[place] = Sound(
+                "i" if said[place].symbol == "j" else "u", True, said[place].letters
+            )
     return said
 
 
 def secondary(main: int, count: int) -> list[int]:
-    """Every other syllable from the first, two or more before the main stress; and the second behind it."""
+    """Every other syllable from the first, two or more before the main stress; and the second
+    behind it.
+    """
     return list(range(0, main - 1, 2)) + ([main + 2] if main + 3 < count else [])
 
 
 def allophones(found: Sequence[Sound]) -> list[Sound]:
-    """b, d, g soft but at the beginning, behind a nasal and before some consonants; n as what follows it; p long before t."""
+    """b, d, g soft but at the beginning, behind a nasal and before some consonants; n as what
+    follows it; p long before t.
+    """
     said = []
     for place, sound in enumerate(found):
         symbol, before = sound.symbol, found[place - 1].symbol if place else ""
@@ -186,11 +268,16 @@ def opened(found: Sequence[Sound], places: Sequence[int], number: int) -> list[S
     after = [*(sound.symbol for sound in found[place + 1 : place + 3]), "", ""]
     closed = after[0] in ("n", "ŋ") and after[1] and after[1][0] not in "aeiouIAWjw"
     open_e = found[place].symbol == "e" and closed and number + 2 >= len(places)
-    return [replace(sound, symbol="ɛ") if open_e and at == place else sound for at, sound in enumerate(found)]
+    return [
+        replace(sound, symbol="ɛ") if open_e and at == place else sound
+        for at, sound in enumerate(found)
+    ]
 
 
 def joined(phonemes: str, before: str, after: str) -> str:
-    """A word between its neighbours ("" at a pause): b, d, g soft but behind a nasal, n as the next sound, final d soft before a vowel."""
+    """A word between its neighbours ("" at a pause): b, d, g soft but behind a nasal, n as the next
+    sound, final d soft before a vowel.
+    """
     first = len(phonemes) - len(phonemes.lstrip(PRIMARY + SECONDARY))
     if before and before[-1] not in "mnŋ" and phonemes[first : first + 1] in SOFT:
         phonemes = phonemes[:first] + SOFT[phonemes[first]] + phonemes[first + 1 :]
@@ -199,9 +286,15 @@ def joined(phonemes: str, before: str, after: str) -> str:
         if following[0] in "pb" or (following[0] == "f" and following[1:2] in ("l", "ɾ")):
             return phonemes[:-1] + "m"
         return phonemes[:-1] + ("ŋ" if following[0] == "ɡ" else "n")
-    return phonemes[:-1] + "ð" if phonemes.endswith("d") and following[:1] in set("aeiouɛAIWO") else phonemes
+    return (
+        phonemes[:-1] + "ð"
+        if phonemes.endswith("d") and following[:1] in set("aeiouɛAIWO")
+        else phonemes
+    )
 
 
 def weakened(phonemes: str, mark: str) -> str:
-    """A small word that loses its stress (mark "") or keeps a secondary one: its vowel is closed."""
+    """A small word that loses its stress (mark "") or keeps a secondary one: its vowel is
+    closed.
+    """
     return phonemes.replace(PRIMARY, mark).replace("ɛ", "e")

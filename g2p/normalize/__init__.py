@@ -1,12 +1,15 @@
-"""Written text to spoken words: numbers, dates, money, web addresses, abbreviations said as people say them; nothing lost in silence.
+"""Written text to spoken words: numbers, dates, money, web addresses, abbreviations said as people
+say them; nothing lost in silence.
 
     from kokoro_ane.g2p.normalize import normalize
     normalize("Dr. Smith paid $3.50 on 3/15/2026.")
     normalize("Dr Smith paid £3.50 on 15/3/2026.", dialect="gb")
 
-Stages: characters.py (one form for quotes, dashes, accents), scan.py (tokens, with the handlers of the other files), offsets back.
-A `letters` token holds capitals (`FBI`) and perhaps `s` or `'s` at its end (`CDs`, `FBI's`): that is the ending's sound, not a letter.
-Words keep the case and the accents of the text (NFC); spoken words (`twenty`, `dollars`) are lower case, names of months capitalized.
+Stages: characters.py (one form for quotes, dashes, accents), scan.py (tokens, with the handlers of
+the other files), offsets back. A `letters` token holds capitals (`FBI`) and perhaps `s` or `'s` at
+its end (`CDs`, `FBI's`): that is the ending's sound, not a letter. Words keep the case and the
+accents of the text (NFC); spoken words (`twenty`, `dollars`) are lower case, names of months
+capitalized.
 """
 
 from collections import Counter
@@ -26,23 +29,34 @@ Known = Callable[[str], bool] | None
 
 
 def tokens_of(state: Scan, cleaned: Cleaned) -> Iterator[Token]:
-    """The scan's tokens with offsets of the original; two spoken ones that touch (5pm, 10–15) are said apart."""
+    """The scan's tokens with offsets of the original; two spoken ones that touch (5pm, 10–15) are
+    said apart.
+    """
     text, raw = state.text, state.tokens
     before = (0, 0)
-    for (word, start, end, kind, space), after in zip(raw, [*(token[3] for token in raw[1:]), "punctuation"], strict=False):
+    for (word, start, end, kind, space), after in zip(
+        raw, [*(token[3] for token in raw[1:]), "punctuation"], strict=False
+    ):
         if space is None or (space and kind in SPOKEN and after == "punctuation"):
-            space = text[end : end + 1].isspace() and text[end] != BREAK or (kind in SPOKEN and after in SPOKEN)
+            space = (
+                text[end : end + 1].isspace()
+                and text[end] != BREAK
+                or (kind in SPOKEN and after in SPOKEN)
+            )
         if cleaned.starts is None:
             yield Token(word, start, end, kind, space)
             continue
         first, last = cleaned.span(start, end)
-        if first < before[1]:  # both began inside one character (¹¼): the later one takes what is left, or the same span
+        # both began inside one character (¹¼): the later one takes what is left, or the same span
+        if first < before[1]:
             first, last = (before[1], last) if last > before[1] else before
         before = (first, last)
         yield Token(word, first, last, kind, space)
 
 
-def analyse(text: str, *, dialect: Dialect = US, known: Known = None) -> tuple[tuple[Token, ...], list[Drop]]:
+def analyse(
+    text: str, *, dialect: Dialect = US, known: Known = None
+) -> tuple[tuple[Token, ...], list[Drop]]:
     """Tokens, and each drop with its offsets: (start, end, category), in order."""
     cleaned = clean(text)
     state = Scan(with_breaks(cleaned.text), dialect, known=known)
@@ -52,7 +66,8 @@ def analyse(text: str, *, dialect: Dialect = US, known: Known = None) -> tuple[t
 
 
 def normalize(text: str, *, dialect: Dialect = US, known: Known = None) -> Normalized:
-    """Spoken tokens of `text` in order, and what was left out, counted by category. Never raises on any text; linear time.
+    """Spoken tokens of `text` in order, and what was left out, counted by category. Never raises on
+    any text; linear time.
 
     `known`: whether a lexicon lists a mixed-case string (iPhone) whole; such a one is not split.
     """

@@ -1,4 +1,5 @@
-"""First stage: characters. Quotes, dashes, widths and accents into one form; emoji, controls and other scripts out, by name.
+"""First stage: characters. Quotes, dashes, widths and accents into one form; emoji, controls and
+other scripts out, by name.
 
     cleaned = clean("“naïve” 😀 Привет")
     cleaned.text          # the text the scan reads
@@ -18,22 +19,57 @@ LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and L
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
 SPOKEN = "•⌘⌥⇧⌃⋆∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→↑↓▲▼"  # the scan knows them
 ONE_FOR_ONE = {
-    "'": "‘’‚‛ʼʹʻ′＇´‹›", '"': "″＂〃", "“": "„«‟", "”": "»", "-": "‐‑⁃﹣", "–": "‒", "—": "―⸺⸻", "…": "⋯",
-    "µ": "μ", "×": "⋅✕✖", "−": "➖",
-    " ": "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", "\n": "\u2028\u2029\u0085\v\f",
-    "/": "⁄∕", ":": "∶", ".": "。．｡", ",": "，、､", "⋆": "★⭐", "(": "【〔", ")": "】〕", "~": "∼〜", "n": "ŉ", "s": "ſ",
-}  # fmt: skip
+    "'": "‘’‚‛ʼʹʻ′＇´‹›",
+    '"': "″＂〃",
+    "“": "„«‟",
+    "”": "»",
+    "-": "‐‑⁃﹣",
+    "–": "‒",
+    "—": "―⸺⸻",
+    "…": "⋯",
+    "µ": "μ",
+    "×": "⋅✕✖",
+    "−": "➖",
+    " ": (
+        "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+        "\u202f\u205f\u3000"
+    ),
+    "\n": "\u2028\u2029\u0085\v\f",
+    "/": "⁄∕",
+    ":": "∶",
+    ".": "。．｡",
+    ",": "，、､",
+    "⋆": "★⭐",
+    "(": "【〔",
+    ")": "】〕",
+    "~": "∼〜",
+    "n": "ŉ",
+    "s": "ſ",
+}
 TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
-INVISIBLE = "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-EMOJI = "\u2139\u231a\u231b\u23e9-\u23fa\u25b6\u25c0\u2600-\u27bf\u2934\u2935\u2b05-\u2b55\u3030\u303d\u3297\u3299\U0001f000-\U0001fbff"
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
+)
+EMOJI = (
+    "\u2139\u231a\u231b\u23e9-\u23fa\u25b6\u25c0\u2600-\u27bf\u2934\u2935\u2b05-\u2b55"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001fbff"
+)
 MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f"
-NFKC = "\u2100-\u211f\u2123-\u2188\u2460-\u24ff\u3371-\u33df\ufb00-\ufb06\uff01-\uff5e\uffe0-\uffe6\U0001d400-\U0001d7ffªº\u2080-\u209c"
+NFKC = (
+    "\u2100-\u211f\u2123-\u2188\u2460-\u24ff\u3371-\u33df\ufb00-\ufb06\uff01-\uff5e\uffe0"
+    "-\uffe6\U0001d400-\U0001d7ffªº\u2080-\u209c"
+)
 LIGATURES = frozenset("ﬀﬁﬂﬃﬄﬅﬆ")
 COMPATIBLE = re.compile(f"[{NFKC}]")
 # What needs a look, longest cluster first; everything else stays as it is.
 SPECIAL = re.compile(
-    f"(?P<keycap>[0-9]\ufe0f?\u20e3)|(?P<emoji>(?:[{EMOJI}\U000e0020-\U000e007f]|[0-9#*]\ufe0f?\u20e3)(?:[{EMOJI}\ufe0f\u200d\u20e3\U000e0020-\U000e007f])*+)"
-    f"|(?P<power>[⁺⁻⁰¹²³⁴-⁹]++)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9a-fA-F]{{1,6}}|[a-zA-Z]{{2,8}});)|(?P<accent>[{LATIN}]?[{MARKS}]++)|(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]++)"
+    f"(?P<keycap>[0-9]\ufe0f?\u20e3)|(?P<emoji>(?:[{EMOJI}\U000e0020-\U000e007f]"
+    f"|[0-9#*]\ufe0f?\u20e3)(?:[{EMOJI}\ufe0f\u200d\u20e3\U000e0020-\U000e007f])*+)"
+    f"|(?P<power>[⁺⁻⁰¹²³⁴-⁹]++)|(?P<entity>&(?:#[0-9]{{1,7}}|#[xX][0-9a-fA-F]{{1,6}}"
+    f"|[a-zA-Z]{{2,8}});)|(?P<accent>[{LATIN}]?[{MARKS}]++)|"
+    f"(?P<invisible>[{INVISIBLE}]++)|(?P<control>[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"
+    f"]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
 
@@ -56,7 +92,13 @@ class Cleaned:
 
 def script(character: str) -> str:
     """Cyrillic, Greek, CJK ...: the first word of the character's Unicode name."""
-    return unicodedata.name(character, "Unknown").split()[0].split("-")[0].capitalize().replace("Cjk", "CJK")
+    return (
+        unicodedata.name(character, "Unknown")
+        .split()[0]
+        .split("-")[0]
+        .capitalize()
+        .replace("Cjk", "CJK")
+    )
 
 
 def category(character: str) -> str:
@@ -64,13 +106,18 @@ def category(character: str) -> str:
     kind = unicodedata.category(character)
     if kind[0] in "LMN":
         return f"script {script(character)}"
-    return {"Cn": "unassigned character", "Co": "private character", "Cc": "control character", "Cf": "invisible character"}.get(
-        kind, "symbol"
-    )
+    return {
+        "Cn": "unassigned character",
+        "Co": "private character",
+        "Cc": "control character",
+        "Cf": "invisible character",
+    }.get(kind, "symbol")
 
 
 def fold(character: str) -> str:
-    """The letters of LATIN nearest to one Latin letter beyond it (ế -> e), empty where there is none."""
+    """The letters of LATIN nearest to one Latin letter beyond it (ế -> e), empty where there is
+    none.
+    """
     composed = unicodedata.normalize("NFD", character)
     return "".join(letter for letter in composed if re.fullmatch(f"[{LATIN}]", letter))
 
@@ -91,7 +138,11 @@ def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
     if kind == "entity":
         return entity(found)
     if kind != "other":
-        names = {"invisible": "invisible character", "control": "control character", "surrogate": "lone surrogate"}
+        names = {
+            "invisible": "invisible character",
+            "control": "control character",
+            "surrogate": "lone surrogate",
+        }
         return "" if kind == "invisible" else " ", names[kind]
     if found.isspace():
         return " ", None
@@ -117,7 +168,9 @@ def entity(found: str) -> tuple[str, str | None]:
 
 
 def clean(text: str) -> Cleaned:
-    """`text` in the form the scan reads. Time is linear; ASCII without control characters comes back as it is."""
+    """`text` in the form the scan reads. Time is linear; ASCII without control characters comes
+    back as it is.
+    """
     plain = text if text.isascii() else text.translate(TABLE)
     if SPECIAL.search(plain) is None:
         return Cleaned(plain)
@@ -135,7 +188,8 @@ def clean(text: str) -> Cleaned:
         new, lost = replacement(match.lastgroup or "other", match.group(), alone)
         if lost:
             drops.append((start, end, lost))
-        if len(new) > 1 and match.group() not in LIGATURES:  # ², ㎏ or Ⅷ beside a letter or digit: no token may begin inside
+        # ², ㎏ or Ⅷ beside a letter or digit: no token may begin inside
+        if len(new) > 1 and match.group() not in LIGATURES:
             new = " " * new[0].isalnum() + new
             new += " " * (re.match(r"\w|[^\x00-\x7f]", plain[end : end + 1]) is not None)
         pieces.append(new)

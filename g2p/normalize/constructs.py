@@ -1,13 +1,16 @@
-"""Constructs that no other file names: those of g2p/data/normalize/patterns.json (`patterned`), ratings, addresses, chess, chemistry.
+"""Constructs that no other file names: those of g2p/data/normalize/patterns.json (`patterned`),
+ratings, addresses, chess, chemistry.
 
     cups(Scan("Add 1/2 c. flour.", "us"), 8)
     chess(Scan("He played Nf3.", "us"), 10)        # knight [F] three
     formula(Scan("Rust is Fe2O3.", "us"), 8)       # [FE] two [O] three
 
-Each handler answers its own position where it does not apply. A row of the data has the characters it begins with, a pattern of what
-stands before (perhaps none), a pattern, and how it is said, perhaps another way in British: words, and groups of the match, .1 a number,
-#1 one that may begin with 0, =1 in pairs, =1|s their plural, *1 its digits by groups, ^1 an ordinal, +1 its plural, ~1 letters, &1 letters
-and digits one by one, %1 a way or month, $1 as it is; hour|1 is an hour where the group is 1, else hours.
+Each handler answers its own position where it does not apply. A row of the data has the characters
+it begins with, a pattern of what stands before (perhaps none), a pattern, and how it is said,
+perhaps another way in British: words, and groups of the match, .1 a number, #1 one that may begin
+with 0, =1 in pairs, =1|s their plural, *1 its digits by groups, ^1 an ordinal, +1 its plural, ~1
+letters, &1 letters and digits one by one, %1 a way or month, $1 as it is; hour|1 is an hour where
+the group is 1, else hours.
 """
 
 import re
@@ -15,28 +18,58 @@ from functools import cache
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
 from kokoro_ane.g2p.normalize.short_forms import number_piece
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, NUMERIC, STARTERS, WEEKDAY_NAMES, Scan, read
+from kokoro_ane.g2p.normalize.state import (
+    ABBREVIATIONS,
+    MONTH_FORMS,
+    MONTHS,
+    NUMERIC,
+    STARTERS,
+    WEEKDAY_NAMES,
+    Scan,
+    read,
+)
 from kokoro_ane.g2p.result import GB
 from kokoro_ane.g2p.word_lists import word_sets
 
 WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
-WIND_NEXT = re.compile(r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h|kph|kts?|knots|m/s)\b)")
-WIND_BEFORE = re.compile(r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE)
-ROAD_BEFORE = re.compile(
-    r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit|Exit|U\.S\.)\s?)\d{1,3}[A-Z]?\s$"
+WIND_NEXT = re.compile(
+    r"\s(?:winds?\b|(?:at\s)?\d{1,3}(?:\s?[-–]\s?\d{1,3}|\sto\s\d{1,3})?\s?(?:mph|km/h"
+    r"|kph|kts?|knots|m/s)\b)"
 )
-SIDED = re.compile(r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)")
+WIND_BEFORE = re.compile(
+    r"(?:\bwinds?:?|\bgusts?|\bswell|\b(?:mph|km/h|kph|kts?|knots))\s$", re.IGNORECASE
+)
+ROAD_BEFORE = re.compile(
+    r"(?:\b(?:I|US|SR|CA|TX|FL|NY)-|\b(?:I|US|Hwy\.?|Highway|Route|Rte\.?|Interstate|exit"
+    r"|Exit|U\.S\.)\s?)\d{1,3}[A-Z]?\s$"
+)
+SIDED = re.compile(
+    r"([LR])(?=\s+(?:arm|leg|knee|eye|ear|hand|foot|shoulder|hip|ankle|wrist|side|elbow)\b)"
+)
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
-WAYS = {"N": "north", "S": "south", "E": "east", "W": "west", "NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"}
+WAYS = {
+    "N": "north",
+    "S": "south",
+    "E": "east",
+    "W": "west",
+    "NE": "northeast",
+    "NW": "northwest",
+    "SE": "southeast",
+    "SW": "southwest",
+}
 TURNS = WAYS | {"L": "left", "R": "right"}
-_TYPED = {form.lower(): name for form, name in WEEKDAY_NAMES.items()} | {str(number): name for number, name in enumerate(MONTHS, 1)}
+_TYPED = {form.lower(): name for form, name in WEEKDAY_NAMES.items()} | {
+    str(number): name for number, name in enumerate(MONTHS, 1)
+}
 NAMED: dict[str, str] = TURNS | MONTH_FORMS | WEEKDAY_NAMES | _TYPED
 _ROADS = (
-    "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place Parkway Highway Broadway Way Terrace Circle"
+    "St Ave Rd Blvd Dr Ln Ct Pl Pkwy Hwy Street Avenue Road Boulevard Drive Lane Court Place"
+    " Parkway Highway Broadway Way Terrace Circle"
 )
 WAY_BEFORE = re.compile(
-    rf"(NE|NW|SE|SW|[NSEW])(\.?)\s+(?=(?:[A-Z][a-z]{{1,15}}|\d{{1,3}}(?:st|nd|rd|th))\s+(?:{_ROADS.replace(' ', '|')})\b)"
+    rf"(NE|NW|SE|SW|[NSEW])(\.?)\s+(?=(?:[A-Z][a-z]{{1,15}}|\d{{1,3}}(?:st|nd|rd|th))\s+"
+    rf"(?:{_ROADS.replace(' ', '|')})\b)"
 )
 WAY_AFTER = re.compile(r"(NE|NW|SE|SW|[NSEW])(\.?)(?![\w'&.-])")
 ROADS = frozenset(_ROADS.lower().split())
@@ -45,12 +78,19 @@ ONE_BEFORE = re.compile(r"(?:(?<!\d[ -])(?<!\d)\d{1,2}/\d{1,2}|(?:^|[\s(])1)\s*$
 MANY_BEFORE = re.compile(r"\d[¼½¾⅓⅔⅛⅜⅝⅞]?\s*$")
 SPOONS = {"c": "cup", "T": "tablespoon"}
 RATED = re.compile(r"(\d{1,2}(?:\.\d)?)/(5|10|100)(?![\d/]|\.\d|\s+of\b|\s?[a-z]{1,4}\b(?<!for))")
-RATE_WORD = re.compile(r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got|a)\b[^\d.]{0,24})$", re.IGNORECASE)
+RATE_WORD = re.compile(
+    r"(?:\b(?:rat(?:ed?|ing)|scor(?:ed?|ing)|review|stars?|gave|give|solid|pain|got"
+    r"|a)\b[^\d.]{0,24})$",
+    re.IGNORECASE,
+)
 PARTY = re.compile(r"([DRI])-([A-Z][a-z]{2,12})(\.?)(?![\w-])")
 GENUS = re.compile(r"([A-Z])\.\s+(?=([a-z]{3,20})(?![\w']))")
 PORT = re.compile(r":(\d{2,5})(?![\w:]|\.\d)")
 BOOKS = dict(pair.split(":") for pair in sorted(word_sets("words", "books")[0]))
-VERSE = re.compile(rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?) (\d{{1,3}}):(\d{{1,3}})(?:[-–](\d{{1,3}}))?(?![\w:])")
+VERSE = re.compile(
+    rf"({'|'.join(sorted(BOOKS, key=len, reverse=True))})(\.?)"
+    r" (\d{1,3}):(\d{1,3})(?:[-–](\d{1,3}))?(?![\w:])"
+)
 LOOK_BACK, ROW_BACK = 32, 120  # characters
 _DATA = read("patterns")
 TRIGGERS = frozenset(_DATA["triggers"].split())  # words of plain form that rows begin with
@@ -59,10 +99,17 @@ Row = tuple[re.Pattern[str], re.Pattern[str] | None, str, str]
 
 @cache
 def patterns() -> dict[str, list[Row]]:
-    """The rows by their first character, 0 for any digit; compiled when the first text asks, which takes 0.05 s."""
+    """The rows by their first character, 0 for any digit; compiled when the first text asks, which
+    takes 0.05 s.
+    """
     found: dict[str, list[Row]] = {}
     for first, behind, pattern, *said in _DATA["rows"]:
-        row = (re.compile(pattern), re.compile(f"(?:{behind})$") if behind else None, said[0], said[-1])
+        row = (
+            re.compile(pattern),
+            re.compile(f"(?:{behind})$") if behind else None,
+            said[0],
+            said[-1],
+        )
         for character in first:
             found.setdefault(character, []).append(row)
     return found
@@ -71,12 +118,20 @@ def patterns() -> dict[str, list[Row]]:
 def patterned(scan: Scan, position: int) -> int:
     """The first row of the data that fits."""
     character = scan.text[position]
-    if character == "." and not scan.text[position + 1 : position + 2].isalpha():  # of most sentences
+    # of most sentences
+    if character == "." and not scan.text[position + 1 : position + 2].isalpha():
         return position
-    for pattern, behind, said, british in patterns().get("0" if character.isdecimal() else character, ()):
+    for pattern, behind, said, british in patterns().get(
+        "0" if character.isdecimal() else character, ()
+    ):
         match = pattern.match(scan.text, position)
-        if match and (behind is None or behind.search(scan.text, max(0, position - ROW_BACK), position)):
-            pieces = [part(piece, match, scan) for piece in (british if scan.dialect == GB else said).split()]
+        if match and (
+            behind is None or behind.search(scan.text, max(0, position - ROW_BACK), position)
+        ):
+            pieces = [
+                part(piece, match, scan)
+                for piece in (british if scan.dialect == GB else said).split()
+            ]
             return scan.say(" ".join(pieces), position, match.end())
     return position
 
@@ -92,14 +147,27 @@ def part(piece: str, match: "re.Match[str]", scan: Scan) -> str:
         return piece
     sign, text = piece[0], match[int(piece[1])] or ""
     if sign in "^+" or not text:
-        return "" if not text else ordinal(int(text), scan.dialect) if sign == "^" else plural(ordinal(int(text), scan.dialect))
+        return (
+            ""
+            if not text
+            else (
+                ordinal(int(text), scan.dialect)
+                if sign == "^"
+                else plural(ordinal(int(text), scan.dialect))
+            )
+        )
     if sign in ".#":
         return decimal(text, scan.dialect) if sign == "." else cardinal(int(text), scan.dialect)
     groups = re.findall(r"\d+", text)
     if sign in "*=":
-        return (" , " if sign == "*" else " ").join(digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups)
+        return (" , " if sign == "*" else " ").join(
+            digits(one) if sign == "*" else number_piece(one, scan.dialect) for one in groups
+        )
     if sign == "&":
-        return " , ".join(" ".join(digits(c) if c.isdecimal() else f"~{c}" for c in group) for group in re.findall(r"\w+", text.upper()))
+        return " , ".join(
+            " ".join(digits(c) if c.isdecimal() else f"~{c}" for c in group)
+            for group in re.findall(r"\w+", text.upper())
+        )
     return {"~": f"~{text.upper()}", "%": NAMED.get(text, text)}.get(sign, text)
 
 
@@ -108,7 +176,11 @@ def is_wind(scan: Scan, position: int) -> bool:
     match, before = WINDS.match(scan.text, position), scan.text[max(0, position - 24) : position]
     if not match:
         return False
-    return bool(WIND_BEFORE.search(before) or ROAD_BEFORE.search(before) or WIND_NEXT.match(scan.text, match.end()))
+    return bool(
+        WIND_BEFORE.search(before)
+        or ROAD_BEFORE.search(before)
+        or WIND_NEXT.match(scan.text, match.end())
+    )
 
 
 def direction(scan: Scan, position: int) -> int:
@@ -150,9 +222,17 @@ def rating(scan: Scan, position: int) -> int:
     if not match or float(match[1]) > int(match[2]):
         return position
     full = match[1] == match[2] != "100"  # 10/10
-    if "." not in match[1] and not full and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position]):
+    if (
+        "." not in match[1]
+        and not full
+        and not RATE_WORD.search(scan.text[max(0, position - LOOK_BACK) : position])
+    ):
         return position
-    return scan.say(f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}", position, match.end())
+    return scan.say(
+        f"{decimal(match[1], scan.dialect)} out of {cardinal(int(match[2]), scan.dialect)}",
+        position,
+        match.end(),
+    )
 
 
 def party(scan: Scan, position: int) -> int:
@@ -168,8 +248,17 @@ def party(scan: Scan, position: int) -> int:
 def genus(scan: Scan, position: int) -> int:
     """E. coli, H. sapiens: a capital with a dot before a lower-case word is no sentence's end."""
     match = GENUS.match(scan.text, position)
-    starts = match is not None and match[2].capitalize() in STARTERS and not scan.previous()[:1].isupper()
-    if not match or starts or scan.previous_word() in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i"):
+    starts = (
+        match is not None
+        and match[2].capitalize() in STARTERS
+        and not scan.previous()[:1].isupper()
+    )
+    if (
+        not match
+        or starts
+        or scan.previous_word()
+        in ("vitamin", "plan", "type", "hepatitis", "grade", "class", "group", "i")
+    ):
         return position
     return scan.letters(match[1], position, position + 2)
 
@@ -178,7 +267,9 @@ def port(scan: Scan, position: int) -> int:
     """The port behind an address of four numbers or localhost."""
     match = PORT.match(scan.text, position)
     address = (
-        scan.tokens and scan.tokens[-1][2] == position and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
+        scan.tokens
+        and scan.tokens[-1][2] == position
+        and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
     )
     if not match or not address:
         return position
@@ -192,7 +283,12 @@ def verse(scan: Scan, position: int) -> int:
     if not match:
         return position
     numbers = [cardinal(int(group), scan.dialect) for group in match.groups()[2:] if group]
-    return scan.say(f"{BOOKS[match[1]]} {' '.join(numbers[:2])}" + (f" to {numbers[2]}" if len(numbers) > 2 else ""), position, match.end())
+    return scan.say(
+        f"{BOOKS[match[1]]} {' '.join(numbers[:2])}"
+        + (f" to {numbers[2]}" if len(numbers) > 2 else ""),
+        position,
+        match.end(),
+    )
 
 
 PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
@@ -209,19 +305,30 @@ def chess(scan: Scan, position: int) -> int:
     if not match:
         return position
     piece, own_file, own_row, takes, file, row, sign = match.groups()
-    own = (f" ~{own_file.upper()}" if own_file else "") + (f" {cardinal(int(own_row), scan.dialect)}" if own_row else "")
+    own = (f" ~{own_file.upper()}" if own_file else "") + (
+        f" {cardinal(int(own_row), scan.dialect)}" if own_row else ""
+    )
     end = {"+": " check", "#": " mate", "": ""}[sign]
-    spoken = f"{PIECES[piece]}{own}{' takes' * bool(takes)} ~{file.upper()} {cardinal(int(row), scan.dialect)}{end}"
+    spoken = (
+        f"{PIECES[piece]}{own}{' takes' * bool(takes)} ~{file.upper()}"
+        f" {cardinal(int(row), scan.dialect)}{end}"
+    )
     return scan.say(spoken, position, match.end())
 
 
 def formula(scan: Scan, position: int) -> int:
-    """Fe2O3, NaCl: letters run up to a number; only where an element of two letters makes other rules fail."""
+    """Fe2O3, NaCl: letters run up to a number; only where an element of two letters makes other
+    rules fail.
+    """
     match = FORMULA.match(scan.text, position)
-    if not match or not ("NO" in match[0] or "SO" in match[0] or any(character.islower() for character in match[0])):
+    if not match or not (
+        "NO" in match[0] or "SO" in match[0] or any(character.islower() for character in match[0])
+    ):
         return position
     atoms = ATOM.findall(match[0])
-    if not all(symbol in ELEMENTS for symbol, _ in atoms) or (match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)):
+    if not all(symbol in ELEMENTS for symbol, _ in atoms) or (
+        match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)
+    ):
         return position
     said, letters = [], ""
     for symbol, count in atoms:

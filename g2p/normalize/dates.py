@@ -1,4 +1,5 @@
-"""Dates: 2026-03-15, 3/15/2026 (month first in us, day first in gb), March 3, 3 March, Jan. 5; decades and years with an apostrophe.
+"""Dates: 2026-03-15, 3/15/2026 (month first in us, day first in gb), March 3, 3 March, Jan. 5;
+decades and years with an apostrophe.
 
     scan = Scan("3/15/2026", "us")
     numeric_date(scan, 0)     # March fifteenth, twenty twenty-six
@@ -9,20 +10,36 @@ Named months are spoken where they stand, so only the day beside one is special:
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
-from kokoro_ane.g2p.normalize.state import ABBREVIATIONS, MONTH_FORMS, MONTHS, VERSIONED, WEEKDAYS, Scan, alternation
+from kokoro_ane.g2p.normalize.state import (
+    ABBREVIATIONS,
+    MONTH_FORMS,
+    MONTHS,
+    VERSIONED,
+    WEEKDAYS,
+    Scan,
+    alternation,
+)
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.word_lists import word_sets
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?!\d|:\d|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
 DOTTED = re.compile(r"(1[0-2]|0?[1-9])\.([0-5]\d)(?=\s?[AaPp]\.?[Mm])")
-HOUR = re.compile(r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w']|\.\w)|a\s?[-–]\s?\d{1,2}(?::\d\d)?[ap](?![\w']))")  # 7p, 11a-2p
+# 7p, 11a-2p
+HOUR = re.compile(
+    r"(1[0-2]|0?[1-9])(?=\s?[AaPp]\.?[Mm](?:\W|$)|p(?![\w']|\.\w)|a\s?[-–]\s?\d{1,2}"
+    r"(?::\d\d)?[ap](?![\w']))"
+)
 HOUR_AM = re.compile(r"(1[0-2]|0?[1-9])(?=a(?![\w'-]|\.\w))")
 AM_BEFORE = re.compile(
-    rf"(?:\d[ap]\s?[-–]\s?|(?<![\d-])[1-9]\d?(?::\d\d)?\s?[-–]\s?|@\s?|\b(?:at|by|from|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
+    rf"(?:\d[ap]\s?[-–]\s?|(?<![\d-])[1-9]\d?(?::\d\d)?\s?[-–]\s?|@\s?|\b(?:at|by|from"
+    rf"|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
 )  # 10p-2a, Fri 6a
-AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))  # before a time of day
-RATIO_WORDS = re.compile(r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b")
+# before a time of day
+AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))
+RATIO_WORDS = re.compile(
+    r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b"
+)
 TEXT_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z](?!S?T\b|[A-Z]T\b))")
 
 
@@ -65,7 +82,10 @@ def spoken_time(hour: int, minute: int, second: int, dialect: Dialect) -> str:
 def lasting(hour: int, minute: int, second: int, dialect: Dialect) -> str:
     """2:05:13 without a sign of the day is how long something took; what is zero is not said."""
     parts = ((hour, "hour"), (minute, "minute"), (second, "second"))
-    return " ".join(counted(number, noun, dialect) for number, noun in parts if number) or "zero seconds"
+    return (
+        " ".join(counted(number, noun, dialect) for number, noun in parts if number)
+        or "zero seconds"
+    )
 
 
 def clock(scan: Scan, position: int) -> int:
@@ -84,7 +104,12 @@ def clock(scan: Scan, position: int) -> int:
         return half_day(scan, match.end())
     morning = AM_BEFORE.search(text, max(0, position - 12), position)
     match = HOUR.match(text, position) or (HOUR_AM.match(text, position) if morning else None)
-    if match and (dialect == US or text[match.end()] not in "ap" or text[match.end() + 1 : match.end() + 2] in "mM."):  # 5p is money
+    # 5p is money
+    if match and (
+        dialect == US
+        or text[match.end()] not in "ap"
+        or text[match.end() + 1 : match.end() + 2] in "mM."
+    ):
         scan.say(cardinal(int(match[1]), dialect), position, match.end())
         return half_day(scan, match.end())
     return position
@@ -92,39 +117,63 @@ def clock(scan: Scan, position: int) -> int:
 
 ISO = re.compile(r"(\d{4})([-/.])(\d{2})\2(\d{2})(?![\d/-])")
 SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d{2})(?![\d/]|[.-]\d)")
-TIME_OF_DAY = re.compile(r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9})?)?(Z|([-+−])(\d{2}):?(\d{2}))?(?![\w:])")
+TIME_OF_DAY = re.compile(
+    r"T([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,]\d{1,9})?)?(Z|([-+−])(\d{2}):?"
+    r"(\d{2}))?(?![\w:])"
+)
 SHORT = re.compile(r"(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d|c\b)")
 DAY = re.compile(r"(\d{1,2})(st|nd|rd|th)?(?![\d/%]|[.,:]\d|\w)")
 FORMS = alternation(tuple(MONTH_FORMS))
 # 04-Jul-1999, 5 Nov 24
-NAMED = re.compile(rf"(\d{{1,2}})(?:[-/]({FORMS})[-/](\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.? (\d{{2}})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))")
-DATED = re.compile(r"\b(?:dated?|dob|born|married|signed|filed|since|before|by|due|on|until|exp(?:ires|iry)?)[:.]?\s*$", re.IGNORECASE)
+NAMED = re.compile(
+    rf"(\d{{1,2}})(?:[-/]({FORMS})[-/](\d{{4}}|\d{{2}})(?![\w-])| ({FORMS})\.?"
+    r" (\d{2})(?=[.,;!?)]?(?:\s*$|\s*[\n\x1e])))"
+)
+DATED = re.compile(
+    r"\b(?:dated?|dob|born|married|signed|filed|since|before|by|due|on|until|exp(?:ires"
+    r"|iry)?)[:.]?\s*$",
+    re.IGNORECASE,
+)
 MONTH_YEAR = re.compile(r"(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\d/])")
 YEAR_MONTH = re.compile(r"(20(\d\d))-(0[1-9]|1[0-2])(?![\w-]|\.\d)")  # 2025-03; 2003-05 are years
 SEASON = re.compile(r"((?:19|20)\d\d)/(\d\d)(?![\d/])")  # 2020/21
 DASH = re.compile(r"\s?[-–—]\s?")
-MONTH_BEFORE = re.compile(rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$")
+MONTH_BEFORE = re.compile(
+    rf"(?:^|[^\w])(?:{FORMS})\.?\s+(?:\d{{1,2}}(?:st|nd|rd|th)?\s?[-–&/]\s?)?$"
+)
 _MORE = r"\d{1,2}(?:st|nd|rd|th)?(?:,? ?(&|and) ?|, ?)"
-LIST_BEFORE = re.compile(rf"\b(?:{FORMS})\.?\s+(?:{_MORE.replace('(&', '(?:&')}){{0,6}}{_MORE}$")  # Nov. 5, 7 & 9
-LIST_AFTER, LIST_ENDS = re.compile(r",? ?(?:&|and|, \d{1,2},? ?(?:&|and)) ?\d{1,2}\b"), re.compile(r"\s*(?:$|[.;!?)\n\x1e])")
-MONTH_AFTER = re.compile(rf"(?:\s+(?:of\s+)?|-)(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)")
+# Nov. 5, 7 & 9
+LIST_BEFORE = re.compile(rf"\b(?:{FORMS})\.?\s+(?:{_MORE.replace('(&', '(?:&')}){{0,6}}{_MORE}$")
+LIST_AFTER, LIST_ENDS = (
+    re.compile(r",? ?(?:&|and|, \d{1,2},? ?(?:&|and)) ?\d{1,2}\b"),
+    re.compile(r"\s*(?:$|[.;!?)\n\x1e])"),
+)
+MONTH_AFTER = re.compile(
+    rf"(?:\s+(?:of\s+)?|-)(?:{FORMS})(?!\w)\.?(?!\s+(?:be|have|not|also|I|he|she|we|they|you)\b)"
+)
 MONTH_AFTER_RANGE = re.compile(rf"\s?[-–]\s?\d{{1,2}}(?:st|nd|rd|th)?\s+(?:{FORMS})(?!\w)")
 MONTH = re.compile(rf"({FORMS})(\.?)(?![\w'])")
-MONTH_NUMBER_NEXT = re.compile(rf"\s+(?:\d|the \d|of \d|')|/(?:{FORMS})(?!\w)|-(?:\d\d){{1,2}}(?![\w-])")
+MONTH_NUMBER_NEXT = re.compile(
+    rf"\s+(?:\d|the \d|of \d|')|/(?:{FORMS})(?!\w)|-(?:\d\d){{1,2}}(?![\w-])"
+)
 DECADE = re.compile(r"'?(?:(\d{4}|\d0)'?|(\d{1,3})')s(?!\w)")  # the 1990s, the 12's
 DECADE_BEFORE, NO_DAY = word_sets("words", "decade_before no_day")
 DECADE_NEXT = re.compile(
-    r"[ -](?:music|hits?|fashion|style|kids?|movies?|films?|rock|pop|nostalgia|party|night|show|era|vibes?|(?:and|or|to)(?=\s\d))\b"
+    r"[ -](?:music|hits?|fashion|style|kids?|movies?|films?|rock|pop|nostalgia|party"
+    r"|night|show|era|vibes?|(?:and|or|to)(?=\s\d))\b"
 )
 APOSTROPHE_YEAR = re.compile(r"'(\d{2})(?![\w'\"])")
 YEAR_OR_MONTH = re.compile(rf"'\d\d(?![\w'\"])|(?:{FORMS})(?!\w)")
 DAY_CUE = re.compile(
-    r"(?:\b(?:on|by|every|next|last|this|EOD|COB|until|open|closed|due)\s|\d(?:st|nd|rd|th)\s|(?:day|[ap]m),?\s"
-    r"|\b(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)(?:\s?[,/&-]\s?|\s(?:and|or|to|thru|through)\s))$",
+    r"(?:\b(?:on|by|every|next|last|this|EOD|COB|until|open|closed|due)\s|\d(?:st|nd|rd"
+    r"|th)\s|(?:day|[ap]m),?\s"
+    r"|\b(?:Mon|Tues?|Weds?|Thu(?:rs?)?|Fri|Sat|Sun)(?:\s?[,/&-]\s?|\s(?:and|or|to|thru"
+    r"|through)\s))$",
     re.IGNORECASE,
 )
 DAY_NEXT = re.compile(
-    rf",?\s+(?:\d|[A-Z][a-z]{{2,8}}\.?\s+\d)|\s?(?:[/&,]|and|or|to|thru|through)\s?(?:{alternation(tuple(WEEKDAYS))})(?!\w)"
+    rf",?\s+(?:\d|[A-Z][a-z]{{2,8}}\.?\s+\d)|\s?(?:[/&,]|and|or|to|thru|through)\s?"
+    rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)"
     r"|\s+(?:the \d|@|morning|afternoon|evening|night)"
 )
 DAY_ENDS = re.compile(r"[ \t]*(?:$|[\n\x1e,;!?)|@&]|\.\s|[-–]\s)")
@@ -147,7 +196,9 @@ def full_year(text: str) -> int:
 
 
 def ordered(first: int, second: int, mark: str, dialect: Dialect) -> tuple[int, int] | None:
-    """(month, day) of two numbers; the other order where the dialect's is no date; with dots always day first."""
+    """(month, day) of two numbers; the other order where the dialect's is no date; with dots always
+    day first.
+    """
     both = [(first, second), (second, first)]
     if mark == "." or dialect != US:
         both.reverse()
@@ -164,41 +215,73 @@ def numeric_date(scan: Scan, position: int) -> int:
     match = NAMED.match(scan.text, position)
     if match and 1 <= int(match[1]) <= 31:
         name, short = match[2] or match[4], match[3] or match[5]
-        return say_date(scan, (full_year(short), MONTHS.index(MONTH_FORMS[name]) + 1, int(match[1])), position, match.end())
+        return say_date(
+            scan,
+            (full_year(short), MONTHS.index(MONTH_FORMS[name]) + 1, int(match[1])),
+            position,
+            match.end(),
+        )
     match = SLASHED.match(scan.text, position)
     told = DATED.search(scan.text, max(0, position - LOOK_BACK), position)
-    recent = match and match[2] == "." and "23" < match[4] < "36" and scan.previous() not in VERSIONED  # 6.7.26
+    # 6.7.26
+    recent = (
+        match and match[2] == "." and "23" < match[4] < "36" and scan.previous() not in VERSIONED
+    )
     if match and (told or recent or match[2] == "/" or len(match[4]) > 2):
-        pair = ordered(int(match[1]), int(match[3]), "/" if recent and match[1][0] != "0" else match[2], scan.dialect)
+        pair = ordered(
+            int(match[1]),
+            int(match[3]),
+            "/" if recent and match[1][0] != "0" else match[2],
+            scan.dialect,
+        )
         if pair:
-            return ranged(scan, say_date(scan, (full_year(match[4]), *pair), position, match.end()), SLASHED)
+            return ranged(
+                scan, say_date(scan, (full_year(match[4]), *pair), position, match.end()), SLASHED
+            )
     return year_after_slash(scan, position)
 
 
 def ranged(scan: Scan, end: int, other: "re.Pattern[str]") -> int:
     """`to` for the dash behind a day where another day follows."""
     dash = DASH.match(scan.text, end)
-    return scan.say("to", end, dash.end(), True) if dash and other.match(scan.text, dash.end()) else end
+    return (
+        scan.say("to", end, dash.end(), True)
+        if dash and other.match(scan.text, dash.end())
+        else end
+    )
 
 
 def year_after_slash(scan: Scan, position: int) -> int:
     """05/2024 is May, 2020/21 a season."""
     match = MONTH_YEAR.match(scan.text, position)
     if match:
-        return scan.say(f"{MONTHS[int(match[1]) - 1]} {year(int(match[2]), scan.dialect)}", position, match.end())
+        return scan.say(
+            f"{MONTHS[int(match[1]) - 1]} {year(int(match[2]), scan.dialect)}",
+            position,
+            match.end(),
+        )
     match = YEAR_MONTH.match(scan.text, position)
     if match and match[3] <= match[2] and scan.text[position - 1 : position] != "#":
-        return scan.say(f"{MONTHS[int(match[3]) - 1]} {year(int(match[1]), scan.dialect)}", position, match.end())
+        return scan.say(
+            f"{MONTHS[int(match[3]) - 1]} {year(int(match[1]), scan.dialect)}",
+            position,
+            match.end(),
+        )
     match = SEASON.match(scan.text, position)
     if match and (int(match[1]) + 1) % 100 == int(match[2]):
         return scan.say(
-            f"{year(int(match[1]), scan.dialect)} {year(int(match[1]) + 1, scan.dialect).split(' ', 1)[-1]}", position, match.end()
+            f"{year(int(match[1]), scan.dialect)}"
+            f" {year(int(match[1]) + 1, scan.dialect).split(' ', 1)[-1]}",
+            position,
+            match.end(),
         )
     return position
 
 
 def time_of_day(scan: Scan, position: int) -> int:
-    """What follows the T of an ISO date-time: the clock, its seconds where there are any, the zone."""
+    """What follows the T of an ISO date-time: the clock, its seconds where there are any, the
+    zone.
+    """
     match = TIME_OF_DAY.match(scan.text, position)
     if not match:
         return position
@@ -206,7 +289,11 @@ def time_of_day(scan: Scan, position: int) -> int:
     if match[5]:
         sign, hours, minutes = match[5], int(match[6]), int(match[7])
         zone = f" {'plus' if sign == '+' else 'minus'} {cardinal(hours, scan.dialect)}"
-        spoken += " ~UTC" + (zone + (f" {cardinal(minutes, scan.dialect)}" if minutes else "") if hours or minutes else "")
+        spoken += " ~UTC" + (
+            zone + (f" {cardinal(minutes, scan.dialect)}" if minutes else "")
+            if hours or minutes
+            else ""
+        )
     elif match[4]:
         spoken += " ~UTC"
     return scan.say(f", {spoken}", position, match.end())
@@ -221,11 +308,24 @@ def day(scan: Scan, position: int) -> int:
     if MONTH_BEFORE.search(scan.text[max(0, position - LOOK_BACK) : position]):
         return ranged(scan, scan.say(nth, position, end), MONTH)
     listed = LIST_BEFORE.search(scan.text, max(0, position - LOOK_BACK), position)
-    if listed and (LIST_AFTER.match(scan.text, end) or (listed[1] and LIST_ENDS.match(scan.text, end))):
+    if listed and (
+        LIST_AFTER.match(scan.text, end) or (listed[1] and LIST_ENDS.match(scan.text, end))
+    ):
         return scan.say(nth, position, end)
-    if MONTH_AFTER.match(scan.text, end) or (not match[2] and MONTH_AFTER_RANGE.match(scan.text, end)):
-        article = "" if scan.previous_word() in ("the", "to", "and") and scan.previous() != "to" else "the "
-        joint = "" if re.match(r"\s+of\b", scan.text[end : end + 8]) or MONTH_AFTER_RANGE.match(scan.text, end) else " of"
+    if MONTH_AFTER.match(scan.text, end) or (
+        not match[2] and MONTH_AFTER_RANGE.match(scan.text, end)
+    ):
+        article = (
+            ""
+            if scan.previous_word() in ("the", "to", "and") and scan.previous() != "to"
+            else "the "
+        )
+        joint = (
+            ""
+            if re.match(r"\s+of\b", scan.text[end : end + 8])
+            or MONTH_AFTER_RANGE.match(scan.text, end)
+            else " of"
+        )
         return scan.say(f"{article}{nth}{joint}", position, end)
     return position
 
@@ -235,7 +335,9 @@ def month(scan: Scan, position: int) -> int:
     match = MONTH.match(scan.text, position)
     if match and match[1] not in MONTHS:
         before = scan.text[max(0, position - 5) : position]
-        beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(r"(?:\d(?:st|nd|rd|th)?[\s/-]+|\bof\s|[a-z]/)$", before)
+        beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(
+            r"(?:\d(?:st|nd|rd|th)?[\s/-]+|\bof\s|[a-z]/)$", before
+        )
         if beside or (match[2] and match[1] not in ("Mar", "Jun", "Jul", "May")):
             return scan.say(MONTH_FORMS[match[1]], position, match.end())
     return position
@@ -261,9 +363,15 @@ def weekday(scan: Scan, position: int) -> int:
 
 
 def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
-    """30s is a decade, or a range of degrees, behind an article and the like, and before what decades have; else seconds."""
+    """30s is a decade, or a range of degrees, behind an article and the like, and before what
+    decades have; else seconds.
+    """
     before = scan.previous_word()
-    return before in DECADE_BEFORE or before.endswith("ies") or DECADE_NEXT.match(scan.text, match.end()) is not None
+    return (
+        before in DECADE_BEFORE
+        or before.endswith("ies")
+        or DECADE_NEXT.match(scan.text, match.end()) is not None
+    )
 
 
 def decade(scan: Scan, position: int) -> int:
@@ -274,11 +382,24 @@ def decade(scan: Scan, position: int) -> int:
         return scan.say(f"{cardinal(number, scan.dialect)} seconds", position, match.end())
     if match:
         number = int(match[1] or match[2])
-        words = year(number, scan.dialect) if number >= 100 and match[1] else cardinal(number or 2000, scan.dialect)  # '00s
+        # '00s
+        words = (
+            year(number, scan.dialect)
+            if number >= 100 and match[1]
+            else cardinal(number or 2000, scan.dialect)
+        )
         return scan.say(plural(words), position, match.end())
     match = APOSTROPHE_YEAR.match(scan.text, position)
     if match:
         number = int(match[1])
-        end = scan.say(f"oh {cardinal(number, scan.dialect)}" if number < 10 else cardinal(number, scan.dialect), position, match.end())
+        end = scan.say(
+            (
+                f"oh {cardinal(number, scan.dialect)}"
+                if number < 10
+                else cardinal(number, scan.dialect)
+            ),
+            position,
+            match.end(),
+        )
         return ranged(scan, end, YEAR_OR_MONTH)
     return position

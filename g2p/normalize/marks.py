@@ -1,4 +1,5 @@
-"""Marks and signs: markup dropped and counted, punctuation into Kokoro's, quotes by their side, dashes as pause, `to` or `minus`.
+"""Marks and signs: markup dropped and counted, punctuation into Kokoro's, quotes by their side,
+dashes as pause, `to` or `minus`.
 
 symbol(Scan("5 + 3 = 8 — “yes”", "us"), 2)
 markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
@@ -8,10 +9,21 @@ import re
 
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
-from kokoro_ane.g2p.normalize.state import GREEK, MONTH_FORMS, MONTHS, NUMERIC, SYMBOL_NAMES, WEEKDAYS, Scan, alternation
+from kokoro_ane.g2p.normalize.state import (
+    GREEK,
+    MONTH_FORMS,
+    MONTHS,
+    NUMERIC,
+    SYMBOL_NAMES,
+    WEEKDAYS,
+    Scan,
+    alternation,
+)
 from kokoro_ane.g2p.result import PUNCTUATION
 
-LINE_MARK = re.compile(r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|\[[xX ]?\](?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))")
+LINE_MARK = re.compile(
+    r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|\[[xX ]?\](?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))"
+)
 LINK = re.compile(r"!?\[(?=[^\[\]\n]{0,500}\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,200}\")?\))")
 LINK_END = re.compile(r"\]\(([^()\s]{0,2000})(?:\s\"[^\"\n]{0,200}\")?\)")
 ADDRESS_LIKE = re.compile(r"[./#:]|^$")
@@ -37,7 +49,9 @@ def drop(scan: Scan, start: int, end: int) -> int:
 
 
 def is_emphasis(scan: Scan, start: int, end: int) -> bool:
-    """Whether a run of marks is no operator: not with white space on both sides, and * not between two numbers."""
+    """Whether a run of marks is no operator: not with white space on both sides, and * not between
+    two numbers.
+    """
     text = scan.text
     before, after = text[start - 1 : start], text[end : end + 1]
     if text.startswith("**", start) and before.isalnum() and after.isdigit():
@@ -52,7 +66,11 @@ def is_emphasis(scan: Scan, start: int, end: int) -> bool:
 def emoticon(scan: Scan, position: int) -> int:
     """:-), ;) and <3 behind white space are faces, as emoji are."""
     match = EMOTICON.match(scan.text, position)
-    less = match is not None and match[0][0] == "<" and (len(scan.previous_word()) < 2 or scan.previous_word() in NUMERIC)
+    less = (
+        match is not None
+        and match[0][0] == "<"
+        and (len(scan.previous_word()) < 2 or scan.previous_word() in NUMERIC)
+    )
     if not match or less or not scan.space_before(position):
         return position
     return scan.drop(position, match.end(), "emoji")
@@ -74,17 +92,38 @@ def markup(scan: Scan, position: int) -> int:
         return drop(scan, position, match.end()) if match else position
     if character == "]":
         match = LINK_END.match(text, position)
-        return drop(scan, position, match.end()) if match and ADDRESS_LIKE.search(match[1]) else position
-    if character == "|" and BAR.match(text, max(position - 1, 0)) and not TABLE_ROW.search(text, max(0, position - 200), position):
-        return scan.mark(",", position, position + 1) if scan.previous() not in PUNCTUATION else drop(scan, position, position + 1)
+        return (
+            drop(scan, position, match.end())
+            if match and ADDRESS_LIKE.search(match[1])
+            else position
+        )
+    if (
+        character == "|"
+        and BAR.match(text, max(position - 1, 0))
+        and not TABLE_ROW.search(text, max(0, position - 200), position)
+    ):
+        return (
+            scan.mark(",", position, position + 1)
+            if scan.previous() not in PUNCTUATION
+            else drop(scan, position, position + 1)
+        )
     match = EMPHASIS.match(text, position)
-    return drop(scan, position, match.end()) if match and is_emphasis(scan, position, match.end()) else position
+    return (
+        drop(scan, position, match.end())
+        if match and is_emphasis(scan, position, match.end())
+        else position
+    )
 
 
 def plural(scan: Scan, position: int) -> int:
     """item(s): the plural."""
     match = PLURAL.match(scan.text, position)
-    if not match or not scan.tokens or scan.tokens[-1][2] != position or scan.tokens[-1][3] != "word":
+    if (
+        not match
+        or not scan.tokens
+        or scan.tokens[-1][2] != position
+        or scan.tokens[-1][3] != "word"
+    ):
         return position
     text, start, _, kind, _ = scan.tokens.pop()
     scan.tokens.append((text + match[1], start, match.end(), kind, None))
@@ -92,7 +131,9 @@ def plural(scan: Scan, position: int) -> int:
 
 
 def line_break(scan: Scan, position: int) -> int:
-    """A line break that is heard: a full stop, but behind the dot of an abbreviation that is one already."""
+    """A line break that is heard: a full stop, but behind the dot of an abbreviation that is one
+    already.
+    """
     if scan.tokens and (scan.tokens[-1][3] != "punctuation" or scan.tokens[-1][0] in ")”"):
         scan.tokens.append((".", position, position + 1, "punctuation", True))
     return position + 1
@@ -100,47 +141,80 @@ def line_break(scan: Scan, position: int) -> int:
 
 def menu(scan: Scan, position: int) -> int:
     """Settings > Privacy: a comma between the names of a way through menus."""
-    if len(scan.previous()) < 2 or not scan.previous()[0].isupper() or not MENU_NEXT.match(scan.text, position):
+    if (
+        len(scan.previous()) < 2
+        or not scan.previous()[0].isupper()
+        or not MENU_NEXT.match(scan.text, position)
+    ):
         return position
     return scan.mark(",", position, position + 1)
 
 
 OPERATORS = (
-    ("&&", "and"), ("||", "or"), ("**", "to the power of"), ("<=", "less than or equal to"), (">=", "greater than or equal to"),
-    ("!=", "is not equal to"), ("==", "equals"), ("=>", "to"), ("->", "to"), ("+/-", "plus or minus"),
-)  # fmt: skip
+    ("&&", "and"),
+    ("||", "or"),
+    ("**", "to the power of"),
+    ("<=", "less than or equal to"),
+    (">=", "greater than or equal to"),
+    ("!=", "is not equal to"),
+    ("==", "equals"),
+    ("=>", "to"),
+    ("->", "to"),
+    ("+/-", "plus or minus"),
+)
 BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
-QUANTITY_BEFORE = re.compile(r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|'|\s?(?:million|billion|trillion))$")  # 10%–15%, 5km-10km
+# 10%–15%, 5km-10km
+QUANTITY_BEFORE = re.compile(
+    r"\d(?:%|¢|°[CF]?|[A-Za-zµ]{1,3}|\"|'|\s?(?:million|billion|trillion))$"
+)
 NOON_AFTER = re.compile(r"\s?(?:noon|midnight|[Pp]resent|now|today|close)\b")
 MONEY_RANGE = re.compile(r"[$£€¥][\d.,]{1,14}\s?[A-Za-z]{0,8}$")
 INNER_DOT = re.compile(r"\.(?=[a-z_]\w)")  # str.split
 OPERAND_AFTER = re.compile(r"\s*[-$£€\w(√∛∜.]")
 EQUALS_NEAR = re.compile(r"[^\n]{0,40}=")
 APART = re.compile(r"\s/\s+[\w(\"]")
-DATE_NEXT = re.compile(rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation((*MONTH_FORMS, *WEEKDAYS))})\b")
-DATE_BEFORE = re.compile(rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1,2}}(?:st|nd|rd|th)?,?\s)?(?:\d{{4}}|'\d\d)\s?$")
+DATE_NEXT = re.compile(
+    rf"\s?(?:\d{{1,2}}(?:st|nd|rd|th)?\s+)?(?:{alternation((*MONTH_FORMS, *WEEKDAYS))})\b"
+)
+DATE_BEFORE = re.compile(
+    rf"(?:{alternation(tuple(MONTH_FORMS))})\.?,?\s(?:\d{{1,2}}(?:st|nd|rd|th)?,?\s)?"
+    rf"(?:\d{{4}}|'\d\d)\s?$"
+)
 WEEKDAY_NEXT = re.compile(rf"(?:{alternation(tuple(WEEKDAYS))})(?!\w)(/)?")
 NUMBER_THERE = re.compile(r"\s*(\d{1,15})")
 RUN = re.compile(r"\.{2,}(?:\s?\.)*|-{2,}|([!?,;:.])\1*|…+|—+")
 SMALL_NEXT = re.compile(r"\s+[a-z&@]")
 PRIME = re.compile(r"(?:^|(?<![\w]))\W?[a-zA-Z]'(?=\()")
 INFINITE = re.compile(r"-(?:inf(?:inity)?\b|∞)", re.IGNORECASE)
-GRADE, GRADE_END = re.compile(r"(?:^|[\s(\"“])[A-F]$"), re.compile(r"-(?:$|[.,;!?)\"”]|\s(?!(?:and|or|to)\s[\w-]{0,20}-))")
+GRADE, GRADE_END = (
+    re.compile(r"(?:^|[\s(\"“])[A-F]$"),
+    re.compile(r"-(?:$|[.,;!?)\"”]|\s(?!(?:and|or|to)\s[\w-]{0,20}-))"),
+)
 AND_LETTER = re.compile(r"&([A-Z](?:'?s)?)(?![\w'.])")
-ELISIONS = re.compile(r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE)
+ELISIONS = re.compile(
+    r"'(?:tis|twas|twere|em|til|cause|bout|cuz|n'|round|neath|nuff|tude)(?![A-Za-z])", re.IGNORECASE
+)
 WORD = re.compile(rf"[{LATIN}]++")
 HASH_IS = re.compile(r"\s#\s(?:is|was|for|changed|to|in|from|on|so|pls|please|and)\b")
-PART, WHOLE = re.compile(r"(?:\d,\d{3}|\d\.\d) ?$"), re.compile(r" ?\d{1,3}(?:,\d{3})+| ?\d+ ?[GMT]B\b")  # 8,214 / 10,000
+# 8,214 / 10,000
+PART, WHOLE = (
+    re.compile(r"(?:\d,\d{3}|\d\.\d) ?$"),
+    re.compile(r" ?\d{1,3}(?:,\d{3})+| ?\d+ ?[GMT]B\b"),
+)
 
 
 def after_number(scan: Scan, position: int) -> bool:
-    """Whether the last token is a number (or am, pm, an ordinal day) that touches or precedes this place on the line."""
+    """Whether the last token is a number (or am, pm, an ordinal day) that touches or precedes this
+    place on the line.
+    """
     if not scan.tokens:
         return False
     before = scan.text[scan.tokens[-1][1] : scan.tokens[-1][2]]
-    return bool(before) and (any(character.isdigit() for character in before) or scan.tokens[-1][0].lower() in NUMERIC)
+    return bool(before) and (
+        any(character.isdigit() for character in before) or scan.tokens[-1][0].lower() in NUMERIC
+    )
 
 
 def after_date(scan: Scan) -> bool:
@@ -148,26 +222,45 @@ def after_date(scan: Scan) -> bool:
     last = scan.tokens[-1][2] if scan.tokens else 0
     if last and (last == scan.dated or DATE_BEFORE.search(scan.text, max(0, last - 24), last)):
         return True
-    return scan.previous() in MONTHS or (scan.previous(2) in MONTHS and scan.previous().endswith(("st", "nd", "rd", "th")))
+    return scan.previous() in MONTHS or (
+        scan.previous(2) in MONTHS and scan.previous().endswith(("st", "nd", "rd", "th"))
+    )
 
 
 def dash(scan: Scan, position: int) -> int:
     """A hyphen, en dash or minus sign: range, minus, or pause."""
     text, character = scan.text, scan.text[position]
-    before, after = text[position - 1 : position] if position else "", text[position + 1 : position + 2]
+    before, after = (
+        text[position - 1 : position] if position else "",
+        text[position + 1 : position + 2],
+    )
     number = NUMBER_AFTER.match(text, position + 1)
     if character in "-–" and after_date(scan) and DATE_NEXT.match(text, position + 1):
         return scan.say("to", position, position + 1, True)
     if character in "-–" and after_number(scan, position) and NOON_AFTER.match(text, position + 1):
         return scan.say("to", position, position + 1, True)
-    if number and character in "-–" and MONEY_RANGE.search(text[max(0, position - 24) : position]) and text[position + 1] in "$£€¥":
+    if (
+        number
+        and character in "-–"
+        and MONEY_RANGE.search(text[max(0, position - 24) : position])
+        and text[position + 1] in "$£€¥"
+    ):
         return scan.say("to", position, position + 1, True)
     if number and QUANTITY_BEFORE.search(text[max(0, position - 8) : position]):
         return scan.say("to", position, position + 1, True)
     if after_number(scan, position) and number and (not before.isspace() or after.isspace()):
         spaced = before.isspace()
-        return scan.say("minus" if character == "−" or (spaced and is_difference(scan, position)) else "to", position, position + 1, True)
-    if number and not after.isspace() and (not before or before.isspace() or before in '(“"[=×*/<>±'):
+        return scan.say(
+            "minus" if character == "−" or (spaced and is_difference(scan, position)) else "to",
+            position,
+            position + 1,
+            True,
+        )
+    if (
+        number
+        and not after.isspace()
+        and (not before or before.isspace() or before in '(“"[=×*/<>±')
+    ):
         return scan.say("minus", position, position + 1, True)
     if (
         character == "−"
@@ -191,9 +284,15 @@ def is_difference(scan: Scan, position: int) -> bool:
 
 
 def double_quote(scan: Scan, position: int) -> int:
-    """A straight double quotation mark opens after white space or an opening mark, else it closes."""
+    """A straight double quotation mark opens after white space or an opening mark, else it
+    closes.
+    """
     before, after = scan.text[position - 1 : position], scan.text[position + 1 : position + 2]
-    opens = (not before or before.isspace() or before in "(—“-[") and bool(after) and not after.isspace()
+    opens = (
+        (not before or before.isspace() or before in "(—“-[")
+        and bool(after)
+        and not after.isspace()
+    )
     scan.double_open = opens
     return scan.mark("“" if opens else "”", position, position + 1)
 
@@ -218,7 +317,9 @@ def single_quote(scan: Scan, position: int) -> int:
 
 
 def slash(scan: Scan, position: int) -> int:
-    """Between words `slash`, between number and number `slash`, before a unit of time `per` (money.py), else dropped."""
+    """Between words `slash`, between number and number `slash`, before a unit of time `per`
+    (money.py), else dropped.
+    """
     text = scan.text
     numbers = after_number(scan, position) and NUMBER_AFTER.match(text, position + 1)
     if numbers and text[position - 1] == " " and EQUALS_NEAR.match(text, position):
@@ -229,8 +330,14 @@ def slash(scan: Scan, position: int) -> int:
         return scan.say("of", position, position + 1, True)
     day = WEEKDAY_NEXT.match(text, position + 1) if scan.previous() in WEEKDAYS else None
     if day:  # Mon/Wed/Fri
-        return scan.mark(",", position, position + 1) if day[1] else scan.say("and", position, position + 1, True)
-    inside = position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
+        return (
+            scan.mark(",", position, position + 1)
+            if day[1]
+            else scan.say("and", position, position + 1, True)
+        )
+    inside = (
+        position and text[position - 1].isalnum() and text[position + 1 : position + 2].isalnum()
+    )
     spaced = re.match(r"/\s*\w", text[position : position + 4]) and scan.tokens
     if inside or spaced:
         scan.say("slash", position, position + 1, True)
@@ -261,10 +368,17 @@ def run(scan: Scan, position: int) -> int:
     if not match:
         return position
     text, before = match[0], scan.previous()
-    small = text == "." and before.isalpha() and before[1:].islower() and len(before) > 1 and SMALL_NEXT.match(scan.text, match.end())
+    small = (
+        text == "."
+        and before.isalpha()
+        and before[1:].islower()
+        and len(before) > 1
+        and SMALL_NEXT.match(scan.text, match.end())
+    )
     alone = len(scan.tokens) < 2 or scan.tokens[-1][1] != scan.tokens[-2][1]
     if small and scan.known and scan.tokens[-1][2] == position and len(before) > 2:
-        written = scan.text[scan.tokens[-1][1] : position].lower()  # hrs. and gd., and what nobody knows
+        # hrs. and gd., and what nobody knows
+        written = scan.text[scan.tokens[-1][1] : position].lower()
         if (alone and written not in (before.lower(), "")) or scan.unlisted(before):
             return drop(scan, position, match.end())
     found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
@@ -276,7 +390,12 @@ def symbol(scan: Scan, position: int) -> int:
     character = scan.text[position]
     if scan.text.startswith("!=", position):
         return named(scan, position, character)
-    if character == "." and INNER_DOT.match(scan.text, position) and scan.text[position - 1 : position].isalnum() and scan.tokens:
+    if (
+        character == "."
+        and INNER_DOT.match(scan.text, position)
+        and scan.text[position - 1 : position].isalnum()
+        and scan.tokens
+    ):
         scan.space_last()
         return scan.say("dot", position, position + 1, True)
     end = run(scan, position)
@@ -315,7 +434,9 @@ def named(scan: Scan, position: int, character: str) -> int:
         return slash(scan, position)
     if character == "#" and HASH_IS.match(text, max(0, position - 1)):  # his # is 555-0133
         return scan.say("number", position, position + 1, True)
-    if character == "$" and not (scan.space_before(position) and text[position + 1 : position + 2].isspace()):
+    if character == "$" and not (
+        scan.space_before(position) and text[position + 1 : position + 2].isspace()
+    ):
         scan.drop(position, position + 1, "symbol")
     elif character in GREEK:
         scan.say(GREEK[character], position, position + 1)
@@ -328,11 +449,18 @@ def named(scan: Scan, position: int, character: str) -> int:
         scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
         return named(scan, position, character)
     elif character in SYMBOL_NAMES and (
-        character not in "<>*+=~#^→↑↓▲▼" or OPERAND_AFTER.match(text, position + 1) or (character == "+" and scan.tokens)
+        character not in "<>*+=~#^→↑↓▲▼"
+        or OPERAND_AFTER.match(text, position + 1)
+        or (character == "+" and scan.tokens)
     ):
         if scan.tokens and scan.tokens[-1][2] == position:
             scan.space_last()
-        scan.say(SYMBOL_NAMES[character], position, position + 1, True if OPERAND_AFTER.match(text, position + 1) else None)
+        scan.say(
+            SYMBOL_NAMES[character],
+            position,
+            position + 1,
+            True if OPERAND_AFTER.match(text, position + 1) else None,
+        )
     else:
         scan.drop(position, position + 1, "symbol")
     return position + 1

@@ -11,21 +11,38 @@ from kokoro_ane.g2p.normalize.quantities import NUMBER, PER_NAMES, attributive, 
 from kokoro_ane.g2p.normalize.state import MONEY, UNITS, Scan, alternation
 from kokoro_ane.g2p.result import GB, Dialect
 
-SIGNS, SCALES, CODES, NATIONS, PLURALS, OWN = (MONEY[key] for key in ("sign", "scale", "code", "nation", "plural", "own"))
-SCALE_WORDS = alternation(tuple(name for name in SCALES if len(name) > 3))  # over the end of a line too, where a B or M begins what is new
-SCALE = rf"(?:(?P<joint>\r\n|[\s-])(?P<scale_word>{SCALE_WORDS})\b|[ ]?(?P<scale>{alternation(SCALES)})(?!\w))"
+SIGNS, SCALES, CODES, NATIONS, PLURALS, OWN = (
+    MONEY[key] for key in ("sign", "scale", "code", "nation", "plural", "own")
+)
+# over the end of a line too, where a B or M begins what is new
+SCALE_WORDS = alternation(tuple(name for name in SCALES if len(name) > 3))
+SCALE = (
+    rf"(?:(?P<joint>\r\n|[\s-])(?P<scale_word>{SCALE_WORDS})\b|["
+    rf" ]?(?P<scale>{alternation(SCALES)})(?!\w))"
+)
 PREFIXED = re.compile(
-    rf"(?P<minus>[-−])?(?P<nation>{alternation(NATIONS)})?(?P<sign>[{''.join(SIGNS)}])\s?(?P<minus2>[-−])?(?P<number>{NUMBER})"
+    rf"(?P<minus>[-−])?(?P<nation>{alternation(NATIONS)})?(?P<sign>[{''.join(SIGNS)}])\s?"
+    rf"(?P<minus2>[-−])?(?P<number>{NUMBER})"
     rf"(?:[ ]?[-–]\s?(?P=sign)?(?P<upper>{NUMBER}))?{SCALE}?(?: (?P<own>CAD|AUD|NZD|USD)\b)?"
 )
 CODED = re.compile(rf"(?P<code>{alternation(CODES)})\s?(?P<number>{NUMBER}){SCALE}?(?!\w)")
-AFTER = re.compile(rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}|[{''.join(SIGNS)}])(?![\w\d])")
+AFTER = re.compile(
+    rf"(?P<number>{NUMBER})(?:{SCALE})?\s?(?P<code>{alternation(CODES)}"
+    rf"|[{''.join(SIGNS)}])(?![\w\d])"
+)
 CENTS = re.compile(rf"(?P<number>{NUMBER})\s?(?P<name>¢|p(?!\w))")
 ADJECTIVE = re.compile(r"-(?=[A-Za-z])")
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?!\w)")
-COMMA_AFTER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9})(?:,(?P<part>\d{2}))?\s?(?P<sign>€)(?!\w)")
-COMMA_BEFORE = re.compile(r"(?P<sign>€)\s?(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9}),(?P<part>\d{2})(?![\d,])")
-DEAL = re.compile(r"\s(?:deal|contract|extension|budget|lawsuit|settlement|bonus|grant|project|fund|loan|prize|jackpot|offer|bond)\b")
+COMMA_AFTER = re.compile(
+    r"(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9})(?:,(?P<part>\d{2}))?\s?(?P<sign>€)(?!\w)"
+)
+COMMA_BEFORE = re.compile(
+    r"(?P<sign>€)\s?(?P<whole>\d{1,3}(?:[. ]\d{3})++|\d{1,9}),(?P<part>\d{2})(?![\d,])"
+)
+DEAL = re.compile(
+    r"\s(?:deal|contract|extension|budget|lawsuit|settlement|bonus|grant|project|fund"
+    r"|loan|prize|jackpot|offer|bond)\b"
+)
 PER = re.compile(r"/(?=[a-z]{1,12}\b)")
 
 
@@ -40,13 +57,21 @@ def exact(text: str, names: tuple[str, str], dialect: Dialect) -> str:
     if len(part) != 2 or len(whole) > 15:
         return f"{decimal(text, dialect)} {names[0] if text == '1' else many(names[0])}"
     units, hundredths = int(whole or 0), int(part)
-    said = [f"{cardinal(units, dialect)} {names[0] if units == 1 else many(names[0])}"] if units or not hundredths else []
+    said = (
+        [f"{cardinal(units, dialect)} {names[0] if units == 1 else many(names[0])}"]
+        if units or not hundredths
+        else []
+    )
     if hundredths:
-        said.append(f"{cardinal(hundredths, dialect)} {names[1] if hundredths == 1 else many(names[1])}")
+        said.append(
+            f"{cardinal(hundredths, dialect)} {names[1] if hundredths == 1 else many(names[1])}"
+        )
     return " and ".join(said)
 
 
-def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str | None, single: bool) -> str:
+def spoken(
+    scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str | None, single: bool
+) -> str:
     """The amount of `match`; `single`: it qualifies a noun (a $20 bill)."""
     number, scale = match["number"], match["scale_word"] or match["scale"]
     low = decimal(number, scan.dialect)
@@ -62,20 +87,31 @@ def spoken(scan: Scan, match: re.Match[str], names: tuple[str, str], upper: str 
 def amount(scan: Scan, position: int) -> int:
     """A currency sign or code before a number."""
     match = PREFIXED.match(scan.text, position)
-    if match and match["minus"] and position and (scan.text[position - 1].isalnum() or scan.text[position - 1] == "."):
+    if (
+        match
+        and match["minus"]
+        and position
+        and (scan.text[position - 1].isalnum() or scan.text[position - 1] == ".")
+    ):
         return position  # $1.2M-$1.5M: the dash says `to`
     if match:
         nation = NATIONS.get(match["nation"] or "", "")
         unit, part = OWN.get(match["nation"] or "") or SIGNS[match["sign"]]
         names = (CODES[match["own"]] if match["own"] else f"{nation} {unit}".strip(), part)
-        single = attributive(scan, match.end()) or match["joint"] == "-" or ADJECTIVE.match(scan.text, match.end()) is not None
+        single = (
+            attributive(scan, match.end())
+            or match["joint"] == "-"
+            or ADJECTIVE.match(scan.text, match.end()) is not None
+        )
         single = single or DEAL.match(scan.text, match.end()) is not None
         minus = "minus " if match["minus"] or match["minus2"] else ""
         scan.say(minus + spoken(scan, match, names, match["upper"], single), position, match.end())
         return per(scan, match.end())
     match = CODED.match(scan.text, position)
     if match:
-        return scan.say(spoken(scan, match, (CODES[match["code"]], "cent"), None, False), position, match.end())
+        return scan.say(
+            spoken(scan, match, (CODES[match["code"]], "cent"), None, False), position, match.end()
+        )
     return position
 
 
@@ -95,7 +131,9 @@ def amount_after(scan: Scan, position: int) -> int:
     if match:
         code = match["code"]
         names = tuple(SIGNS[code]) if code in SIGNS else (CODES[code], "cent")
-        scan.say(spoken(scan, match, names, None, attributive(scan, match.end())), position, match.end())
+        scan.say(
+            spoken(scan, match, names, None, attributive(scan, match.end())), position, match.end()
+        )
         return per(scan, match.end())
     match = CENTS.match(scan.text, position)
     if match and (match["name"] == "¢" or scan.dialect == GB):
@@ -113,7 +151,9 @@ def per(scan: Scan, position: int) -> int:
         return scan.say(per_name(unit[1], scan.dialect), position + 1, unit.end())
     if scan.text.startswith(("/each", "/ea"), position):
         scan.silent(position, position + 1)
-        return scan.say("each", position + 1, position + (5 if scan.text.startswith("/each", position) else 3))
+        return scan.say(
+            "each", position + 1, position + (5 if scan.text.startswith("/each", position) else 3)
+        )
     if PER.match(scan.text, position):
         return scan.say("per", position, position + 1, True)
     return position

@@ -1,4 +1,5 @@
-"""Numbers as words: cardinals, ordinals, years, digits, decimals, plurals. American without `and`, British with it.
+"""Numbers as words: cardinals, ordinals, years, digits, decimals, plurals. American without `and`,
+British with it.
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
 cardinal(1234, "gb")   # one thousand two hundred and thirty-four
@@ -9,14 +10,23 @@ from functools import lru_cache
 
 from kokoro_ane.g2p.result import GB, Dialect
 
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
+)
 ONES = _ONES.split()
 TENS = [".", ".", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]]
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
 IRREGULAR = {
-    "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth", "twelve": "twelfth",
-}  # fmt: skip
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+    "twelve": "twelfth",
+}
 
 
 def below_hundred(number: int) -> str:
@@ -76,7 +86,9 @@ def digits(text: str, zero: str = "zero") -> str:
 
 
 def year(number: int, dialect: Dialect) -> str:
-    """1999 -> nineteen ninety-nine, 1905 -> nineteen oh five, 1900 -> nineteen hundred, 2005 -> two thousand (and) five."""
+    """1999 -> nineteen ninety-nine, 1905 -> nineteen oh five, 1900 -> nineteen hundred, 2005 -> two
+    thousand (and) five.
+    """
     high, low = divmod(number, 100)
     if not 10 <= high <= 99 or high % 10 == 0 and low < 10:
         return cardinal(number, dialect)
@@ -116,4 +128,6 @@ def roman_value(numeral: str) -> int | None:
     if not numeral or not re.fullmatch(NUMERAL, numeral):
         return None
     numbers = [ROMAN[letter] for letter in numeral]
-    return sum(-low if low < high else low for low, high in zip(numbers, [*numbers[1:], 0], strict=True))
+    return sum(
+        -low if low < high else low for low, high in zip(numbers, [*numbers[1:], 0], strict=True)
+    )

@@ -1,9 +1,11 @@
-"""Numbers with what stands beside them: fractions, units, feet and inches, scientific notation, dimensions, ordinals, counts and years.
+"""Numbers with what stands beside them: fractions, units, feet and inches, scientific notation,
+dimensions, ordinals, counts and years.
 
     scan = Scan("3 3/4 cups, 5kg, 6'2\", 1.5e-10, 1999 people, in 1999", "us")
     quantity(scan, 0)
 
-A range needs no rule of its own: `to` is said for the dash (symbols.py), and each number for itself.
+A range needs no rule of its own: `to` is said for the dash (symbols.py), and each number for
+itself.
 """
 
 import re
@@ -25,15 +27,33 @@ from kokoro_ane.g2p.normalize.state import (
 )
 from kokoro_ane.g2p.result import GB, Dialect
 
-NUMBER = r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
+NUMBER = (
+    r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)"
+    r"(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
+)
 VULGAR = {
-    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6),
-    "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
-}  # fmt: skip
+    "½": (1, 2),
+    "⅓": (1, 3),
+    "⅔": (2, 3),
+    "¼": (1, 4),
+    "¾": (3, 4),
+    "⅕": (1, 5),
+    "⅖": (2, 5),
+    "⅗": (3, 5),
+    "⅘": (4, 5),
+    "⅙": (1, 6),
+    "⅚": (5, 6),
+    "⅛": (1, 8),
+    "⅜": (3, 8),
+    "⅝": (5, 8),
+    "⅞": (7, 8),
+}
 FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/]|[.,]\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
 DENOMINATORS = {2, *range(3, 21), 24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000}
-SCIENTIFIC = re.compile(rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE](?=[-+−]|\d{{1,2}}\b))([-+−]?\d{{1,4}})\)?(?!\w)")
+SCIENTIFIC = re.compile(
+    rf"({NUMBER})(?:\s?[×xX*]\s?10\s?\^\s?\(?|[eE](?=[-+−]|\d{{1,2}}\b))([-+−]?\d{{1,4}})\)?(?!\w)"
+)
 POWER = re.compile(rf"({NUMBER})\^\(?([-+−]?\d{{1,4}})\)?(?!\w)")
 UNIT_AFTER = re.compile(rf"(?P<gap>\s?|-)(?P<unit>{alternation(UNITS)})(?![\w^°']|\.[A-Z]\.)")
 SPACED_UNIT = re.compile(rf"(?P<gap>\s)(?P<unit>{alternation(SPACED_UNITS)})(?![\w^°'.]|/[a-z])")
@@ -45,7 +65,9 @@ DOT_WITHIN = re.compile(r"\.(?=\s+\w|\))")
 SCALE_AFTER = re.compile(r"\s(?:hundred|thousand|million|billion|trillion)\b")
 FEET = re.compile(r"(\d{1,3})' ?(\d{1,2}(?:\.\d|½)?)(?:\"|''|”)")
 ARC = re.compile(r"(\d{1,2})'(?:(\d{1,2}(?:\.\d+)?)\")?")
-PRIME = re.compile(r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x|[a-z]{3,})\b|\s*(?:$|[,;)])))")
+PRIME = re.compile(
+    r"(\d{1,4}(?:\.\d+)?)(\"|'(?=\s(?:tall|wide|long|deep|high|by|x|[a-z]{3,})\b|\s*(?:$|[,;)])))"
+)
 FEET_BEFORE = re.compile(r"\d\s?(?:ft\.?|feet|foot)\s?\d{1,2}(?:\.\d+|½)?$")  # 6ft 2in
 STONE_POUNDS = re.compile(r"(\d{1,2})\s?st\.?(?=\s?\d{1,2}(?:\.\d|½)?\s?lbs?\b)")
 STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
@@ -55,41 +77,73 @@ HEATED = re.compile(r"(?:^|\D)(?:\d\d\.\d|[2-5]\d0)$")  # 99.1F, 350F
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
-PER_NAMES = {name: name for name in WORDS["per"]} | {"d": "day", "wk": "week", "mo": "month", "yr": "year"}
+PER_NAMES = {name: name for name in WORDS["per"]} | {
+    "d": "day",
+    "wk": "week",
+    "mo": "month",
+    "yr": "year",
+}
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
 NUMBERED = frozenset(WORDS["numbered"])  # nouns whose numbers take letters
-JOINED = re.compile(r"\d(?:mm|cm|km|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|ft|in|hr|min|yr|mo|wk|sec)$")
+JOINED = re.compile(
+    r"\d(?:mm|cm|km|V|W|kW|A|GB|TB|MB|MP|Hz|kHz|MHz|GHz|ft|in|hr|min|yr|mo|wk|sec)$"
+)
 BEHIND_MEASURES = frozenset(WORDS["behind"])
-ROAD_NEXT = re.compile(r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}")
+ROAD_NEXT = re.compile(
+    r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}"
+)
 COUNTS = frozenset(WORDS["counts"])
 DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words or letters too
 
 
-SIDE_LETTER, SIDE_NAMES = re.compile(r"\s?([WDHL])(?![\w'])"), {"W": "wide", "D": "deep", "H": "high", "L": "long"}  # 48"W x 24"D
-BESIDE_FEET = re.compile(r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was|apart)\b|\s*(?:$|[,;)])")
+# 48"W x 24"D
+SIDE_LETTER, SIDE_NAMES = (
+    re.compile(r"\s?([WDHL])(?![\w'])"),
+    {"W": "wide", "D": "deep", "H": "high", "L": "long"},
+)
+BESIDE_FEET = re.compile(
+    r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was"
+    r"|apart)\b|\s*(?:$|[,;)])"
+)
 OF_THINGS = frozenset(WORDS["of_things"])
 THING_NEXT = re.compile(
     rf"(?:[ ](?!(?:I[MV]|PO|S[CQ]|PRN|[BTQ]ID)\b)[A-Z]{{2,5}}\b|"
-    rf"(?i:\.?\)?[ -](?:(?!of|in|for|and|or|with|to|per|on|at)[a-z]+ )?(?:{alternation(WORDS['things'])})s?\b))"
+    r"(?i:\.?\)?[ -](?:(?!of|in|for|and|or|with|to|per|on|at)[a-z]+"
+    rf" )?(?:{alternation(WORDS['things'])})s?\b))"
 )
 SPAN_NEXT = re.compile(rf"\.?[ -](?:{alternation(WORDS['spans'])})\b")
 
 
 def attributive(scan: Scan, end: int) -> bool:
-    """Whether an article or a count stands before and a noun after (a 45° angle, two 8 oz glasses): the unit stays singular."""
+    """Whether an article or a count stands before and a noun after (a 45° angle, two 8 oz glasses):
+    the unit stays singular.
+    """
     after = NEXT_WORD.match(scan.text, end)
     counted = scan.previous_word() in COUNTS and after is not None and after[1].endswith("s")
-    if after and scan.text[end - 1].isalpha() and JOINED.search(scan.text[max(0, end - 12) : end]) and scan.text[end] == " ":
-        return after[1] not in NO_NOUNS | BEHIND_MEASURES and not after[1].endswith("ly")  # a 12V battery, 50mm lens
-    return (counted or scan.previous_word() in ARTICLES | {"by"}) and after is not None and after[1] not in NO_NOUNS
+    if (
+        after
+        and scan.text[end - 1].isalpha()
+        and JOINED.search(scan.text[max(0, end - 12) : end])
+        and scan.text[end] == " "
+    ):
+        # a 12V battery, 50mm lens
+        return after[1] not in NO_NOUNS | BEHIND_MEASURES and not after[1].endswith("ly")
+    return (
+        (counted or scan.previous_word() in ARTICLES | {"by"})
+        and after is not None
+        and after[1] not in NO_NOUNS
+    )
 
 
 def is_adjective(scan: Scan, unit: re.Match[str]) -> bool:
     """A unit before what it measures: a two terabyte SSD, a five minute read."""
     if unit["unit"] in ("min", "hr", "yr", "mi", "day", "mo", "wk"):
         return SPAN_NEXT.match(scan.text, unit.end()) is not None
-    return unit["unit"].split(" ")[-1] in OF_THINGS and THING_NEXT.match(scan.text, unit.end()) is not None
+    return (
+        unit["unit"].split(" ")[-1] in OF_THINGS
+        and THING_NEXT.match(scan.text, unit.end()) is not None
+    )
 
 
 def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
@@ -101,12 +155,21 @@ def fraction_words(top: int, bottom: int, dialect: Dialect) -> str:
 
 
 def fraction(scan: Scan, position: int) -> int:
-    """1/2, 3 3/4, ½, 2½; 120/80 is `over`; 24/7 and 9/11 as people say them; after a product's name none."""
-    match = None if scan.text[position - 1 : position] == "/" else FRACTION.match(scan.text, position)  # 4/5/6
+    """1/2, 3 3/4, ½, 2½; 120/80 is `over`; 24/7 and 9/11 as people say them; after a product's name
+    none.
+    """
+    # 4/5/6
+    match = (
+        None if scan.text[position - 1 : position] == "/" else FRACTION.match(scan.text, position)
+    )
     if match and (scan.previous() in VERSIONED or "0" in (match[2][0], match[3][0])):
         return position
     if match and not match[1] and int(match[2]) >= int(match[3]):
-        scan.say(" over ".join(cardinal(int(group), scan.dialect) for group in match.groups()[1:]), position, match.end())
+        scan.say(
+            " over ".join(cardinal(int(group), scan.dialect) for group in match.groups()[1:]),
+            position,
+            match.end(),
+        )
         return unit_after(scan, match.end(), many=True)
     pair: tuple[int, int] | None = None
     if match and int(match[3]) in DENOMINATORS:
@@ -127,7 +190,11 @@ def fraction(scan: Scan, position: int) -> int:
 def fraction_unit(scan: Scan, position: int, many: bool) -> int:
     """½ lb, 3/4 in.: the unit of a bare fraction is singular."""
     if scan.text[position : position + 1] == '"' and not scan.double_open:
-        return scan.say("inches" if many and not THING_NEXT.match(scan.text, position + 1) else "inch", position, position + 1)
+        return scan.say(
+            "inches" if many and not THING_NEXT.match(scan.text, position + 1) else "inch",
+            position,
+            position + 1,
+        )
     return unit_after(scan, position, many)
 
 
@@ -145,14 +212,38 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
 
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
-    match = UNIT_AFTER.match(scan.text, position) or SPACED_UNIT.match(scan.text, position) or INCHES.match(scan.text, position)
-    if match and not match["gap"] and match["unit"] in LETTER_UNITS and scan.previous_word() in NUMBERED:  # exit 12A, Section 8A
+    match = (
+        UNIT_AFTER.match(scan.text, position)
+        or SPACED_UNIT.match(scan.text, position)
+        or INCHES.match(scan.text, position)
+    )
+    # exit 12A, Section 8A
+    if (
+        match
+        and not match["gap"]
+        and match["unit"] in LETTER_UNITS
+        and scan.previous_word() in NUMBERED
+    ):
         return None
-    if match and match["unit"] == "s" and not match["gap"] and scan.previous_word() in NUMERIC | {"by"}:  # two 2s
+    # two 2s
+    if (
+        match
+        and match["unit"] == "s"
+        and not match["gap"]
+        and scan.previous_word() in NUMERIC | {"by"}
+    ):
         return None
-    if match and len(match["unit"]) == 1 and (WAY_BEFORE.match(scan.text, match.end("gap")) or ROAD_NEXT.match(scan.text, match.end())):
+    if (
+        match
+        and len(match["unit"]) == 1
+        and (
+            WAY_BEFORE.match(scan.text, match.end("gap")) or ROAD_NEXT.match(scan.text, match.end())
+        )
+    ):
         return None  # 40 N. Oak St., 12 K St.
-    if scan.previous_word() in BEFORE_DEGREES or HEATED.search(scan.text, max(0, position - 5), position):
+    if scan.previous_word() in BEFORE_DEGREES or HEATED.search(
+        scan.text, max(0, position - 5), position
+    ):
         match = DEGREES.match(scan.text, position) or match
     if not match or (match["unit"] in DOUBTFUL and not unit_certain(scan, match)):
         return None
@@ -160,7 +251,9 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
 
 
 def unit_after(scan: Scan, position: int, many: bool) -> int:
-    """Say the unit that follows a number, at its own place; the same position where there is none."""
+    """Say the unit that follows a number, at its own place; the same position where there is
+    none.
+    """
     match = has_unit(scan, position)
     return say_unit(scan, match, many) if match else position
 
@@ -172,7 +265,9 @@ def say_unit(scan: Scan, match: re.Match[str], many: bool) -> int:
     inside = DOT_WITHIN if match["gap"] == "-" else DOT_INSIDE  # a 220-lb. QB
     if match["unit"] in DOTTED_UNITS and inside.match(scan.text, end):
         end += 1
-    return scan.say(unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end)
+    return scan.say(
+        unit_name(match["unit"], many, scan.dialect), match.end("gap") - (match["gap"] == "-"), end
+    )
 
 
 def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
@@ -187,7 +282,11 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
         return True
     if match["unit"] == "in":
         inches = re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after)
-        return joined or inches is not None or FEET_BEFORE.search(scan.text, max(0, match.start() - 20), match.start()) is not None
+        return (
+            joined
+            or inches is not None
+            or FEET_BEFORE.search(scan.text, max(0, match.start() - 20), match.start()) is not None
+        )
     return joined or re.match(r"\s*(?:$|[,;:.)])", after) is not None
 
 
@@ -196,11 +295,17 @@ def scientific(scan: Scan, position: int) -> int:
     match = SCIENTIFIC.match(scan.text, position)
     if match:
         power = signed(match[2].lstrip("+"), scan.dialect)
-        scan.say(f"{decimal(match[1], scan.dialect)} times ten to the power of {power}", position, match.end())
+        scan.say(
+            f"{decimal(match[1], scan.dialect)} times ten to the power of {power}",
+            position,
+            match.end(),
+        )
         return unit_after(scan, match.end(), many=True)
     match = POWER.match(scan.text, position)
     if match:
-        name = {"2": "squared", "3": "cubed"}.get(match[2]) or f"to the power of {signed(match[2], scan.dialect)}"
+        name = {"2": "squared", "3": "cubed"}.get(
+            match[2]
+        ) or f"to the power of {signed(match[2], scan.dialect)}"
         return scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
     return position
 
@@ -210,20 +315,43 @@ def feet(scan: Scan, position: int) -> int:
     arc = ARC.match(scan.text, position) if scan.text[position - 1 : position] == "°" else None
     if arc:
         spoken = f"{cardinal(int(arc[1]), scan.dialect)} minutes"
-        return scan.say(spoken + (f" {decimal(arc[2], scan.dialect)} seconds" if arc[2] else ""), position, arc.end(), True)
+        return scan.say(
+            spoken + (f" {decimal(arc[2], scan.dialect)} seconds" if arc[2] else ""),
+            position,
+            arc.end(),
+            True,
+        )
     match = FEET.match(scan.text, position)
     if match:
-        foot, inch = ("foot" if match[1] == "1" else "feet"), ("inch" if match[2] == "1" else "inches")
+        foot, inch = (
+            ("foot" if match[1] == "1" else "feet"),
+            ("inch" if match[2] == "1" else "inches"),
+        )
         inches = match[2].replace("½", ".5")
-        return scan.say(f"{cardinal(int(match[1]), scan.dialect)} {foot} {decimal(inches, scan.dialect)} {inch}", position, match.end())
+        return scan.say(
+            f"{cardinal(int(match[1]), scan.dialect)} {foot} {decimal(inches, scan.dialect)}"
+            f" {inch}",
+            position,
+            match.end(),
+        )
     match = PRIME.match(scan.text, position)
     if match and not (scan.double_open if match[2] == '"' else scan.quote_open):
-        single = match[1] == "1" or attributive(scan, match.end()) or (match[2] == "'" and not BESIDE_FEET.match(scan.text, match.end()))
+        single = (
+            match[1] == "1"
+            or attributive(scan, match.end())
+            or (match[2] == "'" and not BESIDE_FEET.match(scan.text, match.end()))
+        )
         single = single or THING_NEXT.match(scan.text, match.end()) is not None
-        name = ("inch" if single else "inches") if match[2] == '"' else ("foot" if single else "feet")
+        name = (
+            ("inch" if single else "inches") if match[2] == '"' else ("foot" if single else "feet")
+        )
         side = SIDE_LETTER.match(scan.text, match.end())
         if side:
-            return scan.say(f"{decimal(match[1], scan.dialect)} {name} {SIDE_NAMES[side[1]]}", position, side.end())
+            return scan.say(
+                f"{decimal(match[1], scan.dialect)} {name} {SIDE_NAMES[side[1]]}",
+                position,
+                side.end(),
+            )
         return scan.say(f"{decimal(match[1], scan.dialect)} {name}", position, match.end())
     return position
 
@@ -231,7 +359,9 @@ def feet(scan: Scan, position: int) -> int:
 def stone(scan: Scan, position: int) -> int:
     """12st 6lb, and 12st alone, which is no ordinal."""
     match = STONE_POUNDS.match(scan.text, position) or STONE_ALONE.match(scan.text, position)
-    if not match or (match.re is STONE_ALONE and ordinal(int(match[1]), scan.dialect).endswith("first")):
+    if not match or (
+        match.re is STONE_ALONE and ordinal(int(match[1]), scan.dialect).endswith("first")
+    ):
         return position
     return scan.say(f"{cardinal(int(match[1]), scan.dialect)} stone", position, match.end())
 
@@ -249,7 +379,11 @@ def thousands(scan: Scan, position: int) -> int:
     match = SPACED_GROUPS.match(scan.text, position)
     if (
         not match
-        or (match[0].count(" ") < 2 and not LOWER_NEXT.match(scan.text, match.end()) and not has_unit(scan, match.end()))
+        or (
+            match[0].count(" ") < 2
+            and not LOWER_NEXT.match(scan.text, match.end())
+            and not has_unit(scan, match.end())
+        )
         or match[0][0] == "0"
         or not scan.space_before(position)
     ):
@@ -259,7 +393,9 @@ def thousands(scan: Scan, position: int) -> int:
 
 
 def with_comma(scan: Scan, position: int) -> int:
-    """3,5 kg: a comma is a point where one or two digits and a unit of more than a letter (or m, g, L) follow."""
+    """3,5 kg: a comma is a point where one or two digits and a unit of more than a letter (or m, g,
+    L) follow.
+    """
     match = COMMA.match(scan.text, position)
     unit = UNIT_AFTER.match(scan.text, match.end()) if match else None
     if not match or not unit or unit["unit"] in DOUBTFUL:
@@ -270,12 +406,22 @@ def with_comma(scan: Scan, position: int) -> int:
 
 
 def per_unit(scan: Scan, position: int) -> int:
-    """The slash of mg/kg/day, 72 beats/min, 2 tablets/day: `per`, behind a count and what it counts."""
+    """The slash of mg/kg/day, 72 beats/min, 2 tablets/day: `per`, behind a count and what it
+    counts.
+    """
     match = PER_UNIT.match(scan.text, position)
-    if not match or not scan.tokens or scan.tokens[-1][2] != position or scan.tokens[-1][3] != "word":
+    if (
+        not match
+        or not scan.tokens
+        or scan.tokens[-1][2] != position
+        or scan.tokens[-1][3] != "word"
+    ):
         return position
-    counted = [token[0].lower() in NUMERIC for token in scan.tokens[-6:-1] if token[3] != "punctuation"]
-    if not any(counted) and not (match[1] in PER_NAMES and scan.previous_word() in NUMERIC):  # 2/customer
+    counted = [
+        token[0].lower() in NUMERIC for token in scan.tokens[-6:-1] if token[3] != "punctuation"
+    ]
+    # 2/customer
+    if not any(counted) and not (match[1] in PER_NAMES and scan.previous_word() in NUMERIC):
         return position
     scan.say("per", position, position + 1, True)
     return scan.say(per_name(match[1], scan.dialect), position + 1, match.end())

@@ -1,10 +1,12 @@
-"""Second stage: one pass over the cleaned text. Plain words take one regex and one set look-up; anything else goes to the handlers.
+"""Second stage: one pass over the cleaned text. Plain words take one regex and one set look-up;
+anything else goes to the handlers.
 
     scan = Scan("Dr. Smith, 42.", "us")
     run(scan)
     scan.tokens
 
-A handler that does not apply answers its own position; the first that moves on wins. Every pattern is bounded or possessive: linear time.
+A handler that does not apply answers its own position; the first that moves on wins. Every pattern
+is bounded or possessive: linear time.
 """
 
 import re
@@ -27,11 +29,16 @@ from kokoro_ane.g2p.normalize.state import MONTH_FORMS, MONTHS, RESPELLED, WEEKD
 
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(
-    rf"[^\S{BREAK}]*+((?![aA]\)\s|[A-Za-z][a-z]{{2,6}}(?<![aeiou])\.(?:\s+[a-z\d&–-]|[,;:)]|\s*$)|.[b-df-hj-np-tv-xz]{{3}}(?<=[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]...))(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
+    rf"[^\S{BREAK}]*+((?![aA]\)\s|[A-Za-z][a-z]{{2,6}}(?<![aeiou])\.(?:\s+[a-z\d&–-]"
+    rf"|[,;:)]|\s*$)|.[b-df-hj-np-tv-xz]{{3}}(?<=[b-df-hj-np-tv-xzB-DF-HJ-NP-TV-XZ]...))"
+    rf"(?!(?<=[\s(\"`]-)a\b)[{LATIN}][{compounds.LOWER}]*+(?:'[a-z]{{1,2}}"
+    rf"(?![{LATIN}]))?)(?=[\s,;!?)”]|[.:](?:\s|$)|$)"
 )
 SPACES = re.compile(rf"[^\S{BREAK}]*+")
 SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
-FULL_NAMES = frozenset((*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
+FULL_NAMES = frozenset(
+    (*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+)
 LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
 # Words of plain form that need a look all the same.
 TRIGGERS = (
@@ -47,19 +54,62 @@ TRIGGERS = (
 )
 
 LETTER: tuple[Handler, ...] = (
-    constructs.patterned, short_forms.dollar_letter, compounds.weekly, identifiers.mixed, identifiers.state, constructs.local_host,
-    constructs.enumerated, constructs.chess, constructs.formula, compounds.chat, quantities.unit, quantities.side, constructs.verse,
+    constructs.patterned,
+    short_forms.dollar_letter,
+    compounds.weekly,
+    identifiers.mixed,
+    identifiers.state,
+    constructs.local_host,
+    constructs.enumerated,
+    constructs.chess,
+    constructs.formula,
+    compounds.chat,
+    quantities.unit,
+    quantities.side,
+    constructs.verse,
     constructs.direction,
-    constructs.cups, constructs.party, constructs.genus, web.address, web.path, compounds.word_range, short_forms.abbreviation,
-    dates.month, dates.weekday, numbers.roman, compounds.sharp, compounds.initial, money.amount, compounds.word,
-)  # fmt: skip
+    constructs.cups,
+    constructs.party,
+    constructs.genus,
+    web.address,
+    web.path,
+    compounds.word_range,
+    short_forms.abbreviation,
+    dates.month,
+    dates.weekday,
+    numbers.roman,
+    compounds.sharp,
+    compounds.initial,
+    money.amount,
+    compounds.word,
+)
 DIGIT: tuple[Handler, ...] = (
-    constructs.patterned, web.address, web.path, compounds.chat_number, dates.numeric_date, calendar_days.short_date, identifiers.mixed,
-    quantities.scientific, identifiers.combination, numbers.phone, identifiers.code, calendar_days.run_together,
-    constructs.rating, dates.clock, quantities.fraction,
-    dates.decade, quantities.feet, dates.day, quantities.stone, quantities.nth, money.with_comma, money.amount_after,
-    quantities.thousands, quantities.with_comma, numbers.number,
-)  # fmt: skip
+    constructs.patterned,
+    web.address,
+    web.path,
+    compounds.chat_number,
+    dates.numeric_date,
+    calendar_days.short_date,
+    identifiers.mixed,
+    quantities.scientific,
+    identifiers.combination,
+    numbers.phone,
+    identifiers.code,
+    calendar_days.run_together,
+    constructs.rating,
+    dates.clock,
+    quantities.fraction,
+    dates.decade,
+    quantities.feet,
+    dates.day,
+    quantities.stone,
+    quantities.nth,
+    money.with_comma,
+    money.amount_after,
+    quantities.thousands,
+    quantities.with_comma,
+    numbers.number,
+)
 SIGN: dict[str, tuple[Handler, ...]] = {
     **dict.fromkeys("$£¥₹₩₽₿−", (money.amount,)),
     **dict.fromkeys("[]!*_`|=", (marks.markup,)),

@@ -1,4 +1,5 @@
-"""Short forms: titles, street names, e.g., No. 5, initials; capitals said as letters (FBI) or words (NASA); pieces of B2B, iPhone15.
+"""Short forms: titles, street names, e.g., No. 5, initials; capitals said as letters (FBI) or words
+(NASA); pieces of B2B, iPhone15.
 
     abbreviation(Scan("Dr. Smith lives on Elm Dr.", "us"), 0)
     acronym("FBI", shouted=False)   # "~FBI"
@@ -30,10 +31,16 @@ from kokoro_ane.g2p.normalize.state import (
 from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import word_sets
 
-TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain"))
+TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (
+    ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain")
+)
 DOTTED, SLASHED = ABBREVIATIONS["dotted"], ABBREVIATIONS["slashed"]
-DOTLESS_TITLES, DOTLESS = frozenset(ABBREVIATIONS["title_without_dot"]), frozenset(ABBREVIATIONS["without_dot"])
-LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)  # of forms of two words: rev. ed.
+DOTLESS_TITLES, DOTLESS = (
+    frozenset(ABBREVIATIONS["title_without_dot"]),
+    frozenset(ABBREVIATIONS["without_dot"]),
+)
+# of forms of two words: rev. ed.
+LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
 KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
@@ -42,7 +49,9 @@ WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
 DOTTED_FORM = re.compile(rf"(?:{alternation(tuple(DOTTED))})(?!\w)")
 SLASHED_FORM = re.compile(rf"(?:{alternation(tuple(SLASHED))})(?![\w/])")
 ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,12}(?:[A-Z](?!\w))?(?!\w)('s)?")
-NAME_NEXT = re.compile(r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]")
+NAME_NEXT = re.compile(
+    r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]"
+)
 NUMBER_NEXT = re.compile(r"\s*#?\(?(?:\d|[A-Z]{1,8}-?\d|[a-z]\d{3}|[IVXLC]{2,}\b|[VX]\b|I(?=[,;]))")
 SMALL_ROMAN_NEXT = re.compile(r"\s*[ivx]{1,6}(?![\w'])")
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
@@ -51,7 +60,10 @@ LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
 YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
 ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
-ADDRESS_BEFORE = re.compile(r"\b\d[\w-]*\s(?:[NSEW]{1,2}\.?\s)?(?:[A-Z][a-z]+\s){1,2}[A-Z][a-z]{1,3}\.?$")  # 12 Elm St.
+# 12 Elm St.
+ADDRESS_BEFORE = re.compile(
+    r"\b\d[\w-]*\s(?:[NSEW]{1,2}\.?\s)?(?:[A-Z][a-z]+\s){1,2}[A-Z][a-z]{1,3}\.?$"
+)
 LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
 
@@ -63,7 +75,9 @@ def starts_sentence(scan: Scan, position: int) -> bool:
 
 
 def finish(scan: Scan, spoken: str, start: int, dot: int, certain: bool) -> int:
-    """Say it; the dot at `dot` - 1 is a full stop too where the text ends there, or (`certain`) where a capital follows."""
+    """Say it; the dot at `dot` - 1 is a full stop too where the text ends there, or (`certain`)
+    where a capital follows.
+    """
     ends = (SENTENCE_END if certain else STOP).match(scan.text, dot)
     if ends and scan.text[dot - 1] == ".":
         scan.say(spoken, start, dot - 1, False)
@@ -76,9 +90,13 @@ def finish(scan: Scan, spoken: str, start: int, dot: int, certain: bool) -> int:
 def place_or_title(scan: Scan, text: str, end: int) -> str:
     """St, Dr, Ft ...: the street after a name and before no name, else the title."""
     before = scan.previous()
-    named = before[:1].isupper() or before.endswith(("st", "nd", "rd", "th", "first", "second", "third"))
+    named = before[:1].isupper() or before.endswith(
+        ("st", "nd", "rd", "th", "first", "second", "third")
+    )
     title = "saint" if text == "St" else TITLES.get(text, "")
-    street = scan.previous() in TITLES.values() or ADDRESS_BEFORE.search(scan.text, max(0, end - 40), end)
+    street = scan.previous() in TITLES.values() or ADDRESS_BEFORE.search(
+        scan.text, max(0, end - 40), end
+    )
     if text in PLACES and named and (not title or street or not NAME_NEXT.match(scan.text, end)):
         return PLACES[text]
     if NAME_NEXT.match(scan.text, end) and title:
@@ -97,29 +115,64 @@ def single_word(scan: Scan, position: int) -> int:
     if text in LABELS and LABEL_NEXT.match(scan.text, end):
         return scan.say(LABELS[text], position, end)
     number = (dot or text in ("p", "pp")) and NUMBER_NEXT.match(scan.text, end)
-    if text in NUMBERS and (number or (text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end))):
+    if text in NUMBERS and (
+        number or (text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end))
+    ):
         return scan.say(NUMBERS[text], position, end)
     if text in LETTERED_PLACES and LETTER_OR_NUMBER.match(scan.text, end):
         return scan.say(PLACES.get(text) or NUMBERS.get(text) or OTHERS[text], position, end)
     owner = scan.previous(2).lower() if scan.previous_word() == "of" else ""
     if text == "Ed" and dot and owner in ("department", "board", "secretary", "college"):
         return finish(scan, "education", position, end, False)
-    if text in ("est", "Est") and (YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))):
-        return scan.say("established" if YEAR_NEXT.match(scan.text, end) else "estimated", position, end)
+    if text in ("est", "Est") and (
+        YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))
+    ):
+        return scan.say(
+            "established" if YEAR_NEXT.match(scan.text, end) else "estimated", position, end
+        )
     if text == "Rev" and not dot and not NAME_NEXT.match(scan.text, end):
         return position
     if text in TITLES or text in PLACES:
-        spoken = place_or_title(scan, text, end) if dot or text in DOTLESS_TITLES or text in DOTLESS else ""
-        return finish(scan, spoken, position, end, spoken == PLACES.get(text) and starts_sentence(scan, end)) if spoken else position
-    if dot and text not in KNOWN and scan.known is not None and len(text) > 2 and text[-1] not in "aeiou":
+        spoken = (
+            place_or_title(scan, text, end)
+            if dot or text in DOTLESS_TITLES or text in DOTLESS
+            else ""
+        )
+        return (
+            finish(
+                scan,
+                spoken,
+                position,
+                end,
+                spoken == PLACES.get(text) and starts_sentence(scan, end),
+            )
+            if spoken
+            else position
+        )
+    if (
+        dot
+        and text not in KNOWN
+        and scan.known is not None
+        and len(text) > 2
+        and text[-1] not in "aeiou"
+    ):
         at = CUT.find(f" {text.lower()}")
-        whole = CUT[at + 1 :].split(" ", 1)[0] if at >= 0 and scan.unlisted(text) else ""  # emerg., accum.
+        # emerg., accum.
+        whole = CUT[at + 1 :].split(" ", 1)[0] if at >= 0 and scan.unlisted(text) else ""
         return finish(scan, whole, position, end, False) if len(whole) > len(text) + 1 else position
     if not dot and text not in DOTLESS:
         return position
     if text in ENDINGS:
-        return finish(scan, ENDINGS[text], position, end, text == "etc" or (text != "al" and starts_sentence(scan, end)))
-    if text in OTHERS and not (OTHERS[text] in MONTHS or OTHERS[text] in WEEKDAYS or NUMBERS.get(text)):
+        return finish(
+            scan,
+            ENDINGS[text],
+            position,
+            end,
+            text == "etc" or (text != "al" and starts_sentence(scan, end)),
+        )
+    if text in OTHERS and not (
+        OTHERS[text] in MONTHS or OTHERS[text] in WEEKDAYS or NUMBERS.get(text)
+    ):
         return finish(scan, OTHERS[text], position, end, False)
     return position
 
@@ -130,7 +183,13 @@ def initials(scan: Scan, position: int) -> int:
     if not match:
         return position
     letters, ending = match[0].removesuffix(match[1] or "").replace(".", "").upper(), match[1] or ""
-    return finish(scan, f"~{letters}{ending}", position, match.end(), scan.text[position].islower() or starts_sentence(scan, match.end()))
+    return finish(
+        scan,
+        f"~{letters}{ending}",
+        position,
+        match.end(),
+        scan.text[position].islower() or starts_sentence(scan, match.end()),
+    )
 
 
 def abbreviation(scan: Scan, position: int) -> int:
@@ -138,7 +197,13 @@ def abbreviation(scan: Scan, position: int) -> int:
     for pattern, table in ((DOTTED_FORM, DOTTED), (SLASHED_FORM, SLASHED)):
         match = pattern.match(scan.text, position)
         if match:
-            return finish(scan, table[match[0]], position, match.end(), match[0] not in ("e.g.", "i.e.", "eg.", "ie.", "a.k.a.", "w.r.t."))
+            return finish(
+                scan,
+                table[match[0]],
+                position,
+                match.end(),
+                match[0] not in ("e.g.", "i.e.", "eg.", "ie.", "a.k.a.", "w.r.t."),
+            )
     return (
         initials(scan, position)
         if scan.text[position + 1 : position + 2] == "." and ACRONYM.match(scan.text, position)
@@ -152,24 +217,36 @@ DOLLAR = re.compile(r"[A-Za-z]{1,12}\$[A-Za-z]{1,12}(?![\w$])")
 def dollar_letter(scan: Scan, position: int) -> int:
     """A$AP, Ke$ha: the sign is an s."""
     match = DOLLAR.match(scan.text, position)
-    return scan.word(match[0].replace("$", "s").capitalize(), position, match.end()) if match else position
+    return (
+        scan.word(match[0].replace("$", "s").capitalize(), position, match.end())
+        if match
+        else position
+    )
 
 
 UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
-PIECE = re.compile(rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s(?![{LOWER}]))?|[{LATIN}]")
+PIECE = re.compile(
+    rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s"
+    rf"(?![{LOWER}]))?|[{LATIN}]"
+)
 VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
 # Beginnings and endings that no English word has: such capitals are spelled.
 ODD = re.compile(
-    r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
-    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)|^(?=.{4,5}$).*(?:[BCFGHJKMPQSTVXZ]D|[BDFGHJKMPQTVWXZ]C|[BCDFHJKLMPQSTVXZ]G"
-    r"|[BCDFGHJKNPQSTVXZ]B|[BCDGHJKNQSTVWXZ]F|[BCDFJKNPQTVXZ]M|[BCDFJKPQSTVZ]N|[BCDFGHJKNQTVZ]P|[BCDFGJLMNQSTVWXZ]R|[BDFGHJKMPQTVXZ]K)$"
+    r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"
+    r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
+    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)|^(?=.{4,5}$).*"
+    r"(?:[BCFGHJKMPQSTVXZ]D|[BDFGHJKMPQTVWXZ]C|[BCDFHJKLMPQSTVXZ]G"
+    r"|[BCDFGHJKNPQSTVXZ]B|[BCDGHJKNQSTVWXZ]F|[BCDFJKNPQTVXZ]M|[BCDFJKPQSTVZ]N"
+    r"|[BCDFGHJKNQTVZ]P|[BCDFGJLMNQSTVWXZ]R|[BDFGHJKMPQTVXZ]K)$"
 )
 CAPITALS_NEXT = re.compile(r"[^\w\n]{1,3}([A-Z]{2,20})(?![\w])")
 
 
 def is_common(word: str) -> bool:
     """Whether capitals make an ordinary word when shouted."""
-    return word.lower() in SHORT or (len(word) > 3 and VOWEL.search(word) is not None and not ODD.search(word))
+    return word.lower() in SHORT or (
+        len(word) > 3 and VOWEL.search(word) is not None and not ODD.search(word)
+    )
 
 
 def is_shouted(scan: Scan, text: str, end: int) -> bool:
@@ -181,7 +258,11 @@ def is_shouted(scan: Scan, text: str, end: int) -> bool:
     if before in (",", "!", ":") and not loud:
         before = scan.previous(2)
     left = len(before) > 1 and before.isupper() and before.isalpha() and before not in READ
-    right = after is not None and is_common(after[1]) and after[1] not in READ | SPELLED - AMBIGUOUS_CAPITALS
+    right = (
+        after is not None
+        and is_common(after[1])
+        and after[1] not in READ | SPELLED - AMBIGUOUS_CAPITALS
+    )
     return bool(left or right)
 
 
@@ -206,7 +287,9 @@ def acronym(text: str, shouted: bool) -> str:
 
 @lru_cache(maxsize=4096)  # a word is asked for twice, of 1,752
 def unsqueezed(text: str) -> str:
-    """The word that is written so without its vowels (pwdr), perhaps with one of two equal letters; empty where there is none."""
+    """The word that is written so without its vowels (pwdr), perhaps with one of two equal letters;
+    empty where there is none.
+    """
     for word in SQUEEZED.split():
         short = word[0] + re.sub("[aeiou]", "", word[1:])
         if text.lower() in (short, re.sub(r"(.)\1", r"\1", short)):
@@ -215,14 +298,18 @@ def unsqueezed(text: str) -> str:
 
 
 def lower_piece(text: str) -> str:
-    """A lower-case or capitalized piece beside digits or in an address: a word where it can be one, else letters."""
+    """A lower-case or capitalized piece beside digits or in an address: a word where it can be one,
+    else letters.
+    """
     if text.lower() in WEB_LETTERS or len(text) == 1 or not VOWEL.search(text):
         return f"~{text.upper()}"
     return text
 
 
 def number_piece(text: str, dialect: Dialect) -> str:
-    """Digits inside a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty, 007 and long ones digit by digit."""
+    """Digits inside a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty, 007
+    and long ones digit by digit.
+    """
     if (text[0] == "0" and len(text) > 1) or len(text) > 4:
         return digits(text)
     if len(text) < 3 or int(text) % 1000 == 0:
@@ -230,12 +317,16 @@ def number_piece(text: str, dialect: Dialect) -> str:
     head, tail = int(text[:-2]), int(text[-2:])
     if len(text) == 4 and head % 10 == 0 and tail < 10:
         return cardinal(int(text), dialect)
-    low = "hundred" if not tail else f"oh {below_hundred(tail)}" if tail < 10 else below_hundred(tail)
+    low = (
+        "hundred" if not tail else f"oh {below_hundred(tail)}" if tail < 10 else below_hundred(tail)
+    )
     return f"{below_hundred(head)} {low}"
 
 
 def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
-    """text[start:end], letters and digits only, piece by piece; `mixed`: lower-case pieces need not be words."""
+    """text[start:end], letters and digits only, piece by piece; `mixed`: lower-case pieces need not
+    be words.
+    """
     previous = start
     for match in PIECE.finditer(scan.text, start, end):
         text, first, last = match[0], match.start(), match.end()
@@ -249,7 +340,9 @@ def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
             scan.say(number_piece(text, scan.dialect), first, last, space)
         elif text in RESPELLED:
             scan.say(RESPELLED[text], first, last, space)
-        elif text.isupper() or (text[:-1].isupper() and text[-1] == "s" and (mixed or len(text) > 2)):
+        elif text.isupper() or (
+            text[:-1].isupper() and text[-1] == "s" and (mixed or len(text) > 2)
+        ):
             scan.say(acronym(text, False), first, last, space)
         elif text.lower() == "v" and scan.text[last : last + 1].isdigit():
             scan.say("version", first, last, space)

@@ -1,9 +1,11 @@
-"""What a scan carries along: the cleaned text, the tokens so far, what was left out. Handlers write, the scan loop reads.
+"""What a scan carries along: the cleaned text, the tokens so far, what was left out. Handlers
+write, the scan loop reads.
 
     state = Scan(text="5 kg", dialect="us")
     state.say("five kilograms", 0, 4)
 
-Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION stands alone, hyphens part words (`‑`, U+2011, joins them).
+Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION stands alone, hyphens
+part words (`‑`, U+2011, joins them).
 """
 
 import json
@@ -23,7 +25,9 @@ Drop = tuple[int, int, str]  # start, end, category
 
 @dataclass
 class Scan:
-    """Responsibilities: 1. tokens in order; 2. drops in order; 3. the left context a handler may ask for."""
+    """Responsibilities: 1. tokens in order; 2. drops in order; 3. the left context a handler may
+    ask for.
+    """
 
     text: str
     dialect: Dialect
@@ -61,12 +65,16 @@ class Scan:
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
             after = space if last else pieces[index + 1] not in PUNCTUATION
-            kind: Kind = "letters" if piece[0] == "~" else "punctuation" if piece in PUNCTUATION else "word"
+            kind: Kind = (
+                "letters" if piece[0] == "~" else "punctuation" if piece in PUNCTUATION else "word"
+            )
             self.tokens.append((piece.lstrip("~").replace("‑", "-"), start, end, kind, after))
         return end
 
     def silent(self, start: int, end: int) -> None:
-        """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a symbol left out."""
+        """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a
+        symbol left out.
+        """
         if not self.tokens or self.tokens[-1][2] != start:
             self.drop(start, end, "symbol")
             return
@@ -87,18 +95,25 @@ class Scan:
 
     def previous_word(self) -> str:
         """Lower case of the last token where it is a word, else empty."""
-        return self.tokens[-1][0].lower() if self.tokens and self.tokens[-1][3] != "punctuation" else ""
+        return (
+            self.tokens[-1][0].lower()
+            if self.tokens and self.tokens[-1][3] != "punctuation"
+            else ""
+        )
 
     def unlisted(self, word: str) -> bool:
         """Whether there is a lexicon that lists neither the word nor a stem of it."""
-        return self.known is not None and not any(map(self.known, (word, *(stem for _, stem in stems(word)))))
+        return self.known is not None and not any(
+            map(self.known, (word, *(stem for _, stem in stems(word))))
+        )
 
     def space_before(self, position: int) -> bool:
         """Whether the text starts there or white space stands before it."""
         return position == 0 or self.text[position - 1].isspace()
 
 
-# A handler looks at scan.text from a position, writes tokens or drops, and answers where it stopped; the same position: not mine.
+# A handler looks at scan.text from a position, writes tokens or drops, and answers where it
+# stopped; the same position: not mine.
 Handler = Callable[[Scan, int], int]
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "normalize"
@@ -114,31 +129,53 @@ _UNITS, _ACRONYMS = read("units"), read("acronyms")
 
 MONTHS: tuple[str, ...] = tuple(NAMES["months"])
 # Every form of a month's name -> its full name.
-MONTH_FORMS = {name: name for name in MONTHS} | {key: value for key, value in ABBREVIATIONS["plain"].items() if value in MONTHS}
-WEEKDAY_NAMES = {key: value for key, value in ABBREVIATIONS["plain"].items() if value.endswith("day")}
+MONTH_FORMS = {name: name for name in MONTHS} | {
+    key: value for key, value in ABBREVIATIONS["plain"].items() if value in MONTHS
+}
+WEEKDAY_NAMES = {
+    key: value for key, value in ABBREVIATIONS["plain"].items() if value.endswith("day")
+}
 WEEKDAYS = frozenset(NAMES["weekdays"].split())
 REGNAL, COUNTED, VERSIONED, PAIRED, SCORE, DIAL = (
-    frozenset(NAMES[key].split()) for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
+    frozenset(NAMES[key].split())
+    for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
 )
 YEAR_BEFORE = frozenset(NAMES["year_before"].split())
 
-READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep"))
+READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (
+    frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep")
+)
 PREFIXES = frozenset(_ACRONYMS["prefixes"].split())
-RESPELLED: dict[str, str] = _ACRONYMS["respelled"] | {word: f"~{word.upper()}" for word in _ACRONYMS["small"].split()}
-SQUEEZED, CUT = (f" {_ACRONYMS[key]} " for key in ("squeezed", "cut"))  # words that people write without vowels; by their beginning
+RESPELLED: dict[str, str] = _ACRONYMS["respelled"] | {
+    word: f"~{word.upper()}" for word in _ACRONYMS["small"].split()
+}
+# words that people write without vowels; by their beginning
+SQUEEZED, CUT = (f" {_ACRONYMS[key]} " for key in ("squeezed", "cut"))
 
 LETTERED = frozenset(NAMES["lettered"].split())
 STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
     frozenset(NAMES[key].split())
-    for key in ("starters", "counted_nouns", "no_plurals", "articles", "no_nouns", "before_degrees", "numeric")
+    for key in (
+        "starters",
+        "counted_nouns",
+        "no_plurals",
+        "articles",
+        "no_nouns",
+        "before_degrees",
+        "numeric",
+    )
 )
 SYMBOL_NAMES: dict[str, str] = read("symbols")["names"]
 GREEK: dict[str, str] = read("symbols")["greek"]
 
-DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters"))
+DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (
+    frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters")
+)
 BARE_DOMAINS = frozenset(WEB["bare"].split())
 
-WORDS: dict[str, tuple[str, ...]] = {key: tuple(words.split()) for key, words in _UNITS["words"].items()}
+WORDS: dict[str, tuple[str, ...]] = {
+    key: tuple(words.split()) for key, words in _UNITS["words"].items()
+}
 UNIT_PLURALS: dict[str, str] = _UNITS["plural"]
 UNITS: dict[str, str] = _UNITS["always"] | _UNITS["letter"]
 SPACED_UNITS: dict[str, str] = _UNITS["spaced"]  # only with white space between number and unit

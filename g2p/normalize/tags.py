@@ -4,7 +4,8 @@
     tag(Scan("press <Enter>", "us"), 6)           # the bracket alone is dropped
     tag(Scan("if a<b", "us"), 4)                  # not of this file: less than
 
-A name that is a word too (<title>, <code>) is a tag where it has an attribute, ends in a slash, or is closed later on.
+A name that is a word too (<title>, <code>) is a tag where it has an attribute, ends in a slash, or
+is closed later on.
 """
 
 import re
@@ -14,8 +15,14 @@ from kokoro_ane.g2p.normalize.state import Scan, read
 _NAMES = read("tags")
 WORDS, BARE = frozenset(_NAMES["words"].split()), frozenset(_NAMES["bare"].split())
 NAMES = WORDS | frozenset(_NAMES["markup"].split())
-ATTRIBUTES = r"(?:\s{1,9}[\w:.-]{1,40}(?:\s?=\s?(?:\"[^\"<>]{0,500}\"|'[^'<>]{0,500}'|[^\s\"'<>=]{1,300}))?){0,20}+"
-TAG = re.compile(rf"<(?P<closes>/?)(?P<name>[A-Za-z][A-Za-z0-9:-]{{0,30}})(?P<attributes>{ATTRIBUTES})\s{{0,9}}(?P<empty>/?)>")
+ATTRIBUTES = (
+    r"(?:\s{1,9}[\w:.-]{1,40}(?:\s?=\s?(?:\"[^\"<>]{0,500}\"|'[^'<>]{0,500}'"
+    r"|[^\s\"'<>=]{1,300}))?){0,20}+"
+)
+TAG = re.compile(
+    rf"<(?P<closes>/?)(?P<name>[A-Za-z][A-Za-z0-9:-]{{0,30}})"
+    rf"(?P<attributes>{ATTRIBUTES})\s{{0,9}}(?P<empty>/?)>"
+)
 DECLARATION = re.compile(r"<!(?:--[^>]{0,500}--|[A-Za-z][^<>]{0,200})>|<\?[A-Za-z][^<>]{0,300}\?>")
 BARE_ATTRIBUTE = re.compile(r"\s([\w:.-]+)(?=\s+[\w:.-]|\s*$)")
 BRACKET = re.compile(r"</?(?=[A-Za-z][^<>\n]{0,80}(?<!\s)(>)(?!\w))")
@@ -25,7 +32,9 @@ CLOSED_WITHIN = 2000  # characters behind a doubtful tag
 def is_tag(text: str, match: "re.Match[str]") -> bool:
     """Whether a match of TAG is HTML's or SSML's, and no words in angle brackets."""
     name, attributes = match["name"].lower(), match["attributes"]
-    if name not in NAMES or any(found[1] not in BARE for found in BARE_ATTRIBUTE.finditer(attributes) if "=" not in found[0]):
+    if name not in NAMES or any(
+        found[1] not in BARE for found in BARE_ATTRIBUTE.finditer(attributes) if "=" not in found[0]
+    ):
         return False
     if name not in WORDS or match["closes"] or match["empty"] or "=" in attributes:
         return True
@@ -43,7 +52,9 @@ def find_tag(text: str, position: int) -> int:
 
 
 def tag(scan: Scan, position: int) -> int:
-    """A tag, or the bracket that opens a placeholder (its partner is dropped when the scan comes there)."""
+    """A tag, or the bracket that opens a placeholder (its partner is dropped when the scan comes
+    there).
+    """
     end = find_tag(scan.text, position)
     if end > position:
         return scan.drop(position, end, "markup")

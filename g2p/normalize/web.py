@@ -3,8 +3,8 @@
     scan = Scan("john.doe@example.com", "us")
     address(scan, 0)      # john dot doe at example dot com
 
-In addresses the marks are said (dot, slash, underscore, dash); in file names hyphen and underscore part words and are silent.
-The scheme (https://) is left out and counted.
+In addresses the marks are said (dot, slash, underscore, dash); in file names hyphen and underscore
+part words and are silent. The scheme (https://) is left out and counted.
 """
 
 import re
@@ -30,17 +30,32 @@ from kokoro_ane.g2p.normalize.state import (
 MARKS: dict[str, str] = WEB["marks"]
 NAMES: dict[str, str] = WEB["respelled"]
 TAIL = r"(?:[:/?#][^\s<>\"“”\ue000-\uf8ff]{0,2000}+)?"
-EMAIL = re.compile(r"(?:mailto:)?[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![\w@])")
+EMAIL = re.compile(
+    r"(?:mailto:)?[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9-]{1,63}"
+    r"(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![\w@])"
+)
 SCHEME = re.compile(r"(?:https?|ftp|file|wss?)://", re.IGNORECASE)
 URL = re.compile(r"[^\s<>\"“”\ue000-\uf8ff]{1,2000}")
-HOST = re.compile(rf"(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}({alternation(DOMAINS)})(?![A-Za-z0-9@-]|\.[A-Za-z]){TAIL}", re.IGNORECASE)
+HOST = re.compile(
+    rf"(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}({alternation(DOMAINS)})(?![A-Za-z0-9@-]|\.[A-Za-z]){TAIL}",
+    re.IGNORECASE,
+)
 TRAILING = re.compile(r"[.,;:!?)\]'*_~…]+$")
 SCHEME_MARK = re.compile(r"(?:mailto:|[a-z]{2,5}://)", re.IGNORECASE)
 PART = re.compile(rf"[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]+|\d+|[^\w\s]|_|[^\W\d_]", re.ASCII)
-UNIX = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/[\w.@+-]{1,100}){1,40}/?", re.ASCII)
-WINDOWS = re.compile(r"[A-Za-z]:\\(?:[\w.()-]{1,64}(?: [\w.()-]{1,64}){0,3}\\){0,20}[^\s\"<>|]{0,100}")
+UNIX = re.compile(
+    r"(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,40}/?|(?:~|\.{1,2})(?:/[\w.@+-]{1,100}){1,40}/?",
+    re.ASCII,
+)
+WINDOWS = re.compile(
+    r"[A-Za-z]:\\(?:[\w.()-]{1,64}(?: [\w.()-]{1,64}){0,3}\\){0,20}[^\s\"<>|]{0,100}"
+)
 _ENDINGS = alternation(EXTENSIONS | {name.upper() for name in EXTENSIONS if len(name) > 2})
-FILE = re.compile(rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\.({_ENDINGS})(?![\w@]|\.\w)", re.ASCII)
+FILE = re.compile(
+    rf"(?:[\w-]{{1,64}}/){{0,20}}[A-Za-z0-9][\w-]{{0,100}}(?:\.[\w-]{{1,20}}){{0,3}}\."
+    rf"({_ENDINGS})(?![\w@]|\.\w)",
+    re.ASCII,
+)
 EXTENSION = re.compile(rf"\.({alternation(EXTENSIONS)})(?!\w)")
 HASHTAG = re.compile(rf"#([{LATIN}_][{LATIN}0-9_]{{0,139}})")
 IS_LATIN = re.compile(f"[{LATIN}]")
@@ -64,16 +79,27 @@ def word_of(text: str, scan: Scan) -> str:
 
 
 def words_in(text: str, scan: Scan) -> list[str]:
-    """Three listed words or more, the fewest, that a run of letters is written from (photooftheday); else the run itself."""
+    """Three listed words or more, the fewest, that a run of letters is written from
+    (photooftheday); else the run itself.
+    """
     known = scan.known
-    if known is None or len(text) <= 5 or not (text.isascii() and text.isalpha()) or any(known(stem) for _, stem in stems(text)):
+    if (
+        known is None
+        or len(text) <= 5
+        or not (text.isascii() and text.isalpha())
+        or any(known(stem) for _, stem in stems(text))
+    ):
         return [text]
     best: list[list[str]] = [[] for _ in range(len(text) + 1)]
     for end in range(2, len(text) + 1):
         for start in range(max(0, end - 14), end - 1):
             piece, before = text[start:end], best[start]
             listed = piece.lower() in SHORT if end - start < 4 else known(piece)
-            if (before or not start) and listed and (not best[end] or len(before) + 1 < len(best[end])):
+            if (
+                (before or not start)
+                and listed
+                and (not best[end] or len(before) + 1 < len(best[end]))
+            ):
                 best[end] = [*before, piece]
     return best[-1] if len(best[-1]) > 2 else [text]
 
@@ -82,7 +108,9 @@ def say_words(scan: Scan, text: str, start: int, space: bool | None) -> None:
     """A run of letters word by word."""
     pieces = words_in(text, scan)
     for number, piece in enumerate(pieces):
-        start = scan.word(piece, start, start + len(piece), space if number == len(pieces) - 1 else True)
+        start = scan.word(
+            piece, start, start + len(piece), space if number == len(pieces) - 1 else True
+        )
 
 
 def say_parts(scan: Scan, start: int, end: int, silent: str = "") -> None:
@@ -131,7 +159,12 @@ def host_end(scan: Scan, position: int) -> int:
         return position
     name = match[0]
     plain = name.rstrip(".,;:!?)").lower().endswith("." + match[1].lower())
-    if plain and match[1].lower() not in BARE_DOMAINS and not name.lower().startswith("www.") and name.count(".") < 2:
+    if (
+        plain
+        and match[1].lower() not in BARE_DOMAINS
+        and not name.lower().startswith("www.")
+        and name.count(".") < 2
+    ):
         return position
     return trimmed(scan, position, match.end())
 
@@ -184,7 +217,12 @@ def say_name(scan: Scan, start: int, end: int) -> None:
             or len(text) == 1
             and text not in "aAI_.-"
         ):
-            scan.say(word_of(text, scan) if len(text) > 1 or text.isdigit() else f"~{text.upper()}", part.start(), part.end(), space)
+            scan.say(
+                word_of(text, scan) if len(text) > 1 or text.isdigit() else f"~{text.upper()}",
+                part.start(),
+                part.end(),
+                space,
+            )
         elif text in "_.-":
             scan.silent(part.start(), part.end())
         else:

@@ -1,10 +1,13 @@
-"""pytest plugin: coremltools' own tests predict through mlprogram instead of Core ML. mlprogram.benches.coremltools_suite runs it.
+"""pytest plugin: coremltools' own tests predict through mlprogram instead of Core ML.
+mlprogram.benches.coremltools_suite runs it.
 
     python -m pytest -p mlprogram.benches.coremltools_plugin --suite-out cases.jsonl --pyargs coremltools.converters.mil.mil.ops.tests
 
-Off a Mac those tests convert and stop. Here coremltools is told that it stands on one, and its door to Core ML (`_MLModelProxy`) is this
-file's `Proxy`, an `mlprogram.MLModel`. What a test checks stays coremltools'. Each case leaves one line of JSON: whether it predicted, its
-outcome, the error of the executor or of the check, and the largest error of any comparison as a share of the scale of what was wanted.
+Off a Mac those tests convert and stop. Here coremltools is told that it stands on one, and its door
+to Core ML (`_MLModelProxy`) is this file's `Proxy`, an `mlprogram.MLModel`. What a test checks
+stays coremltools'. Each case leaves one line of JSON: whether it predicted, its outcome, the error
+of the executor or of the check, and the largest error of any comparison as a share of the scale of
+what was wanted.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from mlprogram import MLModel, MLState, ProgramError
 
 MAC_VERSION, SPECIFICATION = (15, 0), 9
 SECONDS_PER_CASE = 120
-_DENIED = ("Unable to compute the prediction using ML Program", "Error computing NN outputs")  # what coremltools' tests look for
+# what coremltools' tests look for
+_DENIED = ("Unable to compute the prediction using ML Program", "Error computing NN outputs")
 _allclose = np.testing.assert_allclose
 
 
@@ -43,9 +47,13 @@ class TooSlow(BaseException):
 
 
 class Proxy:
-    """Stands where coremltools holds its Core ML object. A model is read at its first prediction: most tests of passes make none."""
+    """Stands where coremltools holds its Core ML object. A model is read at its first prediction:
+    most tests of passes make none.
+    """
 
-    def __init__(self, filename: str, compute_units: str, function_name: str, hints: dict, asset: Any) -> None:
+    def __init__(
+        self, filename: str, compute_units: str, function_name: str, hints: dict, asset: Any
+    ) -> None:
         self._path, self._function, self._model = filename, function_name, None
         if not Path(filename).is_dir():  # neural networks and classical models come as one file
             Recorder.active.case["other_kind"] = True
@@ -59,11 +67,19 @@ class Proxy:
         if self._model is None:
             case = Recorder.active.case
             try:
-                self._model = MLModel(self._path, function_name=self._function or None, precision=Recorder.active.precision)
+                self._model = MLModel(
+                    self._path,
+                    function_name=self._function or None,
+                    precision=Recorder.active.precision,
+                )
             except ProgramError as error:
                 case["errors"].append(f"load: {error}")
                 raise RuntimeError(f"Error reading the model: {error}") from error
-            case["half"] |= any(spec.dtype == "fp16" for program in self._model.programs for spec in program.inputs.values())
+            case["half"] |= any(
+                spec.dtype == "fp16"
+                for program in self._model.programs
+                for spec in program.inputs.values()
+            )
             for op in (op for program in self._model.programs for op in program.operations):
                 case["operations"].add(op.op_type)
                 case["half"] |= any(value.dtype.name == "fp16" for value in op.outputs)
@@ -89,11 +105,17 @@ class Proxy:
 
 
 def stand_on_a_mac() -> None:
-    """Tell every module of coremltools that is loaded that this is macOS 15. A module imported later asks the same names."""
+    """Tell every module of coremltools that is loaded that this is macOS 15. A module imported
+    later asks the same names.
+    """
     _deps._IS_MACOS = True
     for name, module in list(sys.modules.items()):
         if name.startswith("coremltools") and module is not None:
-            for known, value in (("_is_macos", lambda: True), ("_macos_version", lambda: MAC_VERSION), ("_IS_MACOS", True)):
+            for known, value in (
+                ("_is_macos", lambda: True),
+                ("_macos_version", lambda: MAC_VERSION),
+                ("_IS_MACOS", True),
+            ):
                 if known in vars(module):
                     setattr(module, known, value)
 
@@ -106,22 +128,37 @@ def seed_everything(seed: int) -> None:
 
 
 class Recorder:
-    """Chooses the cases, runs each with a seed of its own and writes what came of it. One is active at a time: coremltools has one door."""
+    """Chooses the cases, runs each with a seed of its own and writes what came of it. One is active
+    at a time: coremltools has one door.
+    """
 
     active: Recorder
 
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
-        self.precision, self.seed, self.sample = option("suite_precision"), option("suite_seed"), option("suite_sample")
+        self.precision, self.seed, self.sample = (
+            option("suite_precision"),
+            option("suite_seed"),
+            option("suite_sample"),
+        )
         self.skip = option("suite_skip")
-        self.deadline = time.monotonic() + 60 * option("suite_minutes") if option("suite_minutes") else None
-        self.out = Path(option("suite_out")).open("w", encoding="utf-8")  # noqa: SIM115  open as long as the session
+        self.deadline = (
+            time.monotonic() + 60 * option("suite_minutes") if option("suite_minutes") else None
+        )
+        # open as long as the session
+        self.out = Path(option("suite_out")).open("w", encoding="utf-8")  # noqa: SIM115
         self.case = self._blank("")
         self._done = 0
 
     @staticmethod
     def _blank(name: str) -> dict[str, Any]:
-        return {"case": name, "predictions": 0, "errors": [], "other_kind": False, "half": False} | {
+        return {
+            "case": name,
+            "predictions": 0,
+            "errors": [],
+            "other_kind": False,
+            "half": False,
+        } | {
             "operations": set(),
             "worst": 0.0,
             "outcome": "",
@@ -130,8 +167,12 @@ class Recorder:
         }
 
     @pytest.hookimpl(trylast=True)  # behind pytest's own, which leaves out what is marked as slow
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """ML programs on the CPU only; of a sample, every test function before any second case of one."""
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """ML programs on the CPU only; of a sample, every test function before any second case of
+        one.
+        """
         stand_on_a_mac()
         kept = [item for item in items if _is_ours(item)]
         order = random.Random(self.seed)
@@ -162,7 +203,9 @@ class Recorder:
             yield
         finally:
             signal.alarm(0)
-            self.out.write(json.dumps(self.case | {"operations": sorted(self.case["operations"])}) + "\n")
+            self.out.write(
+                json.dumps(self.case | {"operations": sorted(self.case["operations"])}) + "\n"
+            )
             self.out.flush()
             self._done += 1
             if self._done % 100 == 0:
@@ -173,10 +216,14 @@ class Recorder:
         """Keep outcome and error of the call, or of a setup that failed."""
         report = (yield).get_result()
         if report.when == "call" or (report.when == "setup" and report.outcome != "passed"):
-            self.case["outcome"] = "expected to fail" if hasattr(report, "wasxfail") else report.outcome
+            self.case["outcome"] = (
+                "expected to fail" if hasattr(report, "wasxfail") else report.outcome
+            )
             if call.excinfo is not None:
                 self.case["message"] = f"{call.excinfo.typename}: {call.excinfo.value}"[:1500]
-                self.case["where"] = " < ".join(f"{e.path.name}:{e.lineno + 1}" for e in list(call.excinfo.traceback)[-3:])
+                self.case["where"] = " < ".join(
+                    f"{e.path.name}:{e.lineno + 1}" for e in list(call.excinfo.traceback)[-3:]
+                )
 
 
 def _is_ours(item: pytest.Item) -> bool:
@@ -205,7 +252,9 @@ def _noted_allclose(actual: Any, desired: Any, *args: Any, **options: Any) -> No
 
 
 class Absent(types.ModuleType):
-    """In the place of a package that is not here: test files import it at their head, and the few cases that call it fail there."""
+    """In the place of a package that is not here: test files import it at their head, and the few
+    cases that call it fail there.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -240,7 +289,9 @@ _collect = gc.collect
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the door. coremltools collects garbage in every conversion, 0.8 s each with PyTorch loaded: here it is every 100 cases."""
+    """Open the door. coremltools collects garbage in every conversion, 0.8 s each with PyTorch
+    loaded: here it is every 100 cases.
+    """
     for name in ("torchvision", "peft"):
         _stand_in(name)
     torch.set_num_threads(1)

@@ -2,13 +2,15 @@
 
     OMP_NUM_THREADS=1 python -m mlprogram.benches.executor [--rounds 5] [--graph lai-vocoder]
 
-Builds a graph of residency_graphs.py with random weights (by default a vocoder of 50 M parameters, 3 s of audio), converts it in fp32 and
-in fp16, and runs both packages and the PyTorch module on the same input, in turns. Exit 0: speed and memory are within limits; 1: not.
+Builds a graph of residency_graphs.py with random weights (by default a vocoder of 50 M parameters,
+3 s of audio), converts it in fp32 and in fp16, and runs both packages and the PyTorch module on the
+same input, in turns. Exit 0: speed and memory are within limits; 1: not.
 
     OMP_NUM_THREADS=1 python -m mlprogram.benches.executor --packages Model-fp16.mlpackage Model-w8a8.mlpackage [--inputs FILE.npz]
 
-Times two packages instead, on the same inputs (random ones from --seed, or those of an .npz file), in turns: the least processor time of
-the rounds of each, and the second's to the first's. Exit 1: above 1.3. The last line of stdout is one JSON object.
+Times two packages instead, on the same inputs (random ones from --seed, or those of an .npz file),
+in turns: the least processor time of the rounds of each, and the second's to the first's. Exit 1:
+above 1.3. The last line of stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -43,26 +45,42 @@ def measure(graph: str, rounds: int, folder: Path) -> dict[str, Any]:
     if graph not in chosen:
         raise ProgramError(f"graph {graph!r} is unknown; one of {', '.join(chosen)}")
     paths = {
-        precision: build(replace(chosen[graph], precision=precision), folder, f"{graph}-{precision}") for precision in ("fp32", "fp16")
+        precision: build(
+            replace(chosen[graph], precision=precision), folder, f"{graph}-{precision}"
+        )
+        for precision in ("fp32", "fp16")
     }
     module, start = module_of(chosen[graph]), time.perf_counter()
     programs = {"fp32 declared": Program(paths["fp32"])}
     load_seconds = time.perf_counter() - start
-    programs |= {"fp16 declared": Program(paths["fp16"]), "fp16 exact": Program(paths["fp16"], precision="exact")}
-    given = {name: torch.from_numpy(value) for name, value in some_inputs(programs["fp32 declared"].inputs, seed=0).items()}
-    halves = {name: value.half() if value.is_floating_point() else value for name, value in given.items()}
+    programs |= {
+        "fp16 declared": Program(paths["fp16"]),
+        "fp16 exact": Program(paths["fp16"], precision="exact"),
+    }
+    given = {
+        name: torch.from_numpy(value)
+        for name, value in some_inputs(programs["fp32 declared"].inputs, seed=0).items()
+    }
+    halves = {
+        name: value.half() if value.is_floating_point() else value for name, value in given.items()
+    }
 
     @torch.no_grad()
     def eager() -> Any:
         return module(*given.values())
 
-    calls = {"eager": eager} | {name: lambda p=p, x=given if "32" in name else halves: p(x) for name, p in programs.items()}
+    calls = {"eager": eager} | {
+        name: lambda p=p, x=given if "32" in name else halves: p(x) for name, p in programs.items()
+    }
     outputs = {name: _last(call()) for name, call in calls.items()}  # warm
     seconds = timed(calls, rounds)
     engine, start = Program(paths["fp16"], precision="ane_numerics"), time.perf_counter()
     outputs["fp16 ane_numerics"] = _last(engine(halves))
-    seconds["fp16 ane_numerics"] = time.perf_counter() - start  # one call: it is there to judge, not to be fast
-    peak = {name: statistics.median(peak_mib(call) for _ in range(3)) for name, call in calls.items()}
+    # one call: it is there to judge, not to be fast
+    seconds["fp16 ane_numerics"] = time.perf_counter() - start
+    peak = {
+        name: statistics.median(peak_mib(call) for _ in range(3)) for name, call in calls.items()
+    }
     with torch.no_grad():
         reference = _last(module.double()(*(value.double() for value in given.values())))
     return {
@@ -74,14 +92,26 @@ def measure(graph: str, rounds: int, folder: Path) -> dict[str, Any]:
         "speed_ratio": {name: value / seconds["eager"] for name, value in seconds.items()},
         "peak_mib": peak,
         "memory_ratio": {name: peak[name] / peak["eager"] for name in calls},
-        "snr_db_to_float64": {name: snr_db(reference.numpy(), y.numpy()) for name, y in outputs.items()},
-        "limits": {"speed_ratio": SPEED_LIMIT, "memory_ratio": MEMORY_LIMIT, "fp32_snr_db": AGREEMENT_DB},
+        "snr_db_to_float64": {
+            name: snr_db(reference.numpy(), y.numpy()) for name, y in outputs.items()
+        },
+        "limits": {
+            "speed_ratio": SPEED_LIMIT,
+            "memory_ratio": MEMORY_LIMIT,
+            "fp32_snr_db": AGREEMENT_DB,
+        },
     }
 
 
 def _last(result: Any) -> torch.Tensor:
     """The last output, which is the one that matters of a graph of several."""
-    values = tuple(result.values()) if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    values = (
+        tuple(result.values())
+        if isinstance(result, dict)
+        else result
+        if isinstance(result, tuple)
+        else (result,)
+    )
     return values[-1]
 
 
@@ -111,15 +141,29 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
     least = [min(times) for times in seconds]
     names = [path.stem for path in arguments.packages]
     shapes = {name: list(value.shape) for name, value in given.items()}
-    return {"shapes": shapes, "packages": names, "processor_seconds": least, "ratio": least[1] / least[0], "limit": SPEED_LIMIT}
+    return {
+        "shapes": shapes,
+        "packages": names,
+        "processor_seconds": least,
+        "ratio": least[1] / least[0],
+        "limit": SPEED_LIMIT,
+    }
 
 
 def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
     parser = Parser("mlprogram.benches.executor", __doc__)
-    parser.add_argument("--graph", default="lai-vocoder", help="of `python -m mlprogram.benches.residency` (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts")
-    parser.add_argument("--packages", type=Path, nargs=2, metavar="PKG", help="time these two packages instead")
+    parser.add_argument(
+        "--graph",
+        default="lai-vocoder",
+        help="of `python -m mlprogram.benches.residency` (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts"
+    )
+    parser.add_argument(
+        "--packages", type=Path, nargs=2, metavar="PKG", help="time these two packages instead"
+    )
     add_input_flags(parser)
     arguments = parser.parse_args(argv)
     if arguments.rounds < 1:
@@ -132,11 +176,18 @@ def run(argv: list[str] | None) -> int:
         figures = measure(arguments.graph, arguments.rounds, Path(folder))
     print(f"{'':18}{'seconds':>9}{'ratio':>7}{'peak MiB':>10}{'ratio':>7}{'dB to float64':>15}")
     for name, snr in figures["snr_db_to_float64"].items():
-        cells = [figures[key].get(name, float("nan")) for key in ("seconds", "speed_ratio", "peak_mib", "memory_ratio")]
+        cells = [
+            figures[key].get(name, float("nan"))
+            for key in ("seconds", "speed_ratio", "peak_mib", "memory_ratio")
+        ]
         print(f"{name:18}{cells[0]:9.3f}{cells[1]:7.2f}{cells[2]:10.1f}{cells[3]:7.2f}{snr:15.1f}")
     print(json.dumps(figures, allow_nan=False))
     ratios = (("speed_ratio", SPEED_LIMIT), ("memory_ratio", MEMORY_LIMIT))
-    return EXIT_MISSED * any(figures[key][name] > limit for key, limit in ratios for name in ("fp32 declared", "fp16 declared"))
+    return EXIT_MISSED * any(
+        figures[key][name] > limit
+        for key, limit in ratios
+        for name in ("fp32 declared", "fp16 declared")
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,8 @@
-"""Hold the residency forecast against published placements: rebuild comparable graphs, forecast them, print both.
+"""Hold the residency forecast against published placements: rebuild comparable graphs, forecast
+them, print both.
 
-python -m mlprogram.benches.residency [--only lai-tail]     # minutes; exit 0: published shares lie between the readings, or are 0
+python -m mlprogram.benches.residency [--only lai-tail]     # minutes; exit 0: published shares lie
+between the readings, or are 0
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LAI_FRAMES = 120  # a short sentence
 
 @dataclass(frozen=True)
 class Case:
-    """A published observation and how to rebuild its graph. `shapes`: input name -> shape; an axis (low, default, high) is a range."""
+    """A published observation and how to rebuild its graph. `shapes`: input name -> shape; an axis
+    (low, default, high) is a range.
+    """
 
     graph: str
     sizes: dict[str, int]
@@ -44,8 +48,17 @@ class Case:
     integers: tuple[str, ...] = ()
 
 
-def _lai(graph: str, shapes: dict[str, tuple], precision: str, published: float, ops: int, difference: str) -> Case:
-    return Case(graph, {}, shapes, precision, "m5", published, ops, "FluidAudio profiler", difference)
+def _lai(
+    graph: str,
+    shapes: dict[str, tuple],
+    precision: str,
+    published: float,
+    ops: int,
+    difference: str,
+) -> Case:
+    return Case(
+        graph, {}, shapes, precision, "m5", published, ops, "FluidAudio profiler", difference
+    )
 
 
 def _ranged(times: int, extra: int = 0) -> tuple[int, int, int]:
@@ -53,7 +66,9 @@ def _ranged(times: int, extra: int = 0) -> tuple[int, int, int]:
 
 
 def lai_shapes(frames: int) -> dict[str, dict[str, tuple]]:
-    """Input shapes of LAI's three models for that many frames, but for the style: {case: {input: shape}}."""
+    """Input shapes of LAI's three models for that many frames, but for the style: {case: {input:
+    shape}}.
+    """
     prosody = (1, 2 * frames)
     return {
         "lai-vocoder": {
@@ -69,7 +84,17 @@ def lai_shapes(frames: int) -> dict[str, dict[str, tuple]]:
 
 
 def _magpie(frames: int, published: float, difference: str) -> Case:
-    return Case("MagpieBody", {}, {"x": (1, 864, frames)}, "fp16", "m2", published, 1006, "mobius, magpie probe", difference)
+    return Case(
+        "MagpieBody",
+        {},
+        {"x": (1, 864, frames)},
+        "fp16",
+        "m2",
+        published,
+        1006,
+        "mobius, magpie probe",
+        difference,
+    )
 
 
 def cases() -> dict[str, Case]:
@@ -94,13 +119,25 @@ def _vocoder_cases() -> dict[str, Case]:
             "fp16",
             0.99,
             655,
-            "which six are missing is not published; pessimistic counts dilated kernels of 11, the kernel of 20, short runs between",
+            "which six are missing is not published; pessimistic counts dilated kernels of 11, the"
+            " kernel of 20, short runs between",
         ),
-        "lai-noise": _lai("LaiNoise", {"f0": (1, 2 * LAI_FRAMES), "style": style}, "fp32", 0.0, 239, whole),
+        "lai-noise": _lai(
+            "LaiNoise", {"f0": (1, 2 * LAI_FRAMES), "style": style}, "fp32", 0.0, 239, whole
+        ),
         "lai-tail": _lai("LaiTail", {"x": (1, 128, 120 * LAI_FRAMES + 1)}, "fp32", 0.0, 13, whole),
-        "magpie-t8": _magpie(8, 0.990, "optimistic misses the ten dilated convolutions; pessimistic has them, and short runs between them"),
-        "magpie-t16": _magpie(16, 0.988, "width 16,384 exactly: two more convolutions were lowered to 16,386"),
-        "magpie-t20": _magpie(20, 0.0, "width 20,480: the compiler gave up the whole graph, as graph-too-wide warns"),
+        "magpie-t8": _magpie(
+            8,
+            0.990,
+            "optimistic misses the ten dilated convolutions; pessimistic has them, and short runs"
+            " between them",
+        ),
+        "magpie-t16": _magpie(
+            16, 0.988, "width 16,384 exactly: two more convolutions were lowered to 16,386"
+        ),
+        "magpie-t20": _magpie(
+            20, 0.0, "width 20,480: the compiler gave up the whole graph, as graph-too-wide warns"
+        ),
     }
 
 
@@ -117,9 +154,13 @@ def _small_cases() -> dict[str, Case]:
     return {
         "snake-sine": Case("SnakeConvs", {"sine": 1}, snake, "fp16", "m2", 0.0, 6, probe, refused),
         "snake-poly": Case("SnakeConvs", {"sine": 0}, snake, "fp16", "m2", 1.0, 8, probe, small),
-        "decoder-joint": Case("DecoderJoint", {}, whole, "fp16", "m5", 0.54, 28, profiler, glue, ("token",)),
+        "decoder-joint": Case(
+            "DecoderJoint", {}, whole, "fp16", "m5", 0.54, 28, profiler, glue, ("token",)
+        ),
         "joint": Case("Joint", {}, pair, "fp16", "m5", 1.0, 12, profiler, handed),
-        "joint-small": Case("Joint", {"vocabulary": 1024}, pair, "fp16", "m5", 0.0, 12, profiler, stayed),
+        "joint-small": Case(
+            "Joint", {"vocabulary": 1024}, pair, "fp16", "m5", 0.0, 12, profiler, stayed
+        ),
     }
 
 
@@ -146,11 +187,19 @@ def build(case: Case, folder: Path, name: str) -> Path:
     inputs, example = [], []
     for key, shape in case.shapes.items():
         sizes = tuple(axis[1] if isinstance(axis, tuple) else axis for axis in shape)
-        axes = tuple(ct.RangeDim(axis[0], axis[2], axis[1]) if isinstance(axis, tuple) else axis for axis in shape)
+        axes = tuple(
+            ct.RangeDim(axis[0], axis[2], axis[1]) if isinstance(axis, tuple) else axis
+            for axis in shape
+        )
         whole = key in case.integers
-        inputs.append(ct.TensorType(key, shape=axes, dtype=np.int32 if whole else np.float16 if half else np.float32))
+        inputs.append(
+            ct.TensorType(
+                key, shape=axes, dtype=np.int32 if whole else np.float16 if half else np.float32
+            )
+        )
         example.append(torch.zeros(sizes, dtype=torch.int32) if whole else torch.zeros(sizes))
-    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():  # progress bars
+    # progress bars
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
         warnings.simplefilter("ignore")
         logging.getLogger("coremltools").setLevel(logging.ERROR)
         model = ct.convert(
@@ -168,9 +217,13 @@ def build(case: Case, folder: Path, name: str) -> Path:
 def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
     """Forecast one case beside its published share."""
     program = open_program(build(case, folder, name))
-    forecast = forecast_residency(profile_program(program, program.shapes({})), load_rules(), case.chip)
+    forecast = forecast_residency(
+        profile_program(program, program.shapes({})), load_rules(), case.chip
+    )
     high, low = forecast.optimistic.share("ops"), forecast.pessimistic.share("ops")
-    within = low - SLACK <= case.published <= high + SLACK or (forecast.cpu_fallback is not None and case.published <= SLACK)
+    within = low - SLACK <= case.published <= high + SLACK or (
+        forecast.cpu_fallback is not None and case.published <= SLACK
+    )
     return {
         "case": name,
         "chip": case.chip,
@@ -194,7 +247,11 @@ def published(only: list[str]) -> int:
         if name not in chosen:
             raise ProgramError(f"case {name!r} is unknown; one of {', '.join(chosen)}")
     with tempfile.TemporaryDirectory() as folder:
-        results = [compare(name, case, Path(folder)) for name, case in chosen.items() if not only or name in only]
+        results = [
+            compare(name, case, Path(folder))
+            for name, case in chosen.items()
+            if not only or name in only
+        ]
     head = (
         "graph",
         "chip",
@@ -226,7 +283,9 @@ def _published_row(r: dict[str, Any]) -> tuple[str, ...]:
 def run(argv: list[str] | None) -> int:
     """The command itself."""
     parser = Parser("mlprogram.benches.residency", __doc__)
-    parser.add_argument("--only", action="append", default=[], metavar="CASE", help="one case, repeatable")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="CASE", help="one case, repeatable"
+    )
     arguments = parser.parse_args(argv)
     return published(arguments.only)
 

@@ -1,4 +1,5 @@
-"""What the commands of this folder share: exit codes, tables, agreement in dB, inputs for a program, memory of the process.
+"""What the commands of this folder share: exit codes, tables, agreement in dB, inputs for a
+program, memory of the process.
 
 given = some_inputs(Program("Model.mlpackage").inputs, seed=0)
 snr_db(reference["y"], other["y"])
@@ -24,7 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]  # the folder that holds mlprogram/
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
+    return "\n".join(
+        f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows)
+    )
 
 
 def snr_db(reference: np.ndarray, other: np.ndarray) -> float:
@@ -34,19 +37,27 @@ def snr_db(reference: np.ndarray, other: np.ndarray) -> float:
     return float(10 * np.log10(np.square(reference).sum() / noise)) if noise else float("inf")
 
 
-def some_inputs(specs: Mapping[str, TensorSpec], seed: int, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, np.ndarray]:
-    """Numbers of the declared types: normal ones of scale 0.3, or 0 and 1. `shapes`: others than the defaults."""
+def some_inputs(
+    specs: Mapping[str, TensorSpec], seed: int, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, np.ndarray]:
+    """Numbers of the declared types: normal ones of scale 0.3, or 0 and 1. `shapes`: others than
+    the defaults.
+    """
     random = np.random.default_rng(seed)
     given = {}
     for name, shape in choose_shapes(specs, shapes or {}, paired=True).items():
         dtype = BY_NAME[specs[name].dtype]
-        numbers = random.standard_normal(shape) * 0.3 if dtype.is_float else random.integers(0, 2, shape)
+        numbers = (
+            random.standard_normal(shape) * 0.3 if dtype.is_float else random.integers(0, 2, shape)
+        )
         given[name] = numbers.astype(dtype.numpy)
     return given
 
 
 def stored_inputs(path: Path, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
-    """The inputs that an .npz file holds by name. Raises ProgramError for another file, and for one without an input."""
+    """The inputs that an .npz file holds by name. Raises ProgramError for another file, and for one
+    without an input.
+    """
     try:
         with np.load(path) as arrays:
             given = {name: arrays[name] for name in specs if name in arrays}
@@ -54,20 +65,40 @@ def stored_inputs(path: Path, specs: Mapping[str, TensorSpec]) -> dict[str, np.n
         raise ProgramError(f"{path} is not an .npz file: {problem}") from None
     missing = sorted(set(specs) - set(given))
     if missing:
-        raise ProgramError(f"{path} holds no {', '.join(missing)}; the program takes {', '.join(specs)}")
+        raise ProgramError(
+            f"{path} holds no {', '.join(missing)}; the program takes {', '.join(specs)}"
+        )
     return given
 
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:
     """Where the inputs of a package come from: see inputs_of."""
-    parser.add_argument("--inputs", type=Path, metavar="FILE", help="an .npz file with inputs by name (default: random ones)")
-    parser.add_argument("--shape", type=shape_argument, action="append", default=[], metavar="NAME=n,n,...", help="shape of a random input")
+    parser.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="FILE",
+        help="an .npz file with inputs by name (default: random ones)",
+    )
+    parser.add_argument(
+        "--shape",
+        type=shape_argument,
+        action="append",
+        default=[],
+        metavar="NAME=n,n,...",
+        help="shape of a random input",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
 
 
-def inputs_of(arguments: argparse.Namespace, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
+def inputs_of(
+    arguments: argparse.Namespace, specs: Mapping[str, TensorSpec]
+) -> dict[str, np.ndarray]:
     """The inputs that the flags ask for. Raises ProgramError where they do not fit."""
-    return stored_inputs(arguments.inputs, specs) if arguments.inputs else some_inputs(specs, arguments.seed, dict(arguments.shape))
+    return (
+        stored_inputs(arguments.inputs, specs)
+        if arguments.inputs
+        else some_inputs(specs, arguments.seed, dict(arguments.shape))
+    )
 
 
 def resident_kib(field: str) -> int:
@@ -77,7 +108,9 @@ def resident_kib(field: str) -> int:
 
 
 def peak_mib(call: Callable[[], object]) -> float:
-    """Most memory held during `call` above what was held before, in MiB (Linux: resident memory, its high-water mark reset before)."""
+    """Most memory held during `call` above what was held before, in MiB (Linux: resident memory,
+    its high-water mark reset before).
+    """
     import ctypes
 
     gc.collect()

@@ -1,4 +1,5 @@
-"""Examine an ML program without running it: what it holds, what it costs, what the Neural Engine would take of it.
+"""Examine an ML program without running it: what it holds, what it costs, what the Neural Engine
+would take of it.
 
 python -m mlprogram describe KokoroVocoder.mlpackage
 python -m mlprogram ane KokoroVocoder.mlpackage --chip m1
@@ -15,5 +16,7 @@ def shape_argument(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         shape = ()
     if not name or not shape or min(shape) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=n,n,... with sizes of at least 1, such as features=1,3157,1,81")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=n,n,... with sizes of at least 1, such as features=1,3157,1,81"
+        )
     return name, shape

@@ -1,7 +1,9 @@
-"""Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip m1`.
+"""Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip
+m1`.
 
-Every figure is a forecast: placement from the rules in mlprogram/data/ane_rules.json, in two readings (forecast.py), and time with an 80 %
-interval (cost.py). On a Mac the device's own answer stands beside it; elsewhere those columns say that they were not measured.
+Every figure is a forecast: placement from the rules in mlprogram/data/ane_rules.json, in two
+readings (forecast.py), and time with an 80 % interval (cost.py). On a Mac the device's own answer
+stands beside it; elsewhere those columns say that they were not measured.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ LABEL = "forecast, not a measurement"
 _COLOURS = {True: "#2a7f62", False: "#c8553d"}  # of segments on the engine, and elsewhere
 _LANES = {True: 0.25, False: -0.25}
 _FORMATS = (".png", ".svg", ".pdf")
-OUTSIDE = "the numbers were fitted to no network of this kind: the interval is the largest error they made anywhere"
+OUTSIDE = (
+    "the numbers were fitted to no network of this kind: the interval is the largest error they"
+    " made anywhere"
+)
 Row = tuple[Forecast, Times, "Facts | None"]
 
 
@@ -40,12 +45,22 @@ def run(arguments: argparse.Namespace) -> int:
     for chip in chips:
         rules.chip(chip)
     if arguments.all_shapes and arguments.shape:
-        raise ProgramError("--all-shapes and --shape exclude each other: the one takes every enumerated shape, the other names one")
+        raise ProgramError(
+            "--all-shapes and --shape exclude each other: the one takes every enumerated shape, the"
+            " other names one"
+        )
     program = open_program(arguments.package, arguments.function)
-    choices = program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
-    rows = [row for shapes in choices for row in _rows(program, shapes, chips, rules, arguments.no_device)]
+    choices = (
+        program.all_shapes() if arguments.all_shapes else [program.shapes(dict(arguments.shape))]
+    )
+    rows = [
+        row
+        for shapes in choices
+        for row in _rows(program, shapes, chips, rules, arguments.no_device)
+    ]
     show(
-        f"{program.package.path}  function {program.function.name}: {LABEL}; rules reviewed {rules.reviewed}",
+        f"{program.package.path}  function {program.function.name}: {LABEL}; rules reviewed"
+        f" {rules.reviewed}",
         share_table(rows),
         rule_table(rows, rules),
         _device_table(rows),
@@ -59,13 +74,22 @@ def run(arguments: argparse.Namespace) -> int:
     return _verdict(arguments.at_least, rows)
 
 
-def _rows(program: OpenProgram, shapes: dict[str, tuple[int, ...]], chips: list[str], rules: Rules, no_device: bool) -> list[Row]:
+def _rows(
+    program: OpenProgram,
+    shapes: dict[str, tuple[int, ...]],
+    chips: list[str],
+    rules: Rules,
+    no_device: bool,
+) -> list[Row]:
     profile = profile_program(program, shapes)
     core_ml = None if no_device else load_core_ml()
     facts = None if core_ml is None else measure(core_ml, program, shapes)
     forecasts = [forecast_residency(profile, rules, chip) for chip in chips]
     costs = load_costs()
-    return [(forecast, times_of(forecast, rules.chips[forecast.chip], costs), facts) for forecast in forecasts]
+    return [
+        (forecast, times_of(forecast, rules.chips[forecast.chip], costs), facts)
+        for forecast in forecasts
+    ]
 
 
 def _verdict(at_least: float | None, rows: list[Row]) -> int:
@@ -80,7 +104,11 @@ def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -
             path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
         first = rows[0][0].profile
-        plot_segments([forecast for forecast, _, _ in rows if forecast.profile is first], rules, arguments.plot)
+        plot_segments(
+            [forecast for forecast, _, _ in rows if forecast.profile is first],
+            rules,
+            arguments.plot,
+        )
 
 
 def inputs_text(profile: Profile) -> str:
@@ -88,13 +116,18 @@ def inputs_text(profile: Profile) -> str:
     flexible = [
         t
         for t in profile.inputs
-        if t.name in profile.program.inputs and (len(profile.program.inputs[t.name].shapes) > 1 or profile.program.inputs[t.name].ranges)
+        if t.name in profile.program.inputs
+        and (
+            len(profile.program.inputs[t.name].shapes) > 1 or profile.program.inputs[t.name].ranges
+        )
     ]
     return ", ".join(f"{t.name} {shape_text(t.shape)}" for t in flexible or profile.inputs)
 
 
 def share_table(rows: list[Row]) -> Any:
-    """Shares on the engine as optimistic / pessimistic, segments, crossings and time, one row for each shape and chip."""
+    """Shares on the engine as optimistic / pessimistic, segments, crossings and time, one row for
+    each shape and chip.
+    """
     table = new_table(
         f"{LABEL}: share on the engine and latency, optimistic / pessimistic reading",
         "shape",
@@ -123,7 +156,11 @@ def share_table(rows: list[Row]) -> Any:
 
 def latency_cells(forecast: Forecast, times: Times) -> tuple[str, str, str]:
     """Both readings, and what happens if the whole graph stays off the engine, in words."""
-    all_off = "" if times.cpu_fallback is None else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_cell(times.cpu_fallback)}"
+    all_off = (
+        ""
+        if times.cpu_fallback is None
+        else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_cell(times.cpu_fallback)}"
+    )
     return _cell(times.optimistic), _cell(times.pessimistic), all_off
 
 
@@ -132,8 +169,20 @@ def _cell(time: Time) -> str:
 
 
 def rule_table(rows: list[Row], rules: Rules) -> Any:
-    """Every rule that concerns an operation here, but for mere notes: what it says, how many operations, which chips."""
-    table = new_table(f"{LABEL}: the rules behind it", "rule", "says", "effect", "operations", "chips", "source", "confidence", text=7)
+    """Every rule that concerns an operation here, but for mere notes: what it says, how many
+    operations, which chips.
+    """
+    table = new_table(
+        f"{LABEL}: the rules behind it",
+        "rule",
+        "says",
+        "effect",
+        "operations",
+        "chips",
+        "source",
+        "confidence",
+        text=7,
+    )
     for rule in rules.rules:
         hits = [
             (forecast.chip, f.effect, f.detail)
@@ -145,7 +194,11 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
         if hits and rule.effect != "note":
             most = max(
                 Counter(
-                    (id(forecast), f.rule.id) for forecast, _, _ in rows for op in forecast.ops for f in op.findings if f.rule.id == rule.id
+                    (id(forecast), f.rule.id)
+                    for forecast, _, _ in rows
+                    for op in forecast.ops
+                    for f in op.findings
+                    if f.rule.id == rule.id
                 ).values(),
                 default=0,
             )
@@ -163,7 +216,14 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
 
 def _device_table(rows: list[Row]) -> Any:
     """Fact beside forecast, one row for each shape."""
-    table = new_table("measured on this machine", "shape", "chip", "% ops on the engine", "load ms", "prediction ms (median)")
+    table = new_table(
+        "measured on this machine",
+        "shape",
+        "chip",
+        "% ops on the engine",
+        "load ms",
+        "prediction ms (median)",
+    )
     profiles = {id(forecast.profile): (forecast.profile, facts) for forecast, _, facts in rows}
     for profile, facts in profiles.values():
         if facts is None:
@@ -171,19 +231,49 @@ def _device_table(rows: list[Row]) -> Any:
             continue
         for unit, timing in facts.timings.items():
             share = percent(facts.share_on_engine()) if unit == "CPU_AND_NE" else ""
-            table.add_row(inputs_text(profile), f"{facts.chip} {unit}", share, f"{timing.load_ms:.0f}", f"{timing.median_ms:.2f}")
+            table.add_row(
+                inputs_text(profile),
+                f"{facts.chip} {unit}",
+                share,
+                f"{timing.load_ms:.0f}",
+                f"{timing.median_ms:.2f}",
+            )
     return table
 
 
 def per_op_table(forecast: Forecast, facts: Facts | None) -> Any:
-    """Every operation of one forecast: verdict, rules with what is over their limit, and the device's answer."""
+    """Every operation of one forecast: verdict, rules with what is over their limit, and the
+    device's answer.
+    """
     table = new_table(
-        f"{LABEL}: {forecast.chip}, {inputs_text(forecast.profile)}", "type", "name", "verdict", "rules", "MMAC", "MB", "device", text=4
+        f"{LABEL}: {forecast.chip}, {inputs_text(forecast.profile)}",
+        "type",
+        "name",
+        "verdict",
+        "rules",
+        "MMAC",
+        "MB",
+        "device",
+        text=4,
     )
     for op in forecast.ops:
-        rules = "; ".join(f"{f.rule.id} ({f.effect}): {f.detail}" for f in op.findings if f.effect != "note")
-        device = NOT_MEASURED if facts is None else facts.placement.get(op.profile.name, "not in the plan")
-        table.add_row(op.profile.op_type, op.profile.name, op.verdict, rules, mega(op.profile.macs), mega(op.profile.bytes_moved), device)
+        rules = "; ".join(
+            f"{f.rule.id} ({f.effect}): {f.detail}" for f in op.findings if f.effect != "note"
+        )
+        device = (
+            NOT_MEASURED
+            if facts is None
+            else facts.placement.get(op.profile.name, "not in the plan")
+        )
+        table.add_row(
+            op.profile.op_type,
+            op.profile.name,
+            op.verdict,
+            rules,
+            mega(op.profile.macs),
+            mega(op.profile.bytes_moved),
+            device,
+        )
     return table
 
 
@@ -199,11 +289,16 @@ def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) ->
     }
 
 
-def _forecast(forecast: Forecast, times: Times, facts: Facts | None, per_op: bool) -> dict[str, Any]:
+def _forecast(
+    forecast: Forecast, times: Times, facts: Facts | None, per_op: bool
+) -> dict[str, Any]:
     result = {
         "chip": forecast.chip,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
-        **{name: _reading(getattr(forecast, name), getattr(times, name)) for name in ("optimistic", "pessimistic", "cpu_fallback")},
+        **{
+            name: _reading(getattr(forecast, name), getattr(times, name))
+            for name in ("optimistic", "pessimistic", "cpu_fallback")
+        },
         "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
         "whole_graph": [{"rule": f.rule.id, "detail": f.detail} for f in forecast.graph_findings],
         "device": _facts(facts),
@@ -217,7 +312,13 @@ def _forecast(forecast: Forecast, times: Times, facts: Facts | None, per_op: boo
                 "macs": op.profile.macs,
                 "bytes_moved": op.profile.bytes_moved,
                 "findings": [
-                    {"rule": f.rule.id, "effect": f.effect, "detail": f.detail, "sources": list(f.rule.sources)} for f in op.findings
+                    {
+                        "rule": f.rule.id,
+                        "effect": f.effect,
+                        "detail": f.detail,
+                        "sources": list(f.rule.sources),
+                    }
+                    for f in op.findings
                 ],
             }
             for op in forecast.ops
@@ -247,7 +348,10 @@ def _facts(facts: Facts | None) -> Any:
         "chip": facts.chip,
         "share_of_ops": facts.share_on_engine(),
         "placement": dict(facts.placement),
-        "timings": {unit: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)} for unit, t in facts.timings.items()},
+        "timings": {
+            unit: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)}
+            for unit, t in facts.timings.items()
+        },
     }
 
 
@@ -263,16 +367,27 @@ def plot_segments(forecasts: list[Forecast], rules: Rules, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ProgramError("--plot needs matplotlib: pip install 'coreml-mlprogram[plot]'") from error
+        raise ProgramError(
+            "--plot needs matplotlib: pip install 'coreml-mlprogram[plot]'"
+        ) from error
     rows = [(forecast, name) for forecast in forecasts for name in ("optimistic", "pessimistic")]
     figure = Figure(figsize=(11, 1.4 + 0.55 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
     for place, (forecast, name) in enumerate(reversed(rows)):
         _draw_row(axes, place, forecast, getattr(forecast, name))
-    axes.set_yticks(range(len(rows)), [f"{rules.chips[f.chip].name} {name}" for f, name in reversed(rows)])
-    axes.set_xlabel("MB moved by the segments in the order they run, every operand of every operation counted")
-    axes.set_title(f"{forecasts[0].profile.program.package.path.name}: forecast, not a measurement", loc="left")
-    handles = [axes.barh([0], [0], color=_COLOURS[on], label=label) for on, label in ((True, "Neural Engine"), (False, "elsewhere"))]
+    axes.set_yticks(
+        range(len(rows)), [f"{rules.chips[f.chip].name} {name}" for f, name in reversed(rows)]
+    )
+    axes.set_xlabel(
+        "MB moved by the segments in the order they run, every operand of every operation counted"
+    )
+    axes.set_title(
+        f"{forecasts[0].profile.program.package.path.name}: forecast, not a measurement", loc="left"
+    )
+    handles = [
+        axes.barh([0], [0], color=_COLOURS[on], label=label)
+        for on, label in ((True, "Neural Engine"), (False, "elsewhere"))
+    ]
     figure.legend(handles=handles, loc="outside lower right", ncols=2, frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     with aside(path) as unfinished:
@@ -294,6 +409,9 @@ def _draw_row(axes: Any, place: int, forecast: Forecast, reading: Reading) -> No
         )
         left += width
     cut = reading.cut
-    text = f" {percent(reading.share('macs'))} % of MACs, {cut.engine_segments} engine segments, {cut.crossings} crossings"
+    text = (
+        f" {percent(reading.share('macs'))} % of MACs, {cut.engine_segments} engine segments,"
+        f" {cut.crossings} crossings"
+    )
     axes.text(left, place, text, va="center", fontsize=8)
     axes.set_xlim(right=max(axes.get_xlim()[1], left * 1.5))

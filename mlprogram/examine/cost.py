@@ -1,13 +1,17 @@
-"""What a program costs on a chip's Neural Engine: milliseconds, an 80 % interval, and whether two forecasts can be told apart.
+"""What a program costs on a chip's Neural Engine: milliseconds, an 80 % interval, and whether two
+forecasts can be told apart.
 
     times = times_of(forecast, rules.chips["m4"], load_costs())
     times.optimistic.ms, times.optimistic.low_ms, times.optimistic.high_ms
-    compared(times.optimistic, other.optimistic, load_costs(), "levels").verdict  # "faster", "slower" or UNDECIDED
+    # "faster", "slower" or UNDECIDED
+    compared(times.optimistic, other.optimistic, load_costs(), "levels").verdict
 
-An engine step is an operation with the elementwise ones that follow it alone. It takes the longest of its arithmetic, the bytes that pass
-through the engine's memory, and those of the chip's memory: weights, and tensors over the working set. A pair of int8 multiplies faster and
-moves one byte a value; a dequantize whose reader cannot take int8 costs a pass. The numbers (mlprogram/data/ane_cost.json) were fitted to
-published times by `python -m bench.ane_times --fit`; intervals are the errors on networks whose whole family was left out.
+An engine step is an operation with the elementwise ones that follow it alone. It takes the longest
+of its arithmetic, the bytes that pass through the engine's memory, and those of the chip's memory:
+weights, and tensors over the working set. A pair of int8 multiplies faster and moves one byte a
+value; a dequantize whose reader cannot take int8 costs a pass. The numbers
+(mlprogram/data/ane_cost.json) were fitted to published times by `python -m bench.ane_times --fit`;
+intervals are the errors on networks whose whole family was left out.
 """
 
 from __future__ import annotations
@@ -32,15 +36,19 @@ PARTS = ("arithmetic", "engine memory", "chip memory", "starts", "crossings", "C
 _CONVOLUTIONS = frozenset({"conv", "conv_transpose"})
 _PRODUCTS = _CONVOLUTIONS | set(FAMILIES["matrix products"])
 _FUSED = ELEMENTWISE | {"quantize", "dequantize", "batch_norm"}
-_PASSES = frozenset({*FAMILIES["normalizations"], *FAMILIES["reductions"], "softmax"}) - {"batch_norm"}
+_PASSES = frozenset({*FAMILIES["normalizations"], *FAMILIES["reductions"], "softmax"}) - {
+    "batch_norm"
+}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The fitted numbers, and errors as (10th, 90th) percentiles of the natural logarithm of forecast over published.
+    """The fitted numbers, and errors as (10th, 90th) percentiles of the natural logarithm of
+    forecast over published.
 
-    `efficiency` of the published rate; `narrow`, input channels at which a filter runs at half of it; `memory_share` of the chip's
-    bandwidth; `passes` that a norm takes. `largest`: the worst of a single row, and of a ratio of two levels and of two graphs.
+    `efficiency` of the published rate; `narrow`, input channels at which a filter runs at half of
+    it; `memory_share` of the chip's bandwidth; `passes` that a norm takes. `largest`: the worst of
+    a single row, and of a ratio of two levels and of two graphs.
     """
 
     efficiency: float
@@ -57,15 +65,22 @@ class Costs:
     largest: Mapping[str, float]
 
     def errors(self, kind: str, fitted: bool) -> tuple[float, float]:
-        """Of a kind (single, levels, graphs); for a kind of network that no fitted row has, the largest error seen, either way."""
+        """Of a kind (single, levels, graphs); for a kind of network that no fitted row has, the
+        largest error seen, either way.
+        """
         return getattr(self, kind) if fitted else (-self.largest[kind], self.largest[kind])
 
 
 def load_costs() -> Costs:
     """The packaged numbers. Raises ProgramError for a file with other keys."""
-    content = parse_json((files("mlprogram") / "data" / "ane_cost.json").read_text(encoding="utf-8"), "mlprogram/data/ane_cost.json")
+    content = parse_json(
+        (files("mlprogram") / "data" / "ane_cost.json").read_text(encoding="utf-8"),
+        "mlprogram/data/ane_cost.json",
+    )
     try:
-        given: dict[str, Any] = {f.name: tuple(v) if isinstance(v := content[f.name], list) else v for f in fields(Costs)}
+        given: dict[str, Any] = {
+            f.name: tuple(v) if isinstance(v := content[f.name], list) else v for f in fields(Costs)
+        }
         return Costs(**given)
     except KeyError as error:
         raise ProgramError(f"mlprogram/data/ane_cost.json: {error} is missing") from None
@@ -73,7 +88,9 @@ def load_costs() -> Costs:
 
 @dataclass(frozen=True)
 class Steps:
-    """Fused steps of the engine, as arrays of one length; `tensors` has a row of bytes for each. `lines`: share of MACs along one axis."""
+    """Fused steps of the engine, as arrays of one length; `tensors` has a row of bytes for each.
+    `lines`: share of MACs along one axis.
+    """
 
     flops: np.ndarray
     channels: np.ndarray
@@ -89,7 +106,9 @@ def steps_of(profile: Profile, off: frozenset[int] = frozenset()) -> Steps:
     graph = _Graph(profile, off)
     steps = [graph.step(members) for members in graph.steps()]
     widest = max((len(sizes) for *_, sizes in steps), default=0)
-    tensors = np.array([[*sizes, *[0.0] * (widest - len(sizes))] for *_, sizes in steps]).reshape(len(steps), widest)
+    tensors = np.array([[*sizes, *[0.0] * (widest - len(sizes))] for *_, sizes in steps]).reshape(
+        len(steps), widest
+    )
     columns = np.array([step[:-1] for step in steps], float).reshape(len(steps), 5).T
     flops, channels, int8, weight_bytes, passes = columns
     return Steps(flops, channels, int8, weight_bytes, passes, tensors, _lines(profile.ops))
@@ -97,12 +116,19 @@ def steps_of(profile: Profile, off: frozenset[int] = frozenset()) -> Steps:
 
 def _lines(ops: tuple[OpProfile, ...]) -> float:
     """Share of multiply-accumulates in filters along one axis only: no fitted network has them."""
-    along = sum(op.macs for op in ops if op.op_type in _CONVOLUTIONS and (kernel := op.shapes["weight"][2:])[-1] > 1 == prod(kernel[:-1]))
+    along = sum(
+        op.macs
+        for op in ops
+        if op.op_type in _CONVOLUTIONS
+        and (kernel := op.shapes["weight"][2:])[-1] > 1 == prod(kernel[:-1])
+    )
     return along / (sum(op.macs for op in ops) or 1)
 
 
 class _Graph:
-    """Responsibilities: 1. which values are one (views, and dequantized ones whose readers take int8); 2. which operations are one step."""
+    """Responsibilities: 1. which values are one (views, and dequantized ones whose readers take
+    int8); 2. which operations are one step.
+    """
 
     def __init__(self, profile: Profile, off: frozenset[int]) -> None:
         self.ops, self.off = profile.ops, off
@@ -116,12 +142,21 @@ class _Graph:
         read_as_int8 = self._readers()
         takes = _PRODUCTS | _FUSED
         self._unite(
-            lambda op: op.op_type == "dequantize" and all(self.ops[r].op_type in takes for r in read_as_int8.get(op.outputs[0].name, ()))
+            lambda op: (
+                op.op_type == "dequantize"
+                and all(
+                    self.ops[r].op_type in takes for r in read_as_int8.get(op.outputs[0].name, ())
+                )
+            )
         )
         self.readers = self._readers()
 
     def _unite(self, chosen: Any) -> None:
-        self.same |= {op.outputs[0].name: op.activations[0].name for op in self.ops if op.activations and chosen(op)}
+        self.same |= {
+            op.outputs[0].name: op.activations[0].name
+            for op in self.ops
+            if op.activations and chosen(op)
+        }
 
     def root(self, name: str) -> str:
         """The value that a name stands for."""
@@ -138,16 +173,25 @@ class _Graph:
         return found
 
     def steps(self) -> list[list[int]]:
-        """Operations of each step: an elementwise one joins the maker of its latest operand if nothing else reads that."""
+        """Operations of each step: an elementwise one joins the maker of its latest operand if
+        nothing else reads that.
+        """
         first: dict[int, int] = {}
         members: dict[int, list[int]] = {}
         for i, op in enumerate(self.ops):
             if i in self.off or (op.outputs and op.outputs[0].name in self.same):
                 continue
             joins = i
-            for name in sorted({self.root(t.name) for t in op.activations}, key=lambda n: -self.maker.get(n, -1)):
+            for name in sorted(
+                {self.root(t.name) for t in op.activations}, key=lambda n: -self.maker.get(n, -1)
+            ):
                 maker = self.maker.get(name)
-                if op.op_type in _FUSED and maker in first and self.readers[name] == [i] and name not in self.results:
+                if (
+                    op.op_type in _FUSED
+                    and maker in first
+                    and self.readers[name] == [i]
+                    and name not in self.results
+                ):
                     joins = first[maker]
                     break
             first[i] = joins
@@ -155,19 +199,37 @@ class _Graph:
         return list(members.values())
 
     def step(self, members: list[int]) -> tuple[Any, ...]:
-        """FLOPs of products, input channels of a filter, int8, weight bytes, passes, bytes of each tensor read or written."""
+        """FLOPs of products, input channels of a filter, int8, weight bytes, passes, bytes of each
+        tensor read or written.
+        """
         ops = [self.ops[i] for i in members]
         made = {t.name for op in ops for t in op.outputs}
         read: dict[str, float] = {}
         for op in ops:
             for name in {self.root(t.name) for t in op.activations} - made:
-                size = sum(t.bytes for t in op.outputs) if op.op_type in PARTIAL_READS else self.bytes.get(name, 0)
+                size = (
+                    sum(t.bytes for t in op.outputs)
+                    if op.op_type in PARTIAL_READS
+                    else self.bytes.get(name, 0)
+                )
                 read[name] = max(read.get(name, 0), size)
-        written = [self.bytes[n] for n in made if n in self.results or set(self.readers.get(n, ())) - set(members)]
+        written = [
+            self.bytes[n]
+            for n in made
+            if n in self.results or set(self.readers.get(n, ())) - set(members)
+        ]
         head = ops[0]
-        channels = head.shapes["weight"][head.op_type == "conv"] if head.op_type in _CONVOLUTIONS else np.inf
+        channels = (
+            head.shapes["weight"][head.op_type == "conv"]
+            if head.op_type in _CONVOLUTIONS
+            else np.inf
+        )
         narrow = any(kind in w.kind for w in head.weights for kind in ("int8", "int4", "palette"))
-        int8 = head.op_type in _PRODUCTS and narrow and any(self.root(t.name) in self.whole8 for t in head.activations)
+        int8 = (
+            head.op_type in _PRODUCTS
+            and narrow
+            and any(self.root(t.name) in self.whole8 for t in head.activations)
+        )
         flops = sum(op.flops for op in ops if op.op_type in _PRODUCTS)
         return (
             flops,
@@ -181,20 +243,33 @@ class _Graph:
 
 def engine_parts(steps: Steps, chip: Chip, costs: Costs) -> tuple[float, dict[str, float]]:
     """Milliseconds of all steps, and what each resource would take alone."""
-    arithmetic = steps.flops * (1 + costs.narrow / steps.channels) / (chip.fp16_tflops * costs.efficiency * 1e9)
+    arithmetic = (
+        steps.flops
+        * (1 + costs.narrow / steps.channels)
+        / (chip.fp16_tflops * costs.efficiency * 1e9)
+    )
     arithmetic = np.where(steps.int8 > 0, arithmetic / costs.int8_gain, arithmetic)
     passes = np.where(steps.passes > 0, costs.passes, 1.0)
     large = np.where(steps.tensors > chip.on_chip_mib * 2**20, steps.tensors, 0).sum(1)
     engine = passes * steps.tensors.sum(1) / (chip.fp16_tflops * costs.engine_gb_s_per_tflops * 1e6)
     memory = (passes * large + steps.weight_bytes) / (chip.memory_gb_s * costs.memory_share * 1e6)
     started = len(steps.flops) * costs.step_us / 1e3
-    parts = {"arithmetic": arithmetic.sum(), "engine memory": engine.sum(), "chip memory": memory.sum(), "starts": started}
-    return float(np.maximum(np.maximum(arithmetic, engine), memory).sum()) + started, {k: float(v) for k, v in parts.items()}
+    parts = {
+        "arithmetic": arithmetic.sum(),
+        "engine memory": engine.sum(),
+        "chip memory": memory.sum(),
+        "starts": started,
+    }
+    return float(np.maximum(np.maximum(arithmetic, engine), memory).sum()) + started, {
+        k: float(v) for k, v in parts.items()
+    }
 
 
 @dataclass(frozen=True)
 class Time:
-    """A forecast of one placement with its 80 % interval. `fitted`: the numbers were fitted to networks of this kind."""
+    """A forecast of one placement with its 80 % interval. `fitted`: the numbers were fitted to
+    networks of this kind.
+    """
 
     ms: float
     low_ms: float
@@ -214,8 +289,14 @@ class Times:
 
 def times_of(forecast: Forecast, chip: Chip, costs: Costs) -> Times:
     """The times of a forecast."""
-    rest = _time(forecast.profile, forecast.cpu_fallback, chip, costs) if forecast.cpu_fallback else None
-    low, high = (_time(forecast.profile, r, chip, costs) for r in (forecast.optimistic, forecast.pessimistic))
+    rest = (
+        _time(forecast.profile, forecast.cpu_fallback, chip, costs)
+        if forecast.cpu_fallback
+        else None
+    )
+    low, high = (
+        _time(forecast.profile, r, chip, costs) for r in (forecast.optimistic, forecast.pessimistic)
+    )
     return Times(low, high, rest)
 
 
@@ -223,14 +304,23 @@ def _time(profile: Profile, reading: Reading, chip: Chip, costs: Costs) -> Time:
     steps = steps_of(profile, reading.off)
     engine, parts = engine_parts(steps, chip, costs)
     parts["starts"] += reading.cut.engine_segments * costs.segment_ms
-    parts["crossings"] = _ms(reading.cut.crossing_bytes, chip.memory_gb_s) if reading.off else 0.0  # the program's own are in every row
+    # the program's own are in every row
+    parts["crossings"] = _ms(reading.cut.crossing_bytes, chip.memory_gb_s) if reading.off else 0.0
     engine += reading.cut.engine_segments * costs.segment_ms + parts["crossings"]
     off = [profile.ops[i] for i in reading.off]
-    slow, fast = (sum(max(_ms(op.flops, chip.cpu_gflops[k]), _ms(op.bytes_moved, chip.cpu_gb_s[k])) for op in off) for k in (0, 1))
+    slow, fast = (
+        sum(
+            max(_ms(op.flops, chip.cpu_gflops[k]), _ms(op.bytes_moved, chip.cpu_gb_s[k]))
+            for op in off
+        )
+        for k in (0, 1)
+    )
     parts["CPU"] = (slow * fast) ** 0.5  # assumed rates, unchecked: the interval takes both ends
     fitted = steps.lines < 0.5
     low, high = costs.errors("single", fitted)
-    return Time(engine + parts["CPU"], engine / exp(high) + fast, engine / exp(low) + slow, fitted, parts)
+    return Time(
+        engine + parts["CPU"], engine / exp(high) + fast, engine / exp(low) + slow, fitted, parts
+    )
 
 
 def _ms(amount: float, giga_per_second: float) -> float:

@@ -1,11 +1,13 @@
-"""What a program holds and what it costs for one choice of shapes: `python -m mlprogram describe PKG`.
+"""What a program holds and what it costs for one choice of shapes: `python -m mlprogram describe
+PKG`.
 
     description = describe(profile_program(program, shapes), top=10, by="bytes")
     description["totals"]["macs"]
 
-Definitions: MACs and FLOPs as in cost.py. Bytes moved are the run-time operands and results of each operation in their declared types,
-plus its weights as stored, as if every operation made a round trip; a change of shape moves nothing and a slice reads what it writes. The
-live peak is the largest sum of activation bytes alive at once in program order.
+Definitions: MACs and FLOPs as in cost.py. Bytes moved are the run-time operands and results of each
+operation in their declared types, plus its weights as stored, as if every operation made a round
+trip; a change of shape moves nothing and a slice reads what it writes. The live peak is the largest
+sum of activation bytes alive at once in program order.
 """
 
 from __future__ import annotations
@@ -22,14 +24,22 @@ from rich.console import Console
 from rich.table import Table
 
 from mlprogram.errors import ProgramError
-from mlprogram.examine.profile import OpProfile, Profile, count_by_type, open_program, profile_program
+from mlprogram.examine.profile import (
+    OpProfile,
+    Profile,
+    count_by_type,
+    open_program,
+    profile_program,
+)
 from mlprogram.files import read_text
 
 _WIDTH = 160  # columns where the output is not a terminal
 
 
 def new_table(title: str, *headings: str, text: int = 1) -> Table:
-    """A table with a left-hand title; the first `text` columns are flush left, the others flush right."""
+    """A table with a left-hand title; the first `text` columns are flush left, the others flush
+    right.
+    """
     table = Table(title=title, title_justify="left")
     for i, heading in enumerate(headings):
         table.add_column(heading, justify="left" if i < text else "right", overflow="fold")
@@ -49,7 +59,9 @@ def generated_marks(command: str) -> tuple[str, str]:
 
 
 def with_generated_part(path: Path, command: str, page: str) -> str:
-    """The text of a document with the part that `command` generates renewed. Raises ProgramError if its two marks are not there."""
+    """The text of a document with the part that `command` generates renewed. Raises ProgramError if
+    its two marks are not there.
+    """
     begin, end = generated_marks(command)
     text = read_text(path)
     if text.count(begin) != 1 or text.count(end) != 1:
@@ -89,7 +101,11 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(str(n) for n in shape) or "scalar"
 
 
-_SORT = {"bytes": lambda op: op.bytes_moved, "macs": lambda op: op.macs, "flops": lambda op: op.flops}
+_SORT = {
+    "bytes": lambda op: op.bytes_moved,
+    "macs": lambda op: op.macs,
+    "flops": lambda op: op.flops,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -112,17 +128,29 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
         "functions": list(program.package.function_names()),
         "shapes_from": profile.shapes_from,
         "inputs": [
-            {"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "allowed": program.inputs[t.name].allowed()}
+            {
+                "name": t.name,
+                "dtype": t.dtype,
+                "shape": list(t.shape),
+                "allowed": program.inputs[t.name].allowed(),
+            }
             for t in profile.inputs
             if t.name in program.inputs
         ],
-        "outputs": [{"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in profile.outputs],
+        "outputs": [
+            {"name": t.name, "dtype": t.dtype, "shape": list(t.shape)} for t in profile.outputs
+        ],
         "op_counts": count_by_type(profile.ops),
-        "result_dtypes": dict(Counter(t.dtype for op in profile.ops for t in op.outputs).most_common()),
+        "result_dtypes": dict(
+            Counter(t.dtype for op in profile.ops for t in op.outputs).most_common()
+        ),
         "weight_bytes": program.storage.bytes_by_kind(),
         "weights": dict(Counter(w.kind for w in program.storage.weights.values()).most_common()),
         "totals": _totals(profile),
-        "by_type": {name: _sum(op for op in profile.ops if op.op_type == name) for name in count_by_type(profile.ops)},
+        "by_type": {
+            name: _sum(op for op in profile.ops if op.op_type == name)
+            for name in count_by_type(profile.ops)
+        },
         "top": [_op(op) for op in heaviest],
         "top_by": by,
     }
@@ -140,7 +168,10 @@ def _sum(ops: Iterable[OpProfile]) -> dict[str, int]:
 
 
 def _totals(profile: Profile) -> dict[str, int]:
-    return _sum(profile.ops) | {"bytes_moved": sum(op.bytes_moved for op in profile.ops), "live_peak_bytes": profile.live_peak_bytes()}
+    return _sum(profile.ops) | {
+        "bytes_moved": sum(op.bytes_moved for op in profile.ops),
+        "live_peak_bytes": profile.live_peak_bytes(),
+    }
 
 
 def _op(op: OpProfile) -> dict[str, Any]:
@@ -159,7 +190,10 @@ def _op(op: OpProfile) -> dict[str, Any]:
 
 def _tables(d: dict[str, Any]) -> list[Any]:
     return [
-        f"{d['package']}  function {d['function']} of {', '.join(d['functions'])}; shapes from {d['shapes_from']}",
+        (
+            f"{d['package']}  function {d['function']} of {', '.join(d['functions'])}; shapes from"
+            f" {d['shapes_from']}"
+        ),
         _interface_table(d),
         _weight_table(d),
         _type_table(d),
@@ -170,9 +204,17 @@ def _tables(d: dict[str, Any]) -> list[Any]:
 def _interface_table(d: dict[str, Any]) -> Any:
     table = new_table("inputs and outputs", "name", "", "type", "shape", "allowed", text=5)
     for value in d["inputs"]:
-        table.add_row(value["name"], "input", value["dtype"], shape_text(tuple(value["shape"])), value["allowed"])
+        table.add_row(
+            value["name"],
+            "input",
+            value["dtype"],
+            shape_text(tuple(value["shape"])),
+            value["allowed"],
+        )
     for value in d["outputs"]:
-        table.add_row(value["name"], "output", value["dtype"], shape_text(tuple(value["shape"])), "")
+        table.add_row(
+            value["name"], "output", value["dtype"], shape_text(tuple(value["shape"])), ""
+        )
     return table
 
 
@@ -198,18 +240,38 @@ def _type_table(d: dict[str, Any]) -> Any:
         "weights MB",
         "% of bytes",
     )
-    rows = sorted(d["by_type"].items(), key=lambda item: item[1]["activation_bytes"] + item[1]["weight_bytes"], reverse=True)
+    rows = sorted(
+        d["by_type"].items(),
+        key=lambda item: item[1]["activation_bytes"] + item[1]["weight_bytes"],
+        reverse=True,
+    )
     for name, row in (*rows, ("all", totals)):
         share = percent((row["activation_bytes"] + row["weight_bytes"]) / moved)
-        table.add_row(name, str(row["ops"]), *(mega(row[key]) for key in ("macs", "flops", "activation_bytes", "weight_bytes")), share)
+        table.add_row(
+            name,
+            str(row["ops"]),
+            *(mega(row[key]) for key in ("macs", "flops", "activation_bytes", "weight_bytes")),
+            share,
+        )
     return table
 
 
 def _top_table(d: dict[str, Any]) -> Any:
     table = new_table(
-        f"the {len(d['top'])} operations with the most {d['top_by']}", "type", "name", "reads", "weights", "writes", "MMAC", "MB", text=5
+        f"the {len(d['top'])} operations with the most {d['top_by']}",
+        "type",
+        "name",
+        "reads",
+        "weights",
+        "writes",
+        "MMAC",
+        "MB",
+        text=5,
     )
     for op in d["top"]:
-        shapes = [", ".join(shape_text(tuple(s)) for s in op[key]) for key in ("reads", "weights", "writes")]
+        shapes = [
+            ", ".join(shape_text(tuple(s)) for s in op[key])
+            for key in ("reads", "weights", "writes")
+        ]
         table.add_row(op["op_type"], op["name"], *shapes, mega(op["macs"]), mega(op["bytes_moved"]))
     return table

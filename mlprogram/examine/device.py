@@ -1,10 +1,12 @@
-"""What a Mac says: the device of each operation by MLComputePlan, load and prediction times for each compute unit.
+"""What a Mac says: the device of each operation by MLComputePlan, load and prediction times for
+each compute unit.
 
     facts = measure(load_core_ml(), path, "main", {"features": (1, 3157, 1, 41)})
     facts.placement["x_5_cast_fp16"], facts.timings["CPU_AND_NE"].predict_ms
 
-The only file that calls Core ML. It decides nothing and guesses nothing: off a Mac `load_core_ml` gives None, and reports then say
-NOT_MEASURED. `CoreML` holds the coremltools objects it needs, so that a test can hand over stand-ins.
+The only file that calls Core ML. It decides nothing and guesses nothing: off a Mac `load_core_ml`
+gives None, and reports then say NOT_MEASURED. `CoreML` holds the coremltools objects it needs, so
+that a test can hand over stand-ins.
 """
 
 from __future__ import annotations
@@ -27,14 +29,20 @@ from mlprogram.scratch import scratch, temporary_files_in
 
 NOT_MEASURED = "not measured (needs a Mac)"
 UNITS = ("CPU_ONLY", "CPU_AND_GPU", "CPU_AND_NE", "ALL")
-_DEVICES = {"MLNeuralEngineComputeDevice": "engine", "MLGPUComputeDevice": "GPU", "MLCPUComputeDevice": "CPU"}
+_DEVICES = {
+    "MLNeuralEngineComputeDevice": "engine",
+    "MLGPUComputeDevice": "GPU",
+    "MLCPUComputeDevice": "CPU",
+}
 _PREDICTIONS = 10
 _WARM_UPS = 3
 
 
 @dataclass(frozen=True)
 class CoreML:
-    """The parts of coremltools that talk to Core ML, a clock in seconds, and the name of this machine's chip."""
+    """The parts of coremltools that talk to Core ML, a clock in seconds, and the name of this
+    machine's chip.
+    """
 
     model: Callable[..., Any]
     plan: Any
@@ -58,7 +66,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class Facts:
-    """What this machine said. `placement` maps the name of an operation's first output to engine, GPU or CPU; `outputs`: CPU_AND_NE's."""
+    """What this machine said. `placement` maps the name of an operation's first output to engine,
+    GPU or CPU; `outputs`: CPU_AND_NE's.
+    """
 
     chip: str
     placement: Mapping[str, str]
@@ -68,7 +78,11 @@ class Facts:
 
     def share_on_engine(self) -> float:
         """Share of the placed operations that stand on the engine, 0 to 1."""
-        return sum(device == "engine" for device in self.placement.values()) / len(self.placement) if self.placement else 0.0
+        return (
+            sum(device == "engine" for device in self.placement.values()) / len(self.placement)
+            if self.placement
+            else 0.0
+        )
 
 
 def load_core_ml() -> CoreML | None:
@@ -78,14 +92,29 @@ def load_core_ml() -> CoreML | None:
     import coremltools as ct
     from coremltools.models.compute_plan import MLComputePlan
 
-    asked = subprocess.run(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False)
-    return CoreML(ct.models.MLModel, MLComputePlan, ct.ComputeUnit, time.perf_counter, asked.stdout.strip() or "unknown chip")
+    asked = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return CoreML(
+        ct.models.MLModel,
+        MLComputePlan,
+        ct.ComputeUnit,
+        time.perf_counter,
+        asked.stdout.strip() or "unknown chip",
+    )
 
 
-def measure(core_ml: CoreML, program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int = 0) -> Facts:
-    """Placement with the engine allowed, and times for every compute unit. Raises ProgramError with Core ML's own message.
+def measure(
+    core_ml: CoreML, program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int = 0
+) -> Facts:
+    """Placement with the engine allowed, and times for every compute unit. Raises ProgramError with
+    Core ML's own message.
 
-    Core ML gets a copy: coremltools rewrites the Manifest.json of a package that it opens, and a package's hash must not change.
+    Core ML gets a copy: coremltools rewrites the Manifest.json of a package that it opens, and a
+    package's hash must not change.
     """
     path, function = program.package.path, program.function.name
     inputs = _random_inputs(program, shapes, seed)
@@ -104,7 +133,9 @@ def _open(core_ml: CoreML, path: Path, function: str, unit: str) -> Any:
     return core_ml.model(str(path), compute_units=getattr(core_ml.units, unit), function_name=name)
 
 
-def _time(core_ml: CoreML, path: Path, function: str, unit: str, inputs: dict[str, np.ndarray]) -> Timing:
+def _time(
+    core_ml: CoreML, path: Path, function: str, unit: str, inputs: dict[str, np.ndarray]
+) -> Timing:
     started = core_ml.clock()
     model = _open(core_ml, path, function, unit)
     load_ms = 1e3 * (core_ml.clock() - started)
@@ -119,9 +150,13 @@ def _predict_ms(core_ml: CoreML, model: Any, inputs: dict[str, np.ndarray]) -> f
     return 1e3 * (core_ml.clock() - started)
 
 
-def _placement(core_ml: CoreML, path: Path, function: str, inputs: dict[str, np.ndarray]) -> tuple[dict[str, str], dict[str, Any]]:
+def _placement(
+    core_ml: CoreML, path: Path, function: str, inputs: dict[str, np.ndarray]
+) -> tuple[dict[str, str], dict[str, Any]]:
     model = _open(core_ml, path, function, "CPU_AND_NE")
-    plan = core_ml.plan.load_from_path(model.get_compiled_model_path(), compute_units=core_ml.units.CPU_AND_NE)
+    plan = core_ml.plan.load_from_path(
+        model.get_compiled_model_path(), compute_units=core_ml.units.CPU_AND_NE
+    )
     placement = {}
     for op in _operations(plan.model_structure.program.functions[function].block):
         usage = plan.get_compute_device_usage_for_mlprogram_operation(op)
@@ -138,7 +173,9 @@ def _operations(block: Any) -> Any:
             yield from _operations(inner)
 
 
-def _random_inputs(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
+def _random_inputs(
+    program: OpenProgram, shapes: Mapping[str, tuple[int, ...]], seed: int
+) -> dict[str, np.ndarray]:
     """Normal noise for float inputs and zeros for whole numbers, in the declared types."""
     rng = np.random.default_rng(seed)
     kinds = {"fp16": np.float16, "fp32": np.float32}

@@ -1,12 +1,14 @@
-"""Which operations the Neural Engine of a chip would take: a forecast from the rules, in two readings, never a measurement.
+"""Which operations the Neural Engine of a chip would take: a forecast from the rules, in two
+readings, never a measurement.
 
     forecast = forecast_residency(profile, rules, "m1")
     forecast.optimistic.share("macs"), forecast.pessimistic.share("macs"), forecast.ops[12].findings
 
-Two readings, because published observations disagree. In the optimistic one an operation leaves the engine only by a rule whose effect is
-`leaves`. In the pessimistic one it also leaves by `may_leave`. The truth for one device and system version should lie between them. When
-a `graph_may_fail` rule applies, there is a third possibility: the compiler gives up and nothing is on the engine (`cpu_fallback`). Only a
-device decides.
+Two readings, because published observations disagree. In the optimistic one an operation leaves the
+engine only by a rule whose effect is `leaves`. In the pessimistic one it also leaves by
+`may_leave`. The truth for one device and system version should lie between them. When a
+`graph_may_fail` rule applies, there is a third possibility: the compiler gives up and nothing is on
+the engine (`cpu_fallback`). Only a device decides.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class Cut:
-    """Segments in the order they can run, and what passes between the engine and the rest, inputs and outputs of the program included."""
+    """Segments in the order they can run, and what passes between the engine and the rest, inputs
+    and outputs of the program included.
+    """
 
     segments: tuple[Segment, ...]
     crossings: int
@@ -44,7 +48,9 @@ class Cut:
 
 
 def cut_segments(profile: Profile, off: frozenset[int]) -> Cut:
-    """Segments when the operations with these indices are off the engine and all others on it. Inputs and outputs are off it."""
+    """Segments when the operations with these indices are off the engine and all others on it.
+    Inputs and outputs are off it.
+    """
     made_by = {t.name: i for i, op in enumerate(profile.ops) for t in op.outputs}
     levels: list[int] = []
     for i, op in enumerate(profile.ops):
@@ -57,7 +63,9 @@ def cut_segments(profile: Profile, off: frozenset[int]) -> Cut:
     return Cut(segments, len(crossing), sum(crossing.values()))
 
 
-def _level(i: int, op: OpProfile, off: frozenset[int], made_by: dict[str, int], levels: list[int]) -> int:
+def _level(
+    i: int, op: OpProfile, off: frozenset[int], made_by: dict[str, int], levels: list[int]
+) -> int:
     """Even levels are off the engine, odd ones on it; a value of the other unit costs a step up."""
     level = int(i not in off)
     for tensor in op.activations:
@@ -86,7 +94,9 @@ MEASURES = ("ops", "macs", "bytes")
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that an operation (or the graph) breaks, its effect on this chip, and what exactly is over the limit."""
+    """A rule that an operation (or the graph) breaks, its effect on this chip, and what exactly is
+    over the limit.
+    """
 
     rule: Rule = field(repr=False)
     effect: str
@@ -110,20 +120,26 @@ class OpForecast:
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading of the rules: which operations are off the engine, the segments that follow, and shares on the engine."""
+    """One reading of the rules: which operations are off the engine, the segments that follow, and
+    shares on the engine.
+    """
 
     off: frozenset[int]
     cut: Cut = field(repr=False)
     shares: Mapping[str, float]
 
     def share(self, measure: str) -> float:
-        """Share on the engine, 0 to 1, of "ops", "macs" or "bytes"; 0 where the program has none of them at all."""
+        """Share on the engine, 0 to 1, of "ops", "macs" or "bytes"; 0 where the program has none of
+        them at all.
+        """
         return self.shares[measure]
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """A chip's forecast for one profile. `cpu_fallback` is the reading with nothing on the engine, if a rule says that this may happen."""
+    """A chip's forecast for one profile. `cpu_fallback` is the reading with nothing on the engine,
+    if a rule says that this may happen.
+    """
 
     chip: str
     profile: Profile = field(repr=False)
@@ -137,8 +153,12 @@ class Forecast:
         """The lowest share that any reading gives."""
         return 0.0 if self.cpu_fallback else self.pessimistic.share(measure)
 
-    def rule_counts(self, effects: tuple[str, ...] = ("leaves", "may_leave", "graph_may_fail")) -> dict[str, int]:
-        """How many operations each rule with one of these effects concerns, graph rules included once."""
+    def rule_counts(
+        self, effects: tuple[str, ...] = ("leaves", "may_leave", "graph_may_fail")
+    ) -> dict[str, int]:
+        """How many operations each rule with one of these effects concerns, graph rules included
+        once.
+        """
         found = [f for op in self.ops for f in op.findings] + list(self.graph_findings)
         return dict(Counter(f.rule.id for f in found if f.effect in effects).most_common())
 
@@ -150,10 +170,16 @@ def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
     held = rules.for_chip(chip)
     findings = [_op_findings(op, held, on_chip_mib) for op in profile.ops]
     graph = (*_graph_findings(findings, held), *_input_findings(profile, held))
-    off = frozenset(i for i, found in enumerate(findings) if any(f.effect == "leaves" for f in found))
+    off = frozenset(
+        i for i, found in enumerate(findings) if any(f.effect == "leaves" for f in found)
+    )
     optimistic = _reading(profile, off)
     _add_small_segments(profile, optimistic.cut, held, findings)
-    perhaps = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))
+    perhaps = frozenset(
+        i
+        for i, found in enumerate(findings)
+        if any(f.effect in ("leaves", "may_leave") for f in found)
+    )
     pessimistic = _settle(profile, perhaps, held, findings)
     cpu_fallback = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(
@@ -163,15 +189,23 @@ def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
     return Forecast(chip, profile, ops, graph, optimistic, pessimistic, cpu_fallback)
 
 
-def _op_findings(op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float) -> list[Finding]:
+def _op_findings(
+    op: OpProfile, held: tuple[tuple[Rule, str], ...], on_chip_mib: float
+) -> list[Finding]:
     details = (
-        (rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib})) for rule, effect in held if rule.kind in CHECKS
+        (rule, effect, CHECKS[rule.kind](op, {**rule.params, "on_chip_mib": on_chip_mib}))
+        for rule, effect in held
+        if rule.kind in CHECKS
     )
     return [Finding(rule, effect, detail) for rule, effect, detail in details if detail is not None]
 
 
-def _graph_findings(findings: list[list[Finding]], held: tuple[tuple[Rule, str], ...]) -> list[Finding]:
-    """Rules that give up the whole graph once operations break others. Those that leave for another reason never reach the compiler."""
+def _graph_findings(
+    findings: list[list[Finding]], held: tuple[tuple[Rule, str], ...]
+) -> list[Finding]:
+    """Rules that give up the whole graph once operations break others. Those that leave for another
+    reason never reach the compiler.
+    """
     result = []
     for rule, effect in held:
         named = rule.params["rules"] if rule.kind == "graph_after" else ()
@@ -183,7 +217,11 @@ def _graph_findings(findings: list[list[Finding]], held: tuple[tuple[Rule, str],
             if f.rule.id in named
         )
         if broken:
-            result.append(Finding(rule, effect, "; ".join(f"{count} by {name}" for name, count in broken.items())))
+            result.append(
+                Finding(
+                    rule, effect, "; ".join(f"{count} by {name}" for name, count in broken.items())
+                )
+            )
     return result
 
 
@@ -197,7 +235,9 @@ def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> lis
     for rule, effect in held:
         names = flexible[rule.params["flexibility"]] if rule.kind == "flexible_input" else []
         if names and len(names) >= rule.params["min_inputs"]:
-            result.append(Finding(rule, effect, f"{rule.params['flexibility']}: {', '.join(names)}"))
+            result.append(
+                Finding(rule, effect, f"{rule.params['flexibility']}: {', '.join(names)}")
+            )
     return result
 
 
@@ -208,10 +248,16 @@ def _reading(profile: Profile, off: frozenset[int]) -> Reading:
         for measure, value in zip(MEASURES, (1, op.macs, op.bytes_moved), strict=True):
             totals[measure] += value
             on[measure] += value * (i not in off)
-    return Reading(off, cut_segments(profile, off), {m: on[m] / totals[m] if totals[m] else 0.0 for m in MEASURES})
+    return Reading(
+        off,
+        cut_segments(profile, off),
+        {m: on[m] / totals[m] if totals[m] else 0.0 for m in MEASURES},
+    )
 
 
-def _add_small_segments(profile: Profile, cut: Cut, held: tuple[tuple[Rule, str], ...], findings: list[list[Finding]]) -> bool:
+def _add_small_segments(
+    profile: Profile, cut: Cut, held: tuple[tuple[Rule, str], ...], findings: list[list[Finding]]
+) -> bool:
     """Note small segments of a cut on their operations; whether any was new."""
     added = False
     for rule, effect in held:
@@ -219,19 +265,41 @@ def _add_small_segments(profile: Profile, cut: Cut, held: tuple[tuple[Rule, str]
             continue
         for segment in cut.segments:
             megabytes = sum(profile.ops[i].weight_bytes for i in segment.ops) / 1e6
-            if not segment.on_engine or len(segment.ops) > rule.params["max_ops"] or megabytes > rule.params["max_weight_mb"]:
+            if (
+                not segment.on_engine
+                or len(segment.ops) > rule.params["max_ops"]
+                or megabytes > rule.params["max_weight_mb"]
+            ):
                 continue
             for i in segment.ops:
                 if all(f.rule.id != rule.id for f in findings[i]):
-                    findings[i].append(Finding(rule, effect, f"segment of {len(segment.ops)} operations, {megabytes:.1f} MB of weights"))
+                    findings[i].append(
+                        Finding(
+                            rule,
+                            effect,
+                            f"segment of {len(segment.ops)} operations, {megabytes:.1f} MB of"
+                            " weights",
+                        )
+                    )
                     added = True
     return added
 
 
-def _settle(profile: Profile, off: frozenset[int], held: tuple[tuple[Rule, str], ...], findings: list[list[Finding]]) -> Reading:
-    """The pessimistic placement: small segments leave, which may leave others small, until nothing changes."""
+def _settle(
+    profile: Profile,
+    off: frozenset[int],
+    held: tuple[tuple[Rule, str], ...],
+    findings: list[list[Finding]],
+) -> Reading:
+    """The pessimistic placement: small segments leave, which may leave others small, until nothing
+    changes.
+    """
     while True:
         reading = _reading(profile, off)
         if not _add_small_segments(profile, reading.cut, held, findings):
             return reading
-        off = frozenset(i for i, found in enumerate(findings) if any(f.effect in ("leaves", "may_leave") for f in found))
+        off = frozenset(
+            i
+            for i, found in enumerate(findings)
+            if any(f.effect in ("leaves", "may_leave") for f in found)
+        )

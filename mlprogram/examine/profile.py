@@ -1,4 +1,5 @@
-"""A function of a package as costed operations for one choice of input shapes. Everything else in this folder reads this record.
+"""A function of a package as costed operations for one choice of input shapes. Everything else in
+this folder reads this record.
 
 program = open_program("KokoroVocoder.mlpackage")
 profile = profile_program(program, program.shapes({"features": (1, 3157, 1, 41)}))
@@ -17,7 +18,14 @@ from typing import Any
 from mlprogram.constants import Constants
 from mlprogram.dtypes import precision_named
 from mlprogram.errors import ProgramError
-from mlprogram.examine.storage import Shapes, Storage, all_choices, choose_shapes, infer_shapes, read_storage
+from mlprogram.examine.storage import (
+    Shapes,
+    Storage,
+    all_choices,
+    choose_shapes,
+    infer_shapes,
+    read_storage,
+)
 from mlprogram.graph import Function, Operation, ValueType, read_function
 from mlprogram.interface import TensorSpec, read_interface, read_outputs
 from mlprogram.ops import FAMILIES, KERNELS
@@ -25,15 +33,25 @@ from mlprogram.package import Package, open_package
 from mlprogram.plan import Plan, build_plan
 
 Shape = tuple[int, ...]
-VIEWS = frozenset({"reshape", "expand_dims", "squeeze", "identity", "flatten2d", "reshape_like"})  # the same bytes under another shape
-PARTIAL_READS = frozenset({*FAMILIES["slices"], *FAMILIES["indices"], "crop"})  # read what they write, not the whole input
-ELEMENTWISE = frozenset({*FAMILIES["elementwise"], *FAMILIES["activations"]}) - {"softmax", "identity"}
+# the same bytes under another shape
+VIEWS = frozenset({"reshape", "expand_dims", "squeeze", "identity", "flatten2d", "reshape_like"})
+# read what they write, not the whole input
+PARTIAL_READS = frozenset({*FAMILIES["slices"], *FAMILIES["indices"], "crop"})
+ELEMENTWISE = frozenset({*FAMILIES["elementwise"], *FAMILIES["activations"]}) - {
+    "softmax",
+    "identity",
+}
 _HEAVY = frozenset({*FAMILIES["normalizations"], "softmax"})
 _REDUCTIONS = frozenset({*FAMILIES["reductions"], *FAMILIES["pooling"]})
 _HEAVY_FLOPS = 5  # mean, difference, square, mean, scale
 
 
-def count_macs(op_type: str, inputs: Mapping[str, Shape], outputs: tuple[Shape, ...], attributes: Mapping[str, Any]) -> int:
+def count_macs(
+    op_type: str,
+    inputs: Mapping[str, Shape],
+    outputs: tuple[Shape, ...],
+    attributes: Mapping[str, Any],
+) -> int:
     """MACs of one execution; 0 for every operation that is not a product of tensors."""
     if op_type == "conv":
         return math.prod(outputs[0]) * math.prod(inputs["weight"][1:])
@@ -51,20 +69,26 @@ def count_macs(op_type: str, inputs: Mapping[str, Shape], outputs: tuple[Shape, 
         keys, out_width = inputs["value"][-2:]
         return math.prod(batch) * length * keys * (width + out_width)
     if op_type in ("lstm", "gru", "rnn"):
-        weights = sum(math.prod(shape) for name, shape in inputs.items() if name.startswith("weight"))
+        weights = sum(
+            math.prod(shape) for name, shape in inputs.items() if name.startswith("weight")
+        )
         return inputs["x"][0] * inputs["x"][1] * weights  # x [steps, batch, features]
     return 0
 
 
 def _einsum_macs(equation: str, shapes: list[Shape]) -> int:
     sizes: dict[str, int] = {}
-    for term, shape in zip(equation.replace(" ", "").split("->")[0].split(","), shapes, strict=True):
+    for term, shape in zip(
+        equation.replace(" ", "").split("->")[0].split(","), shapes, strict=True
+    ):
         for letter, size in zip(term, shape, strict=True):
             sizes[letter] = max(size, sizes.get(letter, 1))
     return math.prod(sizes.values())
 
 
-def count_flops(op_type: str, macs: int, inputs: Mapping[str, Shape], outputs: tuple[Shape, ...]) -> int:
+def count_flops(
+    op_type: str, macs: int, inputs: Mapping[str, Shape], outputs: tuple[Shape, ...]
+) -> int:
     """FLOPs of one execution, as the module says."""
     if macs:
         return 2 * macs
@@ -76,7 +100,8 @@ def count_flops(op_type: str, macs: int, inputs: Mapping[str, Shape], outputs: t
     return written if op_type in ELEMENTWISE and op_type != "cast" else 0
 
 
-_PAIRED_SINCE = 9  # specification version (iOS 18) from which several enumerated inputs pair by index
+# specification version (iOS 18) from which several enumerated inputs pair by index
+_PAIRED_SINCE = 9
 
 
 @dataclass(frozen=True)
@@ -105,7 +130,9 @@ class Weight:
 
 @dataclass(frozen=True)
 class OpProfile:
-    """One operation with shapes and costs. Costs are of all `times` it runs (once, outside loops)."""
+    """One operation with shapes and costs. Costs are of all `times` it runs (once, outside
+    loops).
+    """
 
     op: Operation
     activations: tuple[Tensor, ...]
@@ -129,7 +156,9 @@ class OpProfile:
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes read from and written to activations; none for a change of shape; a slice reads what it writes."""
+        """Bytes read from and written to activations; none for a change of shape; a slice reads
+        what it writes.
+        """
         if self.op_type in VIEWS:
             return 0
         written = sum(t.bytes for t in self.outputs)
@@ -183,19 +212,30 @@ class Profile:
     shapes_from: str
 
     def live_peak_bytes(self) -> int:
-        """Largest sum of activation bytes alive at once, in program order: inputs until their last use, outputs until the end."""
+        """Largest sum of activation bytes alive at once, in program order: inputs until their last
+        use, outputs until the end.
+        """
         return max(self.live_bytes(), default=0)
 
     def live_bytes(self) -> list[int]:
-        """Activation bytes alive while each operation runs, its outputs included. A view keeps what it looks at and adds nothing."""
-        owner = {t.name: op.activations[0].name for op in self.ops if op.op_type in VIEWS and op.activations for t in op.outputs}
+        """Activation bytes alive while each operation runs, its outputs included. A view keeps what
+        it looks at and adds nothing.
+        """
+        owner = {
+            t.name: op.activations[0].name
+            for op in self.ops
+            if op.op_type in VIEWS and op.activations
+            for t in op.outputs
+        }
 
         def held(name: str) -> str:
             while name in owner:
                 name = owner[name]
             return name
 
-        last = {held(t.name): i for i, op in enumerate(self.ops) for t in (*op.activations, *op.outputs)}
+        last = {
+            held(t.name): i for i, op in enumerate(self.ops) for t in (*op.activations, *op.outputs)
+        }
         last |= {held(t.name): len(self.ops) for t in self.outputs}
         alive = {t.name: t.bytes for t in self.inputs}
         sizes = []
@@ -215,7 +255,14 @@ def open_program(path: str | Path, function: str | None = None) -> OpenProgram:
     body = read_function(package, function or package.default_function)
     plan = build_plan(body, Constants(package), precision_named("declared"))
     inputs, _ = read_interface(package, body)
-    return OpenProgram(package, body, plan, inputs, read_outputs(package, body, plan.types), read_storage(body, plan))
+    return OpenProgram(
+        package,
+        body,
+        plan,
+        inputs,
+        read_outputs(package, body, plan.types),
+        read_storage(body, plan),
+    )
 
 
 def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]]) -> Profile:
@@ -227,8 +274,16 @@ def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]])
         for op in program.function.body.walk()
         if op.op_type != "const" and not op.op_type.startswith("constexpr_")
     )
-    inputs = tuple(_tensor(value, found.of[value.name]) for value in program.function.inputs if value.name in found.of)
-    outputs = tuple(_tensor(types[name], found.of[name]) for name in program.function.body.outputs if name in found.of)
+    inputs = tuple(
+        _tensor(value, found.of[value.name])
+        for value in program.function.inputs
+        if value.name in found.of
+    )
+    outputs = tuple(
+        _tensor(types[name], found.of[name])
+        for name in program.function.body.outputs
+        if name in found.of
+    )
     return Profile(program, inputs, outputs, ops, found.how)
 
 
@@ -252,24 +307,45 @@ def _profile_op(op: Operation, program: OpenProgram, found: Shapes) -> OpProfile
             elif name in found.of:
                 shapes[key] = found.of[name]
                 activations[name] = _tensor(types[name], found.of[name])
-    outputs = tuple(_tensor(value, found.of[value.name]) for value in op.outputs if value.name in found.of)
+    outputs = tuple(
+        _tensor(value, found.of[value.name]) for value in op.outputs if value.name in found.of
+    )
     times = found.times.get(op.name, 0) if op.path != program.function.name else 1
-    return _costed(op, tuple(activations.values()), tuple(weights), outputs, attributes, shapes, times)
+    return _costed(
+        op, tuple(activations.values()), tuple(weights), outputs, attributes, shapes, times
+    )
 
 
 def _weight(name: str, program: OpenProgram) -> Weight:
     constant, stored = program.plan.constants[name], program.storage.weights[name]
-    return Weight(Tensor(name, constant.value.shape, constant.dtype.name, constant.dtype.bits), stored.kind, stored.stored_bytes)
+    return Weight(
+        Tensor(name, constant.value.shape, constant.dtype.name, constant.dtype.bits),
+        stored.kind,
+        stored.stored_bytes,
+    )
 
 
-def _costed(op: Operation, activations: tuple, weights: tuple, outputs: tuple, attributes: dict, shapes: dict, times: int) -> OpProfile:
+def _costed(
+    op: Operation,
+    activations: tuple,
+    weights: tuple,
+    outputs: tuple,
+    attributes: dict,
+    shapes: dict,
+    times: int,
+) -> OpProfile:
     written = tuple(t.shape for t in outputs)
     try:
         macs = count_macs(op.op_type, shapes, written, attributes) if written else 0
     except (KeyError, IndexError, ValueError) as error:
-        raise ProgramError(f"{op.where()}: its multiply-accumulates cannot be counted from shapes {shapes} ({error})") from error
+        raise ProgramError(
+            f"{op.where()}: its multiply-accumulates cannot be counted from shapes {shapes}"
+            f" ({error})"
+        ) from error
     flops = count_flops(op.op_type, macs, shapes, written)
-    return OpProfile(op, activations, weights, outputs, attributes, shapes, times, times * macs, times * flops)
+    return OpProfile(
+        op, activations, weights, outputs, attributes, shapes, times, times * macs, times * flops
+    )
 
 
 def count_by_type(ops: tuple[OpProfile, ...]) -> dict[str, int]:

@@ -1,9 +1,12 @@
-"""One function for each kind of rule: does this operation break it, and if so, what exactly is over the limit?
+"""One function for each kind of rule: does this operation break it, and if so, what exactly is over
+the limit?
 
-    CHECKS["axis_limit"](op, {"spatial": 16384, "channel": 65536})  # "width 24001 of 'x'", or None when the rule is kept
+    # "width 24001 of 'x'", or None when the rule is kept
+    CHECKS["axis_limit"](op, {"spatial": 16384, "channel": 65536})
 
-A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json (`on_chip_mib` from its chip table). Rules about a whole
-graph or a run of operations (graph_after, flexible_input, small_segment) are in forecast.py.
+A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json (`on_chip_mib` from
+its chip table). Rules about a whole graph or a run of operations (graph_after, flexible_input,
+small_segment) are in forecast.py.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ def op_types(op: OpProfile, params: Params) -> str | None:
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """What Core ML takes each axis for: (N, W), (N, C, W), (N, C, H, W); axes between N and C of rank 5 count as height."""
+    """What Core ML takes each axis for: (N, W), (N, C, W), (N, C, H, W); axes between N and C of
+    rank 5 count as height.
+    """
     return {0: (), 1: ("width",), 2: ("batch", "width"), 3: ("batch", "channels", "width")}.get(
         rank, ("batch", "channels", *["height"] * (rank - 3), "width")
     )
@@ -37,7 +42,12 @@ def axis_names(rank: int) -> tuple[str, ...]:
 
 def axis_limit(op: OpProfile, params: Params) -> str | None:
     """An axis of an operand or result longer than the limit of its kind."""
-    limits = {"width": params["spatial"], "height": params["spatial"], "channels": params["channel"], "batch": params["channel"]}
+    limits = {
+        "width": params["spatial"],
+        "height": params["spatial"],
+        "channels": params["channel"],
+        "batch": params["channel"],
+    }
     for tensor in _tensors(op):
         for axis, size in zip(axis_names(len(tensor.shape)), tensor.shape, strict=True):
             if size > limits[axis]:
@@ -47,12 +57,26 @@ def axis_limit(op: OpProfile, params: Params) -> str | None:
 
 def rank_limit(op: OpProfile, params: Params) -> str | None:
     """More axes than allowed."""
-    return next((f"rank {len(t.shape)} of '{t.name}' > {params['max']}" for t in _tensors(op) if len(t.shape) > params["max"]), None)
+    return next(
+        (
+            f"rank {len(t.shape)} of '{t.name}' > {params['max']}"
+            for t in _tensors(op)
+            if len(t.shape) > params["max"]
+        ),
+        None,
+    )
 
 
 def rank_other(op: OpProfile, params: Params) -> str | None:
     """A rank that is allowed but not the preferred one."""
-    return next((f"rank {len(t.shape)} of '{t.name}'" for t in _tensors(op) if len(t.shape) != params["prefer"]), None)
+    return next(
+        (
+            f"rank {len(t.shape)} of '{t.name}'"
+            for t in _tensors(op)
+            if len(t.shape) != params["prefer"]
+        ),
+        None,
+    )
 
 
 def op_rank(op: OpProfile, params: Params) -> str | None:
@@ -67,7 +91,9 @@ def _kernel(op: OpProfile) -> tuple[int, ...]:
 def conv_rank(op: OpProfile, params: Params) -> str | None:
     """A convolution over more axes than allowed."""
     axes = len(_kernel(op)) if op.op_type in params["ops"] else 0
-    return f"{axes} spatial axes > {params['max_spatial']}" if axes > params["max_spatial"] else None
+    return (
+        f"{axes} spatial axes > {params['max_spatial']}" if axes > params["max_spatial"] else None
+    )
 
 
 def kernel_size(op: OpProfile, params: Params) -> str | None:
@@ -75,7 +101,11 @@ def kernel_size(op: OpProfile, params: Params) -> str | None:
     kernel = _kernel(op) if op.op_type in params["ops"] else ()
     if kernel and kernel[-1] > params["width"]:
         return f"kernel width {kernel[-1]} > {params['width']}"
-    return f"kernel height {kernel[-2]} > {params['height']}" if len(kernel) > 1 and kernel[-2] > params["height"] else None
+    return (
+        f"kernel height {kernel[-2]} > {params['height']}"
+        if len(kernel) > 1 and kernel[-2] > params["height"]
+        else None
+    )
 
 
 def stride_factors(op: OpProfile, params: Params) -> str | None:
@@ -102,14 +132,18 @@ def dilated_taps(op: OpProfile, params: Params) -> str | None:
 
 
 def dilated_width(op: OpProfile, params: Params) -> str | None:
-    """A dilated convolution whose lowered width, a few columns more than its own, is over the limit."""
+    """A dilated convolution whose lowered width, a few columns more than its own, is over the
+    limit.
+    """
     lowered = op.outputs[0].shape[-1] + params["extra"] if _dilation(op) > 1 else 0
     return f"lowered width {lowered} > {params['limit']}" if lowered > params["limit"] else None
 
 
 def dtype(op: OpProfile, params: Params) -> str | None:
     """An operand or result of one of these types."""
-    return next((f"{t.dtype} '{t.name}'" for t in _tensors(op) if t.dtype in params["any_of"]), None)
+    return next(
+        (f"{t.dtype} '{t.name}'" for t in _tensors(op) if t.dtype in params["any_of"]), None
+    )
 
 
 def dtype_out(op: OpProfile, params: Params) -> str | None:
@@ -127,7 +161,11 @@ def pad_axes(op: OpProfile, params: Params) -> str | None:
     """Padding on an axis before the last ones."""
     amounts = op.attributes.get("pad") or [] if op.op_type == "pad" else []
     before = amounts[: -2 * params["last"]] if len(amounts) > 2 * params["last"] else []
-    return f"padding {amounts} touches an axis before the last {params['last']}" if any(before) else None
+    return (
+        f"padding {amounts} touches an axis before the last {params['last']}"
+        if any(before)
+        else None
+    )
 
 
 def reduced_axis(op: OpProfile, params: Params) -> str | None:
@@ -150,7 +188,10 @@ def last_axis(op: OpProfile, params: Params) -> str | None:
     for tensor in _tensors(op):
         padded = padded_bytes(tensor, params["bytes"])
         if tensor.shape and tensor.bits >= 8 and padded >= 2 * tensor.bytes > 0:
-            return f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded} bytes, not {tensor.bytes}"
+            return (
+                f"last axis {tensor.shape[-1]} of '{tensor.name}' is stored in {padded} bytes, not"
+                f" {tensor.bytes}"
+            )
     return None
 
 
@@ -172,7 +213,10 @@ def working_set(op: OpProfile, params: Params) -> str | None:
 
 def weight_kind(op: OpProfile, params: Params) -> str | None:
     """A weight stored in one of these ways."""
-    return next((w.kind for w in op.weights if any(w.kind.startswith(s) for s in params["starts_with"])), None)
+    return next(
+        (w.kind for w in op.weights if any(w.kind.startswith(s) for s in params["starts_with"])),
+        None,
+    )
 
 
 CHECKS: Mapping[str, Check] = MappingProxyType(

@@ -1,9 +1,11 @@
-"""The rules and chips of mlprogram/data/ane_rules.json, read strictly: an unknown key, chip or source is an error, not a shrug.
+"""The rules and chips of mlprogram/data/ane_rules.json, read strictly: an unknown key, chip or
+source is an error, not a shrug.
 
     from mlprogram.examine.rules import load_rules
     rules = load_rules(); rules.chips["m1"].fp16_tflops; rules.for_chip("m1")
 
-Needs neither torch nor coremltools, so a command line can name the chips before anything heavy is loaded.
+Needs neither torch nor coremltools, so a command line can name the chips before anything heavy is
+loaded.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Chip:
-    """A chip: published rates of its engine and memory, the engine's working set, and (low, high) assumed of the CPU beside it."""
+    """A chip: published rates of its engine and memory, the engine's working set, and (low, high)
+    assumed of the CPU beside it.
+    """
 
     name: str
     generation: str
@@ -79,7 +83,9 @@ class Chip:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `chips` it holds for, `maybe_chips` it may hold for; `kind` names the check (checks.py), `params` its limits."""
+    """One rule. `chips` it holds for, `maybe_chips` it may hold for; `kind` names the check
+    (checks.py), `params` its limits.
+    """
 
     id: str
     says: str
@@ -95,7 +101,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Numeric:
-    """One published fact of the engine's arithmetic or of its int8 rate: `low` to `high` is what was published, if a number, in `unit`."""
+    """One published fact of the engine's arithmetic or of its int8 rate: `low` to `high` is what
+    was published, if a number, in `unit`.
+    """
 
     id: str
     says: str
@@ -123,11 +131,15 @@ class Rules:
     def chip(self, name: str) -> Chip:
         """The chip of a name such as m1. Raises ProgramError that lists the chips."""
         if name.lower() not in self.chips:
-            raise ProgramError(f"chip {name!r} is not in {self.path}; it has {', '.join(self.chips)}")
+            raise ProgramError(
+                f"chip {name!r} is not in {self.path}; it has {', '.join(self.chips)}"
+            )
         return self.chips[name.lower()]
 
     def for_chip(self, name: str) -> tuple[tuple[Rule, str], ...]:
-        """(rule, effect) for a chip. A rule that only may hold for it can at most make an operation leave perhaps."""
+        """(rule, effect) for a chip. A rule that only may hold for it can at most make an operation
+        leave perhaps.
+        """
         softer = {"leaves": "may_leave"}
         return tuple(
             (rule, rule.effect if name in rule.chips else softer.get(rule.effect, rule.effect))
@@ -137,30 +149,61 @@ class Rules:
 
 
 def load_rules(path: str | Path | None = None) -> Rules:
-    """Read and check the data file (the packaged one by default). Raises ProgramError naming the entry that is wrong."""
+    """Read and check the data file (the packaged one by default). Raises ProgramError naming the
+    entry that is wrong.
+    """
     place = files("mlprogram") / "data" / "ane_rules.json" if path is None else Path(path)
     name = "mlprogram/data/ane_rules.json" if path is None else str(path)
     try:
-        return parse_rules(parse_json(read_text(place) if isinstance(place, Path) else place.read_text(encoding="utf-8"), name), name)
+        return parse_rules(
+            parse_json(
+                read_text(place) if isinstance(place, Path) else place.read_text(encoding="utf-8"),
+                name,
+            ),
+            name,
+        )
     except (TypeError, AttributeError, KeyError) as error:
         raise ProgramError(f"{name}: a value of another kind than expected ({error})") from error
 
 
 def parse_rules(content: Any, name: str) -> Rules:
-    """Rules from the parsed file. Raises ProgramError for a missing or unknown key, chip, source, kind, effect or confidence."""
+    """Rules from the parsed file. Raises ProgramError for a missing or unknown key, chip, source,
+    kind, effect or confidence.
+    """
     _keys(content, {"about", "reviewed", "sources", "chips", "rules", "numerics"}, set(), name)
-    sources = {key: Source(**_checked(value, Source, f"{name}: source {key}")) for key, value in content["sources"].items()}
-    chips = {key: _chip(value, sources, f"{name}: chip {key}") for key, value in content["chips"].items()}
+    sources = {
+        key: Source(**_checked(value, Source, f"{name}: source {key}"))
+        for key, value in content["sources"].items()
+    }
+    chips = {
+        key: _chip(value, sources, f"{name}: chip {key}") for key, value in content["chips"].items()
+    }
     rules = tuple(
-        _rule(value, sources, chips, f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}")
+        _rule(
+            value,
+            sources,
+            chips,
+            f"{name}: rule {value.get('id', i) if isinstance(value, dict) else i}",
+        )
         for i, value in enumerate(content["rules"])
     )
-    numerics = tuple(_numeric(value, sources, chips, f"{name}: numerics {i}") for i, value in enumerate(content["numerics"]))
+    numerics = tuple(
+        _numeric(value, sources, chips, f"{name}: numerics {i}")
+        for i, value in enumerate(content["numerics"])
+    )
     ids = [*(rule.id for rule in rules), *(numeric.id for numeric in numerics)]
     repeated = sorted({one for one in ids if ids.count(one) > 1})
     if repeated:
         raise ProgramError(f"{name}: rule {repeated[0]} stands there twice; ids are unique")
-    return Rules(content["about"], content["reviewed"], MappingProxyType(sources), MappingProxyType(chips), rules, numerics, name)
+    return Rules(
+        content["about"],
+        content["reviewed"],
+        MappingProxyType(sources),
+        MappingProxyType(chips),
+        rules,
+        numerics,
+        name,
+    )
 
 
 def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
@@ -183,11 +226,15 @@ def _chip(value: Any, sources: Mapping[str, Source], where: str) -> Chip:
     chip = Chip(**_checked(value, Chip, where))
     for rate in ("fp16_tflops", "memory_gb_s", "on_chip_mib"):
         if not (isinstance(getattr(chip, rate), int | float) and getattr(chip, rate) > 0):
-            raise ProgramError(f"{where}: {rate} must be a positive number; it is {getattr(chip, rate)!r}")
+            raise ProgramError(
+                f"{where}: {rate} must be a positive number; it is {getattr(chip, rate)!r}"
+            )
     for pair in ("cpu_gflops", "cpu_gb_s"):
         band = getattr(chip, pair)
         if not (isinstance(band, tuple) and len(band) == 2 and 0 < band[0] <= band[1]):
-            raise ProgramError(f"{where}: {pair} must be two positive numbers, low then high; it is {band}")
+            raise ProgramError(
+                f"{where}: {pair} must be two positive numbers, low then high; it is {band}"
+            )
     _known(chip.sources, sources, "source", where)
     _one_of(chip.confidence, CONFIDENCES, "confidence", where)
     return chip
@@ -205,11 +252,16 @@ def _rule(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], 
     return rule
 
 
-def _numeric(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str) -> Numeric:
+def _numeric(
+    value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str
+) -> Numeric:
     numeric = Numeric(**_checked(value, Numeric, where))
     bounds = [bound for bound in (numeric.low, numeric.high) if bound is not None]
     if len(bounds) == 1 or bounds != sorted(bounds) or min(bounds, default=0) < 0:
-        raise ProgramError(f"{where}: low and high must be numbers in this order; they are {numeric.low} and {numeric.high}")
+        raise ProgramError(
+            f"{where}: low and high must be numbers in this order; they are {numeric.low} and"
+            f" {numeric.high}"
+        )
     _one_of(numeric.confidence, CONFIDENCES, "confidence", where)
     _known(numeric.sources, sources, "source", where)
     _known(numeric.chips, chips, "chip", where)
@@ -221,7 +273,9 @@ def _one_of(value: Any, allowed: tuple[str, ...], what: str, where: str) -> None
         raise ProgramError(f"{where}: {what} {value!r} is unknown; one of {', '.join(allowed)}")
 
 
-def _known(values: Any, known: Mapping[str, Any], what: str, where: str, may_be_empty: bool = False) -> None:
+def _known(
+    values: Any, known: Mapping[str, Any], what: str, where: str, may_be_empty: bool = False
+) -> None:
     if not values and not may_be_empty:
         raise ProgramError(f"{where}: needs at least one {what}; known: {', '.join(known)}")
     for value in values:
@@ -240,8 +294,11 @@ _EFFECTS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print every rule in full, or write or check the page's summary; the last line of stdout is one JSON object."""
-    from mlprogram.examine.describe import last_line, with_generated_part  # late: who reads the rules needs no PyTorch
+    """Print every rule in full, or write or check the page's summary; the last line of stdout is
+    one JSON object.
+    """
+    # late: who reads the rules needs no PyTorch
+    from mlprogram.examine.describe import last_line, with_generated_part
 
     rules = load_rules()
     current = True
@@ -250,11 +307,22 @@ def run(arguments: argparse.Namespace) -> int:
         with aside(arguments.write) as path:
             path.write_text(text, encoding="utf-8")
     elif arguments.check:
-        current = read_text(arguments.check) == with_generated_part(arguments.check, COMMAND, summary(rules))
-        print(f"{arguments.check}: {'current' if current else 'out of date; renew it with --write'}")
+        current = read_text(arguments.check) == with_generated_part(
+            arguments.check, COMMAND, summary(rules)
+        )
+        print(
+            f"{arguments.check}: {'current' if current else 'out of date; renew it with --write'}"
+        )
     else:
         print(render(rules))
-    last_line({"rules": len(rules.rules), "chips": len(rules.chips), "reviewed": rules.reviewed, "current": current})
+    last_line(
+        {
+            "rules": len(rules.rules),
+            "chips": len(rules.chips),
+            "reviewed": rules.reviewed,
+            "current": current,
+        }
+    )
     return 0 if current else 1
 
 
@@ -263,16 +331,27 @@ def summary(rules: Rules) -> str:
     listed = []
     for effect, words in _EFFECTS.items():
         found = [rule for rule in rules.rules if rule.effect == effect]
-        groups = {chips: [r.id for r in found if _chips(r, rules) == chips] for chips in dict.fromkeys(_chips(r, rules) for r in found)}
-        listed.append(f"- **{words}**. " + " ".join(f"On {chips}: {', '.join(names)}." for chips, names in groups.items()))
+        groups = {
+            chips: [r.id for r in found if _chips(r, rules) == chips]
+            for chips in dict.fromkeys(_chips(r, rules) for r in found)
+        }
+        listed.append(
+            f"- **{words}**. "
+            + " ".join(f"On {chips}: {', '.join(names)}." for chips, names in groups.items())
+        )
     return "\n".join(
         [
             f"Reviewed {rules.reviewed}. In brackets: the rule may hold for this chip.",
-            "`python -m mlprogram rules` prints what each rule says, its sources and confidence, and the rates assumed for each chip.",
+            (
+                "`python -m mlprogram rules` prints what each rule says, its sources and"
+                " confidence, and the rates assumed for each chip."
+            ),
             "",
             *listed,
             "",
-            "Sources: " + ", ".join(f"[{key}]({s.url})" if s.url else key for key, s in rules.sources.items()) + ".",
+            "Sources: "
+            + ", ".join(f"[{key}]({s.url})" if s.url else key for key, s in rules.sources.items())
+            + ".",
         ]
     )
 
@@ -281,13 +360,19 @@ def render(rules: Rules) -> str:
     """Everything, for the terminal: rules, chips, sources."""
     return "\n".join(
         [
-            f"Rules reviewed {rules.reviewed}. A chip in brackets: the rule may hold for it, so an operation at most may leave.",
+            (
+                f"Rules reviewed {rules.reviewed}. A chip in brackets: the rule may hold for it, so"
+                " an operation at most may leave."
+            ),
             "",
             "| rule | says | effect | chips | sources | confidence |",
             "| --- | --- | --- | --- | --- | --- |",
             *(_rule_row(rule, rules) for rule in rules.rules),
             "",
-            "| chip | generation | fp16 TFLOPS | GB/s | working set MiB | CPU GFLOPS | CPU GB/s | note | sources | confidence |",
+            (
+                "| chip | generation | fp16 TFLOPS | GB/s | working set MiB | CPU GFLOPS | CPU GB/s"
+                " | note | sources | confidence |"
+            ),
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
@@ -297,26 +382,47 @@ def render(rules: Rules) -> str:
             "",
             "| source | |",
             "| --- | --- |",
-            *(f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} |" for key, s in rules.sources.items()),
+            *(
+                f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} |"
+                for key, s in rules.sources.items()
+            ),
         ]
     )
 
 
 def _rule_row(rule: Rule, rules: Rules) -> str:
     says = f"{rule.says}.{f' {_sentence(rule.remark)}' if rule.remark else ''}{_limits(rule)}"
-    return f"| {rule.id} | {says} | {_EFFECTS[rule.effect]} | {_chips(rule, rules)} | {', '.join(rule.sources)} | {rule.confidence} |"
+    return (
+        f"| {rule.id} | {says} | {_EFFECTS[rule.effect]} | {_chips(rule, rules)} |"
+        f" {', '.join(rule.sources)} | {rule.confidence} |"
+    )
 
 
 def _chips(rule: Rule, rules: Rules) -> str:
     """`all`, or the chips; in brackets those it may hold for."""
-    return "all" if set(rule.chips) == set(rules.chips) else ", ".join((*rule.chips, *(f"({c})" for c in rule.maybe_chips)))
+    return (
+        "all"
+        if set(rule.chips) == set(rules.chips)
+        else ", ".join((*rule.chips, *(f"({c})" for c in rule.maybe_chips)))
+    )
 
 
 def _numeric_row(numeric: Numeric, rules: Rules) -> str:
     says = f"{numeric.says}.{f' {_sentence(numeric.remark)}' if numeric.remark else ''}"
-    span = "" if numeric.low is None else f"{numeric.low:g}" if numeric.low == numeric.high else f"{numeric.low:g} to {numeric.high:g}"
+    span = (
+        ""
+        if numeric.low is None
+        else (
+            f"{numeric.low:g}"
+            if numeric.low == numeric.high
+            else f"{numeric.low:g} to {numeric.high:g}"
+        )
+    )
     chips = "all" if set(numeric.chips) == set(rules.chips) else ", ".join(numeric.chips)
-    return f"| {numeric.id} | {says} | {f'{span} {numeric.unit}'.strip()} | {chips} | {', '.join(numeric.sources)} | {numeric.confidence} |"
+    return (
+        f"| {numeric.id} | {says} | {f'{span} {numeric.unit}'.strip()} | {chips} |"
+        f" {', '.join(numeric.sources)} | {numeric.confidence} |"
+    )
 
 
 def _sentence(text: str) -> str:
@@ -333,4 +439,7 @@ def _limits(rule: Rule) -> str:
 def _chip_row(chip: Chip) -> str:
     rates = f"{chip.fp16_tflops:g} | {chip.memory_gb_s:g} | {chip.on_chip_mib:g}"
     cpu = " | ".join(f"{low:g} to {high:g}" for low, high in (chip.cpu_gflops, chip.cpu_gb_s))
-    return f"| {chip.name} | {chip.generation} | {rates} | {cpu} | {chip.note} | {', '.join(chip.sources)} | {chip.confidence} |"
+    return (
+        f"| {chip.name} | {chip.generation} | {rates} | {cpu} | {chip.note} |"
+        f" {', '.join(chip.sources)} | {chip.confidence} |"
+    )

@@ -1,10 +1,12 @@
-"""The stored weights of a function: how many bytes, how compressed, and which value of the program each becomes.
+"""The stored weights of a function: how many bytes, how compressed, and which value of the program
+each becomes.
 
     stored = read_storage(function, plan)
     stored.bytes_by_kind()  # {"fp16": 106_000_000, "palette 4-bit": ...}
 
-A weight is a constant that an operation takes as a tensor (an axis or a stride is not one). The kind is the element type, or the chain of
-compressions that lead to the value: `linear int8`, `linear per block int4`, `palette 6-bit`, `sparse fp16`, `sparse + palette 4-bit`.
+A weight is a constant that an operation takes as a tensor (an axis or a stride is not one). The
+kind is the element type, or the chain of compressions that lead to the value: `linear int8`,
+`linear per block int4`, `palette 6-bit`, `sparse fp16`, `sparse + palette 4-bit`.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ _PREFIX = "constexpr_"
 
 @dataclass(frozen=True)
 class Stored:
-    """One weight as the program uses it: its name, what it was compressed with, and the bytes kept for it (scales and masks too)."""
+    """One weight as the program uses it: its name, what it was compressed with, and the bytes kept
+    for it (scales and masks too).
+    """
 
     name: str
     kind: str
     stored_bytes: int
-    places: frozenset[tuple[str, int, int]]  # (file, offset, bytes) of each part; parts written in place have an empty file name
+    # (file, offset, bytes) of each part; parts written in place have an empty file name
+    places: frozenset[tuple[str, int, int]]
 
 
 @dataclass(frozen=True)
@@ -47,19 +52,31 @@ class Storage:
     weights: Mapping[str, Stored]
 
     def bytes_by_kind(self) -> dict[str, int]:
-        """Stored bytes for each kind, each stored part counted once however many operations use it."""
+        """Stored bytes for each kind, each stored part counted once however many operations use
+        it.
+        """
         totals: Counter[str] = Counter()
         seen: set[tuple[str, int, int]] = set()
         for weight in self.weights.values():
-            totals[weight.kind] += sum(size for file, offset, size in weight.places if (file, offset, size) not in seen)
+            totals[weight.kind] += sum(
+                size for file, offset, size in weight.places if (file, offset, size) not in seen
+            )
             seen |= {place for place in weight.places if place[0]}
         return dict(totals.most_common())
 
 
 def read_storage(function: Function, plan: Plan) -> Storage:
     """Find every weight of a function. Nothing is decompressed."""
-    producers = {value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)}
-    wanted = {name for op in function.body.walk() if not _is_constant(op) for name in tensor_operands(op) if name in producers}
+    producers = {
+        value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)
+    }
+    wanted = {
+        name
+        for op in function.body.walk()
+        if not _is_constant(op)
+        for name in tensor_operands(op)
+        if name in producers
+    }
     wanted = {name for name in wanted if isinstance(plan.constants[name].value, np.ndarray)}
     return Storage(MappingProxyType({name: _stored(name, producers) for name in sorted(wanted)}))
 
@@ -84,7 +101,9 @@ def _stored(name: str, producers: Mapping[str, Operation]) -> Stored:
     return Stored(name, kind, sum(size for _, _, size in places), places)
 
 
-def _parts(op: Operation, producers: Mapping[str, Operation]) -> Iterator[tuple[str, tuple[str, int, int]]]:
+def _parts(
+    op: Operation, producers: Mapping[str, Operation]
+) -> Iterator[tuple[str, tuple[str, int, int]]]:
     """(element type, place) of each stored tensor behind a constant."""
     for parameter, value in op.literals.items():
         if value.type.WhichOneof("type") != "tensorType":
@@ -114,7 +133,9 @@ def _methods(op: Operation, producers: Mapping[str, Operation]) -> list[str]:
 
 
 def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
-    types = {parameter: _type_of(op, parameter, producers) for parameter in (*op.inputs, *op.literals)}
+    types = {
+        parameter: _type_of(op, parameter, producers) for parameter in (*op.inputs, *op.literals)
+    }
     if op.op_type in ("constexpr_lut_to_dense", "constexpr_lut_to_sparse"):
         return f"palette {_palette_bits(op, types, producers)}-bit"
     if op.op_type == "constexpr_sparse_to_dense":
@@ -127,7 +148,9 @@ def _method(op: Operation, producers: Mapping[str, Operation]) -> str:
     return op.op_type.removeprefix(_PREFIX)
 
 
-def _value(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> MIL_pb2.Value | None:
+def _value(
+    op: Operation, parameter: str, producers: Mapping[str, Operation]
+) -> MIL_pb2.Value | None:
     """The stored protobuf value behind a parameter, or None if it is computed."""
     if parameter in op.literals:
         return op.literals[parameter]
@@ -135,7 +158,11 @@ def _value(op: Operation, parameter: str, producers: Mapping[str, Operation]) ->
     if name in op.literals:
         return op.literals[name]
     producer = producers.get(name)
-    return producer.literals.get("val") if producer is not None and producer.op_type == "const" else None
+    return (
+        producer.literals.get("val")
+        if producer is not None and producer.op_type == "const"
+        else None
+    )
 
 
 def _type_of(op: Operation, parameter: str, producers: Mapping[str, Operation]) -> str:
@@ -150,8 +177,12 @@ def _elements(proto: MIL_pb2.TensorType) -> int:
     return math.prod(d.constant.size for d in proto.dimensions)
 
 
-def _palette_bits(op: Operation, types: Mapping[str, str], producers: Mapping[str, Operation]) -> int:
-    """Bits of an index: from the palette's length (iOS 16, where indices are packed bytes) or from the index type (iOS 18)."""
+def _palette_bits(
+    op: Operation, types: Mapping[str, str], producers: Mapping[str, Operation]
+) -> int:
+    """Bits of an index: from the palette's length (iOS 16, where indices are packed bytes) or from
+    the index type (iOS 18).
+    """
     if "shape" in (*op.inputs, *op.literals):
         palette = _value(op, "lut", producers)
         if palette is None:
@@ -206,38 +237,70 @@ def _run(plan: Plan, function: Function, inputs: Mapping[str, tuple[int, ...]], 
     return Shapes(shapes, times, how)
 
 
-def choose_shapes(specs: Mapping[str, TensorSpec], asked: Mapping[str, tuple[int, ...]], paired: bool) -> dict[str, tuple[int, ...]]:
-    """A shape for every input: the asked one, else the default. Raises ProgramError naming the allowed shapes."""
+def choose_shapes(
+    specs: Mapping[str, TensorSpec], asked: Mapping[str, tuple[int, ...]], paired: bool
+) -> dict[str, tuple[int, ...]]:
+    """A shape for every input: the asked one, else the default. Raises ProgramError naming the
+    allowed shapes.
+    """
     for name, shape in asked.items():
         if name not in specs:
             raise ProgramError(f"unknown input {name!r}; the program takes {_in_words(specs)}")
         if not specs[name].allows(shape):
-            raise ProgramError(f"input '{name}' has shape {list(shape)}; allowed: {specs[name].allowed()}")
+            raise ProgramError(
+                f"input '{name}' has shape {list(shape)}; allowed: {specs[name].allowed()}"
+            )
     chosen = {name: asked.get(name, spec.shape) for name, spec in specs.items()}
     if paired:
         chosen |= _partners(specs, asked)
     for name, shape in chosen.items():
         if any(n < 0 for n in shape):
-            raise ProgramError(f"input '{name}' has no default shape; give --shape {name}=... (allowed: {specs[name].allowed()})")
+            raise ProgramError(
+                f"input '{name}' has no default shape; give --shape {name}=... (allowed:"
+                f" {specs[name].allowed()})"
+            )
     return chosen
 
 
 def all_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str, tuple[int, ...]]]:
-    """One choice for each enumerated shape. Raises ProgramError if no input is enumerated, or several that do not pair."""
+    """One choice for each enumerated shape. Raises ProgramError if no input is enumerated, or
+    several that do not pair.
+    """
     enumerated = [spec for spec in specs.values() if len(spec.shapes) > 1]
     if not enumerated:
-        raise ProgramError(f"no input is enumerated, so there is one shape, or give some with --shape; inputs: {_in_words(specs)}")
+        raise ProgramError(
+            "no input is enumerated, so there is one shape, or give some with --shape; inputs:"
+            f" {_in_words(specs)}"
+        )
     if len(enumerated) > 1 and not paired:
-        raise ProgramError(f"{len(enumerated)} inputs are enumerated and do not pair; give --shape for each: {_in_words(specs)}")
+        raise ProgramError(
+            f"{len(enumerated)} inputs are enumerated and do not pair; give --shape for each:"
+            f" {_in_words(specs)}"
+        )
     first = min(enumerated, key=lambda s: len(s.shapes))
-    return [choose_shapes(specs, {first.name: shape}, paired) for shape in sorted(first.shapes, key=math.prod)]
+    return [
+        choose_shapes(specs, {first.name: shape}, paired)
+        for shape in sorted(first.shapes, key=math.prod)
+    ]
 
 
-def _partners(specs: Mapping[str, TensorSpec], asked: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Shapes of enumerated inputs that were not asked for, at the index of one that was: they pair from iOS 18 on."""
+def _partners(
+    specs: Mapping[str, TensorSpec], asked: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of enumerated inputs that were not asked for, at the index of one that was: they pair
+    from iOS 18 on.
+    """
     enumerated = {name: spec for name, spec in specs.items() if len(spec.shapes) > 1}
     index = next((enumerated[n].shapes.index(s) for n, s in asked.items() if n in enumerated), None)
-    return {} if index is None else {n: s.shapes[index] for n, s in enumerated.items() if n not in asked and index < len(s.shapes)}
+    return (
+        {}
+        if index is None
+        else {
+            n: s.shapes[index]
+            for n, s in enumerated.items()
+            if n not in asked and index < len(s.shapes)
+        }
+    )
 
 
 def _in_words(specs: Mapping[str, TensorSpec]) -> str:

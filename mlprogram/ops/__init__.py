@@ -3,7 +3,8 @@
     from mlprogram.ops import CONTROL, KERNELS
     KERNELS["conv"].run(x, weight)
 
-One module for each family; constexpr operations are in mlprogram/constants.py, control flow and states in mlprogram/execute.py.
+One module for each family; constexpr operations are in mlprogram/constants.py, control flow and
+states in mlprogram/execute.py.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ CONTROL: Mapping[str, str] = MappingProxyType(
         "cond": "One of two blocks, by a scalar.",
         "while_loop": "A block again and again while another gives true.",
         "read_state": "The value of a state.",
-        "write_state": "A new value for a state (coreml_update_state is stored as write_state and read_state).",
+        "write_state": (
+            "A new value for a state (coreml_update_state is stored as write_state and read_state)."
+        ),
     }
 )
 

@@ -2,8 +2,8 @@
 
     CONV["conv"].run(x, weight, strides=[1, 2], pad_type="same")
 
-x [N, C_in, *D], weight [C_out, C_in / groups, *K] (conv) or [C_in, C_out / groups, *K] (conv_transpose), bias [C_out].
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/conv.py.
+x [N, C_in, *D], weight [C_out, C_in / groups, *K] (conv) or [C_in, C_out / groups, *K]
+(conv_transpose), bias [C_out]. Definitions: coremltools 9.0, mil/ops/defs/iOS15/conv.py.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from mlprogram.ops.kernel import kernel
 
 
 def amounts(
-    pad_type: str, pad: Sequence[int] | None, size: Sequence[int], kernel: Sequence[int], strides: Sequence[int]
+    pad_type: str,
+    pad: Sequence[int] | None,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
 ) -> list[tuple[int, int]]:
     """(before, after) for every spatial axis; `kernel` is the effective one, dilation included.
 
-    `same` puts the odd element after, `same_lower` before. Raises ProgramError for another pad type than valid, custom, same, same_lower.
+    `same` puts the odd element after, `same_lower` before. Raises ProgramError for another pad type
+    than valid, custom, same, same_lower.
     """
     if pad_type == "valid":
         return [(0, 0)] * len(size)
@@ -33,8 +38,12 @@ def amounts(
         pad = pad or [0] * 2 * len(size)
         return [(pad[2 * i], pad[2 * i + 1]) for i in range(len(size))]
     if pad_type not in ("same", "same_lower"):
-        raise ProgramError(f"pad type '{pad_type}' is unknown; one of valid, custom, same, same_lower")
-    totals = [max(0, s * -(-n // s) - n + k - s) for n, k, s in zip(size, kernel, strides, strict=True)]
+        raise ProgramError(
+            f"pad type '{pad_type}' is unknown; one of valid, custom, same, same_lower"
+        )
+    totals = [
+        max(0, s * -(-n // s) - n + k - s) for n, k, s in zip(size, kernel, strides, strict=True)
+    ]
     if pad_type == "same":
         return [(t // 2, t - t // 2) for t in totals]
     return [(t - t // 2, t // 2) for t in totals]
@@ -60,7 +69,9 @@ def conv(
     dilations: list[int] | None = None,
     groups: int = 1,
 ) -> Tensor:
-    """[N, C_out, *D_out]. Symmetric padding is left to the convolution, the rest is added before it."""
+    """[N, C_out, *D_out]. Symmetric padding is left to the convolution, the rest is added before
+    it.
+    """
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
@@ -68,10 +79,14 @@ def conv(
     if any(before != after for before, after in pads):
         x, pads = F.pad(x, flat(pads)), [(0, 0)] * rank
     padding = [before for before, _ in pads]
-    if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:  # (B, C, 1, S): the 1-D kernels are faster
-        y = torch.conv1d(x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups)
+    # (B, C, 1, S): the 1-D kernels are faster
+    if rank == 2 and x.shape[2] == 1 and weight.shape[2] == 1 and padding[0] == 0:
+        y = torch.conv1d(
+            x[:, :, 0], weight[:, :, 0], bias, strides[1:], padding[1:], dilations[1:], groups
+        )
         return y.unsqueeze(2)  # [N, C_out, 1, S_out]
-    if rank == 2 and rows_last(weight.shape, x.shape[2], groups):  # several rows: these kernels are faster, more so where C is no
+    # several rows: these kernels are faster, more so where C is no
+    if rank == 2 and rows_last(weight.shape, x.shape[2], groups):
         x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))  # multiple of 16
     return _CONV[rank - 1](x, weight, bias, strides, padding, dilations, groups)
 
@@ -82,7 +97,9 @@ def with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def rows_last(weight_shape: Sequence[int], height: int | None, groups: int) -> bool:
-    """Whether a two-dimensional convolution runs on tensors stored with their channels last: the planner stores such weights so at load."""
+    """Whether a two-dimensional convolution runs on tensors stored with their channels last: the
+    planner stores such weights so at load.
+    """
     several = weight_shape[2] > 1 or (height is not None and height > 1)
     return several and groups == 1 and min(weight_shape[:2]) >= _FEW
 
@@ -98,12 +115,16 @@ def conv_transpose(
     dilations: list[int] | None = None,
     groups: int = 1,
 ) -> Tensor:
-    """[N, C_out, *D_out]: the full transposed convolution, cropped (or grown at the end) to the size the parameters ask for."""
+    """[N, C_out, *D_out]: the full transposed convolution, cropped (or grown at the end) to the
+    size the parameters ask for.
+    """
     rank = x.dim() - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     kernel_size = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
     full = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, kernel_size, strict=True)]
-    same = [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
+    same = (
+        [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
+    )
     wanted = output_shape[2:] if output_shape else same
     crops = _crops(pad_type, pad, full, wanted)
     padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
@@ -113,16 +134,22 @@ def conv_transpose(
         return y
     if all(n >= 0 for pair in rest for n in pair) or bias is None:
         return F.pad(y, [-n for n in flat(rest)])
-    grown = F.pad(y - bias.reshape(-1, *[1] * rank), [-n for n in flat(rest)])  # past the last input sample there is only the bias
+    # past the last input sample there is only the bias
+    grown = F.pad(y - bias.reshape(-1, *[1] * rank), [-n for n in flat(rest)])
     return grown + bias.reshape(-1, *[1] * rank)
 
 
-def _crops(pad_type: str, pad: list[int] | None, full: list[int], wanted: list[int] | None) -> list[tuple[int, int]]:
+def _crops(
+    pad_type: str, pad: list[int] | None, full: list[int], wanted: list[int] | None
+) -> list[tuple[int, int]]:
     """(before, after) to cut from the full output; negative where it must grow."""
     rank = len(full)
     if pad_type == "custom":
         pad = pad or [0] * 2 * rank
-        return [(pad[2 * i], full[i] - pad[2 * i] - wanted[i] if wanted else pad[2 * i + 1]) for i in range(rank)]
+        return [
+            (pad[2 * i], full[i] - pad[2 * i] - wanted[i] if wanted else pad[2 * i + 1])
+            for i in range(rank)
+        ]
     if wanted is None:
         return [(0, 0)] * rank
     totals = [f - w for f, w in zip(full, wanted, strict=True)]
@@ -148,7 +175,9 @@ def avg_pool(
     """Mean over each window; the divisor counts padding unless it is excluded."""
     pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
     inside = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
-    counted = F.pad(F.pad(inside, flat(pads), value=0.0 if exclude_padding_from_average else 1.0), extra)
+    counted = F.pad(
+        F.pad(inside, flat(pads), value=0.0 if exclude_padding_from_average else 1.0), extra
+    )
     total = _AVG[x.dim() - 3](F.pad(F.pad(x, flat(pads)), extra), kernel_sizes, strides)
     return total / _AVG[x.dim() - 3](counted, kernel_sizes, strides)
 
@@ -177,13 +206,22 @@ def max_pool(
 ) -> Tensor:
     """Maximum over each window."""
     pads, extra, strides = _plan(x, kernel_sizes, pad_type, strides, pad, ceil_mode)
-    return _MAX[x.dim() - 3](F.pad(F.pad(x, flat(pads), value=-math.inf), extra, value=-math.inf), kernel_sizes, strides)
+    return _MAX[x.dim() - 3](
+        F.pad(F.pad(x, flat(pads), value=-math.inf), extra, value=-math.inf), kernel_sizes, strides
+    )
 
 
 def _plan(
-    x: Tensor, kernel_sizes: list[int], pad_type: str, strides: list[int] | None, pad: list[int] | None, ceil_mode: bool
+    x: Tensor,
+    kernel_sizes: list[int],
+    pad_type: str,
+    strides: list[int] | None,
+    pad: list[int] | None,
+    ceil_mode: bool,
 ) -> tuple[list[tuple[int, int]], list[int], list[int]]:
-    """Padding of the definition, the further padding ceil_mode needs (in the order of F.pad), and the strides."""
+    """Padding of the definition, the further padding ceil_mode needs (in the order of F.pad), and
+    the strides.
+    """
     strides = strides or [1] * len(kernel_sizes)
     pads = amounts(pad_type, pad, x.shape[2:], kernel_sizes, strides)
     extra = []
@@ -196,4 +234,6 @@ def _plan(
     return pads, flat(extra), strides
 
 
-POOL = MappingProxyType({"avg_pool": kernel(avg_pool), "l2_pool": kernel(l2_pool), "max_pool": kernel(max_pool)})
+POOL = MappingProxyType(
+    {"avg_pool": kernel(avg_pool), "l2_pool": kernel(l2_pool), "max_pool": kernel(max_pool)}
+)

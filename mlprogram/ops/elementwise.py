@@ -2,8 +2,9 @@
 
     ELEMENTWISE["inverse"].run(x, epsilon=1e-4)
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/elementwise_unary.py and elementwise_binary.py. Shapes broadcast as in NumPy. A result
-gets the declared type from the executor, so `cast` gives its input back.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/elementwise_unary.py and elementwise_binary.py.
+Shapes broadcast as in NumPy. A result gets the declared type from the executor, so `cast` gives its
+input back.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from torch.nn import functional as F
 
 from mlprogram.ops.kernel import Kernel, kernel
 
-TORCH: dict[Callable, Callable] = {}  # an operation's function -> the one that it calls with the same tensors
+# an operation's function -> the one that it calls with the same tensors
+TORCH: dict[Callable, Callable] = {}
 
 
 def _unary(function: Callable[[Tensor], Tensor], half: bool = False) -> Kernel:
     def run(x: Tensor) -> Tensor:
         return function(x)
 
-    run.__doc__ = function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
+    run.__doc__ = (
+        function.__doc__ if function.__module__ == __name__ else f"As torch.{function.__name__}."
+    )
     TORCH[run] = function
     return kernel(run, half)
 
@@ -49,7 +53,9 @@ def square(x: Tensor) -> Tensor:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """x; the executor converts it to the declared type. A float becomes an integer by truncation."""
+    """x; the executor converts it to the declared type. A float becomes an integer by
+    truncation.
+    """
     return x
 
 
@@ -79,7 +85,9 @@ def threshold(x: Tensor, alpha: float) -> Tensor:
 
 
 def power(x: Tensor, y: Tensor) -> Tensor:
-    """x ** y. A scalar exponent is handed over as a number: PyTorch has fast kernels for 2, 3, 0.5 and the like."""
+    """x ** y. A scalar exponent is handed over as a number: PyTorch has fast kernels for 2, 3, 0.5
+    and the like.
+    """
     return torch.pow(x, y.item()) if y.dim() == 0 else torch.pow(x, y)
 
 
@@ -159,7 +167,8 @@ def elu(x: Tensor, alpha: float) -> Tensor:
 def gelu(x: Tensor, mode: str = "EXACT") -> Tensor:
     """x Phi(x): EXACT (erf), TANH_APPROXIMATION, or SIGMOID_APPROXIMATION (x sigmoid(1.702 x))."""
     if mode == "SIGMOID_APPROXIMATION":
-        wide = x.float() if x.dtype == torch.float16 else x  # several operations: no rounding in between
+        # several operations: no rounding in between
+        wide = x.float() if x.dtype == torch.float16 else x
         return wide * torch.sigmoid(1.702 * wide)
     return F.gelu(x, approximate={"EXACT": "none", "TANH_APPROXIMATION": "tanh"}[mode])
 
@@ -211,7 +220,8 @@ def silu(x: Tensor) -> Tensor:
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """exp(x - max) / sum along `axis`."""
-    if x.dtype == torch.float16 and axis not in (-1, x.dim() - 1):  # along another axis PyTorch's fp16 kernel rounds in between
+    # along another axis PyTorch's fp16 kernel rounds in between
+    if x.dtype == torch.float16 and axis not in (-1, x.dim() - 1):
         x = x.float()
     return torch.softmax(x, axis)
 
@@ -263,7 +273,9 @@ ACTIVATION = MappingProxyType(
 )
 
 
-_RANGE = MappingProxyType({"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)})
+_RANGE = MappingProxyType(
+    {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)}
+)
 
 
 def quantize(
@@ -275,7 +287,8 @@ def quantize(
 ) -> Tensor:
     """clip(round(input / scale) + zero_point)."""
     low, high = _RANGE[output_dtype]
-    x = (input / _along(scale, input, axis)).round_()  # one new tensor: the steps after the division work in its place
+    # one new tensor: the steps after the division work in its place
+    x = (input / _along(scale, input, axis)).round_()
     x = x if zero_point is None else x.add_(_along(zero_point, input, axis))
     return x.clamp_(low, high)
 
@@ -286,7 +299,9 @@ def dequantize(
     zero_point: Tensor | None = None,
     axis: int | None = None,
 ) -> Tensor:
-    """(input - zero_point) * scale. In fp16 the difference is exact and the product is rounded once."""
+    """(input - zero_point) * scale. In fp16 the difference is exact and the product is rounded
+    once.
+    """
     x = input.to(scale.dtype)  # a new tensor: integers become floats
     x = x if zero_point is None else x.sub_(_along(zero_point, input, axis).to(scale.dtype))
     return x.mul_(_along(scale, input, axis))
@@ -302,4 +317,6 @@ def _along(parameter: Tensor, x: Tensor, axis: int | None) -> Tensor:
     return parameter.reshape(shape)
 
 
-QUANTIZATION = MappingProxyType({"dequantize": kernel(dequantize, half=True), "quantize": kernel(quantize)})
+QUANTIZATION = MappingProxyType(
+    {"dequantize": kernel(dequantize, half=True), "quantize": kernel(quantize)}
+)

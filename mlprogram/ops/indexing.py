@@ -2,10 +2,11 @@
 
     INDEXING["gather"].run(x, indices, axis=1)
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their later versions. Negative indices count
-from the end, unless validate_indices is set: then they are errors, as the definitions say. An index outside its axis is an error. Scatters
-from iOS 17 on know no negative indices; unless validate_indices is set, what is outside is undefined but safe there: nothing is written,
-and warns.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/scatter_gather.py, tensor_operation.py and their
+later versions. Negative indices count from the end, unless validate_indices is set: then they are
+errors, as the definitions say. An index outside its axis is an error. Scatters from iOS 17 on know
+no negative indices; unless validate_indices is set, what is outside is undefined but safe there:
+nothing is written, and warns.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from mlprogram.ops.kernel import kernel
 _FEW = 8  # indices
 
 
-def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
-    """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go together."""
+def gather(
+    x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, validate_indices: bool = False
+) -> Tensor:
+    """x[..., indices, ...] along `axis`; the first `batch_dims` axes of x and indices go
+    together.
+    """
     axis %= x.dim()
     if indices.numel() == 1 and not batch_dims:  # what a loop does at every step: a view
         row = x.narrow(axis, _one(indices, x.shape[axis], validate_indices), 1)
@@ -31,7 +36,8 @@ def gather(x: Tensor, indices: Tensor, axis: int = 0, batch_dims: int = 0, valid
     if batch_dims:
         return _batched_gather(x, places, axis, batch_dims)
     y = x.index_select(axis, places.flatten())
-    return y.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))  # a scalar index drops the axis, down to no axis at all
+    # a scalar index drops the axis, down to no axis at all
+    return y.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
 def _one(index: Tensor, size: int, validate: bool) -> int:
@@ -49,12 +55,16 @@ def _batched_gather(x: Tensor, places: Tensor, axis: int, batch_dims: int) -> Te
     return torch.stack(rows).reshape(*batch, *rows[0].shape)
 
 
-def gather_along_axis(x: Tensor, indices: Tensor, axis: int = 0, validate_indices: bool = False) -> Tensor:
+def gather_along_axis(
+    x: Tensor, indices: Tensor, axis: int = 0, validate_indices: bool = False
+) -> Tensor:
     """y[i, j] = x[indices[i, j], j] for axis 0, and so on."""
     return torch.take_along_dim(x, _checked(indices, x.shape[axis], validate_indices), axis)
 
 
-def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices: bool = False) -> Tensor:
+def gather_nd(
+    x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices: bool = False
+) -> Tensor:
     """Slices of x at the coordinates in the last axis of `indices`."""
     coordinates = _coordinates(indices, x.shape[batch_dims:], validate_indices)
     for i in range(batch_dims):
@@ -65,56 +75,107 @@ def gather_nd(x: Tensor, indices: Tensor, batch_dims: int = 0, validate_indices:
 
 
 def scatter(
-    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool | None = None
+    data: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    axis: int = 0,
+    mode: str = "add",
+    validate_indices: bool | None = None,
 ) -> Tensor:
-    """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...]. validate_indices is None before iOS 17."""
+    """Slices of `data` along `axis` combined with `updates` [..., len(indices), ...].
+    validate_indices is None before iOS 17.
+    """
     axis %= data.dim()
     where, kept = _targets(indices, data.shape[axis], validate_indices)
-    if mode in ("update", "add") and kept is None and where.numel() == 1 and updates.dim() == data.dim():  # a row of a list
+    # a row of a list
+    if (
+        mode in ("update", "add")
+        and kept is None
+        and where.numel() == 1
+        and updates.dim() == data.dim()
+    ):
         y = data.clone()
         row = y.narrow(axis, int(where), 1)
         row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
     places = _places(data).index_select(axis, where.flatten())
     if kept is not None:
-        kept = kept.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(places.shape)
+        kept = kept.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(
+            places.shape
+        )
     return _combine(data, places, updates, mode, kept)
 
 
 def scatter_along_axis(
-    data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, mode: str = "add", validate_indices: bool | None = None
+    data: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    axis: int = 0,
+    mode: str = "add",
+    validate_indices: bool | None = None,
 ) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
     where, kept = _targets(indices, data.shape[axis], validate_indices)
     places = torch.take_along_dim(_places(data), where, axis)
-    return _combine(data, places, updates, mode, None if kept is None else kept.expand(places.shape))
+    return _combine(
+        data, places, updates, mode, None if kept is None else kept.expand(places.shape)
+    )
 
 
-def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "add", validate_indices: bool | None = None) -> Tensor:
+def scatter_nd(
+    data: Tensor,
+    indices: Tensor,
+    updates: Tensor,
+    mode: str = "add",
+    validate_indices: bool | None = None,
+) -> Tensor:
     """Slices of `data` at the coordinates in the last axis of `indices` combined with `updates`."""
-    pairs = [_targets(part, size, validate_indices) for part, size in zip(indices.unbind(-1), data.shape, strict=False)]
+    pairs = [
+        _targets(part, size, validate_indices)
+        for part, size in zip(indices.unbind(-1), data.shape, strict=False)
+    ]
     places = _places(data)[tuple(where for where, _ in pairs)]
     masks = [kept for _, kept in pairs if kept is not None]
     if not masks:
         return _combine(data, places, updates, mode)
     kept = torch.stack(masks).all(0)
-    return _combine(data, places, updates, mode, kept.reshape(*kept.shape, *[1] * (places.dim() - kept.dim())).expand(places.shape))
+    return _combine(
+        data,
+        places,
+        updates,
+        mode,
+        kept.reshape(*kept.shape, *[1] * (places.dim() - kept.dim())).expand(places.shape),
+    )
 
 
 def _targets(indices: Tensor, size: int, validate: bool | None) -> tuple[Tensor, Tensor | None]:
-    """(places from 0 on, which of them are written: None for all). `validate` is None before iOS 17."""
+    """(places from 0 on, which of them are written: None for all). `validate` is None before iOS
+    17.
+    """
     if validate is not False:
         return _checked(indices, size, bool(validate)), None
     kept = (indices >= 0) & (indices < size)
     if bool(kept.all()):
         return indices.long(), None
-    warnings.warn(f"a scatter's index is outside an axis of {size}, undefined in Core ML: not written", RuntimeWarning, stacklevel=2)
+    warnings.warn(
+        f"a scatter's index is outside an axis of {size}, undefined in Core ML: not written",
+        RuntimeWarning,
+        stacklevel=2,
+    )
     return torch.where(kept, indices, 0).long(), kept
 
 
-def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str, kept: Tensor | None = None) -> Tensor:
-    """data with updates[k] combined at flat place places[k], where it is kept; repeated places combine one after the other."""
-    flat, places, updates = data.flatten().clone(), places.flatten(), updates.flatten().to(data.dtype)
+def _combine(
+    data: Tensor, places: Tensor, updates: Tensor, mode: str, kept: Tensor | None = None
+) -> Tensor:
+    """data with updates[k] combined at flat place places[k], where it is kept; repeated places
+    combine one after the other.
+    """
+    flat, places, updates = (
+        data.flatten().clone(),
+        places.flatten(),
+        updates.flatten().to(data.dtype),
+    )
     if kept is not None:
         places, updates = places[kept.flatten()], updates[kept.flatten()]
     if mode == "update":
@@ -124,9 +185,13 @@ def _combine(data: Tensor, places: Tensor, updates: Tensor, mode: str, kept: Ten
     elif mode == "div":
         flat = flat / torch.ones_like(flat).scatter_reduce_(0, places, updates, "prod")
     elif mode in ("mul", "max", "min"):
-        flat.scatter_reduce_(0, places, updates, {"mul": "prod", "max": "amax", "min": "amin"}[mode])
+        flat.scatter_reduce_(
+            0, places, updates, {"mul": "prod", "max": "amax", "min": "amin"}[mode]
+        )
     else:
-        raise ValueError(f"scatter mode '{mode}' is unknown; one of update, add, sub, mul, div, max, min")
+        raise ValueError(
+            f"scatter mode '{mode}' is unknown; one of update, add, sub, mul, div, max, min"
+        )
     return flat.reshape(data.shape)
 
 
@@ -135,19 +200,27 @@ def _places(data: Tensor) -> Tensor:
 
 
 def _coordinates(indices: Tensor, shape: torch.Size, validate: bool) -> list[Tensor]:
-    return [_checked(part, size, validate) for part, size in zip(indices.unbind(-1), shape, strict=False)]
+    return [
+        _checked(part, size, validate)
+        for part, size in zip(indices.unbind(-1), shape, strict=False)
+    ]
 
 
 def _checked(indices: Tensor, size: int, validate: bool = False) -> Tensor:
-    if indices.numel() <= _FEW:  # the usual case of a loop: Python is faster than five tensor operations
+    # the usual case of a loop: Python is faster than five tensor operations
+    if indices.numel() <= _FEW:
         places = indices.flatten().tolist()
         if places and (min(places) < (0 if validate else -size) or max(places) >= size):
             raise IndexError(f"index {min(places)} or {max(places)} is outside an axis of {size}")
         if not places or min(places) >= 0:
             return indices.long()
     indices = indices.long()
-    if indices.numel() and (int(indices.min()) < (0 if validate else -size) or int(indices.max()) >= size):
-        raise IndexError(f"index {int(indices.min())} or {int(indices.max())} is outside an axis of {size}")
+    if indices.numel() and (
+        int(indices.min()) < (0 if validate else -size) or int(indices.max()) >= size
+    ):
+        raise IndexError(
+            f"index {int(indices.min())} or {int(indices.max())} is outside an axis of {size}"
+        )
     return torch.where(indices < 0, indices + size, indices)
 
 
@@ -177,8 +250,16 @@ def non_zero(x: Tensor) -> Tensor:
     return x.nonzero()
 
 
-def one_hot(indices: Tensor, one_hot_vector_size: int, axis: int = -1, on_value: float = 1, off_value: float = 0) -> Tensor:
-    """A new axis with on_value at the index and off_value elsewhere; an index outside gives only off_value."""
+def one_hot(
+    indices: Tensor,
+    one_hot_vector_size: int,
+    axis: int = -1,
+    on_value: float = 1,
+    off_value: float = 0,
+) -> Tensor:
+    """A new axis with on_value at the index and off_value elsewhere; an index outside gives only
+    off_value.
+    """
     axis %= indices.dim() + 1
     steps = torch.arange(one_hot_vector_size).reshape(-1, *[1] * (indices.dim() - axis))
     return torch.where(indices.unsqueeze(axis) == steps, on_value, off_value)
@@ -206,7 +287,9 @@ def fill_like(ref_tensor: Tensor, value: float = 0.0) -> Tensor:
 
 
 def band_part(x: Tensor, lower: int = -1, upper: int = -1) -> Tensor:
-    """x with zeros outside a band of the last two axes: `lower` diagonals below, `upper` above, negative for all."""
+    """x with zeros outside a band of the last two axes: `lower` diagonals below, `upper` above,
+    negative for all.
+    """
     rows, columns = torch.arange(x.shape[-2]).unsqueeze(1), torch.arange(x.shape[-1])
     keep = ((lower < 0) | (rows - columns <= lower)) & ((upper < 0) | (columns - rows <= upper))
     return torch.where(keep, x, torch.zeros((), dtype=x.dtype))

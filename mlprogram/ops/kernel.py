@@ -1,11 +1,13 @@
-"""What the planner must know of an operation's function: which parameters are Python values, and whether it takes fp16 as it is.
+"""What the planner must know of an operation's function: which parameters are Python values, and
+whether it takes fp16 as it is.
 
-    kernel(conv)             # parameters annotated Tensor arrive as tensors, every other one as a Python value
+    # parameters annotated Tensor arrive as tensors, every other one as a Python value
+    kernel(conv)
     kernel(relu, half=True)  # fp16 tensors arrive as fp16
 
-`half=True` is for functions that only move values (a slice, a maximum) and for PyTorch's fp16 kernels that compute in fp32 and round
-once, which is what the `declared` precision means. For every other function fp16 tensors are widened first and its result is rounded to
-the declared type.
+`half=True` is for functions that only move values (a slice, a maximum) and for PyTorch's fp16
+kernels that compute in fp32 and round once, which is what the `declared` precision means. For every
+other function fp16 tensors are widened first and its result is rounded to the declared type.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from typing import Any
 
 from torch import Tensor
 
-Tensors = list[Tensor]  # annotation of a parameter bound to several tensors, such as the values of a concat
+# annotation of a parameter bound to several tensors, such as the values of a concat
+Tensors = list[Tensor]
 Scalars = list  # annotation of a parameter bound to several Python values
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function with the kinds of its parameters. `variadic` parameters take a list, `host` ones Python values."""
+    """A function with the kinds of its parameters. `variadic` parameters take a list, `host` ones
+    Python values.
+    """
 
     run: Callable[..., Any]
     parameters: frozenset[str]
@@ -34,8 +39,11 @@ class Kernel:
     wants_generator: bool
 
 
-def kernel(run: Callable[..., Any], half: bool = False, like: Callable[..., Any] | None = None) -> Kernel:
-    """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and `Scalars` mean several values.
+def kernel(
+    run: Callable[..., Any], half: bool = False, like: Callable[..., Any] | None = None
+) -> Kernel:
+    """Describe a function by its signature: `Tensor` in an annotation means tensors, `Tensors` and
+    `Scalars` mean several values.
 
     `like`: a function that takes the same parameters and writes them all down.
     """

@@ -1,8 +1,10 @@
-"""Operations that only move values: reshape, transpose, join, split, pad, block and pixel rearrangements.
+"""Operations that only move values: reshape, transpose, join, split, pad, block and pixel
+rearrangements.
 
     LAYOUT["reshape"].run(x, shape=[0, -1])
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and tensor_operation.py, and their later versions.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_transformation.py and tensor_operation.py,
+and their later versions.
 """
 
 from __future__ import annotations
@@ -19,15 +21,28 @@ from mlprogram.ops.kernel import Scalars, Tensors, kernel
 
 
 def reshape(x: Tensor, shape: list[int]) -> Tensor:
-    """x in another shape; one -1 takes what is left, 0 copies the size of the axis at the same place counted from the end (iOS 17 rule)."""
-    sizes = [n if n else (x.shape[i - len(shape)] if len(shape) - i <= x.dim() else 1) for i, n in enumerate(shape)]
+    """x in another shape; one -1 takes what is left, 0 copies the size of the axis at the same
+    place counted from the end (iOS 17 rule).
+    """
+    sizes = [
+        n if n else (x.shape[i - len(shape)] if len(shape) - i <= x.dim() else 1)
+        for i, n in enumerate(shape)
+    ]
     return x.reshape(sizes)
 
 
-def reshape_like(x: Tensor, ref_tensors: Tensors, begins: Scalars, ends: Scalars, end_masks: Scalars) -> Tensor:
+def reshape_like(
+    x: Tensor, ref_tensors: Tensors, begins: Scalars, ends: Scalars, end_masks: Scalars
+) -> Tensor:
     """x in the shape joined from slices of the reference tensors' shapes."""
     pieces = zip(ref_tensors, begins, ends, end_masks, strict=True)
-    return x.reshape([n for ref, begin, end, open_end in pieces for n in ref.shape[begin : None if open_end else end]])
+    return x.reshape(
+        [
+            n
+            for ref, begin, end, open_end in pieces
+            for n in ref.shape[begin : None if open_end else end]
+        ]
+    )
 
 
 def flatten2d(x: Tensor, axis: int = 1) -> Tensor:
@@ -53,7 +68,9 @@ def transpose(x: Tensor, perm: list[int]) -> Tensor:
 
 
 def concat(values: Tensors, axis: int, interleave: bool = False) -> Tensor:
-    """Tensors one after the other along `axis`, or element by element in turn; scalars count as tensors of one element."""
+    """Tensors one after the other along `axis`, or element by element in turn; scalars count as
+    tensors of one element.
+    """
     values = [v.reshape(1) if v.dim() == 0 else v for v in values]
     if not interleave:
         return torch.cat(values, axis)
@@ -66,7 +83,9 @@ def stack(values: Tensors, axis: int) -> Tensor:
     return torch.stack(values, axis)
 
 
-def split(x: Tensor, axis: int, num_splits: int | None = None, split_sizes: list[int] | None = None) -> tuple[Tensor, ...]:
+def split(
+    x: Tensor, axis: int, num_splits: int | None = None, split_sizes: list[int] | None = None
+) -> tuple[Tensor, ...]:
     """Equal parts, or parts of these sizes, along `axis`."""
     if split_sizes is None:
         if num_splits is None:
@@ -81,7 +100,9 @@ def tile(x: Tensor, reps: list[int]) -> Tensor:
 
 
 def pad(x: Tensor, pad: list[int], mode: str = "constant", constant_val: float = 0.0) -> Tensor:
-    """Padding (before, after) for the last len(pad) / 2 axes: constant, reflect (edge not repeated) or replicate, on any axis."""
+    """Padding (before, after) for the last len(pad) / 2 axes: constant, reflect (edge not repeated)
+    or replicate, on any axis.
+    """
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     if mode == "constant":
         return F.pad(x, flat(pairs), value=constant_val)
@@ -109,7 +130,9 @@ def reverse(x: Tensor, axes: list[int] | None = None) -> Tensor:
 
 
 def reverse_sequence(x: Tensor, lengths: Tensor, seq_axis: int = 0, batch_axis: int = 0) -> Tensor:
-    """For each sample of `batch_axis`, the first lengths[i] elements of `seq_axis` backwards and the rest as it is."""
+    """For each sample of `batch_axis`, the first lengths[i] elements of `seq_axis` backwards and
+    the rest as it is.
+    """
     steps = torch.arange(x.shape[seq_axis])
     lengths = lengths.long().unsqueeze(1)
     places = torch.where(steps < lengths, lengths - 1 - steps, steps)  # [batch, steps]
@@ -126,21 +149,29 @@ def sliding_windows(x: Tensor, axis: int, size: int, stride: int = 1) -> Tensor:
 
 
 def depth_to_space(x: Tensor, block_size: int) -> Tensor:
-    """[N, C b^2, H, W] -> [N, C, H b, W b], block position before channel in the depth axis (as TensorFlow)."""
+    """[N, C b^2, H, W] -> [N, C, H b, W b], block position before channel in the depth axis (as
+    TensorFlow).
+    """
     n, c, h, w = x.shape
     x = x.reshape(n, block_size, block_size, c // block_size**2, h, w)
-    return x.permute(0, 3, 4, 1, 5, 2).reshape(n, c // block_size**2, h * block_size, w * block_size)
+    return x.permute(0, 3, 4, 1, 5, 2).reshape(
+        n, c // block_size**2, h * block_size, w * block_size
+    )
 
 
 def space_to_depth(x: Tensor, block_size: int) -> Tensor:
     """[N, C, H, W] -> [N, C b^2, H / b, W / b], the inverse of depth_to_space."""
     n, c, h, w = x.shape
     x = x.reshape(n, c, h // block_size, block_size, w // block_size, block_size)
-    return x.permute(0, 3, 5, 1, 2, 4).reshape(n, c * block_size**2, h // block_size, w // block_size)
+    return x.permute(0, 3, 5, 1, 2, 4).reshape(
+        n, c * block_size**2, h // block_size, w // block_size
+    )
 
 
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
-    """[N, C f^2, H, W] -> [N, C, H f, W f], channel before block position (as torch.nn.PixelShuffle)."""
+    """[N, C f^2, H, W] -> [N, C, H f, W f], channel before block position (as
+    torch.nn.PixelShuffle).
+    """
     return F.pixel_shuffle(x, upscale_factor)
 
 
@@ -162,7 +193,11 @@ def batch_to_space(x: Tensor, block_shape: list[int], crops: list[list[int]]) ->
     """[N bh bw, C, H, W] -> [N, C, H bh, W bw], cropped; the inverse of space_to_batch."""
     n, c, h, w = x.shape
     bh, bw = block_shape
-    x = x.reshape(bh, bw, n // (bh * bw), c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(n // (bh * bw), c, h * bh, w * bw)
+    x = (
+        x.reshape(bh, bw, n // (bh * bw), c, h, w)
+        .permute(2, 3, 4, 0, 5, 1)
+        .reshape(n // (bh * bw), c, h * bh, w * bw)
+    )
     return F.pad(x, [-k for k in flat([(before, after) for before, after in crops])])
 
 
@@ -213,17 +248,30 @@ def slice_by_index(
     return y.flip(reversals) if reversals else y
 
 
-def _index(shape: torch.Size, begin: list[int], end: list[int], *options: Any) -> tuple[tuple[int | slice, ...], list[int]]:
-    """An index of positive strides, and the axes of its result that run backwards. `options`: the stride, then the three masks."""
+def _index(
+    shape: torch.Size, begin: list[int], end: list[int], *options: Any
+) -> tuple[tuple[int | slice, ...], list[int]]:
+    """An index of positive strides, and the axes of its result that run backwards. `options`: the
+    stride, then the three masks.
+    """
     usual = ([1] * len(shape), *[[False] * len(shape)] * 3)
-    plan: Any = zip(begin, end, *(given or plain for given, plain in zip(options, usual, strict=True)), strict=True)
+    plan: Any = zip(
+        begin,
+        end,
+        *(given or plain for given, plain in zip(options, usual, strict=True)),
+        strict=True,
+    )
     index: list[int | slice] = []
     reversals = []
     for axis, (first, last, step, open_begin, open_end, squeezed) in enumerate(plan):
         if squeezed:
             index.append(0 if open_begin else first)
             continue
-        places = range(*slice(None if open_begin else first, None if open_end else last, step).indices(shape[axis]))
+        places = range(
+            *slice(None if open_begin else first, None if open_end else last, step).indices(
+                shape[axis]
+            )
+        )
         if step < 0:
             reversals.append(sum(not isinstance(i, int) for i in index))
             places = places[::-1]

@@ -18,7 +18,9 @@ from mlprogram.ops.kernel import Kernel, Tensors, kernel
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [..., D_in], weight [D_out, D_in], bias [D_out] -> [..., D_out]; integers beside floats become floats."""
+    """x [..., D_in], weight [D_out, D_in], bias [D_out] -> [..., D_out]; integers beside floats
+    become floats.
+    """
     if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
         x, weight = _alike(x, weight)
         bias = bias if bias is None else bias.to(x.dtype)
@@ -26,7 +28,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def matmul(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
-    """x [..., M, K], y [..., K, N] -> [..., M, N]; a flag swaps the last two axes first; integers beside floats become floats."""
+    """x [..., M, K], y [..., K, N] -> [..., M, N]; a flag swaps the last two axes first; integers
+    beside floats become floats.
+    """
     x, y = _alike(x, y)
     return torch.matmul(x.mT if transpose_x else x, y.mT if transpose_y else y)
 
@@ -45,7 +49,8 @@ def einsum(values: Tensors, equation: str) -> Tensor:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-    """softmax(query key^T / sqrt(E) + mask) value; query [B..., L, E], key [B..., S, E], value [B..., S, V].
+    """softmax(query key^T / sqrt(E) + mask) value; query [B..., L, E], key [B..., S, E], value
+    [B..., S, V].
 
     A bool mask is true where to look, a float mask is added.
     """
@@ -68,13 +73,20 @@ LINEAR = MappingProxyType(
 
 
 def batch_norm(
-    x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    epsilon: float = 1e-5,
 ) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta per channel (axis 1)."""
     return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
 
 
-def instance_norm(x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5) -> Tensor:
+def instance_norm(
+    x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+) -> Tensor:
     """batch_norm with the mean and (biased) variance of each sample and channel."""
     if x[0, 0].numel() > 1:
         return F.instance_norm(x, weight=gamma, bias=beta, eps=epsilon)
@@ -83,9 +95,15 @@ def instance_norm(x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = 
 
 
 def layer_norm(
-    x: Tensor, axes: list[int] | None = None, gamma: Tensor | None = None, beta: Tensor | None = None, epsilon: float = 1e-5
+    x: Tensor,
+    axes: list[int] | None = None,
+    gamma: Tensor | None = None,
+    beta: Tensor | None = None,
+    epsilon: float = 1e-5,
 ) -> Tensor:
-    """gamma (x - mean) / sqrt(variance + epsilon) + beta over `axes`; gamma and beta have the shape of those axes, in their order in x."""
+    """gamma (x - mean) / sqrt(variance + epsilon) + beta over `axes`; gamma and beta have the shape
+    of those axes, in their order in x.
+    """
     axes = sorted(a % x.dim() for a in axes) if axes is not None else list(range(x.dim()))
     if axes == list(range(x.dim() - len(axes), x.dim())):
         return F.layer_norm(x, [x.shape[a] for a in axes], gamma, beta, epsilon)
@@ -101,7 +119,9 @@ def l2_norm(x: Tensor, epsilon: float = 1e-6) -> Tensor:
     return x / (x.square().sum((-3, -2, -1), keepdim=True) + epsilon).sqrt()
 
 
-def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+def local_response_norm(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
     """x / (k + alpha / size sum of x^2 over `size` neighbouring channels)^beta."""
     return F.local_response_norm(x, size, alpha, beta, k)
 
@@ -118,7 +138,9 @@ NORMALIZE = MappingProxyType(
 
 
 def channels_apart(x: Tensor, axes: list[int]) -> tuple[Tensor, list[int], bool]:
-    """x and axes, or what they are with the channels last where they are stored so: PyTorch sums [N, H, W, C] ten times as fast."""
+    """x and axes, or what they are with the channels last where they are stored so: PyTorch sums
+    [N, H, W, C] ten times as fast.
+    """
     if x.dim() != 4 or x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last):
         return x, axes, False
     return x.permute(0, 2, 3, 1), [(0, 3, 1, 2)[axis % 4] for axis in axes], True
@@ -144,21 +166,29 @@ def _prod(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 
 def _mean(x: Tensor, axes: list[int], keep: bool) -> Tensor:
-    return x.mean(axes, keepdim=keep) if x.is_floating_point() else x.double().mean(axes, keepdim=keep)
+    return (
+        x.mean(axes, keepdim=keep) if x.is_floating_point() else x.double().mean(axes, keepdim=keep)
+    )
 
 
-def argmax(x: Tensor, axis: int = -1, keep_dims: bool = False, output_dtype: str = "int32") -> Tensor:
+def argmax(
+    x: Tensor, axis: int = -1, keep_dims: bool = False, output_dtype: str = "int32"
+) -> Tensor:
     """Place of the largest value along `axis`."""
     return x.argmax(axis, keepdim=keep_dims)
 
 
-def argmin(x: Tensor, axis: int = -1, keep_dims: bool = False, output_dtype: str = "int32") -> Tensor:
+def argmin(
+    x: Tensor, axis: int = -1, keep_dims: bool = False, output_dtype: str = "int32"
+) -> Tensor:
     """Place of the smallest value along `axis`."""
     return x.argmin(axis, keepdim=keep_dims)
 
 
 def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running sum along `axis`; `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    """Running sum along `axis`; `exclusive` leaves the element itself out, `reverse` runs from the
+    end.
+    """
     ordered = x.flip(axis) if reverse else x
     total = ordered.cumsum(axis)
     total = total - ordered if exclusive else total
@@ -170,17 +200,31 @@ REDUCTION = MappingProxyType(
         "cumsum": kernel(cumsum),
         "reduce_argmax": kernel(argmax, half=True),
         "reduce_argmin": kernel(argmin, half=True),
-        "reduce_l1_norm": _reduction(lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"),
-        "reduce_l2_norm": _reduction(lambda x, axes, keep: (x * x).sum(axes, keepdim=keep).sqrt(), "Square root of the sum of squares"),
-        "reduce_log_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"),
-        "reduce_log_sum_exp": _reduction(
-            lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep), "Logarithm of the sum of exponentials"
+        "reduce_l1_norm": _reduction(
+            lambda x, axes, keep: x.abs().sum(axes, keepdim=keep), "Sum of absolute values"
         ),
-        "reduce_max": _reduction(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"),
+        "reduce_l2_norm": _reduction(
+            lambda x, axes, keep: (x * x).sum(axes, keepdim=keep).sqrt(),
+            "Square root of the sum of squares",
+        ),
+        "reduce_log_sum": _reduction(
+            lambda x, axes, keep: x.sum(axes, keepdim=keep).log(), "Logarithm of the sum"
+        ),
+        "reduce_log_sum_exp": _reduction(
+            lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep),
+            "Logarithm of the sum of exponentials",
+        ),
+        "reduce_max": _reduction(
+            lambda x, axes, keep: torch.amax(x, axes, keepdim=keep), "Maximum"
+        ),
         "reduce_mean": _reduction(_mean, "Mean"),
-        "reduce_min": _reduction(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"),
+        "reduce_min": _reduction(
+            lambda x, axes, keep: torch.amin(x, axes, keepdim=keep), "Minimum"
+        ),
         "reduce_prod": _reduction(_prod, "Product"),
         "reduce_sum": _reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep), "Sum"),
-        "reduce_sum_square": _reduction(lambda x, axes, keep: (x * x).sum(axes, keepdim=keep), "Sum of squares"),
+        "reduce_sum_square": _reduction(
+            lambda x, axes, keep: (x * x).sum(axes, keepdim=keep), "Sum of squares"
+        ),
     }
 )

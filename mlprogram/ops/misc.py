@@ -2,9 +2,9 @@
 
     MISC["random_normal"].run(shape=[2, 3], generator=torch.Generator().manual_seed(0))
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_operation.py, random.py, control_flow.py, classify.py. A list is a Python list of
-tensors and never changed in place. Random operations draw from the caller's generator and ignore `seed`: Core ML's own stream is not
-published.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/tensor_operation.py, random.py, control_flow.py,
+classify.py. A list is a Python list of tensors and never changed in place. Random operations draw
+from the caller's generator and ignore `seed`: Core ML's own stream is not published.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from mlprogram.dtypes import BY_NAME
 from mlprogram.ops.kernel import Scalars, kernel
 
 
-def make_list(elem_shape: Scalars, init_length: int = 1, dynamic_length: bool = True, dtype: str = "fp32") -> list[Tensor]:
+def make_list(
+    elem_shape: Scalars, init_length: int = 1, dynamic_length: bool = True, dtype: str = "fp32"
+) -> list[Tensor]:
     """A list of zeros; a dimension named by a string is open and starts at 1."""
-    sizes = elem_shape[0] if len(elem_shape) == 1 and isinstance(elem_shape[0], list) else elem_shape
+    sizes = (
+        elem_shape[0] if len(elem_shape) == 1 and isinstance(elem_shape[0], list) else elem_shape
+    )
     shape = [n if isinstance(n, int) else 1 for n in sizes]
     return [torch.zeros(shape, dtype=BY_NAME[dtype].torch) for _ in range(init_length)]
 
@@ -56,34 +60,56 @@ def list_scatter(ls: Tensor, indices: list[int], value: Tensor) -> list[Tensor]:
     return written
 
 
-def random_bernoulli(shape: list[int], generator: torch.Generator, prob: float = 0.5, seed: int = -1) -> Tensor:
+def random_bernoulli(
+    shape: list[int], generator: torch.Generator, prob: float = 0.5, seed: int = -1
+) -> Tensor:
     """1 with probability `prob`, else 0."""
     return (torch.rand(shape, generator=generator) < prob).float()
 
 
-def random_categorical(x: Tensor, generator: torch.Generator, mode: str = "logits", size: int = 1, seed: int = -1) -> Tensor:
-    """`size` classes for each row of x [N, classes], drawn by its logits or probabilities: [N, size]."""
+def random_categorical(
+    x: Tensor, generator: torch.Generator, mode: str = "logits", size: int = 1, seed: int = -1
+) -> Tensor:
+    """`size` classes for each row of x [N, classes], drawn by its logits or probabilities: [N,
+    size].
+    """
     weights = torch.softmax(x, -1) if mode == "logits" else x
     return torch.multinomial(weights, size, replacement=True, generator=generator)
 
 
-def random_normal(shape: list[int], generator: torch.Generator, mean: float = 0.0, stddev: float = 1.0, seed: int = -1) -> Tensor:
+def random_normal(
+    shape: list[int],
+    generator: torch.Generator,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    seed: int = -1,
+) -> Tensor:
     """Normal numbers."""
     return torch.randn(shape, generator=generator) * stddev + mean
 
 
-def random_uniform(shape: list[int], generator: torch.Generator, low: float = 0.0, high: float = 1.0, seed: int = -1) -> Tensor:
+def random_uniform(
+    shape: list[int],
+    generator: torch.Generator,
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: int = -1,
+) -> Tensor:
     """Uniform numbers in [low, high)."""
     return torch.rand(shape, generator=generator) * (high - low) + low
 
 
 def classify(probabilities: Tensor, classes: list) -> tuple[Any, dict]:
-    """(the class of the largest probability, a text or an integer tensor, and {class: probability})."""
+    """(the class of the largest probability, a text or an integer tensor, and {class:
+    probability}).
+    """
     values = probabilities.flatten().tolist()
     flat = classes if isinstance(classes, list) else [classes]
     names = [str(c) if isinstance(c, str) else int(c) for c in flat]
     best = names[max(range(len(values)), key=values.__getitem__)]
-    return best if isinstance(best, str) else torch.tensor(best), dict(zip(names, values, strict=True))
+    return best if isinstance(best, str) else torch.tensor(best), dict(
+        zip(names, values, strict=True)
+    )
 
 
 def non_maximum_suppression(
@@ -94,25 +120,34 @@ def non_maximum_suppression(
     score_threshold: float | None = None,
     per_class_suppression: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Boxes in descending order of score without those that overlap a better one by more than `iou_threshold`.
+    """Boxes in descending order of score without those that overlap a better one by more than
+    `iou_threshold`.
 
-    Before iOS 17 (with score_threshold): boxes [N, B, 4], scores [N, B, K] -> boxes, scores, indices [N, max], counts [N]. From iOS
-    17: boxes [N, 4, B], scores [N, K, B] and no counts. What is missing is padded with zeros, indices with -1.
+    Before iOS 17 (with score_threshold): boxes [N, B, 4], scores [N, B, K] -> boxes, scores,
+    indices [N, max], counts [N]. From iOS 17: boxes [N, 4, B], scores [N, K, B] and no counts. What
+    is missing is padded with zeros, indices with -1.
     """
     old = score_threshold is not None
     rows, marks = (boxes, scores) if old else (boxes.mT, scores.mT)
-    kept = [_survivors(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression) for b, s in zip(rows, marks, strict=True)]
+    kept = [
+        _survivors(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression)
+        for b, s in zip(rows, marks, strict=True)
+    ]
     places = torch.full((len(kept), max_boxes), -1)
     for i, survivors in enumerate(kept):
         places[i, : len(survivors)] = torch.tensor(survivors, dtype=torch.long)
     real = (places >= 0).unsqueeze(-1)
-    picked = [torch.take_along_dim(t, places.clamp(min=0).unsqueeze(-1), 1) * real for t in (rows, marks)]
+    picked = [
+        torch.take_along_dim(t, places.clamp(min=0).unsqueeze(-1), 1) * real for t in (rows, marks)
+    ]
     if old:
         return (*picked, places, torch.tensor([len(k) for k in kept]))
     return (picked[0].mT, picked[1].mT, places)
 
 
-def _survivors(boxes: Tensor, scores: Tensor, limit: float, least: float | None, count: int, per_class: bool) -> list[int]:
+def _survivors(
+    boxes: Tensor, scores: Tensor, limit: float, least: float | None, count: int, per_class: bool
+) -> list[int]:
     best, kind = scores.max(-1)
     kept: list[int] = []
     for i in torch.sort(best, descending=True, stable=True)[1].tolist():
@@ -126,7 +161,10 @@ def _survivors(boxes: Tensor, scores: Tensor, limit: float, least: float | None,
 
 def _overlap(a: Tensor, b: Tensor) -> float:
     """Intersection over union of two boxes (x, y, width, height), (x, y) the centre."""
-    low, high = torch.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2), torch.minimum(a[:2] + a[2:] / 2, b[:2] + b[2:] / 2)
+    low, high = (
+        torch.maximum(a[:2] - a[2:] / 2, b[:2] - b[2:] / 2),
+        torch.minimum(a[:2] + a[2:] / 2, b[:2] + b[2:] / 2),
+    )
     shared = (high - low).clamp(min=0).prod()
     return float(shared / (a[2:].prod() + b[2:].prod() - shared))
 

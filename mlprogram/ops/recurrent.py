@@ -2,11 +2,12 @@
 
     RECURRENT["lstm"].run(x, initial_h=h, initial_c=c, weight_ih=w, weight_hh=u, direction="forward")
 
-Definitions: coremltools 9.0, mil/ops/defs/iOS15/recurrent.py and iOS18/recurrent.py. MIL orders the gates of an LSTM i, f, o, g (PyTorch:
-i, f, g, o) and those of a GRU r, n, z (PyTorch: r, z, n). An operation is one rounding: the states are rounded to the declared type at
-its end, not at every step. `direction="reverse"` gives its sequence in the order it was computed, last step first, as coremltools' own
-tests of lstm, gru and rnn expect; the backward half of a bidirectional layer stays in the order of x. Layers that PyTorch has too run on
-its own kernels, everything else step by step.
+Definitions: coremltools 9.0, mil/ops/defs/iOS15/recurrent.py and iOS18/recurrent.py. MIL orders the
+gates of an LSTM i, f, o, g (PyTorch: i, f, g, o) and those of a GRU r, n, z (PyTorch: r, z, n). An
+operation is one rounding: the states are rounded to the declared type at its end, not at every
+step. `direction="reverse"` gives its sequence in the order it was computed, last step first, as
+coremltools' own tests of lstm, gru and rnn expect; the backward half of a bidirectional layer stays
+in the order of x. Layers that PyTorch has too run on its own kernels, everything else step by step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _ACTIVATIONS = MappingProxyType(
         "scaled_tanh": torch.tanh,  # alpha = beta = 1 inside a recurrent layer
     }
 )
-_PYTORCH_LSTM, _PYTORCH_GRU = (0, 1, 3, 2), (0, 2, 1)  # MIL's gates in PyTorch's order: i f g o, r z n
+# MIL's gates in PyTorch's order: i f g o, r z n
+_PYTORCH_LSTM, _PYTORCH_GRU = (0, 1, 3, 2), (0, 2, 1)
 
 
 def lstm(
@@ -52,30 +54,46 @@ def lstm(
     activation: str = "tanh",
     clip: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(sequence [S or 1, B, D H], h [B, D H], c [B, D H]); weights [4 H, I] and [4 H, H], bias [4 H], peephole [3 H] (i, f, o).
+    """(sequence [S or 1, B, D H], h [B, D H], c [B, D H]); weights [4 H, I] and [4 H, H], bias [4
+    H], peephole [3 H] (i, f, o).
 
-    `clip` bounds the cell state of every step. Of an initial state with more rows than the batch the first ones count: coremltools writes
-    such programs for packed sequences.
+    `clip` bounds the cell state of every step. Of an initial state with more rows than the batch
+    the first ones count: coremltools writes such programs for packed sequences.
     """
     initial_h, initial_c = initial_h[: x.shape[1]], initial_c[: x.shape[1]]
-    functions = (_activation(recurrent_activation), _activation(cell_activation), _activation(activation), clip)
+    functions = (
+        _activation(recurrent_activation),
+        _activation(cell_activation),
+        _activation(activation),
+        clip,
+    )
     hidden = weight_hh.shape[1]
     forward = (weight_ih, weight_hh, bias, peephole)
     if direction != "bidirectional":
-        sequence, h, c = _lstm_run(x.flip(0) if direction == "reverse" else x, initial_h, initial_c, forward, functions)
+        sequence, h, c = _lstm_run(
+            x.flip(0) if direction == "reverse" else x, initial_h, initial_c, forward, functions
+        )
         return sequence if output_sequence else h.unsqueeze(0), h, c
     ahead = _lstm_run(x, initial_h[:, :hidden], initial_c[:, :hidden], forward, functions)
     backward = (weight_ih_back, weight_hh_back, bias_back, peephole_back)
     back = _lstm_run(x.flip(0), initial_h[:, hidden:], initial_c[:, hidden:], backward, functions)
-    sequence, h, c = (torch.cat(pair, -1) for pair in zip(ahead, (back[0].flip(0), *back[1:]), strict=True))
+    sequence, h, c = (
+        torch.cat(pair, -1) for pair in zip(ahead, (back[0].flip(0), *back[1:]), strict=True)
+    )
     return sequence if output_sequence else h.unsqueeze(0), h, c
 
 
-def _lstm_run(x: Tensor, h: Tensor, c: Tensor, weights: tuple, functions: tuple) -> tuple[Tensor, Tensor, Tensor]:
+def _lstm_run(
+    x: Tensor, h: Tensor, c: Tensor, weights: tuple, functions: tuple
+) -> tuple[Tensor, Tensor, Tensor]:
     """(sequence [S, B, H], h, c) of one direction, x in the order of its steps."""
     weight_ih, weight_hh, bias, peephole = weights
     gate, cell, final, clip = functions
-    if functions == (torch.sigmoid, torch.tanh, torch.tanh, None) and peephole is None and len(x) > 1:
+    if (
+        functions == (torch.sigmoid, torch.tanh, torch.tanh, None)
+        and peephole is None
+        and len(x) > 1
+    ):
         biases = () if bias is None else (bias, torch.zeros_like(bias))
         parameters = _reordered((weight_ih, weight_hh, *biases), _PYTORCH_LSTM)
         state = (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous())
@@ -109,8 +127,8 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """(sequence [S or 1, B, H], h [B, H]); weights [3 H, I] and [3 H, H] in the order r, n, z.
 
-    n = activation(W x + b + U (r h)): coremltools' tests decide this, its formula reads r (U h). With reset_after
-    n = activation(W x + input_bias + r (U h + b)), as in PyTorch.
+    n = activation(W x + b + U (r h)): coremltools' tests decide this, its formula reads r (U h).
+    With reset_after n = activation(W x + input_bias + r (U h + b)), as in PyTorch.
     """
     functions = (_activation(recurrent_activation), _activation(activation))
     x = x.flip(0) if direction == "reverse" else x
@@ -118,7 +136,9 @@ def gru(
     outer = torch.zeros_like(inner) if input_bias is None else input_bias
     if reset_after and functions == (torch.sigmoid, torch.tanh) and len(x) > 1:
         parameters = _reordered((weight_ih, weight_hh, outer, inner), _PYTORCH_GRU)
-        sequence, h = torch.gru(x, initial_h.unsqueeze(0).contiguous(), parameters, True, 1, 0.0, False, False, False)
+        sequence, h = torch.gru(
+            x, initial_h.unsqueeze(0).contiguous(), parameters, True, 1, 0.0, False, False, False
+        )
         return sequence if output_sequence else h, h[0]
     step = _reset_after if reset_after else _reset_before
     h, steps = initial_h, []
@@ -128,14 +148,18 @@ def gru(
     return torch.stack(steps) if output_sequence else h.unsqueeze(0), h
 
 
-def _reset_after(row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable) -> Tensor:
+def _reset_after(
+    row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable
+) -> Tensor:
     u_r, u_n, u_z = torch.nn.functional.linear(h, weight, bias).chunk(3, -1)
     w_r, w_n, w_z = row.chunk(3, -1)
     r, z = gate(w_r + u_r), gate(w_z + u_z)
     return (1 - z) * final(w_n + r * u_n) + z * h
 
 
-def _reset_before(row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable) -> Tensor:
+def _reset_before(
+    row: Tensor, h: Tensor, weight: Tensor, bias: Tensor, gate: Callable, final: Callable
+) -> Tensor:
     weight_r, weight_n, weight_z = weight.chunk(3)
     w_r, w_n, w_z = row.chunk(3, -1)
     r, z = gate(w_r + h @ weight_r.T), gate(w_z + h @ weight_z.T)

@@ -16,15 +16,25 @@ from torch import Tensor
 
 from mlprogram.ops.kernel import kernel
 
-SAMPLING_MODES = ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS", "DEFAULT", "OFFSET_CORNERS", "UNALIGN_CORNERS")
+SAMPLING_MODES = (
+    "STRICT_ALIGN_CORNERS",
+    "ALIGN_CORNERS",
+    "DEFAULT",
+    "OFFSET_CORNERS",
+    "UNALIGN_CORNERS",
+)
 
 
 def grid(size: float, count: int, mode: str) -> Tensor:
-    """Places in [0, size - 1] that `count` samples are taken at, float64 [count], for a sampling mode of resize_bilinear."""
+    """Places in [0, size - 1] that `count` samples are taken at, float64 [count], for a sampling
+    mode of resize_bilinear.
+    """
     i = torch.arange(count, dtype=torch.float64)
     if mode in ("STRICT_ALIGN_CORNERS", "ALIGN_CORNERS"):
         if count == 1:
-            return torch.full((1,), (size - 1) / 2 if mode == "ALIGN_CORNERS" else 0.0, dtype=torch.float64)
+            return torch.full(
+                (1,), (size - 1) / 2 if mode == "ALIGN_CORNERS" else 0.0, dtype=torch.float64
+            )
         places = i * (size - 1) / (count - 1)
     elif mode == "DEFAULT":
         places = i * size / count
@@ -58,7 +68,9 @@ def nearest_along(x: Tensor, axis: int, count: int) -> Tensor:
     return x.index_select(axis, torch.arange(count) * size // count)
 
 
-def upsample_nearest_neighbor(x: Tensor, scale_factor_height: float = 1, scale_factor_width: float = 1) -> Tensor:
+def upsample_nearest_neighbor(
+    x: Tensor, scale_factor_height: float = 1, scale_factor_width: float = 1
+) -> Tensor:
     """[..., floor(H fh), floor(W fw)]."""
     x = nearest_along(x, -2, math.floor(x.shape[-2] * scale_factor_height))
     return nearest_along(x, -1, math.floor(x.shape[-1] * scale_factor_width))
@@ -76,24 +88,48 @@ def upsample_bilinear(
     align_corners: bool = True,
     half_pixel_centers: bool | None = None,
 ) -> Tensor:
-    """[..., floor(H fh), floor(W fw)]; half_pixel_centers defaults to the opposite of align_corners."""
+    """[..., floor(H fh), floor(W fw)]; half_pixel_centers defaults to the opposite of
+    align_corners.
+    """
     centers = not align_corners if half_pixel_centers is None else half_pixel_centers
     mode = "STRICT_ALIGN_CORNERS" if align_corners else "UNALIGN_CORNERS" if centers else "DEFAULT"
-    return resize_bilinear(x, math.floor(x.shape[-2] * scale_factor_height), math.floor(x.shape[-1] * scale_factor_width), mode)
+    return resize_bilinear(
+        x,
+        math.floor(x.shape[-2] * scale_factor_height),
+        math.floor(x.shape[-1] * scale_factor_width),
+        mode,
+    )
 
 
-def resize_bilinear(x: Tensor, target_size_height: int = 1, target_size_width: int = 1, sampling_mode: str = "DEFAULT") -> Tensor:
+def resize_bilinear(
+    x: Tensor,
+    target_size_height: int = 1,
+    target_size_width: int = 1,
+    sampling_mode: str = "DEFAULT",
+) -> Tensor:
     """[..., H', W']."""
     x = linear_along(x, x.dim() - 2, grid(x.shape[-2], target_size_height, sampling_mode))
     return linear_along(x, x.dim() - 1, grid(x.shape[-1], target_size_width, sampling_mode))
 
 
-def resize(x: Tensor, shape: list[int], resized_dims: int, interpolation_mode: str = "LINEAR", sampling_mode: str = "DEFAULT") -> Tensor:
-    """The last `resized_dims` axes get the last sizes of `shape`, 0 for no change; nearest takes the grid rounded, halves down."""
-    for axis, count in zip(range(x.dim() - resized_dims, x.dim()), shape[len(shape) - resized_dims :], strict=True):
+def resize(
+    x: Tensor,
+    shape: list[int],
+    resized_dims: int,
+    interpolation_mode: str = "LINEAR",
+    sampling_mode: str = "DEFAULT",
+) -> Tensor:
+    """The last `resized_dims` axes get the last sizes of `shape`, 0 for no change; nearest takes
+    the grid rounded, halves down.
+    """
+    for axis, count in zip(
+        range(x.dim() - resized_dims, x.dim()), shape[len(shape) - resized_dims :], strict=True
+    ):
         count = count or x.shape[axis]
         if interpolation_mode == "NEAREST_NEIGHBOR":
-            x = x.index_select(axis, (grid(x.shape[axis], count, sampling_mode) - 0.5).ceil().long())
+            x = x.index_select(
+                axis, (grid(x.shape[axis], count, sampling_mode) - 0.5).ceil().long()
+            )
         else:
             x = linear_along(x, axis, grid(x.shape[axis], count, sampling_mode))
     return x
@@ -111,14 +147,21 @@ RESIZE = MappingProxyType(
 
 
 def resample(
-    x: Tensor, coordinates: Tensor, sampling_mode: str, padding_mode: str, padding_value: float, coordinates_mode: str, align_corners: bool
+    x: Tensor,
+    coordinates: Tensor,
+    sampling_mode: str,
+    padding_mode: str,
+    padding_value: float,
+    coordinates_mode: str,
+    align_corners: bool,
 ) -> Tensor:
     """x at (x, y) places [B, H', W', 2] -> [B, C, H', W']."""
     places = coordinates.to(torch.float64)
     column = _pixels(places[..., 0], x.shape[3], coordinates_mode, align_corners)
     row = _pixels(places[..., 1], x.shape[2], coordinates_mode, align_corners)
     if sampling_mode == "nearest":
-        return _pixel(x, (row + 0.5).floor(), (column + 0.5).floor(), padding_mode, padding_value)  # halves up
+        # halves up
+        return _pixel(x, (row + 0.5).floor(), (column + 0.5).floor(), padding_mode, padding_value)
     return _bilinear(x, row, column, padding_mode, padding_value)
 
 
@@ -133,13 +176,28 @@ def affine(
     coordinates_mode: str,
     align_corners: bool,
 ) -> Tensor:
-    """x seen through x' = a0 x + a1 y + a2, y' = b0 x + b1 y + b2; matrix [B or 1, 6] -> [B, C, H', W']."""
-    rows = torch.linspace(-1, 1, output_height, dtype=torch.float64) if output_height > 1 else torch.zeros(1, dtype=torch.float64)
-    columns = torch.linspace(-1, 1, output_width, dtype=torch.float64) if output_width > 1 else torch.zeros(1, dtype=torch.float64)
+    """x seen through x' = a0 x + a1 y + a2, y' = b0 x + b1 y + b2; matrix [B or 1, 6] -> [B, C, H',
+    W'].
+    """
+    rows = (
+        torch.linspace(-1, 1, output_height, dtype=torch.float64)
+        if output_height > 1
+        else torch.zeros(1, dtype=torch.float64)
+    )
+    columns = (
+        torch.linspace(-1, 1, output_width, dtype=torch.float64)
+        if output_width > 1
+        else torch.zeros(1, dtype=torch.float64)
+    )
     v, u = torch.meshgrid(rows, columns, indexing="ij")
     a = transform_matrix.to(torch.float64).expand(x.shape[0], 6)[:, :, None, None]
-    places = torch.stack([a[:, 0] * u + a[:, 1] * v + a[:, 2], a[:, 3] * u + a[:, 4] * v + a[:, 5]], -1)  # [B, H', W', 2]
-    return resample(x, places, sampling_mode, padding_mode, padding_value, coordinates_mode, align_corners)
+    # [B, H', W', 2]
+    places = torch.stack(
+        [a[:, 0] * u + a[:, 1] * v + a[:, 2], a[:, 3] * u + a[:, 4] * v + a[:, 5]], -1
+    )
+    return resample(
+        x, places, sampling_mode, padding_mode, padding_value, coordinates_mode, align_corners
+    )
 
 
 def crop_resize(
@@ -155,15 +213,26 @@ def crop_resize(
     sampling_mode: str = "DEFAULT",
     pad_value: float = 0.0,
 ) -> Tensor:
-    """Each box cut out and resized bilinearly; a sample outside the image is pad_value whole, a box may run backwards.
+    """Each box cut out and resized bilinearly; a sample outside the image is pad_value whole, a box
+    may run backwards.
 
-    iOS 17: boxes [N, 4], box_indices [N] -> [N, C, H', W']. Before: roi [N, 1, 4, 1, 1] (every image) -> [N, B, C, H', W'], or
-    [N, 1, 5, 1, 1] (image index first) -> [N, 1, C, H', W'].
+    iOS 17: boxes [N, 4], box_indices [N] -> [N, C, H', W']. Before: roi [N, 1, 4, 1, 1] (every
+    image) -> [N, B, C, H', W'], or [N, 1, 5, 1, 1] (image index first) -> [N, 1, C, H', W'].
     """
-    modes = (target_height, target_width, normalized_coordinates, spatial_scale, box_coordinate_mode, sampling_mode, pad_value)
+    modes = (
+        target_height,
+        target_width,
+        normalized_coordinates,
+        spatial_scale,
+        box_coordinate_mode,
+        sampling_mode,
+        pad_value,
+    )
     if boxes is not None:
         images = range(len(boxes)) if box_indices is None else box_indices.tolist()
-        return torch.cat([_crop(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)])
+        return torch.cat(
+            [_crop(x[i : i + 1], box, *modes) for i, box in zip(images, boxes, strict=True)]
+        )
     if roi is None:
         raise ValueError("crop_resize needs boxes or roi")
     rows = roi.flatten(1)  # [N, 4 or 5]
@@ -173,30 +242,57 @@ def crop_resize(
 
 
 def _crop(
-    x: Tensor, box: Tensor, height: int, width: int, normalized: bool, scale: float, convention: str, sampling: str, pad: float
+    x: Tensor,
+    box: Tensor,
+    height: int,
+    width: int,
+    normalized: bool,
+    scale: float,
+    convention: str,
+    sampling: str,
+    pad: float,
 ) -> Tensor:
     a, b, c, d = (box.to(torch.float64) * scale).tolist()
     if convention.endswith("WIDTH_FIRST"):
         a, b, c, d = b, a, d, c  # height before width
-    top, left, bottom, right = (a - c / 2, b - d / 2, a + c / 2, b + d / 2) if convention.startswith("CENTER") else (a, b, c, d)
+    top, left, bottom, right = (
+        (a - c / 2, b - d / 2, a + c / 2, b + d / 2)
+        if convention.startswith("CENTER")
+        else (a, b, c, d)
+    )
     if normalized:
-        top, bottom, left, right = top * (x.shape[2] - 1), bottom * (x.shape[2] - 1), left * (x.shape[3] - 1), right * (x.shape[3] - 1)
+        top, bottom, left, right = (
+            top * (x.shape[2] - 1),
+            bottom * (x.shape[2] - 1),
+            left * (x.shape[3] - 1),
+            right * (x.shape[3] - 1),
+        )
     rows = _box_grid(top, bottom, height, sampling, x.shape[2])
     columns = _box_grid(left, right, width, sampling, x.shape[3])
-    row, column = (places.expand(len(x), -1, -1) for places in torch.meshgrid(rows, columns, indexing="ij"))  # [B, H', W']
+    # [B, H', W']
+    row, column = (
+        places.expand(len(x), -1, -1) for places in torch.meshgrid(rows, columns, indexing="ij")
+    )
     inside = (row >= 0) & (row <= x.shape[2] - 1) & (column >= 0) & (column <= x.shape[3] - 1)
-    return torch.where(inside.unsqueeze(1), _bilinear(x, row, column, "border", pad), torch.tensor(pad, dtype=x.dtype))
+    return torch.where(
+        inside.unsqueeze(1),
+        _bilinear(x, row, column, "border", pad),
+        torch.tensor(pad, dtype=x.dtype),
+    )
 
 
 def _box_grid(first: float, last: float, count: int, mode: str, size: int) -> Tensor:
     """The grid of a sampling mode, for the interval [first, last] in place of [0, size - 1].
 
-    The modes that align corners walk an inverted interval backwards. The others divide its length; where it has none the whole axis
-    stands in for it, which is what the one case of coremltools' tests expects.
+    The modes that align corners walk an inverted interval backwards. The others divide its length;
+    where it has none the whole axis stands in for it, which is what the one case of coremltools'
+    tests expects.
     """
     if mode.endswith("ALIGN_CORNERS") and mode != "UNALIGN_CORNERS":
         if count == 1:
-            return torch.tensor([(first + last) / 2 if mode == "ALIGN_CORNERS" else first], dtype=torch.float64)
+            return torch.tensor(
+                [(first + last) / 2 if mode == "ALIGN_CORNERS" else first], dtype=torch.float64
+            )
         return first + torch.arange(count, dtype=torch.float64) * (last - first) / (count - 1)
     length = last - first + 1
     return first + grid(length, count, mode) if length > 0 else grid(size, count, mode)
@@ -213,8 +309,14 @@ def _pixels(places: Tensor, size: int, mode: str, align_corners: bool) -> Tensor
 def _bilinear(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> Tensor:
     top, left = row.floor(), column.floor()
     down, right = (row - top).to(x.dtype).unsqueeze(1), (column - left).to(x.dtype).unsqueeze(1)
-    upper = _pixel(x, top, left, mode, value) * (1 - right) + _pixel(x, top, left + 1, mode, value) * right
-    lower = _pixel(x, top + 1, left, mode, value) * (1 - right) + _pixel(x, top + 1, left + 1, mode, value) * right
+    upper = (
+        _pixel(x, top, left, mode, value) * (1 - right)
+        + _pixel(x, top, left + 1, mode, value) * right
+    )
+    lower = (
+        _pixel(x, top + 1, left, mode, value) * (1 - right)
+        + _pixel(x, top + 1, left + 1, mode, value) * right
+    )
     return upper * (1 - down) + lower * down
 
 
@@ -224,7 +326,11 @@ def _pixel(x: Tensor, row: Tensor, column: Tensor, mode: str, value: float) -> T
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     batch = torch.arange(len(x)).reshape(-1, 1, 1)
     y = x[batch, :, _folded(row, height, mode), _folded(column, width, mode)].movedim(-1, 1)
-    return torch.where(inside.unsqueeze(1), y, torch.tensor(value, dtype=x.dtype)) if mode == "constant" else y
+    return (
+        torch.where(inside.unsqueeze(1), y, torch.tensor(value, dtype=x.dtype))
+        if mode == "constant"
+        else y
+    )
 
 
 def _folded(place: Tensor, size: int, mode: str) -> Tensor:
@@ -237,7 +343,11 @@ def _folded(place: Tensor, size: int, mode: str) -> Tensor:
     if mode == "symmetric":
         place = place.remainder(2 * size)
         return torch.where(place < size, place, 2 * size - 1 - place)
-    raise ValueError(f"padding mode '{mode}' is unknown; one of constant, border, reflection, symmetric")
+    raise ValueError(
+        f"padding mode '{mode}' is unknown; one of constant, border, reflection, symmetric"
+    )
 
 
-SAMPLING = MappingProxyType({"affine": kernel(affine), "crop_resize": kernel(crop_resize), "resample": kernel(resample)})
+SAMPLING = MappingProxyType(
+    {"affine": kernel(affine), "crop_resize": kernel(crop_resize), "resample": kernel(resample)}
+)

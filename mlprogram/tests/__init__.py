@@ -1,1 +1,3 @@
-"""Tests of mlprogram: every operation against PyTorch, damaged files, compiled models, numerics, forecasts."""
+"""Tests of mlprogram: every operation against PyTorch, damaged files, compiled models, numerics,
+forecasts.
+"""

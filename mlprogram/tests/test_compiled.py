@@ -1,4 +1,6 @@
-"""Compiled models: a .mlmodelc gives what the package it came from gives, and what cannot be read says so."""
+"""Compiled models: a .mlmodelc gives what the package it came from gives, and what cannot be read
+says so.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +35,47 @@ def compile_package(package: Path, out: Path, scalars: bool = True, metadata: bo
     (out / "model.mil").write_text(Writer(opened, scalars).program(), encoding="utf-8")
     if metadata:
         description = opened.spec.description
-        content = {"inputSchema": [row(f) for f in description.input], "outputSchema": [row(f) for f in description.output]}
-        content |= {"specificationVersion": opened.spec.specificationVersion, "metadataOutputVersion": "3.0"}
+        content = {
+            "inputSchema": [row(f) for f in description.input],
+            "outputSchema": [row(f) for f in description.output],
+        }
+        content |= {
+            "specificationVersion": opened.spec.specificationVersion,
+            "metadataOutputVersion": "3.0",
+        }
         (out / "metadata.json").write_text(json.dumps([content]), encoding="utf-8")
     return out
 
 
 def row(feature: FeatureTypes_pb2.FeatureType) -> dict[str, str]:
-    kind, common = feature.type.WhichOneof("Type"), {"name": feature.name, "isOptional": "1" if feature.type.isOptional else "0"}
+    kind, common = (
+        feature.type.WhichOneof("Type"),
+        {"name": feature.name, "isOptional": "1" if feature.type.isOptional else "0"},
+    )
     if kind == "imageType":
         image = feature.type.imageType
         space = FeatureTypes_pb2.ImageFeatureType.ColorSpace.Name(image.colorSpace)
-        return common | {"type": "Image", "width": str(image.width), "height": str(image.height), "colorspace": space}
+        return common | {
+            "type": "Image",
+            "width": str(image.width),
+            "height": str(image.height),
+            "colorspace": space,
+        }
     if kind != "multiArrayType":
-        return common | {"type": {"stringType": "String", "dictionaryType": "Dictionary", "int64Type": "Int64"}[kind]}
+        return common | {
+            "type": {"stringType": "String", "dictionaryType": "Dictionary", "int64Type": "Int64"}[
+                kind
+            ]
+        }
     array = feature.type.multiArrayType
     found = common | {"type": "MultiArray", "shape": str(list(array.shape))}
     found["dataType"] = WORDS[FeatureTypes_pb2.ArrayFeatureType.ArrayDataType.Name(array.dataType)]
     if array.WhichOneof("ShapeFlexibility") == "enumeratedShapes":
         found["enumeratedShapes"] = str([list(s.shape) for s in array.enumeratedShapes.shapes])
     if array.WhichOneof("ShapeFlexibility") == "shapeRange":
-        found["shapeRange"] = str([[r.lowerBound, r.upperBound] for r in array.shapeRange.sizeRanges])
+        found["shapeRange"] = str(
+            [[r.lowerBound, r.upperBound] for r in array.shapeRange.sizeRanges]
+        )
     return found
 
 
@@ -64,26 +86,47 @@ class Writer:
         self.package, self.scalars, self.constants = package, scalars, Constants(package)
 
     def program(self) -> str:
-        functions = "\n".join(self.function(n, f) for n, f in self.package.spec.mlProgram.functions.items())
-        return f'program(1.0)\n[buildInfo = dict<string, string>({{{{"coremlc-version", "3500.32.1"}}}})]\n{{\n{functions}\n}}\n'
+        functions = "\n".join(
+            self.function(n, f) for n, f in self.package.spec.mlProgram.functions.items()
+        )
+        return (
+            'program(1.0)\n[buildInfo = dict<string, string>({{"coremlc-version",'
+            f' "3500.32.1"}}}})]\n{{\n{functions}\n}}\n'
+        )
 
     def function(self, name: str, function: MIL_pb2.Function) -> str:
         inputs = ", ".join(f"{self.type(v.type)} {v.name}" for v in function.inputs)
-        return f"    func {name}<ios17>({inputs}) {self.block(function.block_specializations[function.opset])};"
+        return (
+            f"    func {name}<ios17>({inputs})"
+            f" {self.block(function.block_specializations[function.opset])};"
+        )
 
     def block(self, block: MIL_pb2.Block) -> str:
         operations = "\n".join(f"            {self.operation(op)};" for op in block.operations)
         return f"{{\n{operations}\n        }} -> ({', '.join(block.outputs)})"
 
     def operation(self, op: MIL_pb2.Operation) -> str:
-        inputs = ", ".join(f"{name} = {self.argument(argument)}" for name, argument in op.inputs.items())
-        blocks = ", ".join(f"({', '.join(f'{self.type(v.type)} {v.name}' for v in b.inputs)}) {self.block(b)}" for b in op.blocks)
-        attributes = ", ".join(f"{name} = {self.value(value)}" for name, value in op.attributes.items())
+        inputs = ", ".join(
+            f"{name} = {self.argument(argument)}" for name, argument in op.inputs.items()
+        )
+        blocks = ", ".join(
+            f"({', '.join(f'{self.type(v.type)} {v.name}' for v in b.inputs)}) {self.block(b)}"
+            for b in op.blocks
+        )
+        attributes = ", ".join(
+            f"{name} = {self.value(value)}" for name, value in op.attributes.items()
+        )
         outputs = ", ".join(f"{self.type(v.type)} {v.name}" for v in op.outputs)
-        return f"{outputs}{' = ' if outputs else ''}{op.type}({inputs}){blocks}{f'[{attributes}]' if attributes else ''}"
+        return (
+            f"{outputs}{' = ' if outputs else ''}{op.type}"
+            f"({inputs}){blocks}{f'[{attributes}]' if attributes else ''}"
+        )
 
     def argument(self, argument: MIL_pb2.Argument) -> str:
-        parts = [b.name if b.WhichOneof("binding") == "name" else self.value(b.value) for b in argument.arguments]
+        parts = [
+            b.name if b.WhichOneof("binding") == "name" else self.value(b.value)
+            for b in argument.arguments
+        ]
         return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
     def type(self, kind: MIL_pb2.ValueType) -> str:
@@ -92,20 +135,34 @@ class Writer:
         if kind.WhichOneof("type") == "listType":
             return f"list<{self.type(kind.listType.type)}, ?>"
         if kind.WhichOneof("type") == "dictionaryType":
-            return f"dict<{self.type(kind.dictionaryType.keyType)}, {self.type(kind.dictionaryType.valueType)}>"
+            return (
+                f"dict<{self.type(kind.dictionaryType.keyType)},"
+                f" {self.type(kind.dictionaryType.valueType)}>"
+            )
         tensor = kind.tensorType
-        sizes = [str(d.constant.size) if d.WhichOneof("dimension") == "constant" else "?" for d in tensor.dimensions]
+        sizes = [
+            str(d.constant.size) if d.WhichOneof("dimension") == "constant" else "?"
+            for d in tensor.dimensions
+        ]
         name = dtype_of(tensor.dataType).name
         return name if self.scalars and not sizes else f"tensor<{name}, [{', '.join(sizes)}]>"
 
     def value(self, value: MIL_pb2.Value) -> str:
         kind = self.type(value.type)
         if value.WhichOneof("value") == "blobFileValue":
-            blob, text = value.blobFileValue, 'string("{}")' if self.scalars else 'tensor<string, []>("{}")'
+            blob, text = (
+                value.blobFileValue,
+                'string("{}")' if self.scalars else 'tensor<string, []>("{}")',
+            )
             offset = "uint64({})" if self.scalars else "tensor<uint64, []>({})"
-            return f"{kind}(BLOBFILE(path = {text.format(blob.fileName)}, offset = {offset.format(blob.offset)}))"
+            return (
+                f"{kind}(BLOBFILE(path = {text.format(blob.fileName)}, offset ="
+                f" {offset.format(blob.offset)}))"
+            )
         content = self.constants.read(value)
-        return f"{kind}({padded(content if isinstance(content, (str, list)) else content.tolist())})"
+        return (
+            f"{kind}({padded(content if isinstance(content, (str, list)) else content.tolist())})"
+        )
 
 
 def padded(content: object) -> str:  # floats in hexadecimal, as Apple's compiler writes them
@@ -151,7 +208,10 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.lstm = nn.Conv1d(4, 16, 5, padding=2), nn.LSTM(16, 12, batch_first=True, bidirectional=True)
+        self.conv, self.lstm = (
+            nn.Conv1d(4, 16, 5, padding=2),
+            nn.LSTM(16, 12, batch_first=True, bidirectional=True),
+        )
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y = torch.relu(self.conv(x)).transpose(1, 2)
@@ -163,11 +223,15 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("compiled") / "net.mlpackage"
     shapes = ct.EnumeratedShapes([[1, 4, 8], [1, 4, 16]], default=[1, 4, 8])
-    return converted(Net(), torch.zeros(1, 4, 8), path, [ct.TensorType("x", shape=shapes)], ("y", "m"))
+    return converted(
+        Net(), torch.zeros(1, 4, 8), path, [ct.TensorType("x", shape=shapes)], ("y", "m")
+    )
 
 
 @pytest.mark.parametrize("scalars", [True, False])
-def test_compiled_gives_what_its_package_gives(package: Path, tmp_path: Path, scalars: bool) -> None:
+def test_compiled_gives_what_its_package_gives(
+    package: Path, tmp_path: Path, scalars: bool
+) -> None:
     folder = compile_package(package, tmp_path / "net.mlmodelc", scalars)
     whole, compiled = MLModel(package), MLModel(folder)
     assert compiled.programs[0].inputs == whole.programs[0].inputs
@@ -175,16 +239,33 @@ def test_compiled_gives_what_its_package_gives(package: Path, tmp_path: Path, sc
         x = np.random.default_rng(length).normal(size=(1, 4, length))
         for name, value in whole.predict({"x": x}).items():
             np.testing.assert_array_equal(value, compiled.predict({"x": x})[name])
-    pytest.raises(ProgramError, compiled.predict, {"x": np.zeros((1, 4, 9))}).match(r"allowed: one of \[1, 4, 8\], \[1, 4, 16\]")
+    pytest.raises(ProgramError, compiled.predict, {"x": np.zeros((1, 4, 9))}).match(
+        r"allowed: one of \[1, 4, 8\], \[1, 4, 16\]"
+    )
 
 
-def test_loops_and_branches(tmp_path: Path) -> None:  # nested blocks, in this reader's own spelling: no published text with one was at hand
-    with Function({"x": mb.placeholder(shape=(3,), dtype=types.fp32)}, opset_version=ct.target.iOS17) as function:
+# nested blocks, in this reader's own spelling: no published text with one was at hand
+def test_loops_and_branches(tmp_path: Path) -> None:
+    with Function(
+        {"x": mb.placeholder(shape=(3,), dtype=types.fp32)}, opset_version=ct.target.iOS17
+    ) as function:
         x = function.inputs["x"]
-        step = {"_cond": lambda k, t: mb.less(x=k, y=4), "_body": lambda k, t: (mb.add(x=k, y=1), mb.add(x=t, y=x))}
+        step = {
+            "_cond": lambda k, t: mb.less(x=k, y=4),
+            "_body": lambda k, t: (mb.add(x=k, y=1), mb.add(x=t, y=x)),
+        }
         total = mb.while_loop(loop_vars=(0, x), **step)[1]
         big = mb.greater(x=mb.reduce_max(x=total), y=9.0)
-        function.set_outputs([mb.cond(pred=big, _true_fn=lambda: mb.mul(x=total, y=2.0), _false_fn=lambda: mb.sub(x=total, y=x), name="y")])
+        function.set_outputs(
+            [
+                mb.cond(
+                    pred=big,
+                    _true_fn=lambda: mb.mul(x=total, y=2.0),
+                    _false_fn=lambda: mb.sub(x=total, y=x),
+                    name="y",
+                )
+            ]
+        )
     path = save(function, tmp_path / "p.mlpackage", ct.target.iOS17)
     folder = compile_package(path, tmp_path / "p.mlmodelc")
     for x in (np.array([1, 2, 3], np.float32), np.array([0, 1, 0], np.float32)):
@@ -192,12 +273,18 @@ def test_loops_and_branches(tmp_path: Path) -> None:  # nested blocks, in this r
 
 
 def test_text_of_an_older_compiler(tmp_path: Path) -> None:
-    """No metadata.json: shapes come from the function's attribute; outputs may come in another order than they are made."""
+    """No metadata.json: shapes come from the function's attribute; outputs may come in another
+    order than they are made.
+    """
     (tmp_path / "a.mlmodelc").mkdir()
     (tmp_path / "a.mlmodelc" / "model.mil").write_text(OLD, encoding="utf-8")
     model = MLModel(tmp_path / "a.mlmodelc")
     out = model.predict({"audio": [[1, 2, 3]]})
-    assert list(out) == ["second", "first"] and out["second"].tolist() == [[-1.5, -3, -4.5]] and out["first"].tolist() == [[1, 2, 3]]
+    assert (
+        list(out) == ["second", "first"]
+        and out["second"].tolist() == [[-1.5, -3, -4.5]]
+        and out["first"].tolist() == [[1, 2, 3]]
+    )
     pytest.raises(ProgramError, model.predict, {"audio": [[1]]}).match(r"allowed: \[1, 2..9\]")
 
 
@@ -206,26 +293,53 @@ def test_text_of_a_newer_compiler_with_a_state(tmp_path: Path) -> None:
     (tmp_path / "a.mlmodelc" / "model.mil").write_text(NEW, encoding="utf-8")
     model = MLModel(tmp_path / "a.mlmodelc")
     state = model.make_state()
-    assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [2, 4] and model.predict({"x": [2, 4]}, state)["sum"].tolist() == [3, 6]
+    assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [2, 4] and model.predict(
+        {"x": [2, 4]}, state
+    )["sum"].tolist() == [3, 6]
     assert state.read_state("memory").tolist() == [3, 6]
 
 
-def test_pipeline_of_folders(package: Path, tmp_path: Path) -> None:  # model0 makes y and m, model1 takes m
-    with Function({"m": mb.placeholder(shape=(1, 16), dtype=types.fp16)}, opset_version=ct.target.iOS17) as function:
+# model0 makes y and m, model1 takes m
+def test_pipeline_of_folders(package: Path, tmp_path: Path) -> None:
+    with Function(
+        {"m": mb.placeholder(shape=(1, 16), dtype=types.fp16)}, opset_version=ct.target.iOS17
+    ) as function:
         function.set_outputs([mb.reduce_sum(x=function.inputs["m"], axes=[1], name="total")])
     compile_package(package, tmp_path / "p.mlmodelc" / "model0")
-    compile_package(save(function, tmp_path / "s.mlpackage", ct.target.iOS17), tmp_path / "p.mlmodelc" / "model1", metadata=False)
+    compile_package(
+        save(function, tmp_path / "s.mlpackage", ct.target.iOS17),
+        tmp_path / "p.mlmodelc" / "model1",
+        metadata=False,
+    )
     x = np.random.default_rng(0).normal(size=(1, 4, 8))
     out = MLModel(tmp_path / "p.mlmodelc").predict({"x": x})
     assert sorted(out) == ["total", "y"]
-    np.testing.assert_allclose(out["total"], MLModel(package).predict({"x": x})["m"].sum(1), rtol=2e-3)
+    np.testing.assert_allclose(
+        out["total"], MLModel(package).predict({"x": x})["m"].sum(1), rtol=2e-3
+    )
 
 
-@pytest.mark.parametrize(("text", "message"),
-    [("program(1.0) { func main<ios17>(tensor<fp16, [2]> x) { fp16 y = }", "line 1: '}' where a name should stand"),
-    ("program(1.0)\n{ func main<ios17>(tensor<fp17, [2]> x) {} -> (x); }", "line 2: .* where an element type other than 'fp17'"),
-    ("program(1.0) { func main<ios17>(tensor<fp16, [2]> x) { } -> (x)", "'end of the text' where 'func' should stand"),
-    ("program(1.0) { func main<ios17>() { fp16 a = const()[val = fp16(0xzz)]; } -> (a); }", "line 1")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "program(1.0) { func main<ios17>(tensor<fp16, [2]> x) { fp16 y = }",
+            "line 1: '}' where a name should stand",
+        ),
+        (
+            "program(1.0)\n{ func main<ios17>(tensor<fp17, [2]> x) {} -> (x); }",
+            "line 2: .* where an element type other than 'fp17'",
+        ),
+        (
+            "program(1.0) { func main<ios17>(tensor<fp16, [2]> x) { } -> (x)",
+            "'end of the text' where 'func' should stand",
+        ),
+        (
+            "program(1.0) { func main<ios17>() { fp16 a = const()[val = fp16(0xzz)]; } -> (a); }",
+            "line 1",
+        ),
+    ],
+)
 def test_text_that_cannot_be_read(text: str, message: str) -> None:
     pytest.raises(ProgramError, parse_program, text).match(message)
 
@@ -234,9 +348,15 @@ def test_folders_that_cannot_be_run(package: Path, tmp_path: Path) -> None:
     network = tmp_path / "n.mlmodelc"
     network.mkdir()
     (network / "model.espresso.net").write_text("{}", encoding="utf-8")
-    pytest.raises(ProgramError, MLModel, network).match("n.mlmodelc: a compiled neural network, it has no model.mil")
+    pytest.raises(ProgramError, MLModel, network).match(
+        "n.mlmodelc: a compiled neural network, it has no model.mil"
+    )
     folder = compile_package(package, tmp_path / "net.mlmodelc")
     shutil.rmtree(folder / "weights")
-    pytest.raises(ProgramError, MLModel, folder).match("weight.bin: the program stores its weights in this file, and it is missing")
+    pytest.raises(ProgramError, MLModel, folder).match(
+        "weight.bin: the program stores its weights in this file, and it is missing"
+    )
     (folder / "metadata.json").write_text(json.dumps([])[:1], encoding="utf-8")
-    pytest.raises(ProgramError, MLModel, folder).match("metadata.json: not the metadata of a compiled model")
+    pytest.raises(ProgramError, MLModel, folder).match(
+        "metadata.json: not the metadata of a compiled model"
+    )

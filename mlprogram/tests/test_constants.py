@@ -1,4 +1,6 @@
-"""Weights of every width in the blob file, and every constexpr, against element-wise definitions and coremltools' own decompression."""
+"""Weights of every width in the blob file, and every constexpr, against element-wise definitions
+and coremltools' own decompression.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def affine_dequantize(rng: Rng) -> tuple[dict[str, Any], Callable]:
 
     def element(place: tuple[int, ...]) -> float:
         at = place[axis]
-        return (float(codes[place]) - float(zero[at] if vector else zero)) * float(scale[at] if vector else scale)
+        return (float(codes[place]) - float(zero[at] if vector else zero)) * float(
+            scale[at] if vector else scale
+        )
 
     return {"quantized_data": codes, "scale": scale, "zero_point": zero, "axis": axis}, element
 
@@ -48,12 +52,17 @@ def blockwise(rng: Rng) -> tuple[dict[str, Any], Callable]:
     bits, signed = int(rng.choice([4, 8])), bool(rng.random() < 0.5)
     codes = int_codes(rng, bits, signed, (4, 6, 3))
     blocks = (int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 3])), 1)
-    scale, offset = rng.uniform(0.01, 0.1, blocks).astype(np.float16), int_codes(rng, bits, signed, blocks)
+    scale, offset = (
+        rng.uniform(0.01, 0.1, blocks).astype(np.float16),
+        int_codes(rng, bits, signed, blocks),
+    )
     shifted = bool(rng.random() < 0.6)
 
     def element(place: tuple[int, ...]) -> float:
         block = tuple(p * b // n for p, b, n in zip(place, blocks, codes.shape, strict=True))
-        return (float(codes[place]) - (float(offset[block]) if shifted else 0)) * float(scale[block])
+        return (float(codes[place]) - (float(offset[block]) if shifted else 0)) * float(
+            scale[block]
+        )
 
     return {"data": codes, "scale": scale} | ({"offset": offset} if shifted else {}), element
 
@@ -63,7 +72,11 @@ def packed_palette(rng: Rng) -> tuple[dict[str, Any], Callable]:
     indices, lut = rng.integers(0, 1 << bits, shape), rng.normal(size=1 << bits).astype(np.float16)
     stream = [(int(i) >> b) & 1 for i in indices.flatten() for b in range(bits)]
     packed = np.packbits(np.array(stream, np.uint8), bitorder="little")
-    return {"indices": packed, "lut": lut, "shape": np.array(shape, np.uint32)}, lambda place: float(lut[indices[place]])
+    return {
+        "indices": packed,
+        "lut": lut,
+        "shape": np.array(shape, np.uint32),
+    }, lambda place: float(lut[indices[place]])
 
 
 def palette(rng: Rng) -> tuple[dict[str, Any], Callable]:
@@ -83,7 +96,11 @@ def palette(rng: Rng) -> tuple[dict[str, Any], Callable]:
 def packed_sparse(rng: Rng) -> tuple[dict[str, Any], Callable]:
     dense = np.where(rng.random((5, 3, 2)) < 0.5, rng.normal(size=(5, 3, 2)), 0).astype(np.float16)
     mask = np.packbits((dense != 0).flatten(), bitorder="little")
-    return {"nonzero_data": dense[dense != 0], "mask": mask, "shape": np.array(dense.shape, np.uint32)}, lambda place: float(dense[place])
+    return {
+        "nonzero_data": dense[dense != 0],
+        "mask": mask,
+        "shape": np.array(dense.shape, np.uint32),
+    }, lambda place: float(dense[place])
 
 
 def sparse(rng: Rng) -> tuple[dict[str, Any], Callable]:
@@ -92,15 +109,21 @@ def sparse(rng: Rng) -> tuple[dict[str, Any], Callable]:
     return {"nonzero_data": dense[dense != 0], "mask": mask}, lambda place: float(dense[place])
 
 
-CONSTEXPR: dict[str, tuple[str, ct.target, Callable]] = {"affine": ("constexpr_affine_dequantize", IOS16, affine_dequantize),
-    "blockwise": ("constexpr_blockwise_shift_scale", IOS18, blockwise), "packed palette": ("constexpr_lut_to_dense", IOS16, packed_palette),
-    "palette": ("constexpr_lut_to_dense", IOS18, palette), "packed sparse": ("constexpr_sparse_to_dense", IOS16, packed_sparse),
-    "sparse": ("constexpr_sparse_to_dense", IOS18, sparse)}  # fmt: skip
+CONSTEXPR: dict[str, tuple[str, ct.target, Callable]] = {
+    "affine": ("constexpr_affine_dequantize", IOS16, affine_dequantize),
+    "blockwise": ("constexpr_blockwise_shift_scale", IOS18, blockwise),
+    "packed palette": ("constexpr_lut_to_dense", IOS16, packed_palette),
+    "palette": ("constexpr_lut_to_dense", IOS18, palette),
+    "packed sparse": ("constexpr_sparse_to_dense", IOS16, packed_sparse),
+    "sparse": ("constexpr_sparse_to_dense", IOS18, sparse),
+}
 
 
 def function_of(outputs: Callable[[], list[Any]], target: ct.target) -> Function:
     """A function with one unused input whose outputs are made inside it."""
-    with Function({"unused": mb.placeholder(shape=(1,), dtype=types.fp32)}, opset_version=target) as function:
+    with Function(
+        {"unused": mb.placeholder(shape=(1,), dtype=types.fp32)}, opset_version=target
+    ) as function:
         function.set_outputs(outputs())
     return function
 
@@ -119,20 +142,42 @@ def test_constexpr(name: str, tmp_path: Path) -> None:
     program = Program(save(function_of(outputs, target), tmp_path / "c.mlpackage", target))
     for i, (_, element) in enumerate(drawn):
         got, theirs = program.constant(f"w{i}"), variables[i].op.materialized_val_inference()
-        np.testing.assert_array_equal(got, theirs, err_msg="coremltools decompresses to other values")
+        np.testing.assert_array_equal(
+            got, theirs, err_msg="coremltools decompresses to other values"
+        )
         want = np.array([element(place) for place in np.ndindex(got.shape)]).reshape(got.shape)
         np.testing.assert_array_equal(got, want.astype(np.float16))
 
 
 def test_cast(tmp_path: Path) -> None:
     value = np.arange(6, dtype=np.float16).reshape(2, 3)
-    function = function_of(lambda: [mb.identity(x=mb.constexpr_cast(source_val=value, output_dtype="fp32", name="w"), name="y")], IOS16)
+    function = function_of(
+        lambda: [
+            mb.identity(
+                x=mb.constexpr_cast(source_val=value, output_dtype="fp32", name="w"), name="y"
+            )
+        ],
+        IOS16,
+    )
     program = Program(save(function, tmp_path / "c.mlpackage", IOS16))
     assert program.constant("w").dtype == np.float32
     np.testing.assert_array_equal(program.constant("w"), value)
 
 
-WIDTHS = ("uint1", "uint2", "uint3", "uint4", "uint6", "int4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+WIDTHS = (
+    "uint1",
+    "uint2",
+    "uint3",
+    "uint4",
+    "uint6",
+    "int4",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+)
 
 
 @pytest.mark.parametrize("name", (*WIDTHS, "fp16", "float"))
@@ -171,15 +216,31 @@ ATTEMPTS = 250
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A few kinds of operation, a blob weight and a compressed one
+# A few kinds of operation, a blob weight and a compressed one
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
-    codes, scale = rng.integers(-9, 9, (4, 4, 1, 9)).astype(np.int8), np.full((4, 1, 1, 1), 0.1, np.float32)
-    with Function({"x": mb.placeholder(shape=(1, 4, 1, 12), dtype=types.fp32)}, opset_version=ct.target.iOS18) as function:
+    codes, scale = (
+        rng.integers(-9, 9, (4, 4, 1, 9)).astype(np.int8),
+        np.full((4, 1, 1, 1), 0.1, np.float32),
+    )
+    with Function(
+        {"x": mb.placeholder(shape=(1, 4, 1, 12), dtype=types.fp32)}, opset_version=ct.target.iOS18
+    ) as function:
         weight = mb.constexpr_blockwise_shift_scale(data=codes, scale=scale)
-        y = mb.conv(x=function.inputs["x"], weight=weight, pad_type="same", bias=np.ones(4, np.float32))
+        y = mb.conv(
+            x=function.inputs["x"], weight=weight, pad_type="same", bias=np.ones(4, np.float32)
+        )
         y = mb.mul(x=y, y=rng.normal(size=(4, 1, 12)).astype(np.float32))
-        y = mb.concat(values=mb.split(x=mb.reshape(x=y, shape=[1, 4, -1]), num_splits=2, axis=1), axis=-1)
-        function.set_outputs([mb.slice_by_index(x=y, begin=[0, 0, 1], end=[1, 2, 0], end_mask=[False, False, True], name="y")])
+        y = mb.concat(
+            values=mb.split(x=mb.reshape(x=y, shape=[1, 4, -1]), num_splits=2, axis=1), axis=-1
+        )
+        function.set_outputs(
+            [
+                mb.slice_by_index(
+                    x=y, begin=[0, 0, 1], end=[1, 2, 0], end_mask=[False, False, True], name="y"
+                )
+            ]
+        )
     return save(function, tmp_path_factory.mktemp("damage") / "whole.mlpackage", ct.target.iOS18)
 
 
@@ -202,7 +263,9 @@ def test_damaged_specification(package: Path, tmp_path: Path) -> None:
             warnings.simplefilter("ignore", NonFiniteInput)
             try:
                 program = Program(copy)
-                program({name: np.ones(spec.shape, np.float32) for name, spec in program.inputs.items()})
+                program(
+                    {name: np.ones(spec.shape, np.float32) for name, spec in program.inputs.items()}
+                )
             except ProgramError:
                 refused += 1
     assert ATTEMPTS / 2 < refused < ATTEMPTS

@@ -1,4 +1,6 @@
-"""The commands: tables, JSON, files, exit codes, one clear line a mistake; arithmetic, bytes and memory against closed forms."""
+"""The commands: tables, JSON, files, exit codes, one clear line a mistake; arithmetic, bytes and
+memory against closed forms.
+"""
 
 import json
 import subprocess
@@ -25,13 +27,23 @@ from mlprogram.examine.describe import generated_marks
 from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
 from mlprogram.examine.profile import OpenProgram, count_flops, count_macs, open_program
 from mlprogram.examine.rules import COMMAND
-from mlprogram.tests.built import Compress, converted, joint, linear, package_of, palette, profile_of, sparse
+from mlprogram.tests.built import (
+    Compress,
+    converted,
+    joint,
+    linear,
+    package_of,
+    palette,
+    profile_of,
+    sparse,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A convolution and a sine with two enumerated widths
+# A convolution and a sine with two enumerated widths
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -42,8 +54,17 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A convolution 
             return torch.sin(self.conv(x))
 
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
-    inputs, folder = [ct.TensorType("x", shape=shapes, dtype=np.float16)], tmp_path_factory.mktemp("package")
-    return converted(Net(), torch.zeros(1, 4, 1, 16), folder / "net.mlpackage", inputs, outputs=[ct.TensorType("y", dtype=np.float16)])
+    inputs, folder = (
+        [ct.TensorType("x", shape=shapes, dtype=np.float16)],
+        tmp_path_factory.mktemp("package"),
+    )
+    return converted(
+        Net(),
+        torch.zeros(1, 4, 1, 16),
+        folder / "net.mlpackage",
+        inputs,
+        outputs=[ct.TensorType("y", dtype=np.float16)],
+    )
 
 
 def last_json(text: str) -> dict:
@@ -51,30 +72,64 @@ def last_json(text: str) -> dict:
 
 
 def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["describe", str(package), "--shape", "x=1,4,1,32", "--top", "1", "--by", "macs"]) == 0
+    assert (
+        main(["describe", str(package), "--shape", "x=1,4,1,32", "--top", "1", "--by", "macs"]) == 0
+    )
     out = capsys.readouterr().out
     described = last_json(out)
-    assert described["totals"]["macs"] == 8 * 30 * 4 * 3 and described["op_counts"] == {"conv": 1, "sin": 1}
-    assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2} and [op["op_type"] for op in described["top"]] == ["conv"]
+    assert described["totals"]["macs"] == 8 * 30 * 4 * 3 and described["op_counts"] == {
+        "conv": 1,
+        "sin": 1,
+    }
+    assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2} and [
+        op["op_type"] for op in described["top"]
+    ] == ["conv"]
     assert described["outputs"][0]["shape"] == [1, 8, 1, 30] and "live peak" in out
-    assert main(["ane", str(package), "--chip", "m1", "--chip", "M3", "--all-shapes", "--per-op"]) == 0
+    assert (
+        main(["ane", str(package), "--chip", "m1", "--chip", "M3", "--all-shapes", "--per-op"]) == 0
+    )
     out = capsys.readouterr().out
     report = last_json(out)
     assert report["label"] == "forecast, not a measurement"
-    assert [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]] == [("m1", 16), ("m3", 16), ("m1", 32), ("m3", 32)]
-    assert report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5 and report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
-    assert all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"]) and "not measured (needs a Mac)" in out
-    titles = [line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line]
-    assert titles and all("forecast" in line for line in titles) and "sin-cos (leaves): sin" in " ".join(out.split())
-    assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1  # a small segment: it may leave
+    assert [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]] == [
+        ("m1", 16),
+        ("m3", 16),
+        ("m1", 32),
+        ("m3", 32),
+    ]
+    assert (
+        report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5
+        and report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
+    )
+    assert (
+        all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"])
+        and "not measured (needs a Mac)" in out
+    )
+    titles = [
+        line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line
+    ]
+    assert (
+        titles
+        and all("forecast" in line for line in titles)
+        and "sin-cos (leaves): sin" in " ".join(out.split())
+    )
+    # a small segment: it may leave
+    assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "0"]) == 0
 
 
 def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     files = tmp_path / "report.json", tmp_path / "segments.png"
-    assert main(["ane", str(package), "--chip", "m2", "--json", str(files[0]), "--plot", str(files[1])]) == 0
+    assert (
+        main(
+            ["ane", str(package), "--chip", "m2", "--json", str(files[0]), "--plot", str(files[1])]
+        )
+        == 0
+    )
     ops = json.loads(files[0].read_text(encoding="utf-8"))["forecasts"][0]["ops"]
-    assert {f["rule"] for f in ops[1]["findings"]} >= {"sin-cos"} and ops[1]["findings"][0]["sources"]
+    assert {f["rule"] for f in ops[1]["findings"]} >= {"sin-cos"} and ops[1]["findings"][0][
+        "sources"
+    ]
     assert files[1].read_bytes()[:4] == b"\x89PNG" and files[1].stat().st_size > 5000
 
 
@@ -83,16 +138,28 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     [
         (
             ["ane", "{package}", "--chip", "m9"],
-            "chip 'm9' is not in mlprogram/data/ane_rules.json; it has m1, m2, m3, m4, m5, a14, a15, a16,",
+            (
+                "chip 'm9' is not in mlprogram/data/ane_rules.json; it has m1, m2, m3, m4, m5, a14,"
+                " a15, a16,"
+            ),
         ),
         (["ane", "{folder}"], "not an .mlpackage"),
         (["describe", "{folder}/none.mlpackage"], "nothing there"),
-        (["describe", "{package}", "--shape", "x=1,4,1,17"], "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]"),
+        (
+            ["describe", "{package}", "--shape", "x=1,4,1,17"],
+            "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]",
+        ),
         (["describe", "{package}", "--shape", "z=1,4"], "unknown input 'z'; the program takes x"),
-        (["describe", "{package}", "--function", "half"], "no function 'half'; this program has main"),
+        (
+            ["describe", "{package}", "--function", "half"],
+            "no function 'half'; this program has main",
+        ),
         (["ane", "{package}", "--all-shapes", "--shape", "x=1,4,1,16"], "exclude each other"),
         (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file"),
-        (["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"], "must end in one of .png, .svg, .pdf"),
+        (
+            ["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"],
+            "must end in one of .png, .svg, .pdf",
+        ),
         (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot write"),
         (["rules", "--check", "{folder}/none.md"], "there is no such file"),
     ],
@@ -107,14 +174,23 @@ def test_mistakes_are_one_line_and_exit_2(
 
 def test_all_shapes_needs_an_enumeration(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     fixed = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
-    assert main(["ane", str(fixed), "--all-shapes"]) == 2 and "no input is enumerated" in capsys.readouterr().err
+    assert (
+        main(["ane", str(fixed), "--all-shapes"]) == 2
+        and "no input is enumerated" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=0,2", "x=1,,2"])
-def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: pytest.CaptureFixture) -> None:
+def test_malformed_shapes_are_refused_by_the_parser(
+    text: str, capsys: pytest.CaptureFixture
+) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["describe", "p", "--shape", text])
-    assert stop.value.code == 2 and "is not NAME=n,n,..." in capsys.readouterr().err and shape_argument("x=1,2") == ("x", (1, 2))
+    assert (
+        stop.value.code == 2
+        and "is not NAME=n,n,..." in capsys.readouterr().err
+        and shape_argument("x=1,2") == ("x", (1, 2))
+    )
 
 
 def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture) -> None:
@@ -128,18 +204,25 @@ def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.Captur
     assert main(["rules", "--check", str(page)]) == 1
     assert main(["rules", "--write", str(page)]) == 0 and main(["rules", "--check", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("before\n") and text.endswith("after\n") and "sin-cos" in text and "stale words" not in text
+    assert (
+        text.startswith("before\n")
+        and text.endswith("after\n")
+        and "sin-cos" in text
+        and "stale words" not in text
+    )
     page.write_text("no markers", encoding="utf-8")
     assert main(["rules", "--write", str(page)]) == 2
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """The command itself, as far as it lies with __main__.py: whatever mlprogram/__init__.py loads comes on top."""
+    """The command itself, as far as it lies with __main__.py: whatever mlprogram/__init__.py loads
+    comes on top.
+    """
     script = (
-        "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram']; sys.modules['mlprogram'] = p\n"
-        "from mlprogram.__main__ import main\n"
-        "try:\n    main(['ane', '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
-        "assert not {'torch', 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n"
+        "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram'];"
+        " sys.modules['mlprogram'] = p\nfrom mlprogram.__main__ import main\ntry:\n    main(['ane',"
+        " '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\nassert not {'torch',"
+        " 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=ROOT)
 
@@ -172,13 +255,17 @@ class FakeModel:
 
 
 class FakePlan:
-    """Stand-in for MLComputePlan: sin on the CPU, everything else on the engine, constants nowhere."""
+    """Stand-in for MLComputePlan: sin on the CPU, everything else on the engine, constants
+    nowhere.
+    """
 
     def __init__(self, program: OpenProgram) -> None:
         ops = [SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)],
             blocks=[]) for op in program.function.body.walk()]  # fmt: skip
         block = SimpleNamespace(operations=ops)
-        self.model_structure = SimpleNamespace(program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)}))
+        self.model_structure = SimpleNamespace(
+            program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)})
+        )
         self.loaded: list[tuple[str, str]] = []
 
     def load_from_path(self, path: str, compute_units: str) -> "FakePlan":
@@ -223,37 +310,61 @@ def test_off_a_mac_there_is_no_core_ml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_core_ml() is None
 
 
-def test_measure_asks_for_every_unit_and_reads_the_plan(core_ml: CoreML, program: OpenProgram) -> None:
+def test_measure_asks_for_every_unit_and_reads_the_plan(
+    core_ml: CoreML, program: OpenProgram
+) -> None:
     facts = measure(core_ml, program, program.shapes({}))
     paths = {opened[0] for opened in core_ml.model.opened}
-    assert [opened[1:] for opened in core_ml.model.opened] == [(unit, None) for unit in (*device.UNITS, "CPU_AND_NE")]
-    assert len(paths) == 1 and str(program.package.path) not in paths, "coremltools rewrites a package that it opens: it gets a copy"
+    assert [opened[1:] for opened in core_ml.model.opened] == [
+        (unit, None) for unit in (*device.UNITS, "CPU_AND_NE")
+    ]
+    assert len(paths) == 1 and str(program.package.path) not in paths, (
+        "coremltools rewrites a package that it opens: it gets a copy"
+    )
     assert core_ml.plan.loaded == [("compiled.mlmodelc", "CPU_AND_NE")]
     assert set(facts.placement.values()) == {"engine", "CPU"} and len(facts.placement) == 3
     assert facts.share_on_engine() == pytest.approx(2 / 3)
     for timing in facts.timings.values():
-        assert timing.load_ms == pytest.approx(2) and timing.median_ms == pytest.approx(2) and len(timing.predict_ms) == 10
+        assert (
+            timing.load_ms == pytest.approx(2)
+            and timing.median_ms == pytest.approx(2)
+            and len(timing.predict_ms) == 10
+        )
     inputs = core_ml.model.predictions[0]
-    assert str(inputs["x"].dtype) == "float16" and inputs["x"].shape == (1, 4, 1, 8) and str(inputs["i"].dtype) == "int32"
+    assert (
+        str(inputs["x"].dtype) == "float16"
+        and inputs["x"].shape == (1, 4, 1, 8)
+        and str(inputs["i"].dtype) == "int32"
+    )
 
 
-def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_by_core_ml_is_one_line(
+    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_: FakeModel, inputs: dict[str, Any]) -> None:
         raise RuntimeError("Error computing NN outputs.")
 
     monkeypatch.setattr(FakeModel, "predict", refuse)
-    with pytest.raises(ProgramError, match="Core ML of this Mac refused it: Error computing NN outputs"):
+    with pytest.raises(
+        ProgramError, match="Core ML of this Mac refused it: Error computing NN outputs"
+    ):
         measure(core_ml, program, program.shapes({}))
 
 
 def test_forecast_and_fact_stand_side_by_side(
-    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    core_ml: CoreML,
+    program: OpenProgram,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
     assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
     out = capsys.readouterr().out
     assert NOT_MEASURED not in out and "Apple M2 CPU_AND_NE" in out and "66.6" in out
-    assert main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0 and NOT_MEASURED in capsys.readouterr().out
+    assert (
+        main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0
+        and NOT_MEASURED in capsys.readouterr().out
+    )
 
 
 small = st.integers(1, 4)
@@ -263,43 +374,101 @@ WEIGHT = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.floa
 
 class TestArithmetic:
     @settings(max_examples=50, deadline=None)
-    @given(batch=small, groups=small, c_in=small, c_out=small, kernel=st.tuples(small, small), stride=small, dilation=small,
-        extra=st.integers(0, 5))  # fmt: skip
+    @given(
+        batch=small,
+        groups=small,
+        c_in=small,
+        c_out=small,
+        kernel=st.tuples(small, small),
+        stride=small,
+        dilation=small,
+        extra=st.integers(0, 5),
+    )
     def test_conv_macs_are_the_sum_of_ones(
-        self, batch: int, groups: int, c_in: int, c_out: int, kernel: tuple[int, int], stride: int, dilation: int, extra: int
+        self,
+        batch: int,
+        groups: int,
+        c_in: int,
+        c_out: int,
+        kernel: tuple[int, int],
+        stride: int,
+        dilation: int,
+        extra: int,
     ) -> None:
         spans = [(k - 1) * dilation + 1 + extra for k in kernel]
         x, w = torch.ones(batch, groups * c_in, *spans), torch.ones(groups * c_out, c_in, *kernel)
-        y = F.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)  # each output is the number of its products
-        assert count_macs("conv", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}) == int(y.sum())
+        # each output is the number of its products
+        y = F.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)
+        assert count_macs(
+            "conv", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}
+        ) == int(y.sum())
 
     @settings(max_examples=50, deadline=None)
-    @given(batch=small, groups=small, c_in=small, c_out=small, kernel=small, stride=small, width=st.integers(1, 9))
+    @given(
+        batch=small,
+        groups=small,
+        c_in=small,
+        c_out=small,
+        kernel=small,
+        stride=small,
+        width=st.integers(1, 9),
+    )
     def test_conv_transpose_macs_are_the_sum_of_ones(
         self, batch: int, groups: int, c_in: int, c_out: int, kernel: int, stride: int, width: int
     ) -> None:
         x, w = torch.ones(batch, groups * c_in, width), torch.ones(groups * c_in, c_out, kernel)
         y = F.conv_transpose1d(x, w, stride=stride, groups=groups)
-        assert count_macs("conv_transpose", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}) == int(y.sum())
+        assert count_macs(
+            "conv_transpose", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}
+        ) == int(y.sum())
 
     @settings(max_examples=50, deadline=None)
     @given(batch=small, rows=small, inner=small, columns=small, flip=st.booleans())
-    def test_product_macs_are_the_sum_of_ones(self, batch: int, rows: int, inner: int, columns: int, flip: bool) -> None:
+    def test_product_macs_are_the_sum_of_ones(
+        self, batch: int, rows: int, inner: int, columns: int, flip: bool
+    ) -> None:
         x, y = torch.ones(batch, rows, inner), torch.ones(batch, inner, columns)
         total, shape = int((x @ y).sum()), tuple((x.mT if flip else x).shape)
-        assert count_macs("matmul", {"x": shape, "y": tuple(y.shape)}, ((batch, rows, columns),), {"transpose_x": flip}) == total
+        assert (
+            count_macs(
+                "matmul",
+                {"x": shape, "y": tuple(y.shape)},
+                ((batch, rows, columns),),
+                {"transpose_x": flip},
+            )
+            == total
+        )
         operands = {"values[000]": (batch, rows, inner), "values[001]": (batch, inner, columns)}
-        assert count_macs("einsum", operands, ((batch, rows, columns),), {"equation": "bij,bjk->bik"}) == total
-        assert count_macs("linear", {"x": (batch, rows, inner), "weight": (columns, inner)}, ((batch, rows, columns),), {}) == total
+        assert (
+            count_macs("einsum", operands, ((batch, rows, columns),), {"equation": "bij,bjk->bik"})
+            == total
+        )
+        assert (
+            count_macs(
+                "linear",
+                {"x": (batch, rows, inner), "weight": (columns, inner)},
+                ((batch, rows, columns),),
+                {},
+            )
+            == total
+        )
 
     def test_closed_forms_and_flops_of_operations_without_macs(self) -> None:
         shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
-        assert count_macs("scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}) == 2 * 3 * 5 * 7 * (8 + 4)
+        assert count_macs(
+            "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
+        ) == 2 * 3 * 5 * 7 * (8 + 4)
         shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
         assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
         x = {"x": (2, 3, 4)}
-        assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24 and count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
-        assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120 and count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
+        assert (
+            count_flops("relu", 0, x, ((2, 3, 4),)) == 24
+            and count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
+        )
+        assert (
+            count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
+            and count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
+        )
         assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
 
     def test_chain_counted_by_hand(self, tmp_path: Path) -> None:
@@ -312,12 +481,22 @@ class TestArithmetic:
         profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
         relu, add, reshape, conv = profile.ops
         tensor = 4 * 8 * 2  # bytes of x, a, b
-        assert [op.activation_bytes for op in profile.ops] == [2 * tensor, 3 * tensor, 0, tensor + 2 * 4 * 2]
+        assert [op.activation_bytes for op in profile.ops] == [
+            2 * tensor,
+            3 * tensor,
+            0,
+            tensor + 2 * 4 * 2,
+        ]
         assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
-        assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16] and profile.live_peak_bytes() == 3 * tensor
+        assert (
+            profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
+            and profile.live_peak_bytes() == 3 * tensor
+        )
         assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
 
-    def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(self, tmp_path: Path) -> None:
+    def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(
+        self, tmp_path: Path
+    ) -> None:
         def build(x):
             return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
 
@@ -327,41 +506,79 @@ class TestArithmetic:
     def test_loop_is_counted_as_often_as_it_runs(self, tmp_path: Path) -> None:
         def build(x):
             return mb.while_loop(
-                _cond=lambda i, y: mb.less(x=i, y=3), _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)), loop_vars=(0, x)
+                _cond=lambda i, y: mb.less(x=i, y=3),
+                _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)),
+                loop_vars=(0, x),
             )[1]
 
         profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
         times = {op.op_type: op.times for op in profile.ops}
-        assert profile.shapes_from == "one run on zeros" and times["mul"] == 3 and times["while_loop"] == 1
+        assert (
+            profile.shapes_from == "one run on zeros"
+            and times["mul"] == 3
+            and times["while_loop"] == 1
+        )
         assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:  # A convolution [64, 32, 1, 4] of fp32 weights, to compress
+# A convolution [64, 32, 1, 4] of fp32 weights, to compress
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
-    return package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), folder, dtype=types.fp32, target=ct.target.iOS18)
+    return package_of(
+        {"x": (1, 32, 1, 16)},
+        lambda x: mb.conv(x=x, weight=WEIGHT),
+        folder,
+        dtype=types.fp32,
+        target=ct.target.iOS18,
+    )
 
 
 def compressed(path: Path, compress: Compress, folder: Path) -> Path:
-    compress(ct.models.MLModel(str(path), skip_model_load=True)).save(str(folder / "compressed.mlpackage"))
+    compress(ct.models.MLModel(str(path), skip_model_load=True)).save(
+        str(folder / "compressed.mlpackage")
+    )
     return folder / "compressed.mlpackage"
 
 
-@pytest.mark.parametrize(("compress", "kind", "stored"), [(None, "fp32", 4 * VALUES), (linear("int8"), "linear int8", VALUES + 64 * 4),
-    (linear("int4", granularity="per_block", block_size=16), "linear per block int4", VALUES // 2 + 64 * 2 * 4),
-    (palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4), (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8)])  # fmt: skip
-def test_stored_bytes_by_kind(plain: Path, compress: Compress | None, kind: str, stored: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("compress", "kind", "stored"),
+    [
+        (None, "fp32", 4 * VALUES),
+        (linear("int8"), "linear int8", VALUES + 64 * 4),
+        (
+            linear("int4", granularity="per_block", block_size=16),
+            "linear per block int4",
+            VALUES // 2 + 64 * 2 * 4,
+        ),
+        (palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4),
+        (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
+    ],
+)
+def test_stored_bytes_by_kind(
+    plain: Path, compress: Compress | None, kind: str, stored: int, tmp_path: Path
+) -> None:
     path = plain if compress is None else compressed(plain, compress, tmp_path)
     assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
-@pytest.mark.parametrize(("compress", "kind", "stored"), [(linear("int8"), "linear int8", VALUES + 64 * 4 + 1),
-    (palette(nbits=6), "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
-    (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8)])  # fmt: skip
-def test_stored_bytes_of_the_older_forms(compress: Compress, kind: str, stored: int, tmp_path: Path) -> None:
-    path = package_of({"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), tmp_path, dtype=types.fp32)
+@pytest.mark.parametrize(
+    ("compress", "kind", "stored"),
+    [
+        (linear("int8"), "linear int8", VALUES + 64 * 4 + 1),
+        (palette(nbits=6), "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
+        (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
+    ],
+)
+def test_stored_bytes_of_the_older_forms(
+    compress: Compress, kind: str, stored: int, tmp_path: Path
+) -> None:
+    path = package_of(
+        {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), tmp_path, dtype=types.fp32
+    )
     kinds = open_program(compressed(path, compress, tmp_path)).storage.bytes_by_kind()
-    assert list(kinds) == [kind] and kinds[kind] == pytest.approx(stored, abs=80)  # 80: shapes and zero points
+    # 80: shapes and zero points
+    assert list(kinds) == [kind] and kinds[kind] == pytest.approx(stored, abs=80)
 
 
 def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
@@ -372,4 +589,6 @@ def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> No
         weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))
         return mb.conv(x=mb.conv(x=x, weight=weight), weight=weight)
 
-    assert open_program(package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)).storage.bytes_by_kind() == {"fp16": 96}
+    assert open_program(
+        package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)
+    ).storage.bytes_by_kind() == {"fp16": 96}

@@ -1,8 +1,10 @@
-"""Whole networks converted from PyTorch and executed: recurrent, attention and convolution, with dense and with compressed weights.
+"""Whole networks converted from PyTorch and executed: recurrent, attention and convolution, with
+dense and with compressed weights.
 
     python -m pytest mlprogram/tests/test_networks.py -q
 
-The limit is 100 dB in fp32 against the same PyTorch module, for compressed packages with the decompressed weights copied into it.
+The limit is 100 dB in fp32 against the same PyTorch module, for compressed packages with the
+decompressed weights copied into it.
 """
 
 from __future__ import annotations
@@ -28,15 +30,28 @@ LIMIT_DB = 100.0
 
 
 def convert(
-    module: nn.Module, shape: tuple[int, ...], target: ct.target = ct.target.iOS18, precision: str = "FLOAT32"
+    module: nn.Module,
+    shape: tuple[int, ...],
+    target: ct.target = ct.target.iOS18,
+    precision: str = "FLOAT32",
 ) -> ct.models.MLModel:
     """The module as an ML program with input x and output y."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(module.eval(), torch.randn(shape, generator=torch.Generator().manual_seed(1)), check_trace=False)
-        return ct.convert(traced, inputs=[ct.TensorType("x", shape=shape, dtype=np.float32)],
-            outputs=[ct.TensorType("y", dtype=np.float32)], convert_to="mlprogram", minimum_deployment_target=target,
-            compute_precision=getattr(ct.precision, precision), skip_model_load=True)  # fmt: skip
+        traced = torch.jit.trace(
+            module.eval(),
+            torch.randn(shape, generator=torch.Generator().manual_seed(1)),
+            check_trace=False,
+        )
+        return ct.convert(
+            traced,
+            inputs=[ct.TensorType("x", shape=shape, dtype=np.float32)],
+            outputs=[ct.TensorType("y", dtype=np.float32)],
+            convert_to="mlprogram",
+            minimum_deployment_target=target,
+            compute_precision=getattr(ct.precision, precision),
+            skip_model_load=True,
+        )
 
 
 def stored(model: ct.models.MLModel, path: Path) -> Path:
@@ -76,7 +91,9 @@ class Attention(nn.Module):
         self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (t.reshape(2, 7, 4, 4).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(16, dim=-1))
+        q, k, v = (
+            t.reshape(2, 7, 4, 4).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(16, dim=-1)
+        )
         seen = torch.softmax(q @ k.transpose(-1, -2) / 2, dim=-1) @ v
         x = x + self.out(seen.transpose(1, 2).reshape(2, 7, 16))
         return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
@@ -87,10 +104,17 @@ class Conv(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.up = nn.Conv2d(16, 32, (1, 7), padding=(0, 3)), nn.ConvTranspose2d(32, 32, (1, 8), stride=(1, 4), padding=(0, 2))
-        self.inner, self.last = nn.Conv2d(32, 32, (1, 3), dilation=(1, 3), padding=(0, 3)), nn.Conv2d(32, 16, (1, 7), padding=(0, 3))
+        self.first, self.up = (
+            nn.Conv2d(16, 32, (1, 7), padding=(0, 3)),
+            nn.ConvTranspose2d(32, 32, (1, 8), stride=(1, 4), padding=(0, 2)),
+        )
+        self.inner, self.last = (
+            nn.Conv2d(32, 32, (1, 3), dilation=(1, 3), padding=(0, 3)),
+            nn.Conv2d(32, 16, (1, 7), padding=(0, 3)),
+        )
         for parameter in self.parameters():
-            parameter.data *= 1.7  # the initial weights make every layer quieter than the one before
+            # the initial weights make every layer quieter than the one before
+            parameter.data *= 1.7
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.up(nn.functional.leaky_relu(self.first(x), 0.1))
@@ -98,8 +122,12 @@ class Conv(nn.Module):
         return torch.exp(self.last(x)) - 1
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {"BiLSTM": (BiLstm, (2, 9, 6)), "GRU": (Gru, (2, 9, 6)),
-    "attention": (Attention, (2, 7, 16)), "convolution": (Conv, (1, 16, 1, 20))}  # fmt: skip
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "BiLSTM": (BiLstm, (2, 9, 6)),
+    "GRU": (Gru, (2, 9, 6)),
+    "attention": (Attention, (2, 7, 16)),
+    "convolution": (Conv, (1, 16, 1, 20)),
+}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -107,18 +135,24 @@ def test_network_agrees_with_pytorch(name: str, tmp_path: Path) -> None:
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     module = make().eval()
-    path, x = stored(convert(module, shape, ct.target.iOS17), tmp_path / "n.mlpackage"), torch.randn(shape)
+    path, x = (
+        stored(convert(module, shape, ct.target.iOS17), tmp_path / "n.mlpackage"),
+        torch.randn(shape),
+    )
     with torch.no_grad():
         reference = module(x)
     figures = {
-        precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"]) for precision in ("declared", "exact", "exact64")
+        precision: snr_db(reference, Program(path, precision=precision)({"x": x})["y"])
+        for precision in ("declared", "exact", "exact64")
     }
     assert min(figures.values()) >= LIMIT_DB, figures
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
-    """The own reader of the protobuf against coremltools' milproto.load: the same operations, types and constants, in the same order."""
+    """The own reader of the protobuf against coremltools' milproto.load: the same operations, types
+    and constants, in the same order.
+    """
     make, shape = NETWORKS[name]
     model = convert(make().eval(), shape, ct.target.iOS17)
     program, spec = Program(stored(model, tmp_path / "n.mlpackage")), model.get_spec()
@@ -131,35 +165,53 @@ def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
                 walk(inner)
 
     walk(theirs.functions["main"])
-    used = {n for op in program.operations for names in op.inputs.values() for n in names} | set(program.outputs)
+    used = {n for op in program.operations for names in op.inputs.values() for n in names} | set(
+        program.outputs
+    )
     ours = [op for op in program.operations if op.op_type != "const"]
     assert [op.op_type for op in ours] == [op.op_type for op in found if op.op_type != "const"]
     for op in (op for op in found if op.op_type == "const" and op.name in used):
-        np.testing.assert_array_equal(np.asarray(program.constant(op.name)), np.asarray(op.outputs[0].val))
+        np.testing.assert_array_equal(
+            np.asarray(program.constant(op.name)), np.asarray(op.outputs[0].val)
+        )
 
 
 IOS16, IOS18 = ct.target.iOS16, ct.target.iOS18
-COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {"int8, iOS 16": (IOS16, linear("int8"), "constexpr_affine_dequantize"),
+COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {
+    "int8, iOS 16": (IOS16, linear("int8"), "constexpr_affine_dequantize"),
     "int8": (IOS18, linear("int8"), "constexpr_blockwise_shift_scale"),
     "uint8 with offset": (IOS18, linear("uint8"), "constexpr_blockwise_shift_scale"),
-    "int4 in blocks": (IOS18, linear("int4", granularity="per_block", block_size=8), "constexpr_blockwise_shift_scale"),
+    "int4 in blocks": (
+        IOS18,
+        linear("int4", granularity="per_block", block_size=8),
+        "constexpr_blockwise_shift_scale",
+    ),
     "6-bit palette, iOS 16": (IOS16, palette(nbits=6), "constexpr_lut_to_dense"),
     "4-bit palette": (IOS18, palette(nbits=4), "constexpr_lut_to_dense"),
-    "3-bit grouped palette": (IOS18, palette(nbits=3, granularity="per_grouped_channel", group_size=8), "constexpr_lut_to_dense"),
-    "sparse, iOS 16": (IOS16, sparse(0.6), "constexpr_sparse_to_dense"), "sparse": (IOS18, sparse(0.6), "constexpr_sparse_to_dense"),
+    "3-bit grouped palette": (
+        IOS18,
+        palette(nbits=3, granularity="per_grouped_channel", group_size=8),
+        "constexpr_lut_to_dense",
+    ),
+    "sparse, iOS 16": (IOS16, sparse(0.6), "constexpr_sparse_to_dense"),
+    "sparse": (IOS18, sparse(0.6), "constexpr_sparse_to_dense"),
     "sparse palette": (IOS18, joint("palette"), "constexpr_lut_to_sparse"),
-    "sparse int8": (IOS18, joint("int8"), "constexpr_sparse_blockwise_shift_scale")}  # fmt: skip
+    "sparse int8": (IOS18, joint("int8"), "constexpr_sparse_blockwise_shift_scale"),
+}
 
 
 @pytest.fixture(scope="module")
-def dense() -> tuple[nn.Module, dict[ct.target, ct.models.MLModel]]:  # the convolutional network, converted once for each target
+# the convolutional network, converted once for each target
+def dense() -> tuple[nn.Module, dict[ct.target, ct.models.MLModel]]:
     torch.manual_seed(0)
     module = Conv().eval()
     return module, {target: convert(module, (1, 16, 1, 20), target) for target in (IOS16, IOS18)}
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
-def test_compressed_network_agrees_with_decompressed_weights(name: str, dense: tuple, tmp_path: Path) -> None:
+def test_compressed_network_agrees_with_decompressed_weights(
+    name: str, dense: tuple, tmp_path: Path
+) -> None:
     target, compress, expected_op = COMPRESSIONS[name]
     module, models = dense
     with warnings.catch_warnings():
@@ -174,7 +226,9 @@ def test_compressed_network_agrees_with_decompressed_weights(name: str, dense: t
     twin = Conv().eval()
     convolutions = [op for op in plain.operations if op.op_type in ("conv", "conv_transpose")]
     layers = [twin.first, twin.up, twin.inner, twin.last]
-    for layer, op, source in zip(layers, convolutions, (module.first, module.up, module.inner, module.last), strict=True):
+    for layer, op, source in zip(
+        layers, convolutions, (module.first, module.up, module.inner, module.last), strict=True
+    ):
         layer.weight.data = torch.from_numpy(np.array(plain.constant(op.inputs["weight"][0])))
         layer.bias.data = source.bias.data
         assert not torch.equal(layer.weight, source.weight), "nothing was compressed"
@@ -196,19 +250,24 @@ class Layers(nn.Module):
         self.first = nn.Parameter(torch.randn(1, 1, 8)) if first else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.gru(x, None if self.first is None else self.first.expand(1, x.shape[0], 8).contiguous())[0]
+        return self.gru(
+            x, None if self.first is None else self.first.expand(1, x.shape[0], 8).contiguous()
+        )[0]
 
 
-KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {"one": (Layers, SHAPE, 1),
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
+    "one": (Layers, SHAPE, 1),
     "no bias, a first state, a batch of 2": (lambda: Layers(first=True, bias=False), (2, 9, 6), 1),
-    "two layers, both directions": (lambda: Layers(num_layers=2, bidirectional=True), SHAPE, 4)}  # fmt: skip
+    "two layers, both directions": (lambda: Layers(num_layers=2, bidirectional=True), SHAPE, 4),
+}
 
 
 def loops(program: Program) -> list:
     return [step.gru for step in program._plan.body.steps if step.op.op_type == "while_loop"]
 
 
-def watched(program: Program, x: torch.Tensor) -> torch.Tensor:  # with a hook every step of the loop is run, and seen
+# with a hook every step of the loop is run, and seen
+def watched(program: Program, x: torch.Tensor) -> torch.Tensor:
     seen = []
     y = program({"x": x}, hook=lambda name, kind, value: seen.append(kind))["y"]
     assert seen.count("tanh") >= x.shape[1]
@@ -217,7 +276,9 @@ def watched(program: Program, x: torch.Tensor) -> torch.Tensor:  # with a hook e
 
 @pytest.mark.parametrize("precision", ["FLOAT32", "FLOAT16"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_recognized_loop_gives_what_its_steps_give(kind: str, precision: str, tmp_path: Path) -> None:
+def test_recognized_loop_gives_what_its_steps_give(
+    kind: str, precision: str, tmp_path: Path
+) -> None:
     make, shape, count = KINDS[kind]
     torch.manual_seed(0)
     module = make().eval()
@@ -227,14 +288,19 @@ def test_recognized_loop_gives_what_its_steps_give(kind: str, precision: str, tm
         program = Program(path, precision=name)
         assert len(loops(program)) == count and None not in loops(program)
         half = precision == "FLOAT16" and name == "declared"
-        limit = 75.0 if half else 120.0  # a product that falls on an edge of fp16 goes either way with the order of its sum
+        # a product that falls on an edge of fp16 goes either way with the order of its sum
+        limit = 75.0 if half else 120.0
         assert snr_db(watched(program, x), program({"x": x})["y"]) >= limit
     with torch.no_grad():
-        assert snr_db(module(x), Program(path)({"x": x})["y"]) >= (55.0 if precision == "FLOAT16" else 120.0)
+        assert snr_db(module(x), Program(path)({"x": x})["y"]) >= (
+            55.0 if precision == "FLOAT16" else 120.0
+        )
 
 
 def test_fp16_steps_are_rounded_as_declared(tmp_path: Path) -> None:
-    """With numbers whose products are exact in any order, recognized and step by step agree bit by bit."""
+    """With numbers whose products are exact in any order, recognized and step by step agree bit by
+    bit.
+    """
     torch.manual_seed(0)
     module = Layers().eval()
     for parameter in module.parameters():
@@ -263,7 +329,8 @@ def _another_rest(operations: list) -> None:
     next(op for op in operations if op.type == "sub").type = "add"
 
 
-def _gates_swapped(operations: list) -> None:  # the last product takes the reset gate in place of the update gate
+# the last product takes the reset gate in place of the update gate
+def _gates_swapped(operations: list) -> None:
     first = next(op for op in operations if op.type == "sigmoid").outputs[0].name
     last = [op for op in operations if op.type == "mul"][-1]
     for binding in (last.inputs["x"].arguments[0], last.inputs["y"].arguments[0]):
@@ -283,6 +350,10 @@ def test_another_loop_is_left_alone(change: Callable, tmp_path: Path) -> None:
 
 
 def test_engine_model_keeps_its_own_sums(tmp_path: Path) -> None:
-    path = stored(convert(Layers().eval(), SHAPE, ct.target.iOS17, "FLOAT16"), tmp_path / "g.mlpackage")
+    path = stored(
+        convert(Layers().eval(), SHAPE, ct.target.iOS17, "FLOAT16"), tmp_path / "g.mlpackage"
+    )
     assert loops(Program(path, precision="ane_numerics")) == [None]
-    assert np.isfinite(Program(path, precision="ane_numerics")({"x": torch.randn(SHAPE)})["y"].numpy()).all()
+    assert np.isfinite(
+        Program(path, precision="ane_numerics")({"x": torch.randn(SHAPE)})["y"].numpy()
+    ).all()

@@ -1,4 +1,6 @@
-"""Whole programs and inputs of every kind that hypothesis draws, against PyTorch and coremltools."""
+"""Whole programs and inputs of every kind that hypothesis draws, against PyTorch and
+coremltools.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,22 @@ class TestExecution:
     def test_cond_runs_one_branch(self, tmp_path: Path) -> None:
         def body(x, flag):
             chosen = mb.cond(
-                pred=mb.cast(x=mb.squeeze(x=flag), dtype="bool"), _true_fn=lambda: mb.mul(x=x, y=2.0), _false_fn=lambda: mb.sub(x=x, y=1.0)
+                pred=mb.cast(x=mb.squeeze(x=flag), dtype="bool"),
+                _true_fn=lambda: mb.mul(x=x, y=2.0),
+                _false_fn=lambda: mb.sub(x=x, y=1.0),
             )
             return [mb.identity(x=chosen, name="y")]
 
-        program, x = program_of(body, tmp_path, x=(3,), flag=((1,), types.int32)), np.array([1, 2, 3], np.float32)
+        program, x = (
+            program_of(body, tmp_path, x=(3,), flag=((1,), types.int32)),
+            np.array([1, 2, 3], np.float32),
+        )
         seen: list[str] = []
         for flag, want in ((1, x * 2), (0, x - 1)):
-            y = program({"x": x, "flag": np.array([flag], np.int32)}, hook=lambda name, op, value: seen.append(op))["y"]
+            y = program(
+                {"x": x, "flag": np.array([flag], np.int32)},
+                hook=lambda name, op, value: seen.append(op),
+            )["y"]
             np.testing.assert_array_equal(y, want)
         assert seen.count("mul") == seen.count("sub") == 1
 
@@ -52,15 +62,22 @@ class TestExecution:
 
         def body(x, flag):
             pred = mb.cast(x=mb.squeeze(x=flag), dtype="bool")
-            chosen = mb.cond(pred=pred, _true_fn=lambda: mb.mul(x=x, y=np.full(40, 2.0, np.float32)),
-                _false_fn=lambda: mb.mul(x=x, y=np.full(40, 3.0, np.float32)))  # fmt: skip
+            chosen = mb.cond(
+                pred=pred,
+                _true_fn=lambda: mb.mul(x=x, y=np.full(40, 2.0, np.float32)),
+                _false_fn=lambda: mb.mul(x=x, y=np.full(40, 3.0, np.float32)),
+            )
             return [mb.identity(x=chosen, name="y")]
 
         program_of(body, tmp_path, x=(40,), flag=((1,), types.int32))
         model = next(tmp_path.rglob("model.mlmodel"))
         spec = Model_pb2.Model.FromString(model.read_bytes())
         function = spec.mlProgram.functions["main"]
-        cond = next(op for op in function.block_specializations[function.opset].operations if op.type == "cond")
+        cond = next(
+            op
+            for op in function.block_specializations[function.opset].operations
+            if op.type == "cond"
+        )
         for block in cond.blocks:
             constant, product = block.operations
             constant.outputs[0].name = product.inputs["y"].arguments[0].name = "c"
@@ -74,7 +91,11 @@ class TestExecution:
 
         def body(x, n):
             def step(k, power, total):
-                return mb.add(x=k, y=1), mb.mul(x=power, y=1.5), mb.add(x=total, y=mb.mul(x=power, y=x))
+                return (
+                    mb.add(x=k, y=1),
+                    mb.mul(x=power, y=1.5),
+                    mb.add(x=total, y=mb.mul(x=power, y=x)),
+                )
 
             limit = mb.squeeze(x=n)
             loop = mb.while_loop(
@@ -84,7 +105,10 @@ class TestExecution:
             )
             return [mb.identity(x=loop[2], name="y"), mb.identity(x=x, name="same")]
 
-        program, x = program_of(body, tmp_path, x=(3,), n=((1,), types.int32)), np.array([1, -2, 3], np.float32)
+        program, x = (
+            program_of(body, tmp_path, x=(3,), n=((1,), types.int32)),
+            np.array([1, -2, 3], np.float32),
+        )
         for n in (0, 1, 5):
             out = program({"x": x, "n": np.array([n], np.int32)})
             np.testing.assert_allclose(out["y"], x * sum(1.5**k for k in range(n)), rtol=1e-6)
@@ -94,10 +118,17 @@ class TestExecution:
         def body(x):
             items = mb.make_list(init_length=2, dynamic_length=True, elem_shape=(3,), dtype="fp32")
             items = mb.list_write(ls=items, index=1, value=x)
-            items = mb.list_scatter(ls=items, indices=[0, 2], value=mb.stack(values=[mb.mul(x=x, y=2.0), mb.mul(x=x, y=3.0)], axis=0))
+            items = mb.list_scatter(
+                ls=items,
+                indices=[0, 2],
+                value=mb.stack(values=[mb.mul(x=x, y=2.0), mb.mul(x=x, y=3.0)], axis=0),
+            )
             gathered = mb.list_gather(ls=items, indices=[2, 1, 0])
-            return [mb.identity(x=gathered, name="y"), mb.list_read(ls=items, index=0, name="first"),
-                mb.expand_dims(x=mb.list_length(ls=items), axes=[0], name="n")]  # fmt: skip
+            return [
+                mb.identity(x=gathered, name="y"),
+                mb.list_read(ls=items, index=0, name="first"),
+                mb.expand_dims(x=mb.list_length(ls=items), axes=[0], name="n"),
+            ]
 
         x = np.array([1, 2, 3], np.float32)
         out = program_of(body, tmp_path, x=(3,))({"x": x})
@@ -114,27 +145,51 @@ class TestExecution:
                 "categorical": mb.random_categorical(x=x, mode="probs", size=2000)}  # fmt: skip
             return [mb.cast(x=v, dtype="fp32", name=name) for name, v in draws.items()]
 
-        program, x = program_of(body, tmp_path, x=(1, 3)), {"x": np.array([[0.2, 0.5, 0.3]], np.float32)}
-        pytest.raises(ProgramError, program, x).match("random_normal '.*main.* draws random numbers; pass generator=")
-        first, again, other = (program(x, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
-        assert all(torch.equal(first[n], again[n]) for n in first) and not any(torch.equal(first[n], other[n]) for n in first)
+        program, x = (
+            program_of(body, tmp_path, x=(1, 3)),
+            {"x": np.array([[0.2, 0.5, 0.3]], np.float32)},
+        )
+        pytest.raises(ProgramError, program, x).match(
+            "random_normal '.*main.* draws random numbers; pass generator="
+        )
+        first, again, other = (
+            program(x, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
+        )
+        assert all(torch.equal(first[n], again[n]) for n in first) and not any(
+            torch.equal(first[n], other[n]) for n in first
+        )
         assert abs(first["normal"].mean() - 1) < 0.2 and abs(first["normal"].std() - 2) < 0.2
-        assert -1 <= first["uniform"].min() < -0.9 and 2.9 < first["uniform"].max() < 3 and abs(first["bernoulli"].mean() - 0.25) < 0.05
+        assert (
+            -1 <= first["uniform"].min() < -0.9
+            and 2.9 < first["uniform"].max() < 3
+            and abs(first["bernoulli"].mean() - 0.25) < 0.05
+        )
         shares = [(first["categorical"] == k).float().mean() for k in range(3)]
         np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.05)
 
     @pytest.mark.parametrize("target", (ct.target.iOS16, IOS17))
     def test_non_maximum_suppression(self, target: ct.target, tmp_path: Path) -> None:
         """Two pairs of boxes that overlap and one alone; the lower score of each pair goes."""
-        boxes = np.array([[[1, 1, 2, 2], [1.1, 1, 2, 2], [5, 5, 2, 2], [5, 5.2, 2, 2], [9, 9, 1, 1]]], np.float32)
-        scores, old = np.array([[[0.6], [0.9], [0.8], [0.7], [0.1]]], np.float32), target == ct.target.iOS16
+        boxes = np.array(
+            [[[1, 1, 2, 2], [1.1, 1, 2, 2], [5, 5, 2, 2], [5, 5.2, 2, 2], [9, 9, 1, 1]]], np.float32
+        )
+        scores, old = (
+            np.array([[[0.6], [0.9], [0.8], [0.7], [0.1]]], np.float32),
+            target == ct.target.iOS16,
+        )
 
         def body(boxes, scores):
             more = {"score_threshold": 0.2} if old else {}
-            results = mb.non_maximum_suppression(boxes=boxes, scores=scores, iou_threshold=0.5, max_boxes=4, **more)
+            results = mb.non_maximum_suppression(
+                boxes=boxes, scores=scores, iou_threshold=0.5, max_boxes=4, **more
+            )
             return [mb.identity(x=r, name=f"y{i}") for i, r in enumerate(results)]
 
-        given = {"boxes": boxes, "scores": scores} if old else {"boxes": boxes.swapaxes(1, 2), "scores": scores.swapaxes(1, 2)}
+        given = (
+            {"boxes": boxes, "scores": scores}
+            if old
+            else {"boxes": boxes.swapaxes(1, 2), "scores": scores.swapaxes(1, 2)}
+        )
         out = program_of(body, tmp_path, target, **{n: v.shape for n, v in given.items()})(
             {n: np.ascontiguousarray(v) for n, v in given.items()}
         )
@@ -145,15 +200,24 @@ class TestExecution:
             assert out["y3"].tolist() == [2]
 
     def test_hook_sees_and_replaces_every_tensor(self, tmp_path: Path) -> None:
-        program = program_of(lambda x: [mb.add(x=mb.mul(x=x, y=2.0, name="double"), y=1.0, name="y")], tmp_path, x=(3,))
+        program = program_of(
+            lambda x: [mb.add(x=mb.mul(x=x, y=2.0, name="double"), y=1.0, name="y")],
+            tmp_path,
+            x=(3,),
+        )
         x, seen = np.array([1, 2, 3], np.float32), []
 
         def hook(name: str, op_type: str, value: torch.Tensor) -> torch.Tensor | None:
             seen.append((name, op_type, value.tolist()))
             return torch.zeros(3) if name == "double" else None
 
-        assert program({"x": x}, hook=hook)["y"].tolist() == [1, 1, 1] and seen == [("double", "mul", [2, 4, 6]), ("y", "add", [1, 1, 1])]
-        with pytest.raises(ProgramError, match="the hook replaced 'double' \\[3\\] by one of \\[2\\]"):
+        assert program({"x": x}, hook=hook)["y"].tolist() == [1, 1, 1] and seen == [
+            ("double", "mul", [2, 4, 6]),
+            ("y", "add", [1, 1, 1]),
+        ]
+        with pytest.raises(
+            ProgramError, match="the hook replaced 'double' \\[3\\] by one of \\[2\\]"
+        ):
             program({"x": x}, hook=lambda *_: torch.zeros(2))
 
     def test_tensors_die_at_their_last_use(
@@ -178,7 +242,11 @@ class TestExecution:
         assert most <= 2
 
     def test_outputs_share_nothing_with_inputs_and_constants(self, tmp_path: Path) -> None:
-        program = program_of(lambda x: [mb.identity(x=x, name="y"), mb.const(val=np.ones(40, np.float32), name="c")], tmp_path, x=(40,))
+        program = program_of(
+            lambda x: [mb.identity(x=x, name="y"), mb.const(val=np.ones(40, np.float32), name="c")],
+            tmp_path,
+            x=(40,),
+        )
         x = torch.zeros(40)
         out = program({"x": x})
         out["y"] += 1
@@ -191,9 +259,14 @@ FAMILIES = (test_elementwise, test_layers, test_layout)
 TESTED_BY_HAND = {  # operation -> what the test of that file writes
     **dict.fromkeys(("cond", "while_loop", "non_maximum_suppression"), "test_programs.py"),
     "read_state": "test_mlmodel.py",
-    **dict.fromkeys((name for name in KERNELS if name.startswith(("random_", "list_", "make_list"))), "test_programs.py"),
+    **dict.fromkeys(
+        (name for name in KERNELS if name.startswith(("random_", "list_", "make_list"))),
+        "test_programs.py",
+    ),
     **dict.fromkeys(CONSTEXPR, "test_constants.py"),
-    **dict.fromkeys(("constexpr_lut_to_sparse", "constexpr_sparse_blockwise_shift_scale"), "test_networks.py"),
+    **dict.fromkeys(
+        ("constexpr_lut_to_sparse", "constexpr_sparse_blockwise_shift_scale"), "test_networks.py"
+    ),
 }
 WRITTEN_AS = {"write_state": "mb.coreml_update_state", "classify": "ClassifierConfig"}
 
@@ -202,11 +275,16 @@ def test_the_document_is_current_and_every_operation_known_and_tested() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == render(), "run: python -m mlprogram.ops_doc"
     listed = set(KERNELS) | set(CONSTEXPR) | set(CONTROL)
     cases, folder = set().union(*(module.CASES for module in FAMILIES)), Path(__file__).parent
-    by_hand = {op for op, file in TESTED_BY_HAND.items() if op in (folder / file).read_text(encoding="utf-8")}
+    by_hand = {
+        op
+        for op, file in TESTED_BY_HAND.items()
+        if op in (folder / file).read_text(encoding="utf-8")
+    }
     programs = (folder / "test_mlmodel.py").read_text(encoding="utf-8")
     by_hand |= {op for op, text in WRITTEN_AS.items() if text in programs}
     assert listed == cases | by_hand
-    # Whatever coremltools can emit, but the two nobody emits: conv_quantized (experimental) and _const_symbolic (internal)
+    # Whatever coremltools can emit, but the two nobody emits: conv_quantized (experimental) and
+    # _const_symbolic (internal)
     from coremltools.converters.mil.mil.ops.registry import SSAOpRegistry
 
     known = set(KERNELS) | set(CONSTEXPR) | set(CONTROL) | {"const"}
@@ -217,24 +295,45 @@ def test_the_document_is_current_and_every_operation_known_and_tested() -> None:
 def model(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     convs = nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.Conv2d(32, 64, 3, padding=2, dilation=2)
-    module = nn.Sequential(convs[0], nn.GELU(), convs[1], nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)).eval()
+    module = nn.Sequential(
+        convs[0],
+        nn.GELU(),
+        convs[1],
+        nn.GELU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    ).eval()
     return converted(
-        module, torch.randn(1, 3, 64, 64), tmp_path / "Model.mlpackage", [ct.TensorType("image", shape=(1, 3, 64, 64))], ("scores",)
+        module,
+        torch.randn(1, 3, 64, 64),
+        tmp_path / "Model.mlpackage",
+        [ct.TensorType("image", shape=(1, 3, 64, 64))],
+        ("scores",),
     )
 
 
-def test_the_readme_runs_and_its_figures_are_those(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_the_readme_runs_and_its_figures_are_those(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
     monkeypatch.chdir(model.parent)
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     found: dict = {}
     exec(example, found)
-    assert found["scores"].shape == (1, 10) and 0 < found["error"] < 0.01 and "scores" in found["largest"]
+    assert (
+        found["scores"].shape == (1, 10)
+        and 0 < found["error"] < 0.01
+        and "scores" in found["largest"]
+    )
     said = {}
     for verb, line in re.findall(r"^python -m mlprogram (describe|ane) (.*)$", text, re.MULTILINE):
         assert main([verb, *shlex.split(line)]) == 0
         said[verb] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["describe"]["totals"]["live_peak_bytes"] == 262_144 and said["describe"]["by_type"]["conv"]["macs"] == 19_759_104
+    assert (
+        said["describe"]["totals"]["live_peak_bytes"] == 262_144
+        and said["describe"]["by_type"]["conv"]["macs"] == 19_759_104
+    )
     for found in said["ane"]["forecasts"]:
         assert found["chip"] != "m1" or f"{found['optimistic']['ms']:.3g} (" in text
 
@@ -244,11 +343,26 @@ def test_the_test_of_the_page_runs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "mlprogram.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(# test_my_model\.py.*?)```", text, re.DOTALL)
     (tmp_path / "test_my_model.py").write_text(example, encoding="utf-8")
-    module, x = nn.Sequential(nn.Conv1d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 2, 1)).eval(), torch.randn(1, 3, 16)
+    module, x = (
+        nn.Sequential(nn.Conv1d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 2, 1)).eval(),
+        torch.randn(1, 3, 16),
+    )
     converted(module, x, tmp_path / "MyModel.mlpackage", [ct.TensorType("x", shape=x.shape)])
     np.savez(tmp_path / "recorded.npz", x=x.numpy(), y=module(x).detach().numpy())
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "test_my_model.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "test_my_model.py",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout

@@ -1,10 +1,13 @@
-"""Built packages in one .pte for ExecuTorch's Core ML delegate, byte for byte, and taken out of it again.
+"""Built packages in one .pte for ExecuTorch's Core ML delegate, byte for byte, and taken out of it
+again.
 
     write([Manifest.load(path) for path in paths], Path("aside.pte"))
-    found = packages_in(Path("x.pte"), Path("folder"))      # method -> Delegated: the package's folder and the function in it
+    # method -> Delegated: the package's folder and the function in it
+    found = packages_in(Path("x.pte"), Path("folder"))
 
-Nothing is converted again: a method is one call of the delegate, whose bytes are the package that was executed and judged. Around it stands
-a program that knows shapes only. A package of several functions is there once, for all of them (the delegate's named data).
+Nothing is converted again: a method is one call of the delegate, whose bytes are the package that
+was executed and judged. Around it stands a program that knows shapes only. A package of several
+functions is there once, for all of them (the delegate's named data).
 """
 
 import hashlib
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 SUFFIX, BACKEND = ".pte", "CoreMLBackend"
-ROOT, MODEL, METADATA = "lowered_module", "model.mlpackage", "metadata.json"  # what the delegate looks for
+# what the delegate looks for
+ROOT, MODEL, METADATA = "lowered_module", "model.mlpackage", "metadata.json"
 REFERENCE = b"CMJR"  # before JSON that names the data, where several methods share them
 EVERYWHERE = "CPU_AND_NE"  # of a package whose manifest asks for nothing else
 
@@ -44,7 +48,9 @@ class Delegated:
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """A method to be: contract dimensions by tensor (numbers, or such as '600 * bucket + 1'), and the opened function."""
+    """A method to be: contract dimensions by tensor (numbers, or such as '600 * bucket + 1'), and
+    the opened function.
+    """
 
     name: str
     program: Program
@@ -59,17 +65,28 @@ class Signature:
 
 
 def signatures(manifest: Manifest) -> Iterator[tuple[str, Signature]]:
-    """Function inside the package, and what it takes and gives. InputError for a tail on the host, whose output's length no shape says."""
+    """Function inside the package, and what it takes and gives. InputError for a tail on the host,
+    whose output's length no shape says.
+    """
     for name, inside in manifest.functions.items():
         several = name in manifest.inputs
-        inputs, outputs = (tensors[name] if several else tensors for tensors in (manifest.inputs, manifest.outputs))
+        inputs, outputs = (
+            tensors[name] if several else tensors for tensors in (manifest.inputs, manifest.outputs)
+        )
         program = Program(manifest.package_path, function=inside)
-        signature = Signature(manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name, program, inputs, outputs)
+        signature = Signature(
+            manifest.stage.removeprefix("Kokoro").lower() if name == MAIN else name,
+            program,
+            inputs,
+            outputs,
+        )
         try:
             for spec in outputs.values():
                 sizes(spec["shape"], dict.fromkeys(signature.lengths, 1))
         except InputError as problem:
-            raise InputError(f"{manifest.path}: of an output, {problem}; a tail on the host cannot be delegated") from None
+            raise InputError(
+                f"{manifest.path}: of an output, {problem}; a tail on the host cannot be delegated"
+            ) from None
         yield inside, signature
 
 
@@ -82,14 +99,22 @@ def write(manifests: Sequence[Manifest], path: Path) -> None:
         warnings.simplefilter("ignore")
         for manifest in manifests:
             programs |= _calls(manifest, path.parent)
-        path.write_bytes(to_edge(programs, compile_config=EdgeCompileConfig(_check_ir_validity=False)).to_executorch().buffer)
+        path.write_bytes(
+            to_edge(programs, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+            .to_executorch()
+            .buffer
+        )
 
 
 def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     """A package's functions as exported programs by method name."""
     found = dict(signatures(manifest))
-    identifier = f"executorch_{manifest.package_sha256[:32]}"  # by which the delegate keeps what Core ML compiled
-    names = {s.name: {"inputNames": list(s.program.inputs), "outputNames": list(s.program.outputs)} for s in found.values()}
+    # by which the delegate keeps what Core ML compiled
+    identifier = f"executorch_{manifest.package_sha256[:32]}"
+    names = {
+        s.name: {"inputNames": list(s.program.inputs), "outputNames": list(s.program.outputs)}
+        for s in found.values()
+    }
     about = {"methods": names} if len(names) > 1 else next(iter(names.values()))
     data = _flat(manifest.package_path, about | {"identifier": identifier}, scratch)
     if len(names) == 1:
@@ -99,8 +124,13 @@ def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     store, key = NamedDataStore(), f"coreml_{identifier}"
     store.add_named_data(key, data)
     shared = store.get_named_data_store_output()
-    told = {inside: json.dumps({"version": 1, "key": key, "functionName": inside}).encode() for inside in found}
-    return {s.name: _call(s, REFERENCE + told[inside], shared, manifest) for inside, s in found.items()}
+    told = {
+        inside: json.dumps({"version": 1, "key": key, "functionName": inside}).encode()
+        for inside in found
+    }
+    return {
+        s.name: _call(s, REFERENCE + told[inside], shared, manifest) for inside, s in found.items()
+    }
 
 
 def _flat(package: Path, about: Mapping[str, Any], scratch: Path) -> bytes:
@@ -124,9 +154,15 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
 
     units = manifest.compute_units.get("default", EVERYWHERE)
     example, shapes = _example(signature)
-    inner = torch.export.export(_shapes_only(signature), example, dynamic_shapes=shapes, strict=False)
-    edge = to_edge(inner, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
-    lowered = LoweredBackendModule(edge, BACKEND, data, [CompileSpec("compute_units", units.lower().encode())], shared)
+    inner = torch.export.export(
+        _shapes_only(signature), example, dynamic_shapes=shapes, strict=False
+    )
+    edge = to_edge(
+        inner, compile_config=EdgeCompileConfig(_check_ir_validity=False)
+    ).exported_program()
+    lowered = LoweredBackendModule(
+        edge, BACKEND, data, [CompileSpec("compute_units", units.lower().encode())], shared
+    )
 
     class Call(torch.nn.Module):
         """One call."""
@@ -150,7 +186,9 @@ def _dtype(signature: Signature, name: str) -> Any:
 
 
 def _example(signature: Signature) -> tuple[tuple[Any, ...], tuple[Any]]:
-    """Zeros of the second smallest length, and what of their shapes may change: one name, one length."""
+    """Zeros of the second smallest length, and what of their shapes may change: one name, one
+    length.
+    """
     import torch
 
     ranges = signature.lengths
@@ -158,8 +196,14 @@ def _example(signature: Signature) -> tuple[tuple[Any, ...], tuple[Any]]:
     some = {name: min(low + 1, high) for name, (low, high) in ranges.items()}
     shapes = [tuple(signature.inputs[name]["shape"]) for name in signature.program.inputs]
     dtypes = [_dtype(signature, name) for name in signature.program.inputs]
-    example = tuple(torch.zeros(sizes(shape, some), dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
-    free = tuple({axis: sizes((dim,), dims)[0] for axis, dim in enumerate(shape) if isinstance(dim, str)} for shape in shapes)
+    example = tuple(
+        torch.zeros(sizes(shape, some), dtype=dtype)
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+    )
+    free = tuple(
+        {axis: sizes((dim,), dims)[0] for axis, dim in enumerate(shape) if isinstance(dim, str)}
+        for shape in shapes
+    )
     return example, (free,)  # of *given
 
 
@@ -169,7 +213,11 @@ def _shapes_only(signature: Signature) -> "nn.Module":
 
     places: dict[str, tuple[int, int]] = {}
     for place, name in enumerate(signature.program.inputs):
-        places |= {dim: (place, axis) for axis, dim in enumerate(signature.inputs[name]["shape"]) if isinstance(dim, str)}
+        places |= {
+            dim: (place, axis)
+            for axis, dim in enumerate(signature.inputs[name]["shape"])
+            if isinstance(dim, str)
+        }
 
     class ShapesOnly(torch.nn.Module):
         """Inputs to zeros."""
@@ -179,14 +227,18 @@ def _shapes_only(signature: Signature) -> "nn.Module":
             known: dict[str, Any] = {}
             for dim, (place, axis) in places.items():
                 known |= solved(dim, given[place].shape[axis])
-            outputs = [(sizes(tuple(signature.outputs[x]["shape"]), known), _dtype(signature, x)) for x in signature.program.outputs]
+            outputs = [
+                (sizes(tuple(signature.outputs[x]["shape"]), known), _dtype(signature, x))
+                for x in signature.program.outputs
+            ]
             return tuple(given[0].new_zeros(shape, dtype=dtype) for shape, dtype in outputs)
 
     return ShapesOnly()
 
 
 def packages_in(path: Path, folder: Path) -> dict[str, Delegated]:
-    """Take the packages out of a file that `write` wrote: what each method calls. InputError for one of another kind.
+    """Take the packages out of a file that `write` wrote: what each method calls. InputError for
+    one of another kind.
 
     For one's own files: ExecuTorch's reader does not look where the names inside lead.
     """
@@ -194,13 +246,32 @@ def packages_in(path: Path, folder: Path) -> dict[str, Delegated]:
 
     try:
         file = deserialize_pte_binary(path.read_bytes())
-        calls = {plan.name: (plan.delegates[0].id, plan.delegates[0].processed.index) for plan in file.program.execution_plan}
-    except (AssertionError, ValueError, IndexError, AttributeError, TypeError, struct.error) as problem:
-        raise InputError(f"{path} holds no package: {(str(problem) or type(problem).__name__).splitlines()[0][:100]}") from None
+        calls = {
+            plan.name: (plan.delegates[0].id, plan.delegates[0].processed.index)
+            for plan in file.program.execution_plan
+        }
+    except (
+        AssertionError,
+        ValueError,
+        IndexError,
+        AttributeError,
+        TypeError,
+        struct.error,
+    ) as problem:
+        raise InputError(
+            f"{path} holds no package:"
+            f" {(str(problem) or type(problem).__name__).splitlines()[0][:100]}"
+        ) from None
     other = next((backend for backend, _ in calls.values() if backend != BACKEND), None)
     if other is not None:
-        raise InputError(f"{path} is for {other}, not for Core ML: `python -m kokoro_ane.pipeline.delegate` writes one that is")
-    return {name: _taken_out(file, bytes(file.program.backend_delegate_data[index].data), folder) for name, (_, index) in calls.items()}
+        raise InputError(
+            f"{path} is for {other}, not for Core ML: `python -m kokoro_ane.pipeline.delegate`"
+            " writes one that is"
+        )
+    return {
+        name: _taken_out(file, bytes(file.program.backend_delegate_data[index].data), folder)
+        for name, (_, index) in calls.items()
+    }
 
 
 def _taken_out(file: Any, data: bytes, folder: Path) -> Delegated:
@@ -209,7 +280,9 @@ def _taken_out(file: Any, data: bytes, folder: Path) -> Delegated:
 
     function = MAIN
     if data.startswith(REFERENCE):
-        told = parse_json(data.removeprefix(REFERENCE).decode("utf-8", "replace"), "a method's bytes")
+        told = parse_json(
+            data.removeprefix(REFERENCE).decode("utf-8", "replace"), "a method's bytes"
+        )
         function, entry = told["functionName"], file.named_data.pte_data[told["key"]]
         data = bytes(file.named_data.buffers[entry.buffer_index])
     place = folder / hashlib.sha256(data).hexdigest()[:32]

@@ -1,11 +1,13 @@
-"""PyTorch module to .pte for ExecuTorch's XNNPACK kernels in float32, any length up to a longest one, and its Python runtime.
+"""PyTorch module to .pte for ExecuTorch's XNNPACK kernels in float32, any length up to a longest
+one, and its Python runtime.
 
     write(function, Path("aside.pte"))
     waveform = PteProgram(Path("x.pte"), inputs, outputs)({"features": features, "style": style})["waveform"]
 
-What it asks of a module, each found by a file that failed: no torch.instance_norm (NaN where its input is constant, 71 dB on real Kokoro:
-runtimes/exported.py), no nn.LSTM (torch.export unrolls it to one length: encoder/lstm.py), no channels-last memory.
-Memory is planned for the longest utterance: planned by the example, a longer one is refused.
+What it asks of a module, each found by a file that failed: no torch.instance_norm (NaN where its
+input is constant, 71 dB on real Kokoro: runtimes/exported.py), no nn.LSTM (torch.export unrolls it
+to one length: encoder/lstm.py), no channels-last memory. Memory is planned for the longest
+utterance: planned by the example, a longer one is refused.
 """
 
 import warnings
@@ -25,36 +27,59 @@ if TYPE_CHECKING:
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
 TOOLS: tuple[str, ...] = ("torch", "executorch", "numpy")
-METHOD, SHORTEST, GIVEN = "forward", 3, "given_"  # what ByName.forward's arguments are called in a graph
+# what ByName.forward's arguments are called in a graph
+METHOD, SHORTEST, GIVEN = "forward", 3, "given_"
 
 
 def exported(function: PortableFunction) -> Any:
     """torch.export's program of a function by name, of any length up to its longest."""
     import torch
 
-    axes = {name: torch.export.Dim(name, min=SHORTEST, max=longest) for name, longest in function.longest.items()}
-    shapes = (tuple({axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()} for name in function.inputs),)
+    axes = {
+        name: torch.export.Dim(name, min=SHORTEST, max=longest)
+        for name, longest in function.longest.items()
+    }
+    shapes = (
+        tuple(
+            {axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()}
+            for name in function.inputs
+        ),
+    )
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        return torch.export.export(function.module.eval(), function.example, dynamic_shapes=shapes, strict=False)
+        return torch.export.export(
+            function.module.eval(), function.example, dynamic_shapes=shapes, strict=False
+        )
 
 
 def write(function: PortableFunction, path: Path) -> None:
     """Export, hand everything that it takes to XNNPACK, save."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
+    from executorch.exir import (
+        EdgeCompileConfig,
+        ExecutorchBackendConfig,
+        to_edge_transform_and_lower,
+    )
 
     function = by_name(function)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         config = EdgeCompileConfig(_check_ir_validity=False)
-        edge = to_edge_transform_and_lower({METHOD: exported(function)}, partitioner=[XnnpackPartitioner()], compile_config=config)
-        path.write_bytes(edge.to_executorch(ExecutorchBackendConfig(sym_shape_eval_pass=planned(function))).buffer)
+        edge = to_edge_transform_and_lower(
+            {METHOD: exported(function)}, partitioner=[XnnpackPartitioner()], compile_config=config
+        )
+        path.write_bytes(
+            edge.to_executorch(
+                ExecutorchBackendConfig(sym_shape_eval_pass=planned(function))
+            ).buffer
+        )
 
 
 def planned(function: PortableFunction) -> Any:
-    """ExecuTorch's pass that plans memory by the ranges of lengths; told again, because lowering an encoder loses them."""
+    """ExecuTorch's pass that plans memory by the ranges of lengths; told again, because lowering an
+    encoder loses them.
+    """
     from executorch.exir.passes.sym_shape_eval_pass import ConstraintBasedSymShapeEvalPass
     from sympy import Symbol
     from torch.utils._sympy.value_ranges import ValueRanges
@@ -70,14 +95,18 @@ def planned(function: PortableFunction) -> Any:
                 for axis, length in function.dynamic.get(name, {}).items():
                     size = node.meta["val"].shape[axis]
                     if not isinstance(size, int) and isinstance(size.node.expr, Symbol):
-                        size.node.shape_env.var_to_range[size.node.expr] = ValueRanges(SHORTEST, function.longest[length])
+                        size.node.shape_env.var_to_range[size.node.expr] = ValueRanges(
+                            SHORTEST, function.longest[length]
+                        )
             return super().call(graph_module)
 
     return Planned()
 
 
 def by_name(function: PortableFunction) -> PortableFunction:
-    """The same with inputs and outputs in the order of their names, since a .pte knows only positions."""
+    """The same with inputs and outputs in the order of their names, since a .pte knows only
+    positions.
+    """
     from torch import Tensor, nn
 
     class ByName(nn.Module):
@@ -91,12 +120,20 @@ def by_name(function: PortableFunction) -> PortableFunction:
             """Values of sorted(inputs) to values of sorted(outputs)."""
             named = dict(zip(sorted(function.inputs), given, strict=True))
             found = self.module(*(named[name] for name in function.inputs))
-            found = dict(zip(function.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+            found = dict(
+                zip(function.outputs, found if isinstance(found, tuple) else (found,), strict=True)
+            )
             return tuple(found[name] for name in sorted(function.outputs))
 
     example = dict(zip(function.inputs, function.example, strict=True))
     inputs, outputs = tuple(sorted(function.inputs)), tuple(sorted(function.outputs))
-    return replace(function, module=ByName(), example=tuple(example[name] for name in inputs), inputs=inputs, outputs=outputs)
+    return replace(
+        function,
+        module=ByName(),
+        example=tuple(example[name] for name in inputs),
+        inputs=inputs,
+        outputs=outputs,
+    )
 
 
 class PteProgram:
@@ -114,15 +151,21 @@ class PteProgram:
             self.program = Runtime.get().load_program(self.bytes)
             self.method = self.program.load_method(METHOD)
         except (RuntimeError, ValueError) as problem:
-            raise InputError(f"{path} is not read by {TARGET}: {str(problem).splitlines()[0][:160]}") from None
+            raise InputError(
+                f"{path} is not read by {TARGET}: {str(problem).splitlines()[0][:160]}"
+            ) from None
         if self.method is None:
             raise InputError(f"{path} has no method {METHOD!r}")
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Named inputs to named outputs, which are copied: the next call writes over them. RuntimeError beyond the longest utterance."""
+        """Named inputs to named outputs, which are copied: the next call writes over them.
+        RuntimeError beyond the longest utterance.
+        """
         import torch
 
-        found: Any = self.method.execute([torch.from_numpy(np.array(inputs[name], order="C")) for name in self.inputs])
+        found: Any = self.method.execute(
+            [torch.from_numpy(np.array(inputs[name], order="C")) for name in self.inputs]
+        )
         return {name: value.numpy().copy() for name, value in zip(self.names, found, strict=True)}
 
 
@@ -133,4 +176,10 @@ def facts(program: PteProgram) -> "ProgramFacts":
     """Its methods: what XNNPACK was handed is bytes of its own."""
     from kokoro_ane.core.checks import ProgramFacts
 
-    return ProgramFacts(dict.fromkeys(sorted(program.program.method_names), 1), {}, enumerated_shapes=0, fp16_operations=0, int8_weights=0)
+    return ProgramFacts(
+        dict.fromkeys(sorted(program.program.method_names), 1),
+        {},
+        enumerated_shapes=0,
+        fp16_operations=0,
+        int8_weights=0,
+    )

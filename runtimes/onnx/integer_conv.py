@@ -1,10 +1,12 @@
-"""A prepared convolution whose product is of integers, in operations that ONNX has: QuantizeLinear, ConvInteger, DequantizeLinear.
+"""A prepared convolution whose product is of integers, in operations that ONNX has: QuantizeLinear,
+ConvInteger, DequantizeLinear.
 
     replace_module(portable.eager, "generator.stages.1.0.first.0.conv", IntegerConv(prepared, size=1.0, place=place))
 
-It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by their envelope, of one int8 step a channel
-(balance, Snake's alpha and the range in one number); int8 weights of one step an output channel. Weights are stored as uint8 around
-128: ONNX Runtime's fast kernel wants unsigned weights and signed inputs (signed weights: ten times slower).
+It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by
+their envelope, of one int8 step a channel (balance, Snake's alpha and the range in one number);
+int8 weights of one step an output channel. Weights are stored as uint8 around 128: ONNX Runtime's
+fast kernel wants unsigned weights and signed inputs (signed weights: ten times slower).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,30 +41,62 @@ class Rounded(torch.autograd.Function):
     @staticmethod
     def symbolic(g: Any, x: Any, steps: Any, zeros: Any) -> Any:
         """In ONNX."""
-        return g.op("QuantizeLinear", x, steps, zeros, axis_i=1).setType(x.type().with_dtype(torch.int8))
+        return g.op("QuantizeLinear", x, steps, zeros, axis_i=1).setType(
+            x.type().with_dtype(torch.int8)
+        )
 
 
 class Product(torch.autograd.Function):
-    """int8 [1, in, 1, S] and uint8 weights around 128 [out, in, 1, k] -> the sums times `steps` [out], float32 [1, out, 1, S / stride]."""
+    """int8 [1, in, 1, S] and uint8 weights around 128 [out, in, 1, k] -> the sums times `steps`
+    [out], float32 [1, out, 1, S / stride].
+    """
 
     @staticmethod
-    def forward(_: Any, x: Tensor, weight: Tensor, middle: Tensor, steps: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+    def forward(
+        _: Any,
+        x: Tensor,
+        weight: Tensor,
+        middle: Tensor,
+        steps: Tensor,
+        stride: int,
+        padding: int,
+        dilation: int,
+    ) -> Tensor:
         """In PyTorch; exact: float64 holds every sum."""
-        whole = F.conv2d(x.double(), weight.double() - middle, None, (1, stride), (0, padding), (1, dilation))
+        whole = F.conv2d(
+            x.double(), weight.double() - middle, None, (1, stride), (0, padding), (1, dilation)
+        )
         return whole.float() * steps.view(1, -1, 1, 1)
 
     @staticmethod
-    def symbolic(g: Any, x: Any, weight: Any, middle: Any, steps: Any, stride: int, padding: int, dilation: int) -> Any:
+    def symbolic(
+        g: Any,
+        x: Any,
+        weight: Any,
+        middle: Any,
+        steps: Any,
+        stride: int,
+        padding: int,
+        dilation: int,
+    ) -> Any:
         """In ONNX."""
         zero = g.op("Constant", value_t=torch.zeros((), dtype=torch.int8))
-        places = {"pads_i": [0, padding, 0, padding], "strides_i": [1, stride], "dilations_i": [1, dilation]}
+        places = {
+            "pads_i": [0, padding, 0, padding],
+            "strides_i": [1, stride],
+            "dilations_i": [1, dilation],
+        }
         whole = g.op("ConvInteger", x, weight, zero, middle, **places)
         outputs = weight.type().sizes()[0]
-        return g.op("DequantizeLinear", whole, steps, axis_i=1).setType(steps.type().with_sizes([1, outputs, 1, None]))
+        return g.op("DequantizeLinear", whole, steps, axis_i=1).setType(
+            steps.type().with_sizes([1, outputs, 1, None])
+        )
 
 
 class IntegerConv(nn.Module):
-    """`conv` on integers. `size`: the range of what it reads, prepared; `place`: what the graph around it has folded."""
+    """`conv` on integers. `size`: the range of what it reads, prepared; `place`: what the graph
+    around it has folded.
+    """
 
     weight: Tensor
     middle: Tensor
@@ -76,39 +110,65 @@ class IntegerConv(nn.Module):
         super().__init__()
         weight, step = conv.weight.detach().double(), size / INT8  # [out, in, 1, k]
         steps = weight.abs().amax(dim=(1, 2, 3)).clamp(min=1e-12) / INT8  # [out]
-        self.register_buffer("weight", (torch.round(weight / steps.view(-1, 1, 1, 1)) + HALF).to(torch.uint8))
+        self.register_buffer(
+            "weight", (torch.round(weight / steps.view(-1, 1, 1, 1)) + HALF).to(torch.uint8)
+        )
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
         self.register_buffer("output_steps", (steps * step * place.outer).float())
         prepared = conv if isinstance(conv, ScaledConv | FoldedConv) else None
         self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
-        channels = torch.ones(weight.shape[1], dtype=torch.float64)  # what the channels are multiplied by before they are rounded
-        channels = channels if prepared is None or prepared.reciprocal is None else prepared.reciprocal.double().flatten()
+        # what the channels are multiplied by before they are rounded
+        channels = torch.ones(weight.shape[1], dtype=torch.float64)
+        channels = (
+            channels
+            if prepared is None or prepared.reciprocal is None
+            else prepared.reciprocal.double().flatten()
+        )
         channels = channels if place.alpha is None else channels / place.alpha.double()
         self.register_buffer("reciprocal", channels.float().view(1, -1, 1, 1))
         self.register_buffer("input_steps", (step / channels).float())
         self.register_buffer("input_zeros", torch.zeros(len(channels), dtype=torch.int8))
-        self.register_buffer("bias", None if conv.bias is None or place.centred else conv.bias.detach() * place.outer)
-        self.stride, self.padding, self.dilation = int(conv.stride[1]), int(conv.padding[1]), int(conv.dilation[1])
+        self.register_buffer(
+            "bias", None if conv.bias is None or place.centred else conv.bias.detach() * place.outer
+        )
+        self.stride, self.padding, self.dilation = (
+            int(conv.stride[1]),
+            int(conv.padding[1]),
+            int(conv.dilation[1]),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, 1, S] -> [1, out, 1, S / stride]."""
         level = self.level(x)
         x = x if level is None else x * (1 / level)
         whole = Rounded.apply(x, self.input_steps, self.input_zeros)
-        y = Product.apply(whole, self.weight, self.middle, self.output_steps, self.stride, self.padding, self.dilation)
+        y = Product.apply(
+            whole,
+            self.weight,
+            self.middle,
+            self.output_steps,
+            self.stride,
+            self.padding,
+            self.dilation,
+        )
         y = y if level is None else y * level
         if self.taps is not None:
             return self.taps.summed(y, self.bias)
         return y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
 
     def level(self, x: Tensor) -> Tensor | None:
-        """The envelope of what is prepared of x, [1, 1, 1, S]: maxima over time first, so that channels are multiplied once a frame."""
+        """The envelope of what is prepared of x, [1, 1, 1, S]: maxima over time first, so that
+        channels are multiplied once a frame.
+        """
         if isinstance(self.envelope, ColumnScale):
-            return (x.abs() * self.reciprocal).amax(dim=1, keepdim=True).clamp(min=self.envelope.floor)
+            return (
+                (x.abs() * self.reciprocal).amax(dim=1, keepdim=True).clamp(min=self.envelope.floor)
+            )
         if not isinstance(self.envelope, TimeVaryingScale):
             return None
         columns = self.envelope.columns
-        frames = F.max_pool2d(x.abs(), (1, columns), (1, columns), ceil_mode=True) * self.reciprocal  # [1, in, 1, n]
+        # [1, in, 1, n]
+        frames = F.max_pool2d(x.abs(), (1, columns), (1, columns), ceil_mode=True) * self.reciprocal
         smooth = self.envelope.smoothed(frames.amax(dim=1, keepdim=True))
         return torch.exp(smooth[..., columns : columns + x.shape[3]])
 
@@ -119,7 +179,9 @@ CHAIN = ["ConvInteger", "DequantizeLinear", "Mul", "Add"]  # the last where ther
 
 
 def in_blocks(model: "onnx.ModelProto", module: str) -> None:
-    """Change the model in place. `module`: the IntegerConv's path, of stride 1 and with an envelope; CheckFailed if it is not there."""
+    """Change the model in place. `module`: the IntegerConv's path, of stride 1 and with an
+    envelope; CheckFailed if it is not there.
+    """
     chain, graph, name = _chain(model, module), model.graph, module.replace(".", "_")
     first, product, last = chain[0], chain[2], chain[-1]
     (pads,) = (entry for entry in first.attribute if entry.name == "pads")
@@ -136,15 +198,22 @@ def in_blocks(model: "onnx.ModelProto", module: str) -> None:
 def _chain(model: "onnx.ModelProto", module: str) -> "list[onnx.NodeProto]":
     """ConvInteger, DequantizeLinear, Mul and, where there is a bias, Add."""
     wanted = f"{module}.ConvInteger"
-    found = [node for node in model.graph.node if node.op_type == "ConvInteger" and node.name.replace("/", ".").strip(".") == wanted]
+    found = [
+        node
+        for node in model.graph.node
+        if node.op_type == "ConvInteger" and node.name.replace("/", ".").strip(".") == wanted
+    ]
     while found and found[-1].op_type != "Add":
         readers = [node for node in model.graph.node if found[-1].output[0] in node.input]
-        if len(readers) != 1 or not readers[0].name.replace("/", ".").strip(".").startswith(f"{module}."):
+        if len(readers) != 1 or not readers[0].name.replace("/", ".").strip(".").startswith(
+            f"{module}."
+        ):
             break
         found.append(readers[0])
     if [node.op_type for node in found] not in (CHAIN, CHAIN[:-1]):
         raise CheckFailed(
-            f"{module} is no convolution of integers with an envelope: {', '.join(node.op_type for node in found) or 'nothing'}"
+            f"{module} is no convolution of integers with an envelope:"
+            f" {', '.join(node.op_type for node in found) or 'nothing'}"
         )
     return found
 
@@ -162,38 +231,65 @@ def _before(name: str, source: str, zero: str) -> "list[onnx.NodeProto]":
 
 
 def _loop(name: str, level: str, chain: "list[onnx.NodeProto]") -> "onnx.NodeProto":
-    """Over blocks: its columns of the input and of the envelope, the chain, the result behind those of the blocks before."""
+    """Over blocks: its columns of the input and of the envelope, the chain, the result behind those
+    of the blocks before.
+    """
     from onnx import TensorProto, helper
 
     inner = [type(node)() for node in chain]
     for new, node in zip(inner, chain, strict=True):
         new.CopyFrom(node)
     inner[0].attribute.remove(next(entry for entry in inner[0].attribute if entry.name == "pads"))
-    inner[0].input[0], inner[2].input[1], inner[-1].output[0] = f"{name}_given", f"{name}_level", f"{name}_result"
+    inner[0].input[0], inner[2].input[1], inner[-1].output[0] = (
+        f"{name}_given",
+        f"{name}_level",
+        f"{name}_result",
+    )
     nodes = [
         _node("Mul", [f"{name}_index", f"{name}_size"], [f"{name}_at"]),
         _node("Reshape", [f"{name}_at", f"{name}_one_axis"], [f"{name}_begin"]),
         _node("Add", [f"{name}_begin", f"{name}_block"], [f"{name}_end"]),
         _node("Add", [f"{name}_begin", f"{name}_window"], [f"{name}_behind"]),
-        _node("Slice", [f"{name}_wide", f"{name}_begin", f"{name}_behind", f"{name}_axis"], [f"{name}_given"]),
+        _node(
+            "Slice",
+            [f"{name}_wide", f"{name}_begin", f"{name}_behind", f"{name}_axis"],
+            [f"{name}_given"],
+        ),
         _node("Slice", [level, f"{name}_begin", f"{name}_end", f"{name}_axis"], [f"{name}_level"]),
         *inner,
         _node("SequenceInsert", [f"{name}_kept", f"{name}_result"], [f"{name}_more_kept"]),
         _node("Identity", [f"{name}_goes_on"], [f"{name}_still"]),
     ]
     index = helper.make_tensor_value_info(f"{name}_index", TensorProto.INT64, [])
-    going = [helper.make_tensor_value_info(f"{name}_{key}", TensorProto.BOOL, []) for key in ("goes_on", "still")]
-    kept = [helper.make_tensor_sequence_value_info(f"{name}_{key}", TensorProto.FLOAT, None) for key in ("kept", "more_kept")]
+    going = [
+        helper.make_tensor_value_info(f"{name}_{key}", TensorProto.BOOL, [])
+        for key in ("goes_on", "still")
+    ]
+    kept = [
+        helper.make_tensor_sequence_value_info(f"{name}_{key}", TensorProto.FLOAT, None)
+        for key in ("kept", "more_kept")
+    ]
     body = helper.make_graph(nodes, name, [index, going[0], kept[0]], [going[1], kept[1]])
-    return _node("Loop", [f"{name}_count", f"{name}_start", f"{name}_none"], [f"{name}_blocks"], body=body)
+    return _node(
+        "Loop", [f"{name}_count", f"{name}_start", f"{name}_none"], [f"{name}_blocks"], body=body
+    )
 
 
 def _constants(name: str, reach: int) -> "list[onnx.TensorProto]":
     """Integers of the slices; `reach`: columns that the kernel reads on either side."""
     from onnx import numpy_helper
 
-    lists = {"pads": [0, 0, 0, reach] * 2, "axis": [AXIS], "block": [BLOCK], "window": [BLOCK + 2 * reach], "one_axis": [-1]}
-    stored = {key: np.array(value) for key, value in (lists | {"size": BLOCK, "rest": BLOCK - 1, "start": True}).items()}
+    lists = {
+        "pads": [0, 0, 0, reach] * 2,
+        "axis": [AXIS],
+        "block": [BLOCK],
+        "window": [BLOCK + 2 * reach],
+        "one_axis": [-1],
+    }
+    stored = {
+        key: np.array(value)
+        for key, value in (lists | {"size": BLOCK, "rest": BLOCK - 1, "start": True}).items()
+    }
     return [numpy_helper.from_array(value, f"{name}_{key}") for key, value in stored.items()]
 
 

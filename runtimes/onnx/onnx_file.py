@@ -1,13 +1,16 @@
-"""PyTorch module to .onnx of any length, and ONNX Runtime to run it. Writing needs torch and onnx, running onnxruntime alone.
+"""PyTorch module to .onnx of any length, and ONNX Runtime to run it. Writing needs torch and onnx,
+running onnxruntime alone.
 
-Functions that belong together are a folder of that suffix: NAME.onnx of each, and weights.bin, which holds what several have once.
+Functions that belong together are a folder of that suffix: NAME.onnx of each, and weights.bin,
+which holds what several have once.
 
     function = PortableFunction(...)                # runtimes/portable.py
     write(function, Path("aside.onnx"))
     waveform = OnnxProgram(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
 
 A program takes and gives NumPy arrays by name, at any length: no buckets, no padding, no mask of 0.
-The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export length into every LSTM.
+The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export
+length into every LSTM.
 """
 
 import hashlib
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
 PROBE = "data/integer_probe.onnx"
 CHANNELS = 64
-LARGEST_WEIGHT, MIDDLE, LARGEST_INPUT = 255, 128, -128  # as runtimes/onnx/integer_conv.py stores them
+# as runtimes/onnx/integer_conv.py stores them
+LARGEST_WEIGHT, MIDDLE, LARGEST_INPUT = 255, 128, -128
 
 
 def sums() -> np.ndarray:
@@ -42,7 +46,9 @@ def sums() -> np.ndarray:
 
     probe = resources.files("kokoro_ane.runtimes.onnx").joinpath(PROBE).read_bytes()
     session = onnxruntime.InferenceSession(probe, providers=["CPUExecutionProvider"])
-    found: np.ndarray = session.run(None, {"x": np.full((1, CHANNELS, 1, 1), LARGEST_INPUT, np.int8)})[0]
+    found: np.ndarray = session.run(
+        None, {"x": np.full((1, CHANNELS, 1, 1), LARGEST_INPUT, np.int8)}
+    )[0]
     return found
 
 
@@ -55,14 +61,18 @@ def are_exact() -> bool:
 def require_exact_integers(path: Path) -> None:
     """InputError where a file with integer products would be computed wrongly."""
     if not are_exact():
-        raise InputError(f"{path} multiplies 8-bit integers, and ONNX Runtime loses bits of their sums on this processor: use w8 or fp32")
+        raise InputError(
+            f"{path} multiplies 8-bit integers, and ONNX Runtime loses bits of their sums on this"
+            " processor: use w8 or fp32"
+        )
 
 
 NAME, SUFFIX = "onnx", ".onnx"
 OPSET = 17
 TARGET = f"ONNX opset {OPSET}"
 TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
-WEIGHTS, SMALL_BYTES, ALIGNED_BYTES = "weights.bin", 1024, 4096  # beside the functions of a folder; less than a page stays inside
+# beside the functions of a folder; less than a page stays inside
+WEIGHTS, SMALL_BYTES, ALIGNED_BYTES = "weights.bin", 1024, 4096
 INTEGERS = "integer products"  # metadata of a file that has them
 THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
 
@@ -72,7 +82,8 @@ def write(function: PortableFunction, path: Path) -> None:
     import torch
 
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # of tracing: lengths that a size is compared with, and of the exporter's age
+        # of tracing: lengths that a size is compared with, and of the exporter's age
+        warnings.simplefilter("ignore")
         torch.onnx.export(
             function.module.eval(),
             function.example,
@@ -119,7 +130,8 @@ def save_together(models: "Mapping[str, onnx.ModelProto]", folder: Path) -> None
 
 
 class OnnxProgram:
-    """One function: an .onnx file in ONNX Runtime's CPU kernels, in as many threads as OMP_NUM_THREADS says.
+    """One function: an .onnx file in ONNX Runtime's CPU kernels, in as many threads as
+    OMP_NUM_THREADS says.
 
     Raises InputError for a file that ONNX Runtime does not read, or that lacks an output.
     """
@@ -130,14 +142,26 @@ class OnnxProgram:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(os.environ.get(THREADS) or 0)
         options.log_severity_level = 3
-        options.enable_mem_pattern = False  # a plan is kept for every length that was seen: memory grows with the text
-        options.add_session_config_entry("session.disable_quant_qdq", "1")  # weights stored as int8 are unpacked once, when it opens
+        # a plan is kept for every length that was seen: memory grows with the text
+        options.enable_mem_pattern = False
+        # weights stored as int8 are unpacked once, when it opens
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
         failed = onnxruntime.capi.onnxruntime_pybind11_state
         try:
-            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except (failed.Fail, failed.InvalidGraph, failed.InvalidProtobuf, failed.NotImplemented, failed.InvalidArgument) as problem:
+            self.session = onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except (
+            failed.Fail,
+            failed.InvalidGraph,
+            failed.InvalidProtobuf,
+            failed.NotImplemented,
+            failed.InvalidArgument,
+        ) as problem:
             reason = str(problem).splitlines()[0][:160]
-            raise InputError(f"{path} is not read by ONNX Runtime {onnxruntime.__version__}: {reason}") from None
+            raise InputError(
+                f"{path} is not read by ONNX Runtime {onnxruntime.__version__}: {reason}"
+            ) from None
         self.path, self.names = path, tuple(outputs)
         missing = set(self.names) - {found.name for found in self.session.get_outputs()}
         if missing:
@@ -147,7 +171,9 @@ class OnnxProgram:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
-        found = self.session.run(list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()})
+        found = self.session.run(
+            list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()}
+        )
         return dict(zip(self.names, found, strict=True))
 
 
@@ -162,18 +188,30 @@ def facts(program: OnnxProgram) -> "ProgramFacts":
 
     from kokoro_ane.core.checks import ProgramFacts
 
-    return ProgramFacts(operations(onnx.load(program.path)), {}, enumerated_shapes=0, fp16_operations=0, int8_weights=0)
+    return ProgramFacts(
+        operations(onnx.load(program.path)),
+        {},
+        enumerated_shapes=0,
+        fp16_operations=0,
+        int8_weights=0,
+    )
 
 
 INTEGER = ("ConvInteger",)
 PRODUCTS = ("Conv", "ConvTranspose", *INTEGER)
 UNPACKING = ("DequantizeLinear", "Mul")  # between a stored weight and its product
-COLUMNS, DIGITS = 41, 5  # a second of features: the share is the same at any length, but for single columns
+# a second of features: the share is the same at any length, but for single columns
+COLUMNS, DIGITS = 41, 5
 
 
 def operations(model: "onnx.ModelProto") -> dict[str, int]:
     """How often each stands there; constants left out."""
-    counts = Counter(node.op_type for graph in (model.graph, *_bodies(model.graph)) for node in graph.node if node.op_type != "Constant")
+    counts = Counter(
+        node.op_type
+        for graph in (model.graph, *_bodies(model.graph))
+        for node in graph.node
+        if node.op_type != "Constant"
+    )
     return dict(sorted(counts.items()))
 
 
@@ -181,7 +219,17 @@ def counted(path: Path) -> dict[str, int]:
     """Operations of a file, or of all functions in a folder."""
     import onnx
 
-    return dict(sorted(sum((Counter(operations(onnx.load(file, load_external_data=False))) for file in files_in(path)), Counter()).items()))
+    return dict(
+        sorted(
+            sum(
+                (
+                    Counter(operations(onnx.load(file, load_external_data=False)))
+                    for file in files_in(path)
+                ),
+                Counter(),
+            ).items()
+        )
+    )
 
 
 def _bodies(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":
@@ -193,7 +241,9 @@ def _bodies(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":
 
 
 def marked(model: "onnx.ModelProto") -> int:
-    """How many products of integers the model has; where there are any, its metadata says so from now on."""
+    """How many products of integers the model has; where there are any, its metadata says so from
+    now on.
+    """
     count = sum(operations(model).get(kind, 0) for kind in INTEGER)
     if count:
         model.metadata_props.add(key=INTEGERS, value=str(count))
@@ -201,7 +251,9 @@ def marked(model: "onnx.ModelProto") -> int:
 
 
 def int8_macs_share(models: "Iterable[onnx.ModelProto]") -> float:
-    """Of the convolutions' of all functions, transposed ones included. Inputs are float32; a length that is open is COLUMNS."""
+    """Of the convolutions' of all functions, transposed ones included. Inputs are float32; a length
+    that is open is COLUMNS.
+    """
     macs = np.sum([_macs(model) for model in models], axis=0)
     return round(float(macs[0] / max(macs[1], 1)), DIGITS)
 
@@ -220,7 +272,9 @@ def _macs(model: "onnx.ModelProto") -> tuple[int, int]:
 
 
 def _columns(model: "onnx.ModelProto") -> "list[tuple[onnx.NodeProto, int]]":
-    """How often each product's weights are multiplied: by columns of its result, a transposed one's by those of its input."""
+    """How often each product's weights are multiplied: by columns of its result, a transposed one's
+    by those of its input.
+    """
     import onnx
     import onnxruntime
 
@@ -228,23 +282,42 @@ def _columns(model: "onnx.ModelProto") -> "list[tuple[onnx.NodeProto, int]]":
     copied.CopyFrom(model)
     products = list(_products(copied.graph))
     del copied.graph.output[:]
-    copied.graph.output.extend(onnx.helper.make_empty_tensor_value_info(result) for _, result in products)
+    copied.graph.output.extend(
+        onnx.helper.make_empty_tensor_value_info(result) for _, result in products
+    )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # of outputs without a shape
-    session = onnxruntime.InferenceSession(copied.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    shapes = {entry.name: [size if isinstance(size, int) else COLUMNS for size in entry.shape] for entry in session.get_inputs()}
+    session = onnxruntime.InferenceSession(
+        copied.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    shapes = {
+        entry.name: [size if isinstance(size, int) else COLUMNS for size in entry.shape]
+        for entry in session.get_inputs()
+    }
     found = session.run(None, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
-    return [(node, result.shape[-1] // _stride(node)) for (node, _), result in zip(products, found, strict=True)]
+    return [
+        (node, result.shape[-1] // _stride(node))
+        for (node, _), result in zip(products, found, strict=True)
+    ]
 
 
 def _products(graph: "onnx.GraphProto") -> "Iterator[tuple[onnx.NodeProto, str]]":
-    """Each with the name of a value as long as its result: in a loop over blocks, of the blocks joined."""
-    joined = {node.input[0]: node.output[0] for node in graph.node if node.op_type == "ConcatFromSequence"}
+    """Each with the name of a value as long as its result: in a loop over blocks, of the blocks
+    joined.
+    """
+    joined = {
+        node.input[0]: node.output[0] for node in graph.node if node.op_type == "ConcatFromSequence"
+    }
     for node in graph.node:
         if node.op_type in PRODUCTS:
             yield node, node.output[0]
         bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-        yield from ((inner, joined[node.output[0]]) for body in bodies for inner in body.node if inner.op_type in PRODUCTS)
+        yield from (
+            (inner, joined[node.output[0]])
+            for body in bodies
+            for inner in body.node
+            if inner.op_type in PRODUCTS
+        )
 
 
 def _stride(node: "onnx.NodeProto") -> int:

@@ -1,10 +1,13 @@
-"""The vocoder's .onnx file with int8 weights, one scale per output channel: `w8`, in float arithmetic, and what `w8a8` leaves in float.
+"""The vocoder's .onnx file with int8 weights, one scale per output channel: `w8`, in float
+arithmetic, and what `w8a8` leaves in float.
 
-    parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))      # pipeline.apply --method w8 --runtime onnx
+    # pipeline.apply --method w8 --runtime onnx
+    parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))
 
-A weight becomes int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its input channels (vocoder/eager.py), a
-multiplication that puts it back: quantized with it, a row holds channels of very different sizes (16.6 dB on real Kokoro). ONNX Runtime
-folds both when it opens the file. conv_post and the inverse STFT stay in float.
+A weight becomes int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its
+input channels (vocoder/eager.py), a multiplication that puts it back: quantized with it, a row
+holds channels of very different sizes (16.6 dB on real Kokoro). ONNX Runtime folds both when it
+opens the file. conv_post and the inverse STFT stay in float.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +23,14 @@ from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
-from kokoro_ane.core.manifest import MANIFEST_FILE, PACKAGE_FILE, Manifest, describe_package, folder_of_ours, tool_versions
+from kokoro_ane.core.manifest import (
+    MANIFEST_FILE,
+    PACKAGE_FILE,
+    Manifest,
+    describe_package,
+    folder_of_ours,
+    tool_versions,
+)
 from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.locator import Request
@@ -60,9 +70,13 @@ if TYPE_CHECKING:
 
 
 def integer_inputs(method: Method, checkpoint: Checkpoint) -> tuple[Vocoder, dict[str, float]]:
-    """The prepared vocoder, and the range of what each of its convolutions on integers reads. InputError for float inputs."""
+    """The prepared vocoder, and the range of what each of its convolutions on integers reads.
+    InputError for float inputs.
+    """
     plain, settings = Vocoder.of(checkpoint), method.int8_activations()
-    ready = Int8Inputs.of(plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings)
+    ready = Int8Inputs.of(
+        plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings
+    )
     chosen = frozenset(place.path for place in places(plain).values() if settings.takes(place.path))
     return ready.vocoder(plain, chosen), {path: ready.ranges[path] for path in chosen}
 
@@ -75,12 +89,18 @@ def integer_functions(method: Method, checkpoint: Checkpoint) -> PortableStreami
         root = module.get_submodule("vocoder") if function == DECODER else module
         for name, conv in list(root.named_modules()):
             path = name.removesuffix(".conv")
-            if path in ranges and isinstance(conv, Conv | FoldedConv) and not (function == DECODER and path.startswith("generator.")):
+            if (
+                path in ranges
+                and isinstance(conv, Conv | FoldedConv)
+                and not (function == DECODER and path.startswith("generator."))
+            ):
                 replace_module(root, name, IntegerConv(conv, ranges[path], Place(path)))
     return stage
 
 
-def with_integers(prepared: Vocoder, ranges: Mapping[str, float], hidden_dim: int) -> PortableVocoder:
+def with_integers(
+    prepared: Vocoder, ranges: Mapping[str, float], hidden_dim: int
+) -> PortableVocoder:
     """The prepared vocoder's graph, the convolutions with `ranges` on integers."""
     portable = PortableVocoder(prepared, hidden_dim)
     for name, place in places(prepared).items():
@@ -92,13 +112,25 @@ def with_integers(prepared: Vocoder, ranges: Mapping[str, float], hidden_dim: in
 
 
 def long_convolutions(vocoder: PortableVocoder) -> list[str]:
-    """Those of the last stage, whose inputs leave the cache (runtimes/onnx/integer_conv.py), by path."""
-    whole = [(name, module.envelope) for name, module in vocoder.named_modules() if isinstance(module, IntegerConv)]
-    return [name for name, envelope in whole if isinstance(envelope, TimeVaryingScale) and envelope.columns == max(FACTORS)]
+    """Those of the last stage, whose inputs leave the cache (runtimes/onnx/integer_conv.py), by
+    path.
+    """
+    whole = [
+        (name, module.envelope)
+        for name, module in vocoder.named_modules()
+        if isinstance(module, IntegerConv)
+    ]
+    return [
+        name
+        for name, envelope in whole
+        if isinstance(envelope, TimeVaryingScale) and envelope.columns == max(FACTORS)
+    ]
 
 
-PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}  # operation -> axis of the output channels in its weight
-KEPT = ("conv_post", "stft", ".taps.", "hidden")  # the tail, ones that move values, and what tells the streaming layout's statistics
+# operation -> axis of the output channels in its weight
+PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}
+# the tail, ones that move values, and what tells the streaming layout's statistics
+KEPT = ("conv_post", "stft", ".taps.", "hidden")
 LARGEST = 127.0
 CHECK_FRAMES = 40
 
@@ -118,20 +150,34 @@ def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight,
     for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
         tensor = stored.get(node.input[1])
         where = f"{node.name} {tensor.name}" if tensor is not None else ""
-        if tensor is not None and np.prod(tensor.dims) > method.keep_up_to and not any(part in where for part in KEPT):
+        if (
+            tensor is not None
+            and np.prod(tensor.dims) > method.keep_up_to
+            and not any(part in where for part in KEPT)
+        ):
             depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
-            turned = node.op_type == "Gemm" and not any(entry.name == "transB" and entry.i for entry in node.attribute)
-            found[tensor.name] = Weight(tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type])
+            turned = node.op_type == "Gemm" and not any(
+                entry.name == "transB" and entry.i for entry in node.attribute
+            )
+            found[tensor.name] = Weight(
+                tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type]
+            )
     return tuple(found.values())
 
 
 def alphas(vocoder: Vocoder) -> dict[str, np.ndarray]:
-    """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the file."""
+    """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the
+    file.
+    """
     known = {f"eager.{name}.weight": place.alpha for name, place in places(vocoder).items()}
-    return {name: alpha.view(1, -1, 1, 1).numpy() for name, alpha in known.items() if alpha is not None}
+    return {
+        name: alpha.view(1, -1, 1, 1).numpy() for name, alpha in known.items() if alpha is not None
+    }
 
 
-def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]) -> tuple[Weight, ...]:
+def compress(
+    model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]
+) -> tuple[Weight, ...]:
     """Change the model in place; what was compressed. `folded`: see alphas."""
     import onnx
     from onnx import helper, numpy_helper
@@ -141,7 +187,9 @@ def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[st
     for weight in weights:
         tensor = stored[weight.name]
         values = numpy_helper.to_array(tensor).astype(np.float64) * folded.get(weight.name, 1.0)
-        sizes = np.abs(values).max(axis=tuple(axis for axis in range(values.ndim) if axis != weight.axis), keepdims=True)
+        sizes = np.abs(values).max(
+            axis=tuple(axis for axis in range(values.ndim) if axis != weight.axis), keepdims=True
+        )
         scale = (np.where(sizes > 0, sizes, 1.0) / LARGEST).astype(np.float32)
         whole = np.clip(np.round(values / scale), -LARGEST, LARGEST).astype(np.int8)
         model.graph.initializer.remove(tensor)
@@ -150,33 +198,54 @@ def compress(model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[st
             (f"{weight.name}_scale", scale.ravel()),
             (f"{weight.name}_zero", np.zeros(scale.size, np.int8)),
         )
-        model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in pairs)
+        model.graph.initializer.extend(
+            numpy_helper.from_array(array, name) for name, array in pairs
+        )
         names, back = [name for name, _ in pairs], weight.name in folded
         middle = f"{weight.name}_plain" if back else weight.name
-        nodes = [helper.make_node("DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=weight.axis)]
+        nodes = [
+            helper.make_node(
+                "DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=weight.axis
+            )
+        ]
         if back:
             inverse = (1 / folded[weight.name].astype(np.float64)).astype(np.float32)
-            model.graph.initializer.append(numpy_helper.from_array(inverse, f"{weight.name}_inverse"))
-            nodes.append(helper.make_node("Mul", [middle, f"{weight.name}_inverse"], [weight.name], f"{weight.name}_mul"))
+            model.graph.initializer.append(
+                numpy_helper.from_array(inverse, f"{weight.name}_inverse")
+            )
+            nodes.append(
+                helper.make_node(
+                    "Mul", [middle, f"{weight.name}_inverse"], [weight.name], f"{weight.name}_mul"
+                )
+            )
         for node in reversed(nodes):
             model.graph.node.insert(0, node)
     onnx.checker.check_model(model)
     return weights
 
 
-def build_file(method: Method, checkpoint: Checkpoint, build: Path, layout: str = PADDED) -> tuple[Manifest, Manifest]:
-    """Compress the exported file or folder aside, run it, rename, write the manifest last: the parent's manifest and the new one.
+def build_file(
+    method: Method, checkpoint: Checkpoint, build: Path, layout: str = PADDED
+) -> tuple[Manifest, Manifest]:
+    """Compress the exported file or folder aside, run it, rename, write the manifest last: the
+    parent's manifest and the new one.
 
-    Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where the SNR limit is missed.
+    Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where
+    the SNR limit is missed.
     """
     if not isinstance(method.weights, LinearWeights):
-        raise InputError(f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)")
+        raise InputError(
+            f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)"
+        )
     check_names(NAME, method.name, layout)
     request = Request(checkpoint, build, PRECISION, layout, files=NAME)
     parent, path = request.found(request.vocoder), replace(request, method=method.name).vocoder
     parent.verify()
     ours = folder_of_ours if layout in STREAMED else PACKAGE_FILE
-    with staged_together((path.with_suffix(SUFFIX), ours), (path, MANIFEST_FILE)) as (aside, described):
+    with staged_together((path.with_suffix(SUFFIX), ours), (path, MANIFEST_FILE)) as (
+        aside,
+        described,
+    ):
         compress_into = compressed_folder if layout in STREAMED else compressed_file
         compression = compress_into(method, checkpoint, parent.package_path, aside)
         figure = checked(method, checkpoint, parent, aside)
@@ -184,7 +253,9 @@ def build_file(method: Method, checkpoint: Checkpoint, build: Path, layout: str 
     return parent, replace(child, path=path)
 
 
-def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
+def compressed_file(
+    method: Method, checkpoint: Checkpoint, source: Path, aside: Path
+) -> dict[str, Any]:
     """Write the level's file; what was done, for the manifest. `source`: the file in float."""
     import onnx
 
@@ -204,8 +275,12 @@ def compressed_file(method: Method, checkpoint: Checkpoint, source: Path, aside:
     return done
 
 
-def compressed_folder(method: Method, checkpoint: Checkpoint, source: Path, aside: Path) -> dict[str, Any]:
-    """The same of the streaming layout's functions. Where Snake's 1 / alpha spreads too far it stands before the product already."""
+def compressed_folder(
+    method: Method, checkpoint: Checkpoint, source: Path, aside: Path
+) -> dict[str, Any]:
+    """The same of the streaming layout's functions. Where Snake's 1 / alpha spreads too far it
+    stands before the product already.
+    """
     import onnx
 
     assert isinstance(method.weights, LinearWeights)  # build_file has asked
@@ -224,36 +299,70 @@ def compressed_folder(method: Method, checkpoint: Checkpoint, source: Path, asid
 def _done(method: Method, models: "Collection[onnx.ModelProto]", compressed: int) -> dict[str, Any]:
     """For the manifest; models with products of integers are marked."""
     integers = sum(map(marked, models))
-    kept = sum(node.op_type in PRODUCTS for model in models for node in model.graph.node) - compressed
+    kept = (
+        sum(node.op_type in PRODUCTS for model in models for node in model.graph.node) - compressed
+    )
     assert isinstance(method.weights, LinearWeights)  # build_file has asked
-    done = {"weights": asdict(method.weights), "activations": asdict(method.activations) if method.activations else None}
+    done = {
+        "weights": asdict(method.weights),
+        "activations": asdict(method.activations) if method.activations else None,
+    }
     counted = {"compressed_ops": compressed + integers, "kept_ops": kept, "int8_inputs": integers}
-    return done | {"recipe": None, "unfit_for_engine": None} | counted | {"int8_macs_share": int8_macs_share(models)}
+    return (
+        done
+        | {"recipe": None, "unfit_for_engine": None}
+        | counted
+        | {"int8_macs_share": int8_macs_share(models)}
+    )
 
 
 def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
     """[600F]; in the streaming layout in windows."""
     if manifest.layout in STREAMED:
         names = manifest.functions
-        programs = {name: OnnxProgram(function_file(path, name), manifest.outputs[name]) for name in names}
+        programs = {
+            name: OnnxProgram(function_file(path, name), manifest.outputs[name]) for name in names
+        }
         return StreamingChain(programs, any_length().in_windows()).render(speech)
     given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
     return OnnxProgram(path, (WAVEFORM,))(given)[WAVEFORM].reshape(-1)
 
 
 def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Check:
-    """SNR of a calibration sentence against the parent's. Raises CheckFailed below the method's limit."""
+    """SNR of a calibration sentence against the parent's. Raises CheckFailed below the method's
+    limit.
+    """
     speech = check_speech(checkpoint, LONG_FRAMES if parent.layout in STREAMED else CHECK_FRAMES)
     value = snr_db(*(_rendered(parent, where, speech) for where in (parent.package_path, path)))
     if not np.isfinite(value):
-        raise CheckFailed(f"{path.name} gives what its parent gives, or nothing: no weight was compressed")
-    return all_held([Check(f"SNR against fp32, {speech.frames} frames of a calibration sentence", value, method.check_snr_db, True, "dB")])[
-        0
-    ]
+        raise CheckFailed(
+            f"{path.name} gives what its parent gives, or nothing: no weight was compressed"
+        )
+    return all_held(
+        [
+            Check(
+                f"SNR against fp32, {speech.frames} frames of a calibration sentence",
+                value,
+                method.check_snr_db,
+                True,
+                "dB",
+            )
+        ]
+    )[0]
 
 
-def _manifest(parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Check) -> Manifest:
+def _manifest(
+    parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Check
+) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
-    own: dict[str, Any] = {"method": method.name, "parent_sha256": parent.package_sha256, "tools": tool_versions(TOOLS)}
-    own |= {"checks": {"figures": [asdict(figure)]}, "operations": counted(path), "compression": compression}
+    own: dict[str, Any] = {
+        "method": method.name,
+        "parent_sha256": parent.package_sha256,
+        "tools": tool_versions(TOOLS),
+    }
+    own |= {
+        "checks": {"figures": [asdict(figure)]},
+        "operations": counted(path),
+        "compression": compression,
+    }
     return replace(parent, **own, **describe_package(path))

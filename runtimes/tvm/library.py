@@ -1,10 +1,12 @@
-"""PyTorch module to a library of machine code by TVM, any length up to a longest one, in float32, and TVM's virtual machine to run it.
+"""PyTorch module to a library of machine code by TVM, any length up to a longest one, in float32,
+and TVM's virtual machine to run it.
 
     write(function, Path("aside.so"))
     waveform = TvmProgram(Path("x.so"), inputs, outputs)({"features": features, "style": style})["waveform"]
 
-The library holds the weights and is made for one version of TVM and one kind of processor: both stand in TARGET, which manifests keep.
-Writing needs torch and a C compiler as the linker; running needs apache-tvm alone. LSTMs come as operators (encoder/lstm.py).
+The library holds the weights and is made for one version of TVM and one kind of processor: both
+stand in TARGET, which manifests keep. Writing needs torch and a C compiler as the linker; running
+needs apache-tvm alone. LSTMs come as operators (encoder/lstm.py).
 """
 
 import platform
@@ -26,17 +28,26 @@ TOOLS: tuple[str, ...] = ("torch", "apache-tvm", "numpy")
 MADE_WITH = "0.27.0.post1"  # what the project was run with: pyproject.toml
 MAIN = "main"
 SMALL_TILE = (16, 4)
-LEVELS = {  # of x86-64: what a processor must have for it, and a convolution's tile in its registers: values of time, outputs
-    "x86-64-v4": ({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "bmi2"}, (48, 8)),
+# of x86-64: what a processor must have for it, and a convolution's tile in its registers: values of
+# time, outputs
+LEVELS = {
+    "x86-64-v4": (
+        {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma", "bmi2"},
+        (48, 8),
+    ),
     "x86-64-v3": ({"avx2", "fma", "bmi2", "f16c", "movbe"}, SMALL_TILE),
 }
 
 
 def processor(described: str, machine: str) -> str:
-    """The level of x86-64 that a /proc/cpuinfo shows, "" for none; the machine's own name elsewhere."""
+    """The level of x86-64 that a /proc/cpuinfo shows, "" for none; the machine's own name
+    elsewhere.
+    """
     if machine not in ("x86_64", "AMD64"):
         return machine
-    flags = set(next((line for line in described.splitlines() if line.startswith("flags")), "").split())
+    flags = set(
+        next((line for line in described.splitlines() if line.startswith("flags")), "").split()
+    )
     return next((level for level, (needed, _) in LEVELS.items() if needed <= flags), "x86-64")
 
 
@@ -64,7 +75,9 @@ def write(function: PortableFunction, path: Path) -> None:
     from kokoro_ane.runtimes.tvm.tvm_import import imported
 
     _, (tile, rows) = LEVELS.get(PROCESSOR, (set(), SMALL_TILE))
-    made_for = {"kind": "llvm", "fast-math-contract": True} | ({"mcpu": PROCESSOR} if PROCESSOR.startswith("x86-64") else {})
+    made_for = {"kind": "llvm", "fast-math-contract": True} | (
+        {"mcpu": PROCESSOR} if PROCESSOR.startswith("x86-64") else {}
+    )
     module = relax.transform.DeadCodeElimination()(imported(function, tile, rows))
     relax.build(module, tvm.target.Target(made_for)).export_library(str(path))
 
@@ -72,7 +85,8 @@ def write(function: PortableFunction, path: Path) -> None:
 class TvmProgram:
     """One library in TVM's virtual machine.
 
-    Raises InputError for a file that TVM does not load. A library knows positions only: values stand in the order of their names.
+    Raises InputError for a file that TVM does not load. A library knows positions only: values
+    stand in the order of their names.
     """
 
     def __init__(self, path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> None:
@@ -90,7 +104,9 @@ class TvmProgram:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
-        found: Any = self.main(*(self.tensor(np.ascontiguousarray(inputs[name])) for name in self.inputs))
+        found: Any = self.main(
+            *(self.tensor(np.ascontiguousarray(inputs[name])) for name in self.inputs)
+        )
         return {name: value.numpy() for name, value in zip(self.names, found, strict=True)}
 
 

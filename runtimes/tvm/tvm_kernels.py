@@ -1,11 +1,13 @@
-"""TVM functions of ours that multiply, of any length: convolution, product with a weight, LSTM steps.
+"""TVM functions of ours that multiply, of any length: convolution, product with a weight, LSTM
+steps.
 
     kernel = convolution(inner=128, out=256, taps=3, dilation=1, tile=48, rows=8)
 
-TVM's default pipeline schedules nothing: 29 times PyTorch's time in a trial on the demo voice. A tile here is some outputs times `tile`
-values of time, held in vector registers while the products of up to LONGEST_SUM inputs are added; more inputs are further partial sums,
-because float32 loses 14 dB of the waveform where 2,816 products are added one after another.
-Buffers stay below 1 KB: larger ones TVM takes from the heap, and LLVM then writes the accumulators back at every product.
+TVM's default pipeline schedules nothing: 29 times PyTorch's time in a trial on the demo voice. A
+tile here is some outputs times `tile` values of time, held in vector registers while the products
+of up to LONGEST_SUM inputs are added; more inputs are further partial sums, because float32 loses
+14 dB of the waveform where 2,816 products are added one after another. Buffers stay below 1 KB:
+larger ones TVM takes from the heap, and LLVM then writes the accumulators back at every product.
 """
 
 import math
@@ -21,8 +23,10 @@ LONGEST_SUM = 384
 CACHED_BYTES = 4 << 20
 EPSILON = 1e-5  # of the norms: core.layers.NORM_EPSILON, compared by the tests
 PLAIN, LEAKY, SNAKE = "plain", "leaky", "snake"
-PI_PARTS = (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7)  # sum to pi; a small integer times the first is exact in float32
-SINE = tuple((-1) ** i / math.factorial(2 * i + 1) for i in range(1, 7))  # of x^3 ... x^13: 5e-10 at pi / 2
+# sum to pi; a small integer times the first is exact in float32
+PI_PARTS = (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7)
+# of x^3 ... x^13: 5e-10 at pi / 2
+SINE = tuple((-1) ** i / math.factorial(2 * i + 1) for i in range(1, 7))
 
 
 def sine_square(u: Any) -> Any:
@@ -63,7 +67,9 @@ def rows_of(channels: int, left: int, kind: str, slope: float) -> Any:
                 for lane in T.vectorized(LANES):
                     y[c, left + i * LANES + lane] = act(x[0, c, 0, i * LANES + lane])
             for i in range(steps % LANES):
-                y[c, left + steps // LANES * LANES + i] = act(x[0, c, 0, steps // LANES * LANES + i])
+                y[c, left + steps // LANES * LANES + i] = act(
+                    x[0, c, 0, steps // LANES * LANES + i]
+                )
             for i in range(width - left - steps):
                 y[c, left + steps + i] = T.float32(0)
 
@@ -71,18 +77,26 @@ def rows_of(channels: int, left: int, kind: str, slope: float) -> Any:
 
 
 def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
-    """rows_of behind an instance norm with gain and shift [C]; the variance is of values less a first mean, whose rest is found with it."""
+    """rows_of behind an instance norm with gain and shift [C]; the variance is of values less a
+    first mean, whose rest is found with it.
+    """
     act = activation(kind, slope)
 
     @T.prim_func
-    def normed(x_in: T.handle, gain: T.Buffer((channels,), "float32"), shift: T.Buffer((channels,), "float32"), y_in: T.handle) -> None:
+    def normed(
+        x_in: T.handle,
+        gain: T.Buffer((channels,), "float32"),
+        shift: T.Buffer((channels,), "float32"),
+        y_in: T.handle,
+    ) -> None:
         T.func_attr({"tirx.noalias": True})
         steps, width = T.int64(), T.int64()
         x = T.match_buffer(x_in, (1, channels, 1, steps), "float32")
         y = T.match_buffer(y_in, (channels, width), "float32")
         sums = T.alloc_buffer((LANES,), "float32")
         squares = T.alloc_buffer((LANES,), "float32")
-        found = T.alloc_buffer((4,), "float32")  # first mean, mean of what it left, mean square; then factor and offset
+        # first mean, mean of what it left, mean square; then factor and offset
+        found = T.alloc_buffer((4,), "float32")
         for c in range(channels):
             for lane in T.vectorized(LANES):
                 sums[lane] = T.float32(0)
@@ -103,7 +117,9 @@ def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
             for i in range(steps // LANES):
                 for lane in T.vectorized(LANES):
                     sums[lane] = sums[lane] + (x[0, c, 0, i * LANES + lane] - found[0])
-                    squares[lane] = squares[lane] + (x[0, c, 0, i * LANES + lane] - found[0]) * (x[0, c, 0, i * LANES + lane] - found[0])
+                    squares[lane] = squares[lane] + (x[0, c, 0, i * LANES + lane] - found[0]) * (
+                        x[0, c, 0, i * LANES + lane] - found[0]
+                    )
             for i in range(steps % LANES):
                 found[3] = x[0, c, 0, steps // LANES * LANES + i] - found[0]
                 found[1] = found[1] + found[3]
@@ -112,16 +128,22 @@ def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
                 found[1] = found[1] + sums[lane]
                 found[2] = found[2] + squares[lane]
             found[1] = found[1] / T.Cast("float32", steps)
-            found[2] = T.max(found[2] / T.Cast("float32", steps) - found[1] * found[1], T.float32(0))
+            found[2] = T.max(
+                found[2] / T.Cast("float32", steps) - found[1] * found[1], T.float32(0)
+            )
             found[2] = gain[c] / T.sqrt(found[2] + T.float32(EPSILON))
             found[3] = shift[c] - found[1] * found[2]
             for s in range(left):
                 y[c, s] = T.float32(0)
             for i in range(steps // LANES):
                 for lane in T.vectorized(LANES):
-                    y[c, left + i * LANES + lane] = act((x[0, c, 0, i * LANES + lane] - found[0]) * found[2] + found[3])
+                    y[c, left + i * LANES + lane] = act(
+                        (x[0, c, 0, i * LANES + lane] - found[0]) * found[2] + found[3]
+                    )
             for i in range(steps % LANES):
-                y[c, left + steps // LANES * LANES + i] = act((x[0, c, 0, steps // LANES * LANES + i] - found[0]) * found[2] + found[3])
+                y[c, left + steps // LANES * LANES + i] = act(
+                    (x[0, c, 0, steps // LANES * LANES + i] - found[0]) * found[2] + found[3]
+                )
             for i in range(width - left - steps):
                 y[c, left + steps + i] = T.float32(0)
 
@@ -129,7 +151,9 @@ def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
 
 
 def dealt_rows(channels: int, left: int, stride: int) -> Any:
-    """x [1, C, 1, S] -> [C stride, N], for a convolution with that stride: row c * stride + j holds the values j - left + n stride."""
+    """x [1, C, 1, S] -> [C stride, N], for a convolution with that stride: row c * stride + j holds
+    the values j - left + n stride.
+    """
 
     @T.prim_func
     def dealt(x_in: T.handle, y_in: T.handle) -> None:
@@ -149,7 +173,9 @@ def dealt_rows(channels: int, left: int, stride: int) -> Any:
 
 
 def interleaved(channels: int, stride: int, trim: int) -> Any:
-    """x [1, stride C, 1, Q], the phases of a transposed convolution, and bias [C] -> [1, C, 1, M] without the first `trim` values."""
+    """x [1, stride C, 1, Q], the phases of a transposed convolution, and bias [C] -> [1, C, 1, M]
+    without the first `trim` values.
+    """
 
     @T.prim_func
     def woven(x_in: T.handle, bias: T.Buffer((channels,), "float32"), y_in: T.handle) -> None:
@@ -159,29 +185,37 @@ def interleaved(channels: int, stride: int, trim: int) -> Any:
         y = T.match_buffer(y_in, (1, channels, 1, steps), "float32")
         for c in range(channels):
             for t in range(steps):
-                y[0, c, 0, t] = x[0, (t + trim) % stride * channels + c, 0, (t + trim) // stride] + bias[c]
+                y[0, c, 0, t] = (
+                    x[0, (t + trim) % stride * channels + c, 0, (t + trim) // stride] + bias[c]
+                )
 
     return woven
 
 
 def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows: int) -> Any:
-    """x [inner, N] in rows that reach over the last tile, weight [out / rows, inner, taps, rows], bias [out] -> [1, out, 1, M].
+    """x [inner, N] in rows that reach over the last tile, weight [out / rows, inner, taps, rows],
+    bias [out] -> [1, out, 1, M].
 
-    The accumulators are two halves because of the 1 KB. A tile's inputs are copied together first: rows of 57 KB cost a page look-up each.
-    Weights that no cache holds are read once instead, with time as the inner loop.
+    The accumulators are two halves because of the 1 KB. A tile's inputs are copied together first:
+    rows of 57 KB cost a page look-up each. Weights that no cache holds are read once instead, with
+    time as the inner loop.
     """
     vectors, groups, half = tile // LANES, -(-out // rows), rows // 2
     part = max(1, LONGEST_SUM // taps)
     parts, by_time = -(-inner // part), inner * out * taps * 4 <= CACHED_BYTES
     copied, span = inner if by_time else 1, tile + (taps - 1) * dilation
-    time_of, group_of = (lambda a, b: a if by_time else b), (lambda a, b: b if by_time else a)  # of the outer and the inner loop
+    # of the outer and the inner loop
+    time_of, group_of = (lambda a, b: a if by_time else b), (lambda a, b: b if by_time else a)
 
     at = lambda r, v, lane: r * tile + v * LANES + lane  # noqa: E731
     read = lambda near, x, i, s, t: near[i, t] if by_time else x[i, s * tile + t]  # noqa: E731
 
     @T.prim_func
     def conv(
-        x_in: T.handle, weight: T.Buffer((groups, inner, taps, rows), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle
+        x_in: T.handle,
+        weight: T.Buffer((groups, inner, taps, rows), "float32"),
+        bias: T.Buffer((out,), "float32"),
+        y_in: T.handle,
     ) -> None:
         T.func_attr({"tirx.noalias": True})
         width, steps = T.int64(), T.int64()
@@ -214,12 +248,16 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                             for r in T.unroll(half):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
-                                        added[at(r, v, lane)] += read(near, x, i, s, k * dilation + at(0, v, lane)) * weight[o, i, k, r]
+                                        added[at(r, v, lane)] += (
+                                            read(near, x, i, s, k * dilation + at(0, v, lane))
+                                            * weight[o, i, k, r]
+                                        )
                             for r in T.unroll(half):
                                 for v in T.unroll(vectors):
                                     for lane in T.vectorized(LANES):
                                         added2[at(r, v, lane)] += (
-                                            read(near, x, i, s, k * dilation + at(0, v, lane)) * weight[o, i, k, half + r]
+                                            read(near, x, i, s, k * dilation + at(0, v, lane))
+                                            * weight[o, i, k, half + r]
                                         )
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
@@ -230,8 +268,12 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                y[0, o * rows + r, 0, s * tile + v * LANES + lane] = total[at(r, v, lane)]
-                                y[0, o * rows + half + r, 0, s * tile + v * LANES + lane] = total2[at(r, v, lane)]
+                                y[0, o * rows + r, 0, s * tile + v * LANES + lane] = total[
+                                    at(r, v, lane)
+                                ]
+                                y[0, o * rows + half + r, 0, s * tile + v * LANES + lane] = total2[
+                                    at(r, v, lane)
+                                ]
                 else:
                     for r in range(T.min(half, out - o * rows)):
                         for t in range(T.min(tile, steps - s * tile)):
@@ -244,13 +286,18 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
 
 
 def product(inner: int, out: int, tile: int) -> Any:
-    """x [T, inner], weight [out / tile, inner, tile], bias [out] -> [T, out]; a row beyond the last is computed as the last again."""
+    """x [T, inner], weight [out / tile, inner, tile], bias [out] -> [T, out]; a row beyond the last
+    is computed as the last again.
+    """
     vectors, groups = tile // LANES, -(-out // tile)
     parts = -(-inner // LONGEST_SUM)
 
     @T.prim_func
     def linear(
-        x_in: T.handle, weight: T.Buffer((groups, inner, tile), "float32"), bias: T.Buffer((out,), "float32"), y_in: T.handle
+        x_in: T.handle,
+        weight: T.Buffer((groups, inner, tile), "float32"),
+        bias: T.Buffer((out,), "float32"),
+        y_in: T.handle,
     ) -> None:
         T.func_attr({"tirx.noalias": True})
         tokens = T.int64()
@@ -281,7 +328,10 @@ def product(inner: int, out: int, tile: int) -> Any:
                     for r in T.unroll(ROWS):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                total[r * tile + v * LANES + lane] = total[r * tile + v * LANES + lane] + added[r * tile + v * LANES + lane]
+                                total[r * tile + v * LANES + lane] = (
+                                    total[r * tile + v * LANES + lane]
+                                    + added[r * tile + v * LANES + lane]
+                                )
                 for r in range(T.min(ROWS, tokens - t * ROWS)):
                     for n in range(T.min(tile, out - o * tile)):
                         y[t * ROWS + r, o * tile + n] = total[r * tile + n] + bias[o * tile + n]
@@ -290,12 +340,17 @@ def product(inner: int, out: int, tile: int) -> Any:
 
 
 def recurrence(hidden: int) -> Any:
-    """encoder.lstm.lstm_steps: sums [T, 4 hidden], onward [hidden, 4 hidden] -> states [T, hidden]."""
+    """encoder.lstm.lstm_steps: sums [T, 4 hidden], onward [hidden, 4 hidden] -> states [T,
+    hidden].
+    """
     gates, wide = 4 * hidden, math.gcd(4 * hidden, 128)
-    sigmoid = lambda x: T.float32(1) / (T.float32(1) + T.exp(-x))  # noqa: E731  # read by the parser as a function of one value
+    # read by the parser as a function of one value
+    sigmoid = lambda x: T.float32(1) / (T.float32(1) + T.exp(-x))  # noqa: E731
 
     @T.prim_func
-    def steps(sums_in: T.handle, onward: T.Buffer((hidden, gates), "float32"), y_in: T.handle) -> None:
+    def steps(
+        sums_in: T.handle, onward: T.Buffer((hidden, gates), "float32"), y_in: T.handle
+    ) -> None:
         T.func_attr({"tirx.noalias": True})
         tokens = T.int64()
         sums = T.match_buffer(sums_in, (tokens, gates), "float32")
@@ -317,7 +372,9 @@ def recurrence(hidden: int) -> Any:
                 for lane in T.vectorized(wide):
                     gate[g * wide + lane] = added[lane] + sums[t, g * wide + lane]
             for h in range(hidden):
-                cell[h] = sigmoid(gate[hidden + h]) * cell[h] + sigmoid(gate[h]) * T.tanh(gate[2 * hidden + h])
+                cell[h] = sigmoid(gate[hidden + h]) * cell[h] + sigmoid(gate[h]) * T.tanh(
+                    gate[2 * hidden + h]
+                )
                 state[h] = sigmoid(gate[3 * hidden + h]) * T.tanh(cell[h])
                 y[t, h] = state[h]
 

@@ -1,1 +1,3 @@
-"""The streaming layout: statistics predicted for the utterance, samples computed window by window."""
+"""The streaming layout: statistics predicted for the utterance, samples computed window by
+window.
+"""

@@ -1,12 +1,15 @@
-"""What the generator's norms would measure, told before any sample is computed: a predictor fitted to a checkpoint, kept as arrays.
+"""What the generator's norms would measure, told before any sample is computed: a predictor fitted
+to a checkpoint, kept as arrays.
 
     predictor = predictor_of(checkpoint)
-    statistics = predictor(inputs)      # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
+    # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
+    statistics = predictor(inputs)
 
-AdaIN normalizes every channel over the utterance, so no sample is there before all of it is rendered. But the 48 means and variances of
-the generator hang on what is known before: the moments of what its upsampler and its two source convolutions read, which are convolutions
-of the decoder's output and of the harmonic spectrum, and the style. The map from these is a radial basis network, solved by ridge
-regression on the checkpoint's own speech (`python -m training.fit_statistics`).
+AdaIN normalizes every channel over the utterance, so no sample is there before all of it is
+rendered. But the 48 means and variances of the generator hang on what is known before: the moments
+of what its upsampler and its two source convolutions read, which are convolutions of the decoder's
+output and of the harmonic spectrum, and the style. The map from these is a radial basis network,
+solved by ridge regression on the checkpoint's own speech (`python -m training.fit_statistics`).
 """
 
 import hashlib
@@ -28,17 +31,20 @@ from kokoro_ane.core.staging import parse_json, staged
 
 FORMAT = 2  # 2: inputs as the moments are, nothing taken off
 ARRAYS = ("mean", "scale", "landmarks", "width", "hidden", "outer", "bias", "centres")
-HALF = ("landmarks", "outer")  # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
+# the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
+HALF = ("landmarks", "outer")
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticsPredictor:
-    """The arrays of the map, float32. D inputs (pooled moments, then the style), m landmarks, rank r, R channels of norms.
+    """The arrays of the map, float32. D inputs (pooled moments, then the style), m landmarks, rank
+    r, R channels of norms.
 
-    mean, scale [D]: of the inputs; landmarks [m, D] of scaled inputs, width: of their bells; hidden [r, m], outer [2R, r], bias [2R]:
-    means of all norms, then their log variances; centres [R]: the usual mean of each channel, which biases take off.
-    `checkpoint`: hash of the weights that it was fitted to; `voices`: those that took part; `fitted`: how, and its held-out error.
+    mean, scale [D]: of the inputs; landmarks [m, D] of scaled inputs, width: of their bells; hidden
+    [r, m], outer [2R, r], bias [2R]: means of all norms, then their log variances; centres [R]: the
+    usual mean of each channel, which biases take off. `checkpoint`: hash of the weights that it was
+    fitted to; `voices`: those that took part; `fitted`: how, and its held-out error.
     """
 
     mean: np.ndarray
@@ -56,7 +62,11 @@ class StatisticsPredictor:
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Inputs [n, D] -> means and log variances [n, 2R], float64: for fitting and checks."""
         z = (inputs - self.mean) * self.scale
-        distance = np.square(z).sum(1)[:, None] + np.square(self.landmarks).sum(1)[None] - 2 * z @ self.landmarks.T
+        distance = (
+            np.square(z).sum(1)[:, None]
+            + np.square(self.landmarks).sum(1)[None]
+            - 2 * z @ self.landmarks.T
+        )
         return np.exp(-distance / self.width) @ self.hidden.T @ self.outer.T + self.bias
 
     @property
@@ -69,7 +79,9 @@ class StatisticsPredictor:
 
 
 class HiddenStatistics(nn.Module):
-    """The predictor up to its last product, as 1x1 convolutions in float32: how near the utterance is to each landmark."""
+    """The predictor up to its last product, as 1x1 convolutions in float32: how near the utterance
+    is to each landmark.
+    """
 
     mean: Tensor
     scale: Tensor
@@ -80,9 +92,13 @@ class HiddenStatistics(nn.Module):
     def __init__(self, predictor: StatisticsPredictor) -> None:
         super().__init__()
         for name in ("mean", "scale"):
-            self.register_buffer(name, torch.from_numpy(getattr(predictor, name)).float().view(1, -1, 1, 1))
+            self.register_buffer(
+                name, torch.from_numpy(getattr(predictor, name)).float().view(1, -1, 1, 1)
+            )
         for name in ("landmarks", "hidden"):
-            self.register_buffer(name, torch.from_numpy(getattr(predictor, name)).float()[:, :, None, None])
+            self.register_buffer(
+                name, torch.from_numpy(getattr(predictor, name)).float()[:, :, None, None]
+            )
         squares = np.square(predictor.landmarks.astype(np.float64)).sum(1)
         self.register_buffer("squares", torch.from_numpy(squares).float())
         self.width = float(predictor.width)
@@ -90,17 +106,31 @@ class HiddenStatistics(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """inputs [1, D, 1, 1]: pooled moments, then the style -> [1, r, 1, 1]."""
         z = (inputs - self.mean) * self.scale
-        distance = F.conv2d(z, -2 * self.landmarks, self.squares) + z.square().sum(dim=1, keepdim=True)  # [1, m, 1, 1]
+        # [1, m, 1, 1]
+        distance = F.conv2d(z, -2 * self.landmarks, self.squares) + z.square().sum(
+            dim=1, keepdim=True
+        )
         return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
 
 
 def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
-    """As .npz, by rename: arrays in fp16 where the graph takes them so, with a digest over all of it."""
+    """As .npz, by rename: arrays in fp16 where the graph takes them so, with a digest over all of
+    it.
+    """
     arrays = {name: getattr(predictor, name) for name in ARRAYS}
     arrays |= {name: arrays[name].astype(np.float16) for name in HALF}
-    words = {"format": FORMAT, "checkpoint": predictor.checkpoint, "voices": list(predictor.voices), "fitted": predictor.fitted}
+    words = {
+        "format": FORMAT,
+        "checkpoint": predictor.checkpoint,
+        "voices": list(predictor.voices),
+        "fitted": predictor.fitted,
+    }
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **checksummed_arrays(arrays | {"words": np.asarray(json.dumps(words))}, {}))
+        np.savez_compressed(
+            stream,
+            allow_pickle=False,
+            **checksummed_arrays(arrays | {"words": np.asarray(json.dumps(words))}, {}),
+        )
 
 
 def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
@@ -108,10 +138,18 @@ def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
     found = read_checksummed_arrays(path, {}, f"; `{fit_command(checkpoint)}` writes it again")
     words = parse_json(str(found.pop("words")), str(path))
     if words.get("format") != FORMAT or words["checkpoint"] != checkpoint.sha256:
-        told = f"{path} was fitted to weights {str(words.get('checkpoint'))[:12]}, {checkpoint.name} has {checkpoint.sha256[:12]}"
+        told = (
+            f"{path} was fitted to weights {str(words.get('checkpoint'))[:12]}, {checkpoint.name}"
+            f" has {checkpoint.sha256[:12]}"
+        )
         raise InputError(f"{told}: `{fit_command(checkpoint)}` fits one")
     arrays = {name: found[name].astype(np.float32) for name in ARRAYS}
-    return StatisticsPredictor(**arrays, checkpoint=words["checkpoint"], voices=tuple(words["voices"]), fitted=words["fitted"])
+    return StatisticsPredictor(
+        **arrays,
+        checkpoint=words["checkpoint"],
+        voices=tuple(words["voices"]),
+        fitted=words["fitted"],
+    )
 
 
 def predictor_path(checkpoint: Checkpoint) -> Path:
@@ -120,11 +158,16 @@ def predictor_path(checkpoint: Checkpoint) -> Path:
 
 
 def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
-    """The one that the user fitted, else the bundled one. InputError, with the command, where these weights have none."""
+    """The one that the user fitted, else the bundled one. InputError, with the command, where these
+    weights have none.
+    """
     own, bundled = predictor_path(checkpoint), DATA / f"statistics-{checkpoint.sha256[:16]}.npz"
     found = next((path for path in (own, bundled) if path.is_file()), None)
     if found is None:
-        told = f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them, some 10 s of one core a sentence"
+        told = (
+            f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them,"
+            " some 10 s of one core a sentence"
+        )
         raise InputError(f"{told}; or take another layout")
     return load_predictor(found, checkpoint)
 

@@ -1,22 +1,45 @@
 """The three functions of the streaming layout, as they are traced.
 
-    frames, affine, style_affine = DecoderFunction(vocoder, predictor, hidden_dim)(features, style)      # once an utterance
-    waveform = WindowFunction(generator)(window_features, affine)                    # any window of an utterance that is long
-    waveform = UtteranceFunction(generator)(utterance_features, style_affine)        # one that is short, with its own statistics
+    # once an utterance
+    frames, affine, style_affine = DecoderFunction(vocoder, predictor, hidden_dim)(features, style)
+    # any window of an utterance that is long
+    waveform = WindowFunction(generator)(window_features, affine)
+    # one that is short, with its own statistics
+    waveform = UtteranceFunction(generator)(utterance_features, style_affine)
 
-`features` of each is one packed tensor, rows of its length + 1 columns (vocoder/streaming/streaming_package.py).
+`features` of each is one packed tensor, rows of its length + 1 columns
+(vocoder/streaming/streaming_package.py).
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS, PackedLayout
+from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
+    PROSODY_PER_FRAME,
+    SPECTRUM_CHANNELS,
+    PackedLayout,
+)
 from kokoro_ane.core.layers import NORM_EPSILON, Mask, masked
-from kokoro_ane.vocoder.decoder import LOUD_SCALE, QUIET_SCALE, STAGE_SLOPE, Generator, Vocoder, unpack_frames
+from kokoro_ane.vocoder.decoder import (
+    LOUD_SCALE,
+    QUIET_SCALE,
+    STAGE_SLOPE,
+    Generator,
+    Vocoder,
+    unpack_frames,
+)
 from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula
-from kokoro_ane.vocoder.streaming.streaming_model import FoldedUp, Measured, StreamingGenerator, Told, bias_of, generator_norms
+from kokoro_ane.vocoder.streaming.streaming_model import (
+    FoldedUp,
+    Measured,
+    StreamingGenerator,
+    Told,
+    bias_of,
+    generator_norms,
+)
 
 SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
 FP32_MODULES = ("hidden", "told")  # of the decoder: one column each, and terms that cancel
@@ -29,10 +52,12 @@ def window_rows(channels: int) -> tuple[int, int]:
 
 
 class PooledMoments(nn.Module):
-    """What enters the generator, pooled over time: the first upsampler's result, and what both source convolutions make of the spectrum.
+    """What enters the generator, pooled over time: the first upsampler's result, and what both
+    source convolutions make of the spectrum.
 
-    Without biases all three are 0 beyond the utterance, so that sums over all columns are sums over its own. The spectrum has its frames as
-    columns and the time within a frame as rows: no axis passes what an engine takes, and every frame sees its neighbours.
+    Without biases all three are 0 beyond the utterance, so that sums over all columns are sums over
+    its own. The spectrum has its frames as columns and the time within a frame as rows: no axis
+    passes what an engine takes, and every frame sees its neighbours.
     """
 
     kernel: Tensor
@@ -42,14 +67,20 @@ class PooledMoments(nn.Module):
         low, high = generator.noise_convs
         self.up = FoldedUp(generator.ups[0], 1.0, torch.zeros(generator.ups[0].out_channels))
         self.rate, self.stride, self.reach = generator.rates[0], low.stride[1], int(low.padding[1])
-        self.low, self.high = (FoldedConv(conv, bias=torch.zeros(conv.out_channels)) for conv in (low, high))
-        self.low.weight = self.low.weight.transpose(2, 3).contiguous()  # [out, 22, k, 1]: along the rows
+        self.low, self.high = (
+            FoldedConv(conv, bias=torch.zeros(conv.out_channels)) for conv in (low, high)
+        )
+        # [out, 22, k, 1]: along the rows
+        self.low.weight = self.low.weight.transpose(2, 3).contiguous()
         self.low.stride, self.low.padding = (self.stride, 1), (0, 0)
 
     def forward(self, frames: Tensor, spectrum: Tensor, mask: Mask) -> list[Power]:
-        """frames [1, C, 1, 2B] and their mask; spectrum [1, 22 * 120, 1, B + 1] -> of each [1, c, 1, 1], over all columns."""
+        """frames [1, C, 1, 2B] and their mask; spectrum [1, 22 * 120, 1, B + 1] -> of each [1, c,
+        1, 1], over all columns.
+        """
         rows = spectrum.reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME, -1)  # [1, 22, 120, B + 1]
-        before = F.pad(rows[:, :, -self.reach :, :-1], (1, 0))  # [1, 22, reach, B + 1], of the frame before
+        # [1, 22, reach, B + 1], of the frame before
+        before = F.pad(rows[:, :, -self.reach :, :-1], (1, 0))
         after = F.pad(rows[:, :, : self.reach, 1:], (0, 1))
         low = self.low(torch.cat([before, rows, after], dim=2))  # [1, c, 20, B + 1]
         found = (
@@ -57,11 +88,16 @@ class PooledMoments(nn.Module):
             (low, QUIET_SCALE),
             (self.high(rows), QUIET_SCALE),
         )
-        return [(x.mean(dim=(2, 3), keepdim=True), (x * scale).square().mean(dim=(2, 3), keepdim=True)) for x, scale in found]
+        return [
+            (x.mean(dim=(2, 3), keepdim=True), (x * scale).square().mean(dim=(2, 3), keepdim=True))
+            for x, scale in found
+        ]
 
 
 class EntryMoments(nn.Module):
-    """What PooledMoments sums, as a norm would measure it: biases added, the share of the utterance divided out. In float32."""
+    """What PooledMoments sums, as a norm would measure it: biases added, the share of the utterance
+    divided out. In float32.
+    """
 
     offset: Tensor
 
@@ -72,11 +108,14 @@ class EntryMoments(nn.Module):
         self.register_buffer("offset", torch.cat(biases).float().view(1, -1, 1, 1))
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor]) -> Tensor:
-        """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean and log of the variance of each,
-        [1, D - style_dim, 1, 1]."""
+        """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean
+        and log of the variance of each, [1, D - style_dim, 1, 1].
+        """
         scales, own = (LOUD_SCALE, QUIET_SCALE, QUIET_SCALE), (shares[0], shares[1], shares[1])
         found: list[Tensor] = []
-        for (mean, power), scale, share, offset in zip(pooled, scales, own, self.offset.split(self.sizes, dim=1), strict=True):
+        for (mean, power), scale, share, offset in zip(
+            pooled, scales, own, self.offset.split(self.sizes, dim=1), strict=True
+        ):
             inside = mean.float() / share.float()
             variance = F.relu(power.float() * (1 / scale**2) / share.float() - inside * inside)
             found += [inside + offset, torch.log(variance + NORM_EPSILON)]
@@ -96,7 +135,9 @@ class Hidden(nn.Module):
 
 
 class ToldAffines(nn.Module):
-    """Gains and shifts of all norms: the style's, with the predicted statistics in them. In float32."""
+    """Gains and shifts of all norms: the style's, with the predicted statistics in them. In
+    float32.
+    """
 
     usual: Tensor
     usual_variance: Tensor
@@ -104,12 +145,17 @@ class ToldAffines(nn.Module):
     def __init__(self, predictor: StatisticsPredictor) -> None:
         super().__init__()
         means, log_variances = torch.from_numpy(predictor.bias).chunk(2)
-        self.register_buffer("usual", (means - torch.from_numpy(predictor.centres)).float().view(1, -1, 1, 1))
+        self.register_buffer(
+            "usual", (means - torch.from_numpy(predictor.centres)).float().view(1, -1, 1, 1)
+        )
         self.register_buffer("usual_variance", log_variances.float().view(1, -1, 1, 1))
 
     def forward(self, product: Tensor, style_affine: Tensor) -> Tensor:
-        """product [1, 2R, 1, 1] of the predictor, less its bias; style_affine [1, 2R, 1, 1] -> affine [1, 2R, 1, 1], gains first."""
-        mean, log_variance = product.float().chunk(2, dim=1)  # its bias comes after: coremltools would take it into the product, in fp32
+        """product [1, 2R, 1, 1] of the predictor, less its bias; style_affine [1, 2R, 1, 1] ->
+        affine [1, 2R, 1, 1], gains first.
+        """
+        # its bias comes after: coremltools would take it into the product, in fp32
+        mean, log_variance = product.float().chunk(2, dim=1)
         mean = mean + self.usual  # of what a norm reads, its usual mean taken off
         gain, shift = style_affine.float().chunk(2, dim=1)
         gain = gain * torch.exp((log_variance + self.usual_variance) * -0.5)
@@ -134,8 +180,12 @@ class Product(nn.Module):
 def style_product(generator: Generator, form: SnakeFormula) -> Product:
     """The style's gains and shifts of all norms, gains first, with Snake's alpha in them."""
     pairs = [(norm.norm.fc, norm.factor(form).repeat(2)) for norm in generator_norms(generator)]
-    weights = [fc.weight.detach().flatten(1).double() * factor[:, None] for fc, factor in pairs]  # [2C, style_dim]
-    return Product(_gains_first(weights), _gains_first([fc.bias.detach().double() * factor for fc, factor in pairs]))
+    # [2C, style_dim]
+    weights = [fc.weight.detach().flatten(1).double() * factor[:, None] for fc, factor in pairs]
+    return Product(
+        _gains_first(weights),
+        _gains_first([fc.bias.detach().double() * factor for fc, factor in pairs]),
+    )
 
 
 def _gains_first(parts: list[Tensor]) -> Tensor:
@@ -145,22 +195,40 @@ def _gains_first(parts: list[Tensor]) -> Tensor:
 
 
 class DecoderFunction(nn.Module):
-    """The frame decoder on the whole utterance, and behind it the constants of all the generator's norms, made for its Snake's `form`."""
+    """The frame decoder on the whole utterance, and behind it the constants of all the generator's
+    norms, made for its Snake's `form`.
+    """
 
-    def __init__(self, vocoder: Vocoder, predictor: StatisticsPredictor, hidden_dim: int, form: SnakeFormula | None = None) -> None:
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        predictor: StatisticsPredictor,
+        hidden_dim: int,
+        form: SnakeFormula | None = None,
+    ) -> None:
         super().__init__()
         self.vocoder, self.sizes = vocoder, PackedLayout(hidden_dim).sizes
-        self.pooled, self.hidden = PooledMoments(vocoder.generator), Hidden(vocoder.generator, predictor)
-        self.outer, self.styles = Product(torch.from_numpy(predictor.outer), None), style_product(vocoder.generator, form or SineSnake())
+        self.pooled, self.hidden = (
+            PooledMoments(vocoder.generator),
+            Hidden(vocoder.generator, predictor),
+        )
+        self.outer, self.styles = (
+            Product(torch.from_numpy(predictor.outer), None),
+            style_product(vocoder.generator, form or SineSnake()),
+        )
         self.told = ToldAffines(predictor)
 
     def forward(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> frames [1, C, 1, 2B], 0 beyond the utterance;
-        affine and style_affine [1, 2R, 1, 1]."""
+        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> frames [1, C, 1, 2B], 0
+        beyond the utterance; affine and style_affine [1, 2R, 1, 1].
+        """
         *parts, spectrum = features.split(self.sizes, dim=1)
         asr, f0, energy, values = unpack_frames(*parts)
         mask = Mask.of(values)
-        double, frames = mask.upsampled(PROSODY_PER_FRAME), self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0]
+        double, frames = (
+            mask.upsampled(PROSODY_PER_FRAME),
+            self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0],
+        )
         frames, style_affine = F.leaky_relu(frames, STAGE_SLOPE), self.styles(style)
         shares = double.mean, parts[-1].mean(dim=3, keepdim=True)
         product = self.outer(self.hidden(self.pooled(frames, spectrum, double), shares, style))
@@ -188,13 +256,24 @@ class UtteranceFunction(nn.Module):
         self.generator = generator
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
-        """features [1, 2C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1, 600 B]; the caller cuts it at 600F."""
+        """features [1, 2C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1,
+        600 B]; the caller cuts it at 600F.
+        """
         frames, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        affines = Measured(style_affine, self.generator.sizes, self.generator.scales, Mask.of(mask[..., :-1]).upsampled(PROSODY_PER_FRAME))
+        affines = Measured(
+            style_affine,
+            self.generator.sizes,
+            self.generator.scales,
+            Mask.of(mask[..., :-1]).upsampled(PROSODY_PER_FRAME),
+        )
         return self.generator(*unpack_window(frames, spectrum), affines)
 
 
 def unpack_window(frames: Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
-    """Packed rows [1, 2C, 1, W + 1] and [1, 2640, 1, W + 1] -> frames [1, C, 1, 2W], spectrum [1, 22, 1, 120W + 1]."""
-    frames = frames.reshape(1, frames.shape[1] // PROSODY_PER_FRAME, 1, -1)[..., :-PROSODY_PER_FRAME]
+    """Packed rows [1, 2C, 1, W + 1] and [1, 2640, 1, W + 1] -> frames [1, C, 1, 2W], spectrum [1,
+    22, 1, 120W + 1].
+    """
+    frames = frames.reshape(1, frames.shape[1] // PROSODY_PER_FRAME, 1, -1)[
+        ..., :-PROSODY_PER_FRAME
+    ]
     return frames, spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]

@@ -1,7 +1,9 @@
-"""Layers of the streaming generator: a convolution with frozen weights, and Snake as u + sin(u)^2 or as a polynomial.
+"""Layers of the streaming generator: a convolution with frozen weights, and Snake as u + sin(u)^2
+or as a polynomial.
 
-With u = alpha AdaIN(x) Snake is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into the next convolution. u - cos(u),
-u = 2 alpha AdaIN(x), is two passes less, but rounds a small u against 1, and 1 / alpha makes that loud: real Kokoro has alphas of 9.5e-5.
+With u = alpha AdaIN(x) Snake is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into
+the next convolution. u - cos(u), u = 2 alpha AdaIN(x), is two passes less, but rounds a small u
+against 1, and 1 / alpha makes that loud: real Kokoro has alphas of 9.5e-5.
 """
 
 import math
@@ -17,11 +19,14 @@ from kokoro_ane.vocoder.scaled_conv import ScaledConv, reciprocal_of, scaled_pro
 
 SMALL = 2**-8  # of alpha: alpha z is subnormal then where z is below 1/64
 SPREAD = 7.0
-POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)  # a, b, c, d of PolynomialSnake, exact in fp16
+# a, b, c, d of PolynomialSnake, exact in fp16
+POLYNOMIAL = (0.9150390625, -1.0283203125, 1.5380859375, 0.1451416015625)
 
 
 class FoldedConv(nn.Module):
-    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its input, `bias` [out] stands for its own."""
+    """A convolution with frozen weights; beyond a row it sees zeros. `inner` [in] divides its
+    input, `bias` [out] stands for its own.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -33,9 +38,14 @@ class FoldedConv(nn.Module):
         if inner is not None:
             weight = weight / inner.double().view(1, -1, 1, 1)
         if bias is None:
-            bias = torch.zeros(len(weight), dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
+            bias = (
+                torch.zeros(len(weight), dtype=torch.float64)
+                if conv.bias is None
+                else conv.bias.detach().double()
+            )
         self.register_buffer("weight", weight.float())
-        self.register_buffer("bias", bias.float() if bias.any() else None)  # equal constants would be one, and layers lose their names
+        # equal constants would be one, and layers lose their names
+        self.register_buffer("bias", bias.float() if bias.any() else None)
         self.register_buffer("reciprocal", reciprocal_of(conv))
         self.envelope = conv.envelope if isinstance(conv, ScaledConv) else None
         self.taps = conv.taps if isinstance(conv, ScaledConv) else None
@@ -43,24 +53,31 @@ class FoldedConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, R, W] -> [1, out, R, W]."""
-        return scaled_product(x, self.reciprocal, self.envelope, self.bias, self._product, self.taps)
+        return scaled_product(
+            x, self.reciprocal, self.envelope, self.bias, self._product, self.taps
+        )
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
 
 class SnakeFormula(nn.Module):
-    """Snake of u = factor * z, up to the factor, which the next convolution takes; `bend`: what it adds to u, times `inverse` if given."""
+    """Snake of u = factor * z, up to the factor, which the next convolution takes; `bend`: what it
+    adds to u, times `inverse` if given.
+    """
 
     factor: float
 
     def forward(self, u: Tensor) -> Tensor:
         """[1, C, R, W] -> the same shape."""
-        bend = self.bend(u)  # a name of its own: coremltools finds no operation that it calls var_N itself
+        # a name of its own: coremltools finds no operation that it calls var_N itself
+        bend = self.bend(u)
         return u + bend
 
     def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
-        """Of u [1, C, R, W]; `inverse` [1, C, 1, 1] is taken by the first of two factors, so that a small u has no square in fp16."""
+        """Of u [1, C, R, W]; `inverse` [1, C, 1, 1] is taken by the first of two factors, so that a
+        small u has no square in fp16.
+        """
         raise NotImplementedError
 
 
@@ -78,9 +95,10 @@ class SineSnake(SnakeFormula):
 class PolynomialSnake(SnakeFormula):
     """u + P(q), q = (u - round u)^2: Snake / pi on u = z / pi, for chips without sin and cos.
 
-    sin(z)^2 has period pi, so it is a function of r = u - round(u) in -1/2..1/2, and an even one: P(q) = q (c (a q + b)^2 + d)^2, the
-    square of an odd polynomial. P(0) = 0 and the largest error is 4e-5, below fp16's own. Nine operations: coremltools makes a batch_norm
-    of a product and a sum with constants a channel; docs/neural-engine.md says what it costs.
+    sin(z)^2 has period pi, so it is a function of r = u - round(u) in -1/2..1/2, and an even one:
+    P(q) = q (c (a q + b)^2 + d)^2, the square of an odd polynomial. P(0) = 0 and the largest error
+    is 4e-5, below fp16's own. Nine operations: coremltools makes a batch_norm of a product and a
+    sum with constants a channel; docs/neural-engine.md says what it costs.
     """
 
     factor = 1 / math.pi
@@ -99,6 +117,8 @@ FORMS = MappingProxyType({STREAMING: SineSnake, STREAMING_POLYNOMIAL: Polynomial
 
 
 def small_or_apart(alpha: Tensor) -> tuple[bool, bool]:
-    """Of a Snake's alphas [C]: whether one is SMALL; whether 1 / alpha has to stand before the convolution. See AffineConv."""
+    """Of a Snake's alphas [C]: whether one is SMALL; whether 1 / alpha has to stand before the
+    convolution. See AffineConv.
+    """
     least = float(alpha.abs().min())
     return least < SMALL, least < SMALL or float(alpha.abs().median() / alpha.abs().min()) > SPREAD

@@ -1,11 +1,14 @@
-"""The generator on constants of the utterance: what AdaIN needs is handed to it, so no operation reads beyond its receptive field.
+"""The generator on constants of the utterance: what AdaIN needs is handed to it, so no operation
+reads beyond its receptive field.
 
     generator = StreamingGenerator(vocoder, predictor.centres)
-    waveform = generator(frames, spectrum, Told(affine, generator.sizes))       # [1, 1, 1, 600 W], of any window of the utterance
+    # [1, 1, 1, 600 W], of any window of the utterance
+    waveform = generator(frames, spectrum, Told(affine, generator.sizes))
 
-AdaIN is gain (x - mean) / deviation + shift. Upstream measures mean and deviation over the utterance, 48 times; `Told` has both in one
-gain and one shift, `Measured` measures them where the utterance is short enough to be there as a whole. What a norm reads has its usual
-mean, `centres`, taken off by the bias of the convolution before it: fp16 would round the rest against it.
+AdaIN is gain (x - mean) / deviation + shift. Upstream measures mean and deviation over the
+utterance, 48 times; `Told` has both in one gain and one shift, `Measured` measures them where the
+utterance is short enough to be there as a whole. What a norm reads has its usual mean, `centres`,
+taken off by the bias of the convolution before it: fp16 would round the rest against it.
 """
 
 from collections.abc import Iterator
@@ -17,14 +20,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Mask, Modules, Snake, masked
+from kokoro_ane.core.layers import (
+    NORM_EPSILON,
+    AdaIN1d,
+    Conv,
+    ConvTranspose,
+    Mask,
+    Modules,
+    Snake,
+    masked,
+)
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
-from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula, small_or_apart
+from kokoro_ane.vocoder.streaming.streaming_layers import (
+    FoldedConv,
+    SineSnake,
+    SnakeFormula,
+    small_or_apart,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class GeneratorNorm:
-    """A norm of the generator in the order of its rows: `path` in the Generator, the norm, the Snake behind it."""
+    """A norm of the generator in the order of its rows: `path` in the Generator, the norm, the
+    Snake behind it.
+    """
 
     path: str
     norm: AdaIN1d
@@ -39,13 +58,17 @@ class GeneratorNorm:
         return self.snake.alpha.detach().flatten().double() * form.factor
 
     def factor(self, form: SnakeFormula) -> Tensor:
-        """[C] float64: what its gains and shifts are multiplied by, so that it gives u; 1 where that is too small for fp16."""
+        """[C] float64: what its gains and shifts are multiplied by, so that it gives u; 1 where
+        that is too small for fp16.
+        """
         inner = self.inner(form)
         return torch.ones_like(inner) if small_or_apart(inner)[0] else inner
 
 
 def generator_norms(generator: Generator) -> tuple[GeneratorNorm, ...]:
-    """All 48: the source's block of each stage, then the stage's parallel blocks; of a block three pairs."""
+    """All 48: the source's block of each stage, then the stage's parallel blocks; of a block three
+    pairs.
+    """
     return tuple(norm for path, block in blocks_of(generator) for norm in _norms(path, block))
 
 
@@ -72,7 +95,9 @@ def centres_of(generator: Generator, centres: np.ndarray) -> dict[str, Tensor]:
 
 
 class Affines(Protocol):
-    """Gives every norm, in the order of the rows, its gain and shift, and knows where the utterance is: `mask`, None for everywhere."""
+    """Gives every norm, in the order of the rows, its gain and shift, and knows where the utterance
+    is: `mask`, None for everywhere.
+    """
 
     mask: Mask | None
 
@@ -87,7 +112,9 @@ class Affines(Protocol):
 
 
 class Told:
-    """Constants of the utterance: affine [1, 2R, 1, 1], all gains before all shifts. The columns given are all of the utterance."""
+    """Constants of the utterance: affine [1, 2R, 1, 1], all gains before all shifts. The columns
+    given are all of the utterance.
+    """
 
     mask: Mask | None = None
 
@@ -108,14 +135,18 @@ class Told:
 
 
 class Measured(Told):
-    """Statistics of the columns themselves, as upstream; `affine`: the style's gains and shifts; `scales`: AdaIN1d's, of each norm."""
+    """Statistics of the columns themselves, as upstream; `affine`: the style's gains and shifts;
+    `scales`: AdaIN1d's, of each norm.
+    """
 
     def __init__(self, affine: Tensor, sizes: list[int], scales: list[float], mask: Mask) -> None:
         super().__init__(affine, sizes)
         self._scales, self.mask = iter(scales), mask
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See AdaIN1d, whose arithmetic it is; x has its usual mean taken off, so that a product and a sum lose nothing of it."""
+        """See AdaIN1d, whose arithmetic it is; x has its usual mean taken off, so that a product
+        and a sum lose nothing of it.
+        """
         (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
         assert mask is not None
         mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
@@ -129,23 +160,31 @@ class Measured(Told):
         """See Affines."""
         assert self.mask is not None
         mask = self.mask.upsampled(rate)
-        self.mask = Mask.of(torch.cat([mask.values[..., :columns], mask.values], dim=3)) if columns else mask
+        self.mask = (
+            Mask.of(torch.cat([mask.values[..., :columns], mask.values], dim=3))
+            if columns
+            else mask
+        )
 
 
 class AffineConv(nn.Module):
     """AdaIN with its constants given, Snake, convolution.
 
-    `apart`: what divides the convolution's input channels is not folded into its weights but stands before it as a multiplication. So the
-    convolution reads Snake's own values, whose channels can be balanced (quantize/balance.py) for an int8 input. The same wherever one
-    channel would take more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8 weights and palettes
-    would have little left for the others. Where the smallest alpha is below SMALL (1 of 48), alpha z would lie among fp16's subnormals,
-    which an engine may take for 0: z is carried as it is and the bend alone is computed on alpha z.
+    `apart`: what divides the convolution's input channels is not folded into its weights but stands
+    before it as a multiplication. So the convolution reads Snake's own values, whose channels can
+    be balanced (quantize/balance.py) for an int8 input. The same wherever one channel would take
+    more than `SPREAD` times the median's factor into its weights (8 of real Kokoro's 48): int8
+    weights and palettes would have little left for the others. Where the smallest alpha is below
+    SMALL (1 of 48), alpha z would lie among fp16's subnormals, which an engine may take for 0: z is
+    carried as it is and the bend alone is computed on alpha z.
     """
 
     alpha: Tensor | None
     scale: Tensor | None
 
-    def __init__(self, norm: GeneratorNorm, conv: Conv, bias: Tensor, form: SnakeFormula, apart: bool) -> None:
+    def __init__(
+        self, norm: GeneratorNorm, conv: Conv, bias: Tensor, form: SnakeFormula, apart: bool
+    ) -> None:
         """`bias` [out]: what the convolution adds."""
         super().__init__()
         inner = norm.inner(form)
@@ -169,7 +208,11 @@ class AffineConv(nn.Module):
 
 def bias_of(conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     """[out] float64."""
-    return torch.zeros(conv.out_channels, dtype=torch.float64) if conv.bias is None else conv.bias.detach().double()
+    return (
+        torch.zeros(conv.out_channels, dtype=torch.float64)
+        if conv.bias is None
+        else conv.bias.detach().double()
+    )
 
 
 class AffineBlock(nn.Module):
@@ -191,40 +234,68 @@ class AffineBlock(nn.Module):
         for pair, (before, between) in enumerate(zip(norms[::2], norms[1::2], strict=True)):
             after = centres[norms[2 * pair + 2].path] if 2 * pair + 2 < len(norms) else left
             first, second = block.convs1[pair], block.convs2[pair]
-            self.convs1.append(AffineConv(before, first, bias_of(first) - centres[between.path], form, apart))
-            self.convs2.append(AffineConv(between, second, bias_of(second) - after + centres[before.path], form, apart))
+            self.convs1.append(
+                AffineConv(before, first, bias_of(first) - centres[between.path], form, apart)
+            )
+            self.convs2.append(
+                AffineConv(
+                    between, second, bias_of(second) - after + centres[before.path], form, apart
+                )
+            )
 
     def forward(self, x: Tensor, affines: Affines) -> Tensor:
         """x [1, C, 1, S] -> the same shape."""
         for first, second in zip(self.convs1, self.convs2, strict=True):
-            change = second(first(x, affines), affines)  # a name of its own: coremltools finds no operation that it calls var_N itself
+            # a name of its own: coremltools finds no operation that it calls var_N itself
+            change = second(first(x, affines), affines)
             x = change + x
         return x
 
 
 class StreamingGenerator(nn.Module):
-    """The generator of one window. Its modules bear the names of Generator's. `form`: of every Snake, the affines are made for the same;
-    `apart`: see AffineConv."""
+    """The generator of one window. Its modules bear the names of Generator's. `form`: of every
+    Snake, the affines are made for the same; `apart`: see AffineConv.
+    """
 
-    def __init__(self, vocoder: Vocoder, centres: np.ndarray, form: SnakeFormula | None = None, apart: bool = False) -> None:
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        centres: np.ndarray,
+        form: SnakeFormula | None = None,
+        apart: bool = False,
+    ) -> None:
         super().__init__()
         generator, count = vocoder.generator, vocoder.generator.blocks_per_stage
         norms, usual = generator_norms(generator), centres_of(generator, centres)
         made = usual, form or SineSnake(), apart
-        self.sizes, self.scales = [norm.channels for norm in norms], [norm.norm.scale for norm in norms]
-        self.rates, self.blocks_per_stage, self.channels = generator.rates, count, generator.ups[0].in_channels
+        self.sizes, self.scales = (
+            [norm.channels for norm in norms],
+            [norm.norm.scale for norm in norms],
+        )
+        self.rates, self.blocks_per_stage, self.channels = (
+            generator.rates,
+            count,
+            generator.ups[0].in_channels,
+        )
         self.ups: Modules[FoldedUp] = Modules()
         self.noise_convs: Modules[FoldedConv] = Modules()
         self.noise_res: Modules[AffineBlock] = Modules()
         for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
             read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
             self.ups.append(FoldedUp(up, count if stage else 1.0))
-            self.noise_convs.append(FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"]))
-            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], *made, read))  # the sum with `up`: less `read`
+            self.noise_convs.append(
+                FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"])
+            )
+            # the sum with `up`: less `read`
+            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], *made, read))
         paths = (f"resblocks.{number}" for number in range(len(generator.resblocks)))
-        self.resblocks = Modules(AffineBlock(path, block, *made) for path, block in zip(paths, generator.resblocks, strict=True))
+        self.resblocks = Modules(
+            AffineBlock(path, block, *made)
+            for path, block in zip(paths, generator.resblocks, strict=True)
+        )
         post = generator.conv_post
-        self.conv_post = FoldedConv(post, torch.full((post.in_channels,), float(count)))  # the mean over parallel blocks is left a sum
+        # the mean over parallel blocks is left a sum
+        self.conv_post = FoldedConv(post, torch.full((post.in_channels,), float(count)))
         self.stft = generator.stft
 
     def forward(self, frames: Tensor, spectrum: Tensor, affines: Affines) -> Tensor:
@@ -232,7 +303,8 @@ class StreamingGenerator(nn.Module):
         x = frames
         for stage, rate in enumerate(self.rates):
             last = stage + 1 == len(self.rates)
-            x = self.ups[stage](x if stage == 0 else affines.inside(F.leaky_relu(x, STAGE_SLOPE)))  # [1, C / 2, 1, rate * S]
+            # [1, C / 2, 1, rate * S]
+            x = self.ups[stage](x if stage == 0 else affines.inside(F.leaky_relu(x, STAGE_SLOPE)))
             if last:
                 x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120W + 1]
             affines.rise(rate, int(last))
@@ -243,7 +315,9 @@ class StreamingGenerator(nn.Module):
 
     def _blocks(self, stage: int, x: Tensor, affines: Affines) -> Tensor:
         """The sum of the stage's parallel blocks."""
-        first, *others = self.resblocks[stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage]
+        first, *others = self.resblocks[
+            stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage
+        ]
         total = first(x, affines)
         for block in others:
             total = total + block(x, affines)
@@ -251,7 +325,9 @@ class StreamingGenerator(nn.Module):
 
 
 class FoldedUp(nn.Module):
-    """A transposed convolution with frozen weights; `inner` divides its input, `bias` [out] stands for its own."""
+    """A transposed convolution with frozen weights; `inner` divides its input, `bias` [out] stands
+    for its own.
+    """
 
     weight: Tensor
     bias: Tensor

@@ -1,11 +1,14 @@
-"""An utterance through the streaming layout's three functions, whoever runs them: packed, cut into windows, joined.
+"""An utterance through the streaming layout's three functions, whoever runs them: packed, cut into
+windows, joined.
 
     package = StreamingPackage(Path("build/KokoroVocoder-demo-streaming-fp16.json"))
     samples = package.render(inputs)                                      # [600 F]
-    for piece in package.pieces(features, style, frames): ...             # the same samples, as they are computed
+    # the same samples, as they are computed
+    for piece in package.pieces(features, style, frames): ...
 
-A short utterance goes to the function `utterance` as a whole, with statistics of its own: there a prediction
-errs most, and there is least to wait for. A longer one is cut into windows of the few lengths that `window` takes, full of real frames.
+A short utterance goes to the function `utterance` as a whole, with statistics of its own: there a
+prediction errs most, and there is least to wait for. A longer one is cut into windows of the few
+lengths that `window` takes, full of real frames.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,30 +36,47 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
-from kokoro_ane.vocoder.packing import Array, VocoderInputs, as_array, pack, packed_rows, require_finite
+from kokoro_ane.vocoder.packing import (
+    Array,
+    VocoderInputs,
+    as_array,
+    pack,
+    packed_rows,
+    require_finite,
+)
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.streaming.windows import MEASURED, SIZES, fixed_windows
 
 SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
-Function = Callable[..., Mapping[str, Array]]  # named inputs, and a hook where one is given -> named outputs
+# named inputs, and a hook where one is given -> named outputs
+Function = Callable[..., Mapping[str, Array]]
 Hook = Callable[..., None]
 Opener = Callable[[Path, str], Any]  # package, function -> what is called like a mlprogram.Program
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """In frames, rising: of the decoder, of the utterances that are measured, and of windows, which only longer ones are cut into."""
+    """In frames, rising: of the decoder, of the utterances that are measured, and of windows, which
+    only longer ones are cut into.
+    """
 
     decoder: tuple[int, ...]
     utterance: tuple[int, ...]
     windows: tuple[int, ...]
 
     @classmethod
-    def of(cls, buckets: tuple[int, ...], measured: int = MEASURED, windows: tuple[int, ...] = SIZES) -> "Lengths":
-        """Buckets up to `measured` are of measured utterances. InputError where one could be longer than these and fill no window."""
+    def of(
+        cls, buckets: tuple[int, ...], measured: int = MEASURED, windows: tuple[int, ...] = SIZES
+    ) -> "Lengths":
+        """Buckets up to `measured` are of measured utterances. InputError where one could be longer
+        than these and fill no window.
+        """
         utterance = tuple(bucket for bucket in buckets if bucket <= measured)
         if not utterance or utterance[-1] < windows[-1]:
-            told = f"the streaming layout needs one from {windows[-1]}, its longest window, to {measured}"
+            told = (
+                f"the streaming layout needs one from {windows[-1]}, its longest window, to"
+                f" {measured}"
+            )
             raise InputError(f"buckets {','.join(map(str, buckets))}: {told}")
         return cls(buckets, utterance, windows)
 
@@ -67,20 +87,31 @@ class Lengths:
 
     def in_windows(self) -> "Lengths":
         """As few measured ones as there may be: to see windows in short utterances."""
-        return replace(self, utterance=tuple(bucket for bucket in self.utterance if bucket <= self.windows[-1]))
+        return replace(
+            self, utterance=tuple(bucket for bucket in self.utterance if bucket <= self.windows[-1])
+        )
 
 
 def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
-    """The decoder's features [1, channels, 1, B + 1]: vocoder.packing.pack's, but with the time within a frame in the spectrum's rows."""
+    """The decoder's features [1, channels, 1, B + 1]: vocoder.packing.pack's, but with the time
+    within a frame in the spectrum's rows.
+    """
     packed = pack(inputs, bucket)
     rows = packed.shape[1] - SPECTRUM_ROWS
-    spectrum = packed[:, rows:].reshape(1, SPECTRUM_CHANNELS, bucket + 1, COLUMNS_PER_FRAME).transpose(0, 1, 3, 2)
-    return np.concatenate([packed[:, :rows], spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)
+    spectrum = (
+        packed[:, rows:]
+        .reshape(1, SPECTRUM_CHANNELS, bucket + 1, COLUMNS_PER_FRAME)
+        .transpose(0, 1, 3, 2)
+    )
+    return np.concatenate(
+        [packed[:, :rows], spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1
+    )
 
 
 def unpacked_spectrum(features: np.ndarray) -> np.ndarray:
     """The decoder's features -> [1, 22, 120 (B + 1)]."""
-    rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME, -1)  # [1, 22, 120, B + 1]
+    # [1, 22, 120, B + 1]
+    rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME, -1)
     return rows.transpose(0, 1, 3, 2).reshape(1, SPECTRUM_CHANNELS, -1)
 
 
@@ -92,21 +123,39 @@ class StreamingChain:
     lengths: Lengths
 
     def pieces(
-        self, features: np.ndarray, style: np.ndarray, frames: int, early: bool = True, hooks: Mapping[str, Hook] | None = None
+        self,
+        features: np.ndarray,
+        style: np.ndarray,
+        frames: int,
+        early: bool = True,
+        hooks: Mapping[str, Hook] | None = None,
     ) -> Iterator[np.ndarray]:
-        """Samples in order, as they are computed, [600F] float32 together. `early`: short windows first, for an early sound; `hooks`: by
-        function, see mlprogram.Program."""
+        """Samples in order, as they are computed, [600F] float32 together. `early`: short windows
+        first, for an early sound; `hooks`: by function, see mlprogram.Program.
+        """
 
         def run(name: str, given: Mapping[str, Array]) -> Mapping[str, Array]:
-            return self.functions[name](given, **({"hook": hooks[name]} if hooks and name in hooks else {}))
+            return self.functions[name](
+                given, **({"hook": hooks[name]} if hooks and name in hooks else {})
+            )
 
         decoded = run(DECODER, {FEATURES: features, STYLE: style})
-        mixed, spectrum = _floats(decoded[FRAMES])[:, :, 0], unpacked_spectrum(features)  # [1, C, 2B], [1, 22, 120 (B + 1)]
+        # [1, C, 2B], [1, 22, 120 (B + 1)]
+        mixed, spectrum = _floats(decoded[FRAMES])[:, :, 0], unpacked_spectrum(features)
         if frames <= self.lengths.utterance[-1]:
             given = features.shape[-1] - 1
-            bucket = given if given in self.lengths.utterance else bucket_for(frames, self.lengths.utterance)
+            bucket = (
+                given
+                if given in self.lengths.utterance
+                else bucket_for(frames, self.lengths.utterance)
+            )
             mask = np.ones((1, 1, frames), np.float32)
-            packed = _packed(mixed[..., : PROSODY_PER_FRAME * frames], spectrum[..., : COLUMNS_PER_FRAME * frames + 1], bucket, mask)
+            packed = _packed(
+                mixed[..., : PROSODY_PER_FRAME * frames],
+                spectrum[..., : COLUMNS_PER_FRAME * frames + 1],
+                bucket,
+                mask,
+            )
             found = run(UTTERANCE, {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})
             yield _floats(found[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
@@ -116,15 +165,33 @@ class StreamingChain:
                 slice(PROSODY_PER_FRAME * low, PROSODY_PER_FRAME * high),
                 slice(COLUMNS_PER_FRAME * low, COLUMNS_PER_FRAME * high + 1),
             )
-            found = run(WINDOW, {FEATURES: _packed(mixed[..., shown], spectrum[..., columns], window.frames), AFFINE: decoded[AFFINE]})
-            yield _floats(found[WAVEFORM]).ravel()[FRAME_SAMPLES * (window.begin - low) : FRAME_SAMPLES * (window.end - low)]
+            found = run(
+                WINDOW,
+                {
+                    FEATURES: _packed(mixed[..., shown], spectrum[..., columns], window.frames),
+                    AFFINE: decoded[AFFINE],
+                },
+            )
+            yield _floats(found[WAVEFORM]).ravel()[
+                FRAME_SAMPLES * (window.begin - low) : FRAME_SAMPLES * (window.end - low)
+            ]
 
     def render(
-        self, inputs: VocoderInputs, bucket: int | None = None, early: bool = False, hooks: Mapping[str, Hook] | None = None
+        self,
+        inputs: VocoderInputs,
+        bucket: int | None = None,
+        early: bool = False,
+        hooks: Mapping[str, Hook] | None = None,
     ) -> np.ndarray:
         """[600F] float32, in the bucket that holds it or a longer one."""
         features = pack_utterance(inputs, bucket or bucket_for(inputs.frames, self.lengths.decoder))
-        return np.concatenate(list(self.pieces(features, as_array(inputs.style)[:, :, None, None], inputs.frames, early, hooks)))
+        return np.concatenate(
+            list(
+                self.pieces(
+                    features, as_array(inputs.style)[:, :, None, None], inputs.frames, early, hooks
+                )
+            )
+        )
 
 
 def _floats(value: Array) -> np.ndarray:
@@ -132,34 +199,59 @@ def _floats(value: Array) -> np.ndarray:
     return as_array(value).astype(np.float32, copy=False)
 
 
-def _packed(frames: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None) -> np.ndarray:
-    """frames [1, C, 2F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> rows of bucket + 1 columns."""
-    parts = [packed_rows(frames, PROSODY_PER_FRAME, bucket), packed_rows(spectrum, COLUMNS_PER_FRAME, bucket)]
+def _packed(
+    frames: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None
+) -> np.ndarray:
+    """frames [1, C, 2F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> rows of bucket + 1
+    columns.
+    """
+    parts = [
+        packed_rows(frames, PROSODY_PER_FRAME, bucket),
+        packed_rows(spectrum, COLUMNS_PER_FRAME, bucket),
+    ]
     parts += [] if mask is None else [packed_rows(mask, 1, bucket)]
     return np.concatenate(parts, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
 
 
 class StreamingPackage:
-    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. a VocoderBackend with windows."""
+    """Responsibilities: 1. refuse a package that is not the one its manifest describes; 2. a
+    VocoderBackend with windows.
+    """
 
     arrays = True
 
-    def __init__(self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None, any_length: bool = False) -> None:
-        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a function. `any_length`: decoder and
-        utterance take every length up to their longest."""
+    def __init__(
+        self,
+        manifest_path: Path,
+        precision: str = "declared",
+        opened: Opener | None = None,
+        any_length: bool = False,
+    ) -> None:
+        """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a
+        function. `any_length`: decoder and utterance take every length up to their longest.
+        """
         self.manifest = Manifest.load(manifest_path)
         self.manifest.verify()
         self.buckets = None if any_length else self.manifest.buckets
         with described(manifest_path):
             self.source = HarmonicSource.recorded(self.manifest.source)
             self.voices = tuple(self.manifest.inputs[DECODER][STYLE]["voices"])
-            utterance, windows = (tuple(self.manifest.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW))
+            utterance, windows = (
+                tuple(self.manifest.inputs[name][FEATURES]["frames"])
+                for name in (UTTERANCE, WINDOW)
+            )
             lengths = Lengths(self.manifest.buckets, utterance, windows)
-            lengths = Lengths.up_to(lengths.decoder[-1], utterance[-1], windows) if any_length else lengths
+            lengths = (
+                Lengths.up_to(lengths.decoder[-1], utterance[-1], windows)
+                if any_length
+                else lengths
+            )
             inside = {name: self.manifest.functions[name] for name in (DECODER, UTTERANCE, WINDOW)}
         path = self.manifest.package_path
         opened = opened or _executed(precision)
-        self.chain = StreamingChain({name: opened(path, function) for name, function in inside.items()}, lengths)
+        self.chain = StreamingChain(
+            {name: opened(path, function) for name, function in inside.items()}, lengths
+        )
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
         """See vocoder.vocoder_steps.VocoderBackend."""
@@ -169,14 +261,18 @@ class StreamingPackage:
         """See vocoder.vocoder_steps.VocoderBackend."""
         return np.concatenate(list(self.pieces(features, style, frames, early=False)))
 
-    def pieces(self, features: Array, style: Array, frames: int, early: bool = True) -> Iterator[np.ndarray]:
+    def pieces(
+        self, features: Array, style: Array, frames: int, early: bool = True
+    ) -> Iterator[np.ndarray]:
         """See StreamingChain. Raises InputError for NaN or infinity in what it is given."""
         require_finite("features", features)
         require_finite("style", style)
         return self.chain.pieces(as_array(features), as_array(style), frames, early)
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """Waveform [600 F] float32; InputError when the features are longer than the largest bucket."""
+        """Waveform [600 F] float32; InputError when the features are longer than the largest
+        bucket.
+        """
         return self.chain.render(inputs)
 
 

@@ -1,10 +1,12 @@
-"""A function of a package, what it is asked, and Apple's runtime, which is asked the same in an environment of its own.
+"""A function of a package, what it is asked, and Apple's runtime, which is asked the same in an
+environment of its own.
 
     runtime = Runtime(PYTHON)  # ProgramError where it is not built
     subject = Subject.of(Path("Model.mlpackage"), "main", "declared", [some_inputs(specs, seed=0)])
     answers, told = runtime.ask(subject.package, "main", [case.given for case in subject.cases])
 
-Inputs go as files to that process, outputs come back as files. One request is one conversion, at the lengths of its first input.
+Inputs go as files to that process, outputs come back as files. One request is one conversion, at
+the lengths of its first input.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from mlprogram.errors import ProgramError
 PYTHON = ROOT / ".venv-coreai" / "bin" / "python"
 TARGET = "make venv-second-opinion"
 TOLD = 400  # characters of a failure
-PLACE = re.compile(r"at #debuginfo\.location<.*\]>\]>: +")  # where in the exported module, in a thousand characters
+# where in the exported module, in a thousand characters
+PLACE = re.compile(r"at #debuginfo\.location<.*\]>\]>: +")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +54,13 @@ class Subject:
     cases: list[Case] = field(default_factory=list)
 
     @classmethod
-    def of(cls, package: Path, function: str | None, precision: str, inputs: Iterable[Mapping[str, Any]] = ()) -> Subject:
+    def of(
+        cls,
+        package: Path,
+        function: str | None,
+        precision: str,
+        inputs: Iterable[Mapping[str, Any]] = (),
+    ) -> Subject:
         """With mlprogram's answers to the inputs. Raises ProgramError as Program does."""
         program = Program(package, function, precision)
         subject = cls(package, program.function, program)
@@ -62,7 +71,10 @@ class Subject:
     def ask(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """mlprogram's answer, which is kept as a case."""
         types = {name: BY_NAME[spec.dtype].numpy for name, spec in self.program.inputs.items()}
-        typed = {name: np.ascontiguousarray(np.asarray(value), types[name]) for name, value in given.items()}
+        typed = {
+            name: np.ascontiguousarray(np.asarray(value), types[name])
+            for name, value in given.items()
+        }
         answer = self.program(typed)
         self.cases.append(Case(typed, {name: value.numpy() for name, value in answer.items()}))
         return answer
@@ -81,17 +93,26 @@ class Subject:
     def open_axes(self) -> dict[str, list[int]]:
         """Axes whose length the package leaves to the caller, by input."""
         inputs = [(name, spec) for name, spec in self.program.inputs.items() if spec.shapes]
-        found = {name: [i for i, sizes in enumerate(zip(*spec.shapes, strict=True)) if len(set(sizes)) > 1] for name, spec in inputs}
+        found = {
+            name: [
+                i for i, sizes in enumerate(zip(*spec.shapes, strict=True)) if len(set(sizes)) > 1
+            ]
+            for name, spec in inputs
+        }
         return {name: axes for name, axes in found.items() if axes}
 
     def groups(self, free: bool) -> list[list[Case]]:
-        """Cases of equal shapes together: one conversion each. With open lengths one conversion serves all."""
+        """Cases of equal shapes together: one conversion each. With open lengths one conversion
+        serves all.
+        """
         found: dict[tuple, list[Case]] = defaultdict(list)
         for case in self.cases:
             found[() if free else tuple(value.shape for value in case.given.values())].append(case)
         return list(found.values())
 
-    def judged(self, answers: Sequence[tuple[Case, Mapping[str, np.ndarray]]], output: str) -> dict[str, Any]:
+    def judged(
+        self, answers: Sequence[tuple[Case, Mapping[str, np.ndarray]]], output: str
+    ) -> dict[str, Any]:
         """More figures for the row of an output: none here."""
         return {}
 
@@ -106,9 +127,17 @@ class Runtime:
     def __init__(self, python: Path = PYTHON) -> None:
         """Raises ProgramError, which names the make target, where it cannot import them."""
         self.python = python
-        wanted = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('coreai', 'coreai_torch', 'coremltools', 'torch'))))"
-        if not python.is_file() or subprocess.run([python, "-c", wanted], capture_output=True, check=False).returncode:
-            raise ProgramError(f"Apple's Core AI runtime is not installed beside {python}: run `{TARGET}`")
+        wanted = (
+            "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('coreai',"
+            " 'coreai_torch', 'coremltools', 'torch'))))"
+        )
+        if (
+            not python.is_file()
+            or subprocess.run([python, "-c", wanted], capture_output=True, check=False).returncode
+        ):
+            raise ProgramError(
+                f"Apple's Core AI runtime is not installed beside {python}: run `{TARGET}`"
+            )
 
     def ask(
         self,
@@ -119,9 +148,11 @@ class Runtime:
         free: Mapping[str, Sequence[int]] | None = None,
         wide: bool = False,
     ) -> tuple[list[dict[str, np.ndarray]], dict[str, Any]]:
-        """Outputs and `watched` values by name for every case (all of one shape but for free axes), and versions and seconds.
+        """Outputs and `watched` values by name for every case (all of one shape but for free axes),
+        and versions and seconds.
 
-        `free`: axes whose length the export leaves open, by input. `wide`: the program's fp16 is computed in fp32. Raises RuntimeRefused.
+        `free`: axes whose length the export leaves open, by input. `wide`: the program's fp16 is
+        computed in fp32. Raises RuntimeRefused.
         """
         request = {
             "package": str(package.resolve()),
@@ -145,9 +176,13 @@ class Runtime:
     def _run(self, folder: Path) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
         command = [self.python, "-m", "mlprogram.benches.coreai.runner", folder]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
         if not (folder / "answer.json").is_file():
-            raise RuntimeRefused(last_words(done.stderr) or f"the runner ended with {done.returncode}")
+            raise RuntimeRefused(
+                last_words(done.stderr) or f"the runner ended with {done.returncode}"
+            )
 
 
 def last_words(stderr: str) -> str:

@@ -1,4 +1,5 @@
-"""One function of an ML program as plain records, read by coremltools' own loader: neither mlprogram's parser nor its weights are used.
+"""One function of an ML program as plain records, read by coremltools' own loader: neither
+mlprogram's parser nor its weights are used.
 
 graph = read_graph(Path("build/KokoroVocoder-fp16.mlpackage"), "main")
 [op.op_type for op in graph.operations], graph.constants["conv_0_weight_to_fp16"].shape
@@ -21,7 +22,9 @@ INSIDE = Path("Data") / "com.apple.CoreML"
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: parameter -> name of a value, or names where it takes several; names of what it gives, in order."""
+    """One operation: parameter -> name of a value, or names where it takes several; names of what
+    it gives, in order.
+    """
 
     op_type: str
     name: str
@@ -31,7 +34,9 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """`operations` in program order, without the constants, which are NumPy arrays, numbers and strings by name."""
+    """`operations` in program order, without the constants, which are NumPy arrays, numbers and
+    strings by name.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -45,9 +50,11 @@ class Graph:
 
 
 def read_graph(package: Path, function: str) -> Graph:
-    """Read one function of an .mlpackage, which stays as it is. Raises ValueError where the function is not there.
+    """Read one function of an .mlpackage, which stays as it is. Raises ValueError where the
+    function is not there.
 
-    The specification inside is read, since coremltools' load_spec of a package writes its Manifest.json anew.
+    The specification inside is read, since coremltools' load_spec of a package writes its
+    Manifest.json anew.
     """
     import coremltools as ct
     from coremltools.converters.mil.frontend.milproto.load import load
@@ -58,18 +65,32 @@ def read_graph(package: Path, function: str) -> Graph:
         spec = ct.utils.load_spec(str(package / INSIDE / "model.mlmodel"))
         program = load(spec, spec.specificationVersion, str(package / INSIDE / "weights"))
     if function not in program.functions:
-        raise ValueError(f"{package} has no function {function!r}; it has {', '.join(program.functions)}")
+        raise ValueError(
+            f"{package} has no function {function!r}; it has {', '.join(program.functions)}"
+        )
     block = program.functions[function]
-    constants = {op.outputs[0].name: op.outputs[0].val for op in block.operations if op.op_type == "const"}
+    constants = {
+        op.outputs[0].name: op.outputs[0].val for op in block.operations if op.op_type == "const"
+    }
     operations = tuple(_record(op) for op in block.operations if op.op_type != "const")
-    return Graph(tuple(block.inputs), tuple(v.name for v in block.outputs), operations, MappingProxyType(constants))
+    return Graph(
+        tuple(block.inputs),
+        tuple(v.name for v in block.outputs),
+        operations,
+        MappingProxyType(constants),
+    )
 
 
 def _record(op: Any) -> Operation:
     if op.blocks:
         raise ValueError(f"{op.op_type} '{op.name}' holds blocks: control flow is not bridged")
-    inputs = {name: tuple(v.name for v in given) if isinstance(given, tuple | list) else given.name for name, given in _given(op)}
-    return Operation(op.op_type, op.name, MappingProxyType(inputs), tuple(v.name for v in op.outputs))
+    inputs = {
+        name: tuple(v.name for v in given) if isinstance(given, tuple | list) else given.name
+        for name, given in _given(op)
+    }
+    return Operation(
+        op.op_type, op.name, MappingProxyType(inputs), tuple(v.name for v in op.outputs)
+    )
 
 
 def _given(op: Any) -> Iterator[tuple[str, Any]]:
@@ -77,7 +98,9 @@ def _given(op: Any) -> Iterator[tuple[str, Any]]:
 
 
 class Kernels(Protocol):
-    """The operations that differ between PyTorch and Apple's runtime. Shapes broadcast: a scale has the rank of what it scales."""
+    """The operations that differ between PyTorch and Apple's runtime. Shapes broadcast: a scale has
+    the rank of what it scales.
+    """
 
     def blocks(self, data: Tensor, scale: Tensor, offset: Tensor | None) -> Tensor:
         """(data - offset) * scale; every axis of the scale divides that of the data."""
@@ -85,7 +108,9 @@ class Kernels(Protocol):
     def palette(self, indices: Tensor, lut: Tensor) -> Tensor:
         """Entries of `lut` [1 or blocks..., entries, 1] in place of `indices`."""
 
-    def quantize(self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int) -> Tensor:
+    def quantize(
+        self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int
+    ) -> Tensor:
         """clip(round(x / scale) + offset), the quotient in fp32, half to even."""
 
     def dequantize(self, codes: Tensor, scale: Tensor, offset: Tensor | None, axis: int) -> Tensor:
@@ -106,7 +131,9 @@ class PlainKernels:
         which = spread(torch.arange(blocks.numel()).reshape(blocks), indices.shape)
         return lut.reshape(-1, entries)[which, indices.long()]
 
-    def quantize(self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int) -> Tensor:
+    def quantize(
+        self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int
+    ) -> Tensor:
         """See Kernels."""
         codes = torch.round(x.float() / along(scale.float(), axis, x.dim()))
         shifted = codes if offset is None else codes + along(offset.float(), axis, x.dim())
@@ -121,7 +148,11 @@ class PlainKernels:
 
 def along(vector: Tensor, axis: int, rank: int) -> Tensor:
     """A scalar as it is; [n] -> [1, ..., n, ..., 1] with n at `axis`."""
-    return vector if vector.dim() == 0 else vector.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+    return (
+        vector
+        if vector.dim() == 0
+        else vector.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+    )
 
 
 def spread(blocks: Tensor, shape: torch.Size) -> Tensor:
@@ -133,7 +164,9 @@ def spread(blocks: Tensor, shape: torch.Size) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One operation in a run. `values`: computed so far; `constants`: by name; `dense`: a constant or a compressed weight as a tensor."""
+    """One operation in a run. `values`: computed so far; `constants`: by name; `dense`: a constant
+    or a compressed weight as a tensor.
+    """
 
     op: Operation
     values: Mapping[str, Tensor]
@@ -161,9 +194,15 @@ class Call:
         return [self._tensor(source) for source in self.op.inputs[name]]
 
     def operand(self, name: str) -> Tensor | float | int | bool:
-        """A tensor, or a number where the program has a constant of rank 0: it takes the type of what it meets."""
+        """A tensor, or a number where the program has a constant of rank 0: it takes the type of
+        what it meets.
+        """
         source = self.op.inputs[name]
-        if isinstance(source, str) and source in self.constants and np.ndim(self.constants[source]) == 0:
+        if (
+            isinstance(source, str)
+            and source in self.constants
+            and np.ndim(self.constants[source]) == 0
+        ):
             return np.asarray(self.constants[source]).item()
         return self.tensor(name)
 
@@ -171,7 +210,8 @@ class Call:
         """A constant as a Python value: number, string, bool, or a list of them."""
         if not self.has(name):
             return default
-        value = self.constants[self.op.inputs[name]]  # type: ignore[index]  # a str: what takes several is never an attribute
+        # a str: what takes several is never an attribute
+        value = self.constants[self.op.inputs[name]]  # type: ignore[index]
         return value if isinstance(value, str) else np.asarray(value).tolist()
 
     def refuse(self, why: str) -> NotImplementedError:
@@ -186,13 +226,17 @@ Lowering = Callable[[Call], "Tensor | tuple[Tensor, ...]"]
 
 
 def tensor_of(value: Any) -> Tensor:
-    """A constant as a tensor of its own memory. int4 and the like arrive in the next wider type of NumPy."""
+    """A constant as a tensor of its own memory. int4 and the like arrive in the next wider type of
+    NumPy.
+    """
     array = np.asarray(value)
     return torch.from_numpy(np.array(array, _storage(array.dtype)))
 
 
 def _storage(dtype: np.dtype) -> np.dtype:
-    """The type that holds its values: coremltools marks 1 to 6 bits by metadata on int8 and uint8."""
+    """The type that holds its values: coremltools marks 1 to 6 bits by metadata on int8 and
+    uint8.
+    """
     return np.dtype(dtype.str)
 
 
@@ -224,15 +268,23 @@ class Palette(nn.Module):
 
 
 def compressed(op: Operation, constants: Mapping[str, Any]) -> nn.Module | None:
-    """The weight that a constexpr operation stands for. Raises NotImplementedError for one that is not bridged."""
+    """The weight that a constexpr operation stands for. Raises NotImplementedError for one that is
+    not bridged.
+    """
     if not op.op_type.startswith("constexpr_"):
         return None
-    given = {name: constants[source] for name, source in op.inputs.items() if isinstance(source, str)}
+    given = {
+        name: constants[source] for name, source in op.inputs.items() if isinstance(source, str)
+    }
     if op.op_type == "constexpr_affine_dequantize":
         return _affine(**given)
     if op.op_type == "constexpr_blockwise_shift_scale":
         offset = given.get("offset")
-        return Blocks(tensor_of(given["data"]), tensor_of(given["scale"]), None if offset is None else tensor_of(offset))
+        return Blocks(
+            tensor_of(given["data"]),
+            tensor_of(given["scale"]),
+            None if offset is None else tensor_of(offset),
+        )
     if op.op_type == "constexpr_lut_to_dense":
         return _palette(**given)
     raise NotImplementedError(f"{op.op_type} '{op.name}' is not bridged")
@@ -247,13 +299,19 @@ def _affine(quantized_data: Any, zero_point: Any, scale: Any, axis: Any) -> Bloc
 
 
 def _palette(indices: Any, lut: Any, shape: Any = None, vector_axis: Any = None) -> Palette:
-    """iOS 16: bits packed from the lowest on, with the final `shape`; iOS 18: one index a value, `lut` [blocks..., entries, 1]."""
+    """iOS 16: bits packed from the lowest on, with the final `shape`; iOS 18: one index a value,
+    `lut` [blocks..., entries, 1].
+    """
     if shape is None:
         if np.shape(lut)[-1] != 1:
             raise NotImplementedError("palettes of vectors are not bridged")
         return Palette(tensor_of(indices), tensor_of(lut))
     sizes, entries = tuple(int(n) for n in shape), len(lut)
     width, count = entries.bit_length() - 1, int(np.prod(sizes))
-    bits = np.unpackbits(np.asarray(indices, np.uint8), bitorder="little")[: count * width].reshape(count, width)
+    bits = np.unpackbits(np.asarray(indices, np.uint8), bitorder="little")[: count * width].reshape(
+        count, width
+    )
     codes = (bits << np.arange(width)).sum(1).astype(np.uint8).reshape(sizes)
-    return Palette(torch.from_numpy(codes), tensor_of(lut).reshape((1,) * len(sizes) + (entries, 1)))
+    return Palette(
+        torch.from_numpy(codes), tensor_of(lut).reshape((1,) * len(sizes) + (entries, 1))
+    )

@@ -2,7 +2,8 @@
 
 ELEMENTWISE["mul"](call), LAYOUT["concat"](call), LAYERS["conv"](call)
 
-Operations that are one in MIL and several in PyTorch (a root of a sum, a norm) are computed in fp32 and rounded once.
+Operations that are one in MIL and several in PyTorch (a root of a sum, a norm) are computed in fp32
+and rounded once.
 """
 
 import operator
@@ -18,7 +19,11 @@ from torch.nn import functional as F
 from mlprogram.benches.coreai.bridge import Call, Lowering
 
 DTYPES = MappingProxyType(
-    {f"{kind}{bits}": getattr(torch, f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32)}
+    {
+        f"{kind}{bits}": getattr(torch, f"{kind}{bits}")
+        for kind in ("int", "uint")
+        for bits in (8, 16, 32)
+    }
     | {"fp16": torch.float16, "fp32": torch.float32, "bool": torch.bool}
 )
 GELU = MappingProxyType({"EXACT": "none", "TANH_APPROXIMATION": "tanh"})
@@ -41,7 +46,11 @@ def reduced(compute: Callable[..., Tensor]) -> Lowering:
 
     def lowered(call: Call) -> Tensor:
         x = call.tensor("x")
-        return compute(x, call.attribute("axes", list(range(x.dim()))), bool(call.attribute("keep_dims", False)))
+        return compute(
+            x,
+            call.attribute("axes", list(range(x.dim()))),
+            bool(call.attribute("keep_dims", False)),
+        )
 
     return lowered
 
@@ -74,7 +83,11 @@ def l2_norm(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 def maximum(x: Any, y: Any) -> Tensor:
     """The larger of two, a number among them or not."""
     numbers = [v for v in (x, y) if not isinstance(v, Tensor)]
-    return torch.maximum(x, y) if not numbers else (x if isinstance(x, Tensor) else y).clamp(min=numbers[0])
+    return (
+        torch.maximum(x, y)
+        if not numbers
+        else (x if isinstance(x, Tensor) else y).clamp(min=numbers[0])
+    )
 
 
 def cast(call: Call) -> Tensor:
@@ -109,7 +122,9 @@ ELEMENTWISE: Mapping[str, Lowering] = MappingProxyType(
         "greater": of_two(operator.gt),
         "greater_equal": of_two(operator.ge),
         "not_equal": of_two(operator.ne),
-        "select": lambda call: torch.where(call.tensor("cond"), call.operand("a"), call.operand("b")),
+        "select": lambda call: torch.where(
+            call.tensor("cond"), call.operand("a"), call.operand("b")
+        ),
         "sin": of_one(torch.sin),
         "cos": of_one(torch.cos),
         "exp": of_one(torch.exp),
@@ -120,7 +135,9 @@ ELEMENTWISE: Mapping[str, Lowering] = MappingProxyType(
         "tanh": of_one(torch.tanh),
         "gelu": gelu,
         "leaky_relu": lambda call: F.leaky_relu(call.tensor("x"), call.attribute("alpha", 0.01)),
-        "clip": lambda call: call.tensor("x").clamp(call.attribute("alpha"), call.attribute("beta")),
+        "clip": lambda call: call.tensor("x").clamp(
+            call.attribute("alpha"), call.attribute("beta")
+        ),
         "softmax": lambda call: F.softmax(call.tensor("x"), call.attribute("axis", -1)),
         "cumsum": cumsum,
         "cast": cast,
@@ -152,7 +169,9 @@ def expand_dims(call: Call) -> Tensor:
 def squeeze(call: Call) -> Tensor:
     """Without the axes of length 1, all of them where none is named."""
     x = call.tensor("x")
-    axes = {a % x.dim() for a in call.attribute("axes", [i for i, n in enumerate(x.shape) if n == 1])}
+    axes = {
+        a % x.dim() for a in call.attribute("axes", [i for i, n in enumerate(x.shape) if n == 1])
+    }
     return x.reshape([n for i, n in enumerate(x.shape) if i not in axes])
 
 
@@ -171,17 +190,27 @@ def split(call: Call) -> tuple[Tensor, ...]:
 
 
 def slice_by_index(call: Call) -> Tensor:
-    """begin to end by stride; a mask says that an end of the axis is meant, a squeezed axis keeps the value at begin."""
+    """begin to end by stride; a mask says that an end of the axis is meant, a squeezed axis keeps
+    the value at begin.
+    """
     x = call.tensor("x")
     rank = x.dim()
-    begin, end, stride = call.attribute("begin"), call.attribute("end"), call.attribute("stride", [1] * rank)
-    from_first, to_last, squeezed = (call.attribute(f"{name}_mask", [False] * rank) for name in ("begin", "end", "squeeze"))
+    begin, end, stride = (
+        call.attribute("begin"),
+        call.attribute("end"),
+        call.attribute("stride", [1] * rank),
+    )
+    from_first, to_last, squeezed = (
+        call.attribute(f"{name}_mask", [False] * rank) for name in ("begin", "end", "squeeze")
+    )
     if min(stride) < 1:
         raise call.refuse("a backward stride")
     spans = []
     for i in range(rank):
         first = None if from_first[i] else begin[i]
-        spans.append(begin[i] if squeezed[i] else slice(first, None if to_last[i] else end[i], stride[i]))
+        spans.append(
+            begin[i] if squeezed[i] else slice(first, None if to_last[i] else end[i], stride[i])
+        )
     return x[tuple(spans)]
 
 
@@ -191,7 +220,9 @@ def gather(call: Call) -> Tensor:
         raise call.refuse("batch_dims")
     x, indices = call.tensor("x"), call.tensor("indices")
     axis = call.attribute("axis", 0) % x.dim()
-    return x.index_select(axis, indices.flatten().int()).reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return x.index_select(axis, indices.flatten().int()).reshape(
+        *x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]
+    )
 
 
 def pad(call: Call) -> Tensor:
@@ -200,7 +231,11 @@ def pad(call: Call) -> Tensor:
     if mode != "constant":
         raise call.refuse(f"mode {mode}")
     pairs = [widths[i : i + 2] for i in range(0, len(widths), 2)]
-    return F.pad(call.tensor("x"), [n for pair in reversed(pairs) for n in pair], value=call.attribute("constant_val", 0.0))
+    return F.pad(
+        call.tensor("x"),
+        [n for pair in reversed(pairs) for n in pair],
+        value=call.attribute("constant_val", 0.0),
+    )
 
 
 LAYOUT: Mapping[str, Lowering] = MappingProxyType(
@@ -222,7 +257,9 @@ def lstm(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """x [T, B, I] -> output [T, B, H] or [T, B, 2 H], last h and c [B, H] or [B, 2 H]."""
     way = call.attribute("direction", "forward")
     usual = {"recurrent_activation": "sigmoid", "cell_activation": "tanh", "activation": "tanh"}
-    if way not in ("forward", "bidirectional") or any(call.attribute(name, kind) != kind for name, kind in usual.items()):
+    if way not in ("forward", "bidirectional") or any(
+        call.attribute(name, kind) != kind for name, kind in usual.items()
+    ):
         raise call.refuse("this direction or activation")
     if call.has("clip") or call.has("peephole") or not call.attribute("output_sequence", False):
         raise call.refuse("clip, peephole or a single output")
@@ -247,15 +284,21 @@ def _gates(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return gates if bias is None else gates + bias
 
 
-def one_way(gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """gates [T, B, 4 H], weight [4 H, H], first h and c [B, H] -> every h [T, B, H], the last h and c."""
+def one_way(
+    gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, *, backward: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """gates [T, B, 4 H], weight [4 H, H], first h and c [B, H] -> every h [T, B, H], the last h and
+    c.
+    """
     steps = torch.arange(gates.shape[0])
     count = gates.shape[0]
 
     def unfinished(n: Tensor, _h: Tensor, _c: Tensor, _all: Tensor) -> Tensor:
         return n < count
 
-    def step(n: Tensor, h: Tensor, c: Tensor, every: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def step(
+        n: Tensor, h: Tensor, c: Tensor, every: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         at = (count - 1) - n if backward else n + 0
         row = gates.index_select(0, at.reshape(1))[0]  # [B, 4 H]
         i, f, o, z = (row + h @ weight.t()).chunk(4, 1)
@@ -270,7 +313,11 @@ def one_way(gates: Tensor, weight: Tensor, h: Tensor, c: Tensor, *, backward: bo
     return every, h, c
 
 
-def plain_loop(unfinished: Callable[..., Tensor], step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def plain_loop(
+    unfinished: Callable[..., Tensor],
+    step: Callable[..., tuple[Tensor, ...]],
+    state: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
     """What `while_loop` stands for. Outside of an export that compiles first, for a minute."""
     while unfinished(*state):
         state = step(*state)
@@ -302,7 +349,9 @@ def conv(call: Call) -> Tensor:
     ones, run = [1] * axes, {1: F.conv1d, 2: F.conv2d}[axes]
     padding = [before if same else 0 for before, _ in widths]
     strides, dilations = call.attribute("strides", ones), call.attribute("dilations", ones)
-    return run(x, weight, call.optional("bias"), strides, padding, dilations, call.attribute("groups", 1))
+    return run(
+        x, weight, call.optional("bias"), strides, padding, dilations, call.attribute("groups", 1)
+    )
 
 
 def conv_transpose(call: Call) -> Tensor:
@@ -317,7 +366,16 @@ def conv_transpose(call: Call) -> Tensor:
     ones, run = [1] * axes, {1: F.conv_transpose1d, 2: F.conv_transpose2d}[axes]
     strides, dilations = call.attribute("strides", ones), call.attribute("dilations", ones)
     padding = [before for before, _ in widths]
-    return run(x, weight, call.optional("bias"), strides, padding, 0, call.attribute("groups", 1), dilations)
+    return run(
+        x,
+        weight,
+        call.optional("bias"),
+        strides,
+        padding,
+        0,
+        call.attribute("groups", 1),
+        dilations,
+    )
 
 
 def _pooled(call: Call) -> tuple[Tensor, list[int], list[int], list[int], bool]:
@@ -328,7 +386,13 @@ def _pooled(call: Call) -> tuple[Tensor, list[int], list[int], list[int], bool]:
     if any(before != after for before, after in widths):
         raise call.refuse("unequal padding")
     strides = call.attribute("strides", [1, 1])
-    return call.tensor("x"), kernel, strides, [before for before, _ in widths], bool(call.attribute("ceil_mode", False))
+    return (
+        call.tensor("x"),
+        kernel,
+        strides,
+        [before for before, _ in widths],
+        bool(call.attribute("ceil_mode", False)),
+    )
 
 
 def max_pool(call: Call) -> Tensor:
@@ -340,12 +404,19 @@ def max_pool(call: Call) -> Tensor:
 def avg_pool(call: Call) -> Tensor:
     """Two spatial axes."""
     x, kernel, strides, padding, ceil = _pooled(call)
-    return F.avg_pool2d(x, kernel, strides, padding, ceil, not call.attribute("exclude_padding_from_average", False))
+    return F.avg_pool2d(
+        x, kernel, strides, padding, ceil, not call.attribute("exclude_padding_from_average", False)
+    )
 
 
 def matmul(call: Call) -> Tensor:
     """Of the last two axes, either turned first."""
-    x, y = (call.tensor(name).transpose(-1, -2) if call.attribute(f"transpose_{name}", False) else call.tensor(name) for name in ("x", "y"))
+    x, y = (
+        call.tensor(name).transpose(-1, -2)
+        if call.attribute(f"transpose_{name}", False)
+        else call.tensor(name)
+        for name in ("x", "y")
+    )
     return torch.matmul(x, y)
 
 
@@ -356,24 +427,39 @@ def layer_norm(call: Call) -> Tensor:
     if axes != list(range(x.dim() - len(axes), x.dim())):
         raise call.refuse(f"axes {axes}")
     shape = [x.shape[a] for a in axes]
-    return F.layer_norm(x, shape, call.optional("gamma"), call.optional("beta"), call.attribute("epsilon", 1e-5))
+    return F.layer_norm(
+        x, shape, call.optional("gamma"), call.optional("beta"), call.attribute("epsilon", 1e-5)
+    )
 
 
 def upsample(call: Call) -> Tensor:
     """Whole factors: each value repeated."""
-    factors = tuple(float(call.attribute(f"scale_factor_{axis}", 1)) for axis in ("height", "width"))
+    factors = tuple(
+        float(call.attribute(f"scale_factor_{axis}", 1)) for axis in ("height", "width")
+    )
     return F.interpolate(call.tensor("x"), scale_factor=factors, mode="nearest")
 
 
 def quantize(call: Call) -> Tensor:
     """Values to integers."""
     dtype = DTYPES[call.attribute("output_dtype")]
-    return call.kernels.quantize(call.tensor("input"), call.tensor("scale"), call.optional("zero_point"), dtype, call.attribute("axis", 0))
+    return call.kernels.quantize(
+        call.tensor("input"),
+        call.tensor("scale"),
+        call.optional("zero_point"),
+        dtype,
+        call.attribute("axis", 0),
+    )
 
 
 def dequantize(call: Call) -> Tensor:
     """And back."""
-    return call.kernels.dequantize(call.tensor("input"), call.tensor("scale"), call.optional("zero_point"), call.attribute("axis", 0))
+    return call.kernels.dequantize(
+        call.tensor("input"),
+        call.tensor("scale"),
+        call.optional("zero_point"),
+        call.attribute("axis", 0),
+    )
 
 
 LAYERS: Mapping[str, Lowering] = MappingProxyType(
@@ -382,7 +468,9 @@ LAYERS: Mapping[str, Lowering] = MappingProxyType(
         "conv_transpose": conv_transpose,
         "max_pool": max_pool,
         "avg_pool": avg_pool,
-        "linear": lambda call: F.linear(call.tensor("x"), call.tensor("weight"), call.optional("bias")),
+        "linear": lambda call: F.linear(
+            call.tensor("x"), call.tensor("weight"), call.optional("bias")
+        ),
         "matmul": matmul,
         "layer_norm": layer_norm,
         "upsample_nearest_neighbor": upsample,

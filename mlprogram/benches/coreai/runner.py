@@ -1,10 +1,12 @@
-"""Execute one function of an ML program with Apple's Core AI runtime; started by asked.py in the environment of its own.
+"""Execute one function of an ML program with Apple's Core AI runtime; started by asked.py in the
+environment of its own.
 
     .venv-coreai/bin/python -m mlprogram.benches.coreai.runner FOLDER
 
-FOLDER holds request.json (package, function, watched, free, wide) and given_0.npz, given_1.npz, ... of one shape but for free axes;
-answered_0.npz, ... and answer.json (versions, seconds) are written there. `free`: axes whose length stays open, {input: [axis, ...]}.
-`wide`: fp16 values are computed in fp32.
+FOLDER holds request.json (package, function, watched, free, wide) and given_0.npz, given_1.npz, ...
+of one shape but for free axes; answered_0.npz, ... and answer.json (versions, seconds) are written
+there. `free`: axes whose length stays open, {input: [axis, ...]}. `wide`: fp16 values are computed
+in fp32.
 """
 
 import asyncio
@@ -20,7 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mlprogram.benches.coreai.bridge import Call, Graph, Kernels, Lowering, compressed, read_graph, tensor_of
+from mlprogram.benches.coreai.bridge import (
+    Call,
+    Graph,
+    Kernels,
+    Lowering,
+    compressed,
+    read_graph,
+    tensor_of,
+)
 from mlprogram.benches.coreai.lowerings import ELEMENTWISE, LAYERS, LAYOUT
 from mlprogram.command import Parser, exit_code
 from mlprogram.errors import EXIT_GOOD, ProgramError
@@ -42,7 +52,9 @@ class Bridge(nn.Module):
         lowerings: Mapping[str, Lowering] = LOWERINGS,
         half: torch.dtype = torch.float16,
     ) -> None:
-        """`half`: what the program's fp16 values are computed in; constants are decompressed in fp16 first."""
+        """`half`: what the program's fp16 values are computed in; constants are decompressed in
+        fp16 first.
+        """
         super().__init__()
         self.graph, self.kernels, self.lowerings, self.half = graph, kernels, lowerings, half
         self.wanted = (*graph.outputs, *watched)
@@ -55,11 +67,19 @@ class Bridge(nn.Module):
                 self._weight_of[op.outputs[0]] = f"weight_{len(self._weight_of)}"
                 self.weights[self._weight_of[op.outputs[0]]] = weight
             elif op.op_type not in lowerings:
-                raise NotImplementedError(f"{op.op_type} '{op.name}' is not bridged; bridged: {', '.join(sorted(lowerings))}")
+                raise NotImplementedError(
+                    f"{op.op_type} '{op.name}' is not bridged; bridged:"
+                    f" {', '.join(sorted(lowerings))}"
+                )
         self._keep_constants()
 
     def _keep_constants(self) -> None:
-        read = {name for op in self.graph.operations if not op.op_type.startswith("constexpr_") for name in _sources(op.inputs.values())}
+        read = {
+            name
+            for op in self.graph.operations
+            if not op.op_type.startswith("constexpr_")
+            for name in _sources(op.inputs.values())
+        }
         for name, value in self.graph.constants.items():
             if name in read and not isinstance(value, str):
                 self._buffer_of[name] = f"constant_{len(self._buffer_of)}"
@@ -79,9 +99,12 @@ class Bridge(nn.Module):
         for op in self.graph.operations:
             if op.outputs[0] in self._weight_of:
                 continue
-            result = self.lowerings[op.op_type](Call(op, values, self.graph.constants, self.dense, self.kernels, self.half))
+            result = self.lowerings[op.op_type](
+                Call(op, values, self.graph.constants, self.dense, self.kernels, self.half)
+            )
             results = (result,) if isinstance(result, torch.Tensor) else result
-            values.update(zip(op.outputs, results, strict=False))  # an output nobody reads may have no name
+            # an output nobody reads may have no name
+            values.update(zip(op.outputs, results, strict=False))
         return tuple(values[name] for name in self.wanted)
 
 
@@ -90,10 +113,13 @@ def _sources(inputs: object) -> set[str]:
 
 
 class AppleKernels:
-    """Core AI's own operators for compressed weights and int8 tensors: the runtime decompresses and rounds."""
+    """Core AI's own operators for compressed weights and int8 tensors: the runtime decompresses and
+    rounds.
+    """
 
     def __init__(self) -> None:
-        import coreai_torch._compression.custom_layers  # noqa: F401  # what registers torch.ops.coreai
+        # what registers torch.ops.coreai
+        import coreai_torch._compression.custom_layers  # noqa: F401
 
         self._ops = torch.ops.coreai
 
@@ -105,7 +131,9 @@ class AppleKernels:
         """See mlprogram.benches.coreai.bridge.Kernels."""
         return self._ops.lut_to_dense(indices, lut, 0)
 
-    def quantize(self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int) -> Tensor:
+    def quantize(
+        self, x: Tensor, scale: Tensor, offset: Tensor | None, dtype: torch.dtype, axis: int
+    ) -> Tensor:
         """See mlprogram.benches.coreai.bridge.Kernels."""
         return self._ops.quantize(x, scale, dtype, offset, None, axis)
 
@@ -114,13 +142,21 @@ class AppleKernels:
         return self._ops.dequantize(codes, scale, offset, None, axis)
 
 
-def convert(module: nn.Module, example: dict[str, Tensor], outputs: list[str], free: dict[str, list[int]], path: Path) -> None:
+def convert(
+    module: nn.Module,
+    example: dict[str, Tensor],
+    outputs: list[str],
+    free: dict[str, list[int]],
+    path: Path,
+) -> None:
     """Export at the example's lengths, `free` axes apart, and save as .aimodel."""
     import coreai_torch
 
     shapes = tuple(dict.fromkeys(free.get(name, ()), torch.export.Dim.DYNAMIC) for name in example)
     with torch.no_grad():
-        exported = torch.export.export(module.eval(), tuple(example.values()), dynamic_shapes=(shapes,) if free else None)
+        exported = torch.export.export(
+            module.eval(), tuple(example.values()), dynamic_shapes=(shapes,) if free else None
+        )
     exported = exported.run_decompositions(coreai_torch.get_decomp_table())
     converter = coreai_torch.TorchConverter()
     converter.add_exported_program(exported, input_names=list(example), output_names=outputs)
@@ -156,25 +192,49 @@ def answer(folder: Path) -> dict[str, Any]:
     for file in files:
         with np.load(file) as arrays:
             cases.append({name: widened(arrays[name], request["wide"]) for name in graph.inputs})
-    names = [f"out_{i}" for i in range(len(graph.outputs) + len(watched))]  # a program's own names need not be unique here
+    # a program's own names need not be unique here
+    names = [f"out_{i}" for i in range(len(graph.outputs) + len(watched))]
     started = time.process_time()
-    module = Bridge(graph, AppleKernels(), watched, half=torch.float32 if request["wide"] else torch.float16)
-    convert(module, {name: torch.from_numpy(value) for name, value in cases[0].items()}, names, request["free"], folder / "p.aimodel")
+    module = Bridge(
+        graph, AppleKernels(), watched, half=torch.float32 if request["wide"] else torch.float16
+    )
+    convert(
+        module,
+        {name: torch.from_numpy(value) for name, value in cases[0].items()},
+        names,
+        request["free"],
+        folder / "p.aimodel",
+    )
     converted = time.process_time()
     for file, found in zip(files, asyncio.run(execute(folder / "p.aimodel", cases)), strict=True):
-        stored = {name: found[out] for name, out in zip((*graph.outputs, *watched), names, strict=True)}
+        stored = {
+            name: found[out] for name, out in zip((*graph.outputs, *watched), names, strict=True)
+        }
         np.savez(folder / file.name.replace("given", "answered"), **stored)
-    versions = {name: version(name) for name in ("coreai-core", "coreai-torch", "torch", "coremltools")}
-    return {"convert_s": converted - started, "execute_s": time.process_time() - converted, "versions": versions}
+    versions = {
+        name: version(name) for name in ("coreai-core", "coreai-torch", "torch", "coremltools")
+    }
+    return {
+        "convert_s": converted - started,
+        "execute_s": time.process_time() - converted,
+        "versions": versions,
+    }
 
 
 def run(argv: list[str] | None) -> int:
-    """The command itself. A failure of Apple's tools is a traceback, whose last words the caller shows."""
+    """The command itself. A failure of Apple's tools is a traceback, whose last words the caller
+    shows.
+    """
     parser = Parser("mlprogram.benches.coreai.runner", __doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="with request.json and given_N.npz")
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="with request.json and given_N.npz"
+    )
     folder = parser.parse_args(argv).folder
     if not (folder / "request.json").is_file():
-        raise ProgramError(f"{folder} holds no request.json: `python -m mlprogram.benches.coreai.opinion` makes one and starts this")
+        raise ProgramError(
+            f"{folder} holds no request.json: `python -m mlprogram.benches.coreai.opinion` makes"
+            " one and starts this"
+        )
     told = answer(folder)
     (folder / "answer.json").write_text(json.dumps(told), encoding="utf-8")
     return EXIT_GOOD
