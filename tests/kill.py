@@ -84,7 +84,8 @@ def whole(path: Path) -> object:
             return readers.get(path.name, lambda _: json.loads(text()))(path)
         case ".wav":
             samples, _ = soundfile.read(path)
-            assert len(samples) and path.stat().st_size == 44 + 2 * len(samples)
+            assert len(samples)
+            assert path.stat().st_size == 44 + 2 * len(samples)
         case ".png":
             return imread(path).size
         case "vectors":
@@ -97,11 +98,9 @@ def whole(path: Path) -> object:
         case "bundle-tiny":
             return verify_bundle(path)
         case "listening":
-            assert (
-                len(list(path.glob("*.wav")))
-                and (path / "README.txt").is_file()
-                and (path / "sheet.csv").is_file()
-            )
+            assert len(list(path.glob("*.wav")))
+            assert (path / "README.txt").is_file()
+            assert (path / "sheet.csv").is_file()
         case kind:
             return text().index({".html": "</html>", ".srt": "-->", ".md": ""}[kind])
     return None

@@ -158,7 +158,8 @@ def packages(world: World) -> None:
             [*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"]
         )
     ]
-    assert not any(done) and bundle.main([*own, "--build", out]) == 3, done
+    assert not any(done), done
+    assert bundle.main([*own, "--build", out]) == 3, done
     for name in ("judged", "tuning"):
         own_speech(open_checkpoint(str(checkpoint)), name)
     with pytest.MonkeyPatch.context() as patch:

@@ -155,7 +155,9 @@ def test_refused_in_one_line_and_nothing_touched(
     if verb not in WITHOUT_CHECKPOINT:
         given += ["--checkpoint", str(tiny)]
     code, line = call(verb, given, capsys)
-    assert code == 2 and message in line and len(line) < 1000, line
+    assert code == 2, line
+    assert message in line, line
+    assert len(line) < 1000, line
     assert everything(home) == before
     assert time.monotonic() - start < 60  # a hang, not a speed
 
@@ -196,8 +198,8 @@ def test_a_forged_plan_moves_nothing(home: Path, capsys: pytest.CaptureFixture) 
     assert (
         kokoro_ane(["speak", "Hi.", "-o", str(out), "--checkpoint", "demo", "--runtime", "torch"])
         == 0
-        and out.stat().st_size > 10_000
     )
+    assert out.stat().st_size > 10_000
     told = [line for line in capsys.readouterr().err.splitlines() if "is left alone" in line]
     out.unlink()
     assert everything(home) == before
@@ -223,7 +225,8 @@ def test_a_plan_with_links_moves_nothing(
     (aside / part).symlink_to(home / "mine" / ("x" if "." in part or "/" in part else ""))
     before = everything(home)
     recover(home / "out")
-    assert everything(home) == before and "is left alone" in capsys.readouterr().err
+    assert everything(home) == before
+    assert "is left alone" in capsys.readouterr().err
 
 
 NEEDED = [
@@ -368,7 +371,9 @@ def test_what_something_else_needs_is_not_replaced(
         [] if verb == "ane" else ["--checkpoint", str(home / "ck")]
     )
     code, line = call(verb, given, capsys)
-    assert code == 2 and message in line and len(line) < 1000, line
+    assert code == 2, line
+    assert message in line, line
+    assert len(line) < 1000, line
     assert everything(home) == before
 
 
@@ -396,7 +401,9 @@ def test_a_checkpoint_of_odd_files(
         ],
         capsys,
     )
-    assert code == 2 and line.startswith("error: ") and not (tmp_path / "a.wav").exists()
+    assert code == 2
+    assert line.startswith("error: ")
+    assert not (tmp_path / "a.wav").exists()
 
 
 def run(*command: str, **more: object) -> subprocess.CompletedProcess[bytes]:
@@ -412,11 +419,9 @@ def test_a_terminal_that_knows_only_ascii() -> None:
         "hello",
         env=os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"},
     )
-    assert (
-        done.returncode == 0
-        and b"Traceback" not in done.stderr
-        and json.loads(done.stdout.splitlines()[-1])["words"] == 1
-    )
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["words"] == 1
 
 
 WRITER = """

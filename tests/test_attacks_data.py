@@ -194,7 +194,8 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
                 reader(path)
             except InputError as problem:
                 refused += 1
-                assert len(str(problem).splitlines()) == 1 and len(str(problem)) < 1500, problem
+                assert len(str(problem).splitlines()) == 1, problem
+                assert len(str(problem)) < 1500, problem
     assert refused > 100
 
 
@@ -224,7 +225,8 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
 def test_what_is_no_document(kind: str, text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as told:
         READERS[kind][1](written(tmp_path, kind, text))
-    assert len(str(told.value).splitlines()) == 1 and len(str(told.value)) < 1500
+    assert len(str(told.value).splitlines()) == 1
+    assert len(str(told.value)) < 1500
 
 
 @settings(max_examples=60, deadline=None)
@@ -430,7 +432,8 @@ def test_no_pickle_runs_and_a_bad_one_is_one_line(folder: Path) -> None:
             write(content, folder / "random.pth")
             with pytest.raises(InputError) as told:
                 Checkpoint.from_folder(folder).part("decoder")
-            assert len(str(told.value).splitlines()) == 1 and not (folder / "ran").exists()
+            assert len(str(told.value).splitlines()) == 1
+            assert not (folder / "ran").exists()
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -565,5 +568,6 @@ def test_scratch_and_aside_of_a_living_process_stay(
         path.write_text("{}")
         with scratch(), aside(tmp_path / "y.json") as other:
             other.write_text("{}")
-        assert first.is_dir() and left_behind(first) == ["owner.lock"]
+        assert first.is_dir()
+        assert left_behind(first) == ["owner.lock"]
     assert left_behind(tmp_path) == ["x.json", "y.json"]

@@ -50,11 +50,14 @@ class TestWords:
 
         assert run_cli(main, None) == 2
         said = capsys.readouterr().err
-        assert len(said.splitlines()) == 1 and said.isascii() and said.endswith(": no such voice\n")
+        assert len(said.splitlines()) == 1
+        assert said.isascii()
+        assert said.endswith(": no such voice\n")
 
     def test_a_name_of_100_000_characters_is_not_said_back(self) -> None:
         said = one_line(f"{'x' * 100_000}: no such voice")
-        assert len(said) <= LONGEST_LINE and one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
+        assert len(said) <= LONGEST_LINE
+        assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
 
     @pytest.mark.parametrize(
         "given", [["ane", "x", "--rules"], ["rules", "--check"], ["rules", "--write"]]
@@ -63,27 +66,24 @@ class TestWords:
         self, given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         (tmp_path / "zero").symlink_to("/dev/zero")
-        assert (
-            mlprogram([*given, str(tmp_path / "zero")]) == 2
-            and "not a file" in capsys.readouterr().err
-        )
+        assert mlprogram([*given, str(tmp_path / "zero")]) == 2
+        assert "not a file" in capsys.readouterr().err
 
     def test_mlprogram_says_one_line_too(
         self, tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         assert mlprogram(["ane", str(tmp_path), "--chip", "m1\n" + "x" * 100_000]) == 2
         said = capsys.readouterr().err
-        assert len(said.splitlines()) == 1 and len(said) <= LONGEST_LINE + len("error: \n")
+        assert len(said.splitlines()) == 1
+        assert len(said) <= LONGEST_LINE + len("error: \n")
 
     def test_vectors_of_a_checkpoint_without_voices(
         self, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         folder = Path(shutil.copytree(tiny, tmp_path / "checkpoint"))
         shutil.rmtree(folder / "voices")
-        assert (
-            vectors(["--checkpoint", str(folder), "--out", str(tmp_path / "v")]) == 2
-            and "holds no voice" in capsys.readouterr().err
-        )
+        assert vectors(["--checkpoint", str(folder), "--out", str(tmp_path / "v")]) == 2
+        assert "holds no voice" in capsys.readouterr().err
 
     def test_a_bundle_into_no_name(self, tiny: Path, capsys: pytest.CaptureFixture) -> None:
         assert bundle(["--checkpoint", str(tiny), "--out", ""]) == 2
@@ -104,11 +104,9 @@ class TestWords:
             "--plot",
             str(tmp_path / "x.wav"),
         ]
-        assert (
-            mlprogram(given) == 2
-            and "must end in one of" in capsys.readouterr().err
-            and not left_behind(tmp_path)
-        )
+        assert mlprogram(given) == 2
+        assert "must end in one of" in capsys.readouterr().err
+        assert not left_behind(tmp_path)
 
     def test_flags_that_a_bench_command_reads_are_its_flags(self) -> None:
         """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback
@@ -146,11 +144,9 @@ class TestTexts:
             cli.main([*given, *(["--checkpoint", str(tiny)] if given[0] == "speak" else [])]) == 2
         )
         said = capsys.readouterr().err
-        assert (
-            said.count("\n") == 1
-            and "/proc/self/mem: Input/output error" in said
-            and not left_behind(tmp_path)
-        )
+        assert said.count("\n") == 1
+        assert "/proc/self/mem: Input/output error" in said
+        assert not left_behind(tmp_path)
 
     def test_a_disk_that_fails_in_the_middle_is_one_line(
         self, capsys: pytest.CaptureFixture
@@ -158,9 +154,9 @@ class TestTexts:
         def main(_argv: list[str] | None) -> int:
             raise OSError(errno.EIO, "Input/output error")  # as read(2) says it, without a name
 
+        assert run_cli(main, None) == 2
         assert (
-            run_cli(main, None) == 2
-            and capsys.readouterr().err
+            capsys.readouterr().err
             == "error: a file could not be read or written: Input/output error\n"
         )
 
@@ -181,7 +177,8 @@ class TestTexts:
             "torch",
         ]
         assert speak([*given, "--checkpoint", str(tiny)]) == 2
-        assert "the text is not UTF-8" in capsys.readouterr().err and not left_behind(tmp_path)
+        assert "the text is not UTF-8" in capsys.readouterr().err
+        assert not left_behind(tmp_path)
 
     def test_a_function_that_is_not_utf8(
         self, tiny_build: Path, capsys: pytest.CaptureFixture
@@ -326,7 +323,8 @@ def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path)
     """
     (tmp_path / "x.json").write_text("old")
     interrupted(tmp_path, SWALLOWED + TAIL, which, str(tmp_path / "x.json"))
-    assert (tmp_path / "x.json").read_text() == "old" and left_behind(tmp_path) == ["x.json"]
+    assert (tmp_path / "x.json").read_text() == "old"
+    assert left_behind(tmp_path) == ["x.json"]
 
 
 DESTRUCTOR = """

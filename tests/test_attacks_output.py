@@ -51,7 +51,8 @@ def write_anew(path: Path) -> None:
 class TestFolders:
     def test_ours_is_replaced(self, tmp_path: Path) -> None:
         write_anew(our_folder(tmp_path / "v"))
-        assert (tmp_path / "v" / "data").read_text() == "new" and left_behind(tmp_path) == ["v"]
+        assert (tmp_path / "v" / "data").read_text() == "new"
+        assert left_behind(tmp_path) == ["v"]
 
     def test_an_empty_one_is_filled(self, tmp_path: Path) -> None:
         (tmp_path / "v").mkdir()
@@ -68,9 +69,8 @@ class TestFolders:
             (folder / "mark").unlink()
         target = tmp_path if kind == "the folder above" else folder
         pytest.raises(InputError, write_anew, target).match(f"{target.name} is not replaced: it ")
-        assert (folder / "thesis.tex").read_text() == "years" and (
-            folder / "data"
-        ).read_text() == "old"
+        assert (folder / "thesis.tex").read_text() == "years"
+        assert (folder / "data").read_text() == "old"
 
     def test_what_came_while_we_worked_is_kept(self, tmp_path: Path) -> None:
         with (
@@ -80,7 +80,8 @@ class TestFolders:
             our_folder(aside)
             (tmp_path / "v").mkdir()
             (tmp_path / "v" / "thesis.tex").write_text("years")
-        assert left_behind(tmp_path / "v") == ["thesis.tex"] and left_behind(tmp_path) == ["v"]
+        assert left_behind(tmp_path / "v") == ["thesis.tex"]
+        assert left_behind(tmp_path) == ["v"]
 
     def test_what_came_right_after_the_look_is_kept(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -103,7 +104,8 @@ class TestFolders:
             staged(tmp_path / "v", of_ours) as aside,
         ):
             our_folder(aside)
-        assert left_behind(tmp_path / "v") == ["thesis.tex"] and left_behind(tmp_path) == ["v"]
+        assert left_behind(tmp_path / "v") == ["thesis.tex"]
+        assert left_behind(tmp_path) == ["v"]
 
     def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path: Path) -> None:
         (tmp_path / "f").write_text("x")
@@ -124,9 +126,8 @@ class TestPlaces:
         (tmp_path / "link.json").symlink_to(tmp_path / "far" / "x.json")
         pytest.raises(InputError, write_json, tmp_path / "link.json", [1]).match("it is a link")
         write_json(check_output(tmp_path / "link.json"), [1])
-        assert (tmp_path / "link.json").is_symlink() and (
-            tmp_path / "far" / "x.json"
-        ).read_text() == "[\n 1\n]\n"
+        assert (tmp_path / "link.json").is_symlink()
+        assert (tmp_path / "far" / "x.json").read_text() == "[\n 1\n]\n"
 
     @pytest.mark.parametrize("place", ["loop", "fifo", "x" * 300, "nul\0byte"])
     def test_odd_names_are_one_line(self, tmp_path: Path, place: str) -> None:
@@ -134,7 +135,8 @@ class TestPlaces:
         os.mkfifo(tmp_path / "fifo")
         with pytest.raises(InputError) as told:
             write_json(tmp_path / place, {})
-        assert len(str(told.value).splitlines()) == 1 and left_behind(tmp_path) == ["fifo", "loop"]
+        assert len(str(told.value).splitlines()) == 1
+        assert left_behind(tmp_path) == ["fifo", "loop"]
 
     @pytest.mark.parametrize("place", ["/dev/null", "/proc/x.json", "/dev/full"])
     def test_devices_and_pseudo_file_systems(self, place: str) -> None:
@@ -226,7 +228,8 @@ def test_killed_at_every_rename_nothing_finished_is_lost_and_nothing_half_is_tak
         if pair is None:
             assert not (parent / "p").exists()
         if not died:
-            assert step > 4 and pair == ["new", "new"]
+            assert step > 4
+            assert pair == ["new", "new"]
             break
     assert "an earlier run was killed" in capsys.readouterr().err
 
@@ -325,14 +328,13 @@ def test_a_full_disk(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     after = everything(disk)
     if code == 0:  # what it writes has room
-        assert room == "nearly full" and verb in ("speak", "validate", "ane")
+        assert room == "nearly full"
+        assert verb in ("speak", "validate", "ane")
         return
-    assert (
-        code == 2
-        and len(said) == 1
-        and said[0].startswith("error: cannot write")
-        and len(said[0]) < 400
-    ), said
+    assert code == 2, said
+    assert len(said) == 1, said
+    assert said[0].startswith("error: cannot write"), said
+    assert len(said[0]) < 400, said
     assert after == before
 
 
@@ -361,12 +363,11 @@ def test_g2p_on_a_full_disk(
     capsys.readouterr()
     code = build(["g2p", "--out", str(disk / "build")])
     said = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert (
-        code == 2
-        and said[-1].startswith("error: cannot write")
-        and "Traceback" not in " ".join(said)
-    ), said
-    assert sum(line.startswith("error: ") for line in said) == 1 and everything(disk) == before
+    assert code == 2, said
+    assert said[-1].startswith("error: cannot write"), said
+    assert "Traceback" not in " ".join(said), said
+    assert sum(line.startswith("error: ") for line in said) == 1
+    assert everything(disk) == before
     Manifest.load(disk / "build" / "G2P.json").verify()
     if not room_bytes:
         (disk / "filler").unlink()
@@ -407,8 +408,6 @@ def test_what_cannot_be_read_is_not_called_unwritable(
         with staged(tmp_path / "out.json"):
             raise PermissionError(13, "Permission denied", "weights.pth")
 
-    assert (
-        run_cli(main, None) == 2
-        and capsys.readouterr().err == "error: cannot use weights.pth: Permission denied\n"
-    )
+    assert run_cli(main, None) == 2
+    assert capsys.readouterr().err == "error: cannot use weights.pth: Permission denied\n"
     assert not list(tmp_path.iterdir())

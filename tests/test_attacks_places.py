@@ -154,7 +154,8 @@ def test_each_kind_has_its_place() -> None:
         found = kinds_of((ROOT / path).read_text(encoding="utf-8"))
         if found - free != (allowed := set(OWN.get(name, ())[:-1]) - free):
             wrong.append(f"{name}: does {sorted(found - free)}, allowed {sorted(allowed)}")
-    assert not wrong and not set(OWN) - {path.as_posix() for path in SOURCES}
+    assert not wrong
+    assert not set(OWN) - {path.as_posix() for path in SOURCES}
 
 
 @pytest.mark.parametrize(
@@ -171,9 +172,8 @@ def test_each_kind_has_its_place() -> None:
     ],
 )
 def test_the_walk_sees_each(text: str, kind: str) -> None:
-    assert kinds_of(text) == {kind} and not kinds_of(
-        "with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')"
-    )
+    assert kinds_of(text) == {kind}
+    assert not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
 
 
 OWN_GATE = {  # a main() that is called through another's gate
@@ -201,7 +201,8 @@ def test_every_command_goes_through_the_one_gate() -> None:
             (passed if names & {"command", "run_cli", "temporary_files_apart"} else past).add(
                 path.as_posix()
             )
-    assert past <= set(OWN_GATE) and len(passed) > 25
+    assert past <= set(OWN_GATE)
+    assert len(passed) > 25
 
 
 LEAVES = """
@@ -233,15 +234,13 @@ def test_temporary_files_of_libraries_go_with_their_command(
         check=False,
         preexec_fn=heeds,
     )
-    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2) and bool(
-        list(tmp_path.rglob("x"))
-    ) == (ends == "SIGKILL")
+    assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2)
+    assert bool(list(tmp_path.rglob("x"))) == (ends == "SIGKILL")
     done = subprocess.run(
         command[:3], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
-    assert not list(tmp_path.iterdir()) and ("an earlier run was killed" in done.stderr) == (
-        ends == "SIGKILL"
-    )
+    assert not list(tmp_path.iterdir())
+    assert ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
 
 
 def test_temporary_folders_of_others_are_left_alone(
@@ -261,13 +260,12 @@ def test_temporary_folders_of_others_are_left_alone(
         if len(inner) < 2:
             # another command while this one lives
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-            assert run_cli(main, None) == 0 and Path(inner[0]).is_dir()
+            assert run_cli(main, None) == 0
+            assert Path(inner[0]).is_dir()
         return 0
 
-    assert (
-        run_cli(main, None) == 0
-        and inner[0] != inner[1]
-        and (tmp_path / "work" / "owner.lock").read_text() == "years of work"
-    )
+    assert run_cli(main, None) == 0
+    assert inner[0] != inner[1]
+    assert (tmp_path / "work" / "owner.lock").read_text() == "years of work"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
     assert run_cli(lambda _: 0, None) == 0

@@ -61,7 +61,8 @@ class TestStaging:
             with staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "new" and left_behind(tmp_path) == ["p"]
+        assert (tmp_path / "p" / "data").read_text() == "new"
+        assert left_behind(tmp_path) == ["p"]
 
     def test_killed_again_while_it_recovers_the_old_one_stays(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,7 +80,8 @@ class TestStaging:
             patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
             recover(tmp_path)
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "old" and left_behind(tmp_path) == ["p"]
+        assert (tmp_path / "p" / "data").read_text() == "old"
+        assert left_behind(tmp_path) == ["p"]
 
     def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
         """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
@@ -105,7 +107,8 @@ class TestStaging:
             killed += process.exitcode == -signal.SIGKILL
             recover(tmp_path)
             assert left_behind(tmp_path) in ([], ["p"])
-        assert 4 < killed < 12 and left_behind(tmp_path) == ["p"]
+        assert 4 < killed < 12
+        assert left_behind(tmp_path) == ["p"]
 
     def test_a_plan_that_was_cut_off_is_cleared(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,7 +125,8 @@ class TestStaging:
         monkeypatch.setattr(Path, "write_text", write)
         with staged(tmp_path / "p", of_ours) as place:
             our_folder(place)
-        assert "plan.json" not in seen and any(name.startswith("plan.json") for name in seen)
+        assert "plan.json" not in seen
+        assert any(name.startswith("plan.json") for name in seen)
 
     def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
         """The folder of a process that had not locked it yet was taken for a leftover; the process
@@ -143,11 +147,9 @@ class TestStaging:
             write_json(tmp_path / "x.json", [1])
         finally:
             temporary.locked = real
-        assert (
-            gone
-            and json.loads((tmp_path / "x.json").read_text()) == [1]
-            and left_behind(tmp_path) == ["x.json"]
-        )
+        assert gone
+        assert json.loads((tmp_path / "x.json").read_text()) == [1]
+        assert left_behind(tmp_path) == ["x.json"]
 
     def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
         """A package of one and the manifest of the other would be refused by every reader."""
@@ -156,7 +158,8 @@ class TestStaging:
             (tmp_path / "p" / "data").read_text(),
             json.loads((tmp_path / "p.json").read_text()),
         }
-        assert len(seen) == 1 and left_behind(tmp_path) == ["p", "p.json"]
+        assert len(seen) == 1
+        assert left_behind(tmp_path) == ["p", "p.json"]
 
     def test_a_folder_is_discarded_at_one_stroke(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +190,8 @@ class TestStaging:
         )
         assert list(tmp_path.rglob("x"))
         with scratch() as folder:
-            assert not list(tmp_path.rglob("x")) and folder.is_dir()
+            assert not list(tmp_path.rglob("x"))
+            assert folder.is_dir()
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
     def test_mlprogram_clears_what_a_killed_one_left(self, tmp_path: Path) -> None:
@@ -220,7 +224,8 @@ class TestStaging:
         monkeypatch.setattr(Path, "open", opened)
         with ResumeState.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
             assert resume_state_of_ours(tmp_path / "a.wav.parts") is None
-        assert bare and not any(bare)
+        assert bare
+        assert not any(bare)
         with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
             assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {
                 "text": "y"
@@ -247,11 +252,9 @@ class TestStaging:
             )
             assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
             journal.remove()
-        assert (
-            second.communicate()[1] == "spoke\n"
-            and second.returncode == 0
-            and not left_behind(tmp_path)
-        )
+        assert second.communicate()[1] == "spoke\n"
+        assert second.returncode == 0
+        assert not left_behind(tmp_path)
 
     def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
         _at_once(_alone, tmp_path, 4)
@@ -273,13 +276,15 @@ class TestStaging:
 
         monkeypatch.setattr(Path, "stat", stat)
         check_implied(target, of_ours)
-        assert (tmp_path / "seen").exists() and target.is_dir()
+        assert (tmp_path / "seen").exists()
+        assert target.is_dir()
 
     def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
         parts = tmp_path / "a.wav.parts"
         killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
         done = subprocess.run([sys.executable, "-c", killed, str(parts)], cwd=ROOT, check=False)
-        assert done.returncode == -signal.SIGKILL and left_behind(parts) == [
+        assert done.returncode == -signal.SIGKILL
+        assert left_behind(parts) == [
             "audio.f32",
             "chunks.jsonl",
             "owner.lock",
@@ -323,9 +328,11 @@ class TestStaging:
             patch.setattr(Path, "replace", interrupted)
             with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
-        assert len(moved) == 2 and not (tmp_path / "p").exists()
+        assert len(moved) == 2
+        assert not (tmp_path / "p").exists()
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "old" and left_behind(tmp_path) == ["p"]
+        assert (tmp_path / "p" / "data").read_text() == "old"
+        assert left_behind(tmp_path) == ["p"]
 
 
 SECOND = """
@@ -354,10 +361,8 @@ def _alone(folder: Path, mine: str) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
         with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
-            assert (
-                json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
-                and not (folder / "alone").exists()
-            )
+            assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
+            assert not (folder / "alone").exists()
             (folder / "alone").touch()
             (folder / "alone").unlink()
             journal.remove()
@@ -387,7 +392,8 @@ class TestTemporaryFiles:
         (tmp_path / "tmp").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
         assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "build")]) == 0
-        assert not left_behind(tmp_path / "tmp") and left_behind(tmp_path / "build") == [
+        assert not left_behind(tmp_path / "tmp")
+        assert left_behind(tmp_path / "build") == [
             "G2P.json",
             "G2P.mlpackage",
         ]
@@ -463,5 +469,6 @@ def test_readers_put_back_what_a_killed_build_moved(
         str(tmp_path / "a.wav"),
         "--quiet",
     ]
-    assert speak(given) == 0 and "put back" in capsys.readouterr().err
+    assert speak(given) == 0
+    assert "put back" in capsys.readouterr().err
     assert not list(build.glob(".staged-*"))

@@ -60,7 +60,19 @@ def test_standard_output_that_takes_nothing(verb: str, unbuffered: str) -> None:
         if unbuffered and to != ">/dev/full":
             continue  # of the two ways to write, the rest is the same
         code, _, said = shell(f"{verb} {to}", PYTHONUNBUFFERED=unbuffered)
-        assert code == 2 and len(said) == 1 and said[0].startswith("error: ") and why in said[0], (
+        assert code == 2, (
+            to,
+            said,
+        )
+        assert len(said) == 1, (
+            to,
+            said,
+        )
+        assert said[0].startswith("error: "), (
+            to,
+            said,
+        )
+        assert why in said[0], (
             to,
             said,
         )
@@ -69,7 +81,9 @@ def test_standard_output_that_takes_nothing(verb: str, unbuffered: str) -> None:
 def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path: Path) -> None:
     speak = f"speak - --checkpoint demo --runtime torch -o {tmp_path / 'x.wav'}"
     code, _, said = shell(f"{speak} <&-")
-    assert code == 2 and len(said) == 1 and "nothing to say" in said[0]
+    assert code == 2
+    assert len(said) == 1
+    assert "nothing to say" in said[0]
     assert shell("speak 2>&-") == (2, "", [])
     for line in ("speak --help", "build vocoder --help", "ane --help", "g2p hello"):
         # without docstrings, of which help is made
@@ -84,12 +98,10 @@ def test_a_usage_error_is_one_line(verb: str, capsys: pytest.CaptureFixture) -> 
                 [verb, *given] if verb in ("describe", "ane") else given
             )
         said = capsys.readouterr()
-        assert (
-            not said.out
-            and len(said.err.splitlines()) == 1
-            and said.err.startswith("error: ")
-            and "--help`" in said.err
-        )
+        assert not said.out
+        assert len(said.err.splitlines()) == 1
+        assert said.err.startswith("error: ")
+        assert "--help`" in said.err
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,8 @@ def test_too_little_memory_to_import(verb: str, kilobytes: int) -> None:
     code, _, said = shell(
         verb, lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
     )
-    assert code == 2 and said[-1] == "error: there is not enough memory for this input", said[-3:]
+    assert code == 2, said[-3:]
+    assert said[-1] == "error: there is not enough memory for this input", said[-3:]
 
 
 def sparse(path: Path) -> Path:

@@ -20,11 +20,9 @@ RULES = load_rules()
 def test_the_table_is_as_large_as_said_and_every_row_has_its_source_and_network() -> None:
     rows = ane_times.published()
     train = [row for row in rows if row["use"] == "train"]
-    assert (
-        len(train) >= 60
-        and len({row["network"] for row in train}) >= 15
-        and {row["chip"] for row in rows} == set(RULES.chips)
-    )
+    assert len(train) >= 60
+    assert len({row["network"] for row in train}) >= 15
+    assert {row["chip"] for row in rows} == set(RULES.chips)
     assert {row["source"] for row in rows} == set(ane_times.TABLE["sources"])
     assert {row["network"] for row in train} == set(ane_times.NETWORKS)
     peers = ("laishere", "mattmireles")
@@ -41,7 +39,8 @@ def test_operations_are_counted_as_published() -> None:
         name: here / said for name, (here, said) in counted.items() if not 0.93 < here / said < 1.07
     }
     # its README says 0.4, other counts of it 0.6
-    assert len(counted) >= 14 and set(off) == {"swiftformer_xs"}
+    assert len(counted) >= 14
+    assert set(off) == {"swiftformer_xs"}
 
 
 @pytest.mark.parametrize("network", ["mobilenet_v3_small", "mobilevit_v2_1.0", "fastvit_t8"])
@@ -64,7 +63,8 @@ def test_levels_change_bytes_and_int8_moves_half() -> None:
         steps_of(ane_times.NETWORKS["resnet18"].build(level)) for level in ("fp16", "p4", "w8a8")
     )
     assert p4.weight_bytes.sum() == pytest.approx(fp16.weight_bytes.sum() / 4, rel=0.01)
-    assert w8a8.int8.sum() >= 15 and w8a8.tensors.sum() < 0.75 * fp16.tensors.sum()
+    assert w8a8.int8.sum() >= 15
+    assert w8a8.tensors.sum() < 0.75 * fp16.tensors.sum()
 
 
 def test_a_fit_finds_numbers_that_made_the_times() -> None:
@@ -96,10 +96,8 @@ def test_a_fit_finds_numbers_that_made_the_times() -> None:
 
 def test_spread_and_coverage_weigh_families_alike() -> None:
     values, weights = np.array([0.0, 0.0, 0.0, 1.0]), np.array([1 / 3, 1 / 3, 1 / 3, 1])
-    assert (
-        ane_times.quantile(values, weights, 0.9) == 1.0
-        and ane_times.quantile(values, weights, 0.1) == 0.0
-    )
+    assert ane_times.quantile(values, weights, 0.9) == 1.0
+    assert ane_times.quantile(values, weights, 0.1) == 0.0
     graph = Graph()
     graph.conv(graph.input(1, 8, 1, 64), 8, (1, 7))
     assert steps_of(graph.profile()).lines == 1.0  # a vocoder's filters: of no fitted kind

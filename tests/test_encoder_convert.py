@@ -81,19 +81,17 @@ class TestBuild:
         manifest = Manifest.load(tiny_build / f"{NAME}.json")
         manifest.verify()
         assert manifest.functions == {"duration": "duration", "prosody": "prosody"}
-        assert manifest.token_buckets == (16, 64, 192) and manifest.buckets == (40, 160, 640)
-        assert (
-            manifest.compute_units["default"] == "CPU_AND_GPU"
-            and manifest.compute_units["M5"] == "CPU_ONLY"
-        )
+        assert manifest.token_buckets == (16, 64, 192)
+        assert manifest.buckets == (40, 160, 640)
+        assert manifest.compute_units["default"] == "CPU_AND_GPU"
+        assert manifest.compute_units["M5"] == "CPU_ONLY"
         assert manifest.source["kept_fp32"] == {
             "duration": ["duration_predictor"],
             "prosody": ["f0_predictor"],
         }
         assert manifest.inputs["duration"]["input_ids"]["padding"] == -1
-        assert (
-            manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256 and not manifest.releasable
-        )
+        assert manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256
+        assert not manifest.releasable
 
     @pytest.mark.parametrize(
         ("function", "lstms", "lengths"),
@@ -106,9 +104,12 @@ class TestBuild:
         facts = ProgramFacts.of(
             program, "input_ids" if function == "duration" else "frames", FORBIDDEN
         )
-        assert facts.operations["lstm"] == lstms and facts.forbidden == {} and facts.count < 400
+        assert facts.operations["lstm"] == lstms
+        assert facts.forbidden == {}
+        assert facts.count < 400
         flexible = [spec for spec in program.inputs.values() if spec.shapes]
-        assert len(flexible) == 1 and {shape[-1] for shape in flexible[0].shapes} == lengths
+        assert len(flexible) == 1
+        assert {shape[-1] for shape in flexible[0].shapes} == lengths
 
     def test_durations_run_in_fp32_and_text_in_fp16(self, tiny_build: Path) -> None:
         """Not what is declared but what runs: every value on the way to a duration is finer than
@@ -136,7 +137,9 @@ class TestBuild:
             "layer_norm": 3,
             "lstm": 3,
         }
-        assert fine.count("linear") >= 20 and fine.count("layer_norm") >= 10 and "lstm" in fine
+        assert fine.count("linear") >= 20
+        assert fine.count("layer_norm") >= 10
+        assert "lstm" in fine
 
     def test_any_length_through_the_package(
         self, tiny_build: Path, tiny_checkpoint: Checkpoint
@@ -191,7 +194,8 @@ class TestBuild:
         pytest.raises(SystemExit, main, ["encoder", "--out", str(tmp_path / "out"), *flags]).match(
             "2"
         )
-        assert message in capsys.readouterr().err and left_behind(tmp_path / "out") == []
+        assert message in capsys.readouterr().err
+        assert left_behind(tmp_path / "out") == []
 
     def test_a_checkpoint_without_an_encoder_is_named(
         self, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -202,10 +206,8 @@ class TestBuild:
         state = torch.load(weights, weights_only=True)
         torch.save({name: state[name] for name in ("decoder", "text_encoder")}, weights)
         assert main(["encoder", "--checkpoint", str(folder), "--out", str(tmp_path / "out")]) == 2
-        assert (
-            "checkpoint 'demo' has no encoder" in capsys.readouterr().err
-            and left_behind(tmp_path / "out") == []
-        )
+        assert "checkpoint 'demo' has no encoder" in capsys.readouterr().err
+        assert left_behind(tmp_path / "out") == []
 
 
 LIMIT_DB = 90.0
@@ -259,7 +261,8 @@ class TestPadding:
         _, hidden, cell = torch.lstm(
             flagged, (state, state), lstm._weights(), True, 1, 0.0, False, True, True
         )
-        assert hidden.abs().max() == 0 and cell.abs().max() == 0
+        assert hidden.abs().max() == 0
+        assert cell.abs().max() == 0
 
     @settings(max_examples=8, deadline=None)
     @given(length=st.integers(3, 60), extra=st.integers(1, 200), seed=st.integers(0, 9))
@@ -277,7 +280,8 @@ class TestPadding:
         ):
             assert snr_db(wanted.numpy(), got[..., :length].numpy()) >= LIMIT_DB
         hidden, text = function(padded, style, torch.ones(1))[1:]
-        assert hidden[..., length:].abs().max() == 0 and text[..., length:].abs().max() == 0
+        assert hidden[..., length:].abs().max() == 0
+        assert text[..., length:].abs().max() == 0
 
     @settings(max_examples=8, deadline=None)
     @given(frames=st.integers(2, 80), extra=st.integers(1, 300), seed=st.integers(0, 9))
@@ -357,11 +361,9 @@ class TestParity:
         rows = [
             row(models[0], partial(encoded_by_us, models[1]), case) for case in cases(12, seed=2)
         ]
-        assert (
-            len(rows) == 12
-            and sum(r["tokens"] for r in rows) > 700
-            and sum(r["changed"] for r in rows) == 0
-        )
+        assert len(rows) == 12
+        assert sum(r["tokens"] for r in rows) > 700
+        assert sum(r["changed"] for r in rows) == 0
         assert min(r["snr_db"][name] for r in rows for name in SEAMS) >= LIMIT_DB
 
     def test_durations_follow_symbols_and_style_and_older_checkpoints_load(
@@ -385,7 +387,5 @@ class TestParity:
     def test_full_size_float32(self) -> None:
         full = both_models(kokoro_config(), seed=0)
         rows = [row(full[0], partial(encoded_by_us, full[1]), case) for case in cases(8, seed=4)]
-        assert (
-            sum(r["changed"] for r in rows) == 0
-            and min(r["snr_db"][name] for r in rows for name in SEAMS) >= LIMIT_DB
-        )
+        assert sum(r["changed"] for r in rows) == 0
+        assert min(r["snr_db"][name] for r in rows for name in SEAMS) >= LIMIT_DB

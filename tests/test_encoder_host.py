@@ -32,10 +32,8 @@ LIMITS = AlignmentLimits(token_frames=200, total_frames=1200)
 
 class TestDurations:
     def test_ids_stand_between_boundaries(self) -> None:
-        assert (
-            input_ids("aˈb a", VOCAB) == (0, 43, 156, 44, 16, 43, 0)
-            and len(input_ids("a" * 510, VOCAB)) == 512
-        )
+        assert input_ids("aˈb a", VOCAB) == (0, 43, 156, 44, 16, 43, 0)
+        assert len(input_ids("a" * 510, VOCAB)) == 512
 
     @pytest.mark.parametrize(
         ("phonemes", "message"),
@@ -109,15 +107,15 @@ def test_voices_of_three_kinds_their_rows_and_blends(library: VoiceLibrary) -> N
             torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(index)),
         )
     pack = library.pack("af_heart")
-    assert torch.equal(style_row(pack, 1), pack[0]) and torch.equal(style_row(pack, 510), pack[509])
+    assert torch.equal(style_row(pack, 1), pack[0])
+    assert torch.equal(style_row(pack, 510), pack[509])
     for phonemes in (0, 511):
         pytest.raises(InputError, style_row, pack, phonemes).match("a style for 1 to 510")
     a, b = library.pack("af_heart"), library.pack("am_adam")
     assert torch.allclose(library.blend("af_heart:0.7,am_adam:0.3"), 0.7 * a + 0.3 * b)
     assert torch.allclose(library.blend("af_heart:7, am_adam:3"), 0.7 * a + 0.3 * b)
-    assert torch.allclose(library.blend("af_heart,am_adam"), (a + b) / 2) and torch.equal(
-        library.blend("af_heart"), a
-    )
+    assert torch.allclose(library.blend("af_heart,am_adam"), (a + b) / 2)
+    assert torch.equal(library.blend("af_heart"), a)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
 def test_one_line_and_a_code(
     problem: BaseException, code: int, line: str, capsys: pytest.CaptureFixture
 ) -> None:
-    assert run_cli(raising(problem), None) == code and capsys.readouterr().err == line + "\n"
+    assert run_cli(raising(problem), None) == code
+    assert capsys.readouterr().err == line + "\n"
 
 
 def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> None:
@@ -103,9 +104,9 @@ def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
             raise KeyboardInterrupt
         return 0
 
+    assert run_cli(main, []) == 2
     assert (
-        run_cli(main, []) == 2
-        and capsys.readouterr().err
+        capsys.readouterr().err
         == "the bar has gone\nerror: interrupted; nothing was left half-written\n"
     )
 
@@ -126,11 +127,9 @@ def killed(left: list[str]) -> Callable[[list[str] | None], int]:
 def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
     left, of_the_tests = [], signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        assert (
-            run_cli(killed(left), []) == 2
-            and left == ["cleaned up"]
-            and "interrupted" in capsys.readouterr().err
-        )
+        assert run_cli(killed(left), []) == 2
+        assert left == ["cleaned up"]
+        assert "interrupted" in capsys.readouterr().err
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, of_the_tests)
@@ -145,10 +144,8 @@ def test_sigterm_of_the_tests_themselves_is_no_interruption() -> None:
 
 
 def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
-    assert (
-        DEFAULT_BUCKETS[0] == 0.5 * FRAMES_PER_SECOND
-        and DEFAULT_BUCKETS[-1] == 30 * FRAMES_PER_SECOND
-    )
+    assert DEFAULT_BUCKETS[0] == 0.5 * FRAMES_PER_SECOND
+    assert DEFAULT_BUCKETS[-1] == 30 * FRAMES_PER_SECOND
     for frames in range(2 * FRAMES_PER_SECOND + 1, DEFAULT_BUCKETS[-1] + 1):
         bucket = bucket_for(frames, DEFAULT_BUCKETS)
         assert (bucket - frames) / bucket <= 0.25, frames
@@ -212,9 +209,8 @@ def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, se
         (energy, x.energy[:, None], 2 * bucket),
         (spectrum, x.spectrum, 120 * bucket + 1),
     ):
-        assert found.shape == (1, sent.shape[1], 1, size) and torch.equal(
-            found[:, :, 0, : sent.shape[-1]], sent
-        )
+        assert found.shape == (1, sent.shape[1], 1, size)
+        assert torch.equal(found[:, :, 0, : sent.shape[-1]], sent)
         assert not found[:, :, 0, sent.shape[-1] :].any()
     assert mask.values.flatten().tolist() == [1.0] * frames + [0.0] * extra
 

@@ -102,7 +102,8 @@ def test_a_lost_worker_costs_its_clip_only(
         for clip, result, _ in workers.measure(manifest, execution, short, {}):
             found[clip.id] = result
             lost.kill()
-    assert found == wanted and len(found) == 4
+    assert found == wanted
+    assert len(found) == 4
 
 
 def test_strange_workers_are_refused(
@@ -173,6 +174,5 @@ def test_no_scheduler_and_no_worker(
         (started[0], "has no worker"),
     ):
         assert quality([*given, address]) == 2
-        assert message in (said := capsys.readouterr().err.strip().splitlines())[-1] and said[
-            -1
-        ].startswith("error: --scheduler")
+        assert message in (said := capsys.readouterr().err.strip().splitlines())[-1]
+        assert said[-1].startswith("error: --scheduler")

@@ -74,11 +74,9 @@ class TestVerdict:
             else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
         )
         decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
-        assert (
-            decision.verdict == REJECT
-            and gate.name in decision.broken
-            and any(gate.reason in reason for reason in decision.reasons)
-        )
+        assert decision.verdict == REJECT
+        assert gate.name in decision.broken
+        assert any(gate.reason in reason for reason in decision.reasons)
 
     @pytest.mark.parametrize(
         "gate",
@@ -89,7 +87,8 @@ class TestVerdict:
         assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
 
     def test_few_clips_never_ship_and_what_is_certain_rejects(self) -> None:
-        assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED and verdict([]) == UNDECIDED
+        assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED
+        assert verdict([]) == UNDECIDED
         assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
         assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
         assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
@@ -111,10 +110,8 @@ class TestVerdict:
             noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
             assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
         floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
-        assert (
-            statistic("local_level_db", MEAN, floors) == 1.0
-            and statistic("local_level_db", WORST, floors) == 4.0
-        )
+        assert statistic("local_level_db", MEAN, floors) == 1.0
+        assert statistic("local_level_db", WORST, floors) == 4.0
         pytest.raises(
             ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0
         ).match("no limit")
@@ -122,9 +119,8 @@ class TestVerdict:
             {k: v for k, v in PERFECT.items() if k != "level_db"}
         ]
         decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED and decision.reasons == (
-            "level_db worst was not measured",
-        )
+        assert decision.verdict == UNDECIDED
+        assert decision.reasons == ("level_db worst was not measured",)
 
     def test_what_is_missing_silent_or_too_near_does_not_ship(self) -> None:
         decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
@@ -138,13 +134,15 @@ class TestVerdict:
             [FLOOR] * (FEWEST_CLIPS - 1),
             defects=("heldout-03: the package's output is silent",),
         )
-        assert decision.verdict == REJECT and decision.reasons[0].endswith("is silent")
+        assert decision.verdict == REJECT
+        assert decision.reasons[0].endswith("is silent")
         # Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not
         clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
         decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED and [
-            check.gate.name for check in decision.checks if check.state == STRADDLES
-        ] == ["pesq mean"]
+        assert decision.verdict == UNDECIDED
+        assert [check.gate.name for check in decision.checks if check.state == STRADDLES] == [
+            "pesq mean"
+        ]
         assert "too near to tell" in decision.reasons[0]
 
     def test_clips_are_resampled_with_their_limits_and_a_doubt_stops_a_ship(self) -> None:
@@ -157,10 +155,8 @@ class TestVerdict:
             [PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0)
         )
         checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_variation).checks}
-        assert (
-            checks["mcd_db mean"].passed
-            and checks["mcd_db mean"].high > checks["mcd_db mean"].limit
-        )
+        assert checks["mcd_db mean"].passed
+        assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
         seed_variation = [FLOOR] * FEWEST_CLIPS
         assert (
             decide(
@@ -180,7 +176,8 @@ class TestVerdict:
         values = [1.0, 2.0, 4.0, 8.0] * 6
         assert interval(values) == interval(values) != interval(values, seed=1)
         low, high = interval(values)
-        assert low < sum(values) / len(values) < high and interval([3.0] * 5) == (3.0, 3.0)
+        assert low < sum(values) / len(values) < high
+        assert interval([3.0] * 5) == (3.0, 3.0)
 
     def test_a_mean_of_errors_of_both_signs_is_no_gate(self) -> None:
         pytest.raises(
@@ -215,7 +212,8 @@ def test_the_page_states_the_gates_and_every_control_s_metric() -> None:
         for row in ROWS
         if re.match(r"(>=|<=|within) ", row[1])
     }
-    assert len(stated) > 10 and stated.items() <= code.items()
+    assert len(stated) > 10
+    assert stated.items() <= code.items()
     section = TEXT.split("## Negative controls")[1]
     assert {control.metric for control in CONTROLS.values()} <= set(
         re.findall(r"`(\w+)`:", section)
@@ -289,12 +287,10 @@ def test_a_delay_is_one_by_the_same_features(
 
 
 def test_how_many_there_are() -> None:
-    assert (
-        len(THIRTEEN) == 13
-        and len(SHIPPED) >= 8
-        and len(LATER) >= 10
-        and len(CONTROLS) == len(THIRTEEN) + len(SHIPPED) + len(LATER)
-    )
+    assert len(THIRTEEN) == 13
+    assert len(SHIPPED) >= 8
+    assert len(LATER) >= 10
+    assert len(CONTROLS) == len(THIRTEEN) + len(SHIPPED) + len(LATER)
 
 
 @pytest.fixture(scope="module")
@@ -421,32 +417,32 @@ def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_pat
     """Reference, seeds, vowels and what was heard come back from the file as they went in."""
     made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
-    assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3 and not np.array_equal(
-        again.other_seeds[0], again.other_seeds[1]
-    )
+    assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3
+    assert not np.array_equal(again.other_seeds[0], again.other_seeds[1])
     for kept in (fresh, again):
-        assert np.array_equal(kept.reference, made.reference) and np.array_equal(
-            kept.other_seeds, made.other_seeds
-        )
-        assert np.array_equal(kept.vowel, made.vowel) and np.array_equal(
-            kept.vowel_other_seeds, made.vowel_other_seeds
-        )
-        assert kept.pitch_hz == made.pitch_hz and kept.heard.words == made.baseline.heard.words
+        assert np.array_equal(kept.reference, made.reference)
+        assert np.array_equal(kept.other_seeds, made.other_seeds)
+        assert np.array_equal(kept.vowel, made.vowel)
+        assert np.array_equal(kept.vowel_other_seeds, made.vowel_other_seeds)
+        assert kept.pitch_hz == made.pitch_hz
+        assert kept.heard.words == made.baseline.heard.words
         assert np.array_equal(kept.heard.voiceprint, made.baseline.heard.voiceprint)
         assert (kept.heard.dnsmos, kept.heard.distillmos) == (
             made.baseline.heard.dnsmos,
             made.baseline.heard.distillmos,
         )
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
-    assert again.seed_variation(only) == made.seed_variation(only) and set(
-        made.seed_variation(only)
-    ) == {*only, *(f"{name} worst" for name in only)}
+    assert again.seed_variation(only) == made.seed_variation(only)
+    assert set(made.seed_variation(only)) == {*only, *(f"{name} worst" for name in only)}
 
 
 def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:
     assert main(["--checkpoint", "demo", "--only", "level sways,hom"]) == 2
     said = capsys.readouterr().err
-    assert "--only hom: no control is called so" in said and "hum" in said
+    assert "--only hom: no control is called so" in said
+    assert "hum" in said
     errors, changes = controls_of("level sways,polarity")
-    assert [c.name for c in errors] == ["level sways"] and [c.name for c in changes] == ["polarity"]
-    assert len(controls_of(None)[0]) == len(CONTROLS) and len(controls_of(None)[1]) == len(HARMLESS)
+    assert [c.name for c in errors] == ["level sways"]
+    assert [c.name for c in changes] == ["polarity"]
+    assert len(controls_of(None)[0]) == len(CONTROLS)
+    assert len(controls_of(None)[1]) == len(HARMLESS)

@@ -41,9 +41,8 @@ def judged(figures: dict[str, float], count: int = 24) -> Any:
 
 
 def test_every_figure_has_a_gate_and_every_gate_can_be_broken() -> None:
-    assert {gate.metric for gate in PRODUCT_GATES} == set(PERFECT) and judged(
-        PERFECT
-    ).verdict == SHIP
+    assert {gate.metric for gate in PRODUCT_GATES} == set(PERFECT)
+    assert judged(PERFECT).verdict == SHIP
     assert {gate.metric for gate in PRODUCT_GATES if gate.seed_multiple} <= set(SPREAD)
     for gate in PRODUCT_GATES:
         worse = (
@@ -53,10 +52,8 @@ def test_every_figure_has_a_gate_and_every_gate_can_be_broken() -> None:
         )
         assert gate.name in judged(PERFECT | {gate.metric: worse}).broken
     # 1.3 variations
-    assert (
-        judged(PERFECT | {"mcd_db": 1.2}).verdict == SHIP
-        and judged(PERFECT | {"mcd_db": 1.4}).verdict == REJECT
-    )
+    assert judged(PERFECT | {"mcd_db": 1.2}).verdict == SHIP
+    assert judged(PERFECT | {"mcd_db": 1.4}).verdict == REJECT
 
 
 def noise(frames: int, seed: int) -> np.ndarray:
@@ -77,7 +74,8 @@ class TestTime:
         longer = np.concatenate([ends[0], noise(3, seed=2), ends[1]])
         told = Retimed(self.signal, longer, durations=(np.array([5, 5, 10]), np.array([5, 8, 10])))
         starts = told.places(600, 120)
-        assert (starts[:20] == np.arange(20) * 120).all() and starts[-1] == len(longer) - 600
+        assert (starts[:20] == np.arange(20) * 120).all()
+        assert starts[-1] == len(longer) - 600
         late = Retimed(self.signal, longer, durations=(self.wanted, np.array([10, 13])))
         with pytest.raises(ValueError, match="its durations 12600"):
             Retimed(self.signal, longer, durations=(self.wanted, np.array([10, 11])))
@@ -100,17 +98,14 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference: Reference)
         return Rendition(said, reference.clock(inputs), reference.clock(inputs))
 
     same = judge_product(reference, fp32, clip)
-    assert (
-        same.defect is None
-        and set(same.figures) == set(PERFECT)
-        and set(SPREAD) == set(same.seed_variation)
-    )
-    assert (
-        same.figures["mcd_db"] < 0.05 < 0.1 < same.seed_variation["mcd_db"]
-        and same.figures[TOKENS] == 0
-    )
+    assert same.defect is None
+    assert set(same.figures) == set(PERFECT)
+    assert set(SPREAD) == set(same.seed_variation)
+    assert same.figures["mcd_db"] < 0.05 < 0.1 < same.seed_variation["mcd_db"]
+    assert same.figures[TOKENS] == 0
     off = judge_product(reference, lambda one: fp32(one, faster=1.3), clip, same.seed_variation)
-    assert off.figures[LENGTH] > 5 and off.figures["mcd_db"] > same.figures["mcd_db"]
+    assert off.figures[LENGTH] > 5
+    assert off.figures["mcd_db"] > same.figures["mcd_db"]
     made = fp32(clip)
     broken = judge_product(
         reference, lambda _: replace(made, samples=made.samples * np.nan), clip, same.seed_variation
@@ -118,7 +113,9 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference: Reference)
     cut = judge_product(
         reference, lambda _: replace(made, samples=made.samples[:-600]), clip, same.seed_variation
     )
-    assert "NaN" in (broken.defect or "") and "samples" in (cut.defect or "") and not cut.figures
+    assert "NaN" in (broken.defect or "")
+    assert "samples" in (cut.defect or "")
+    assert not cut.figures
 
 
 @pytest.fixture
@@ -163,7 +160,8 @@ def test_a_product_is_judged_named_and_bundled(
 ) -> None:
     build, asked = chain_build[1], ["--product", "--encoders", "fp16"]
     # nobody judged the vocoder
-    assert release(chain_build, *asked) == 3 and said(capsys)["verdict"] == "UNDECIDED"
+    assert release(chain_build, *asked) == 3
+    assert said(capsys)["verdict"] == "UNDECIDED"
     undecided = read_json(build / "release" / "product.json", "")["products"][0]
     assert (
         undecided["reasons"][0]
@@ -171,7 +169,8 @@ def test_a_product_is_judged_named_and_bundled(
     )
     assert "clips" not in undecided
     flags = ["--product", "--checkpoint", str(chain_build[0].folder), "--build", str(build)]
-    assert bundle(flags) == 3 and said(capsys)["bundle"] is None
+    assert bundle(flags) == 3
+    assert said(capsys)["bundle"] is None
     release(chain_build, "--methods", "fp16")
     assert release(chain_build, *asked) == 3  # it ships, and random weights may not be released
     found = read_json(build / "release" / "product.json", "")
@@ -182,26 +181,27 @@ def test_a_product_is_judged_named_and_bundled(
         False,
         24,
     )
-    assert named["bytes"] == sum(named["parts"].values()) and {
+    assert named["bytes"] == sum(named["parts"].values())
+    assert {
         "encoder",
         "vocoder",
         "text",
         "voice",
     } == set(named["parts"])
     capsys.readouterr()
+    assert bundle(flags) == 3
     assert (
-        bundle(flags) == 3
-        and "fp16+fp16, against the fp32 chain: SHIP"
+        "fp16+fp16, against the fp32 chain: SHIP"
         in (build / "bundle-tiny-fp16" / "MODEL_CARD.md").read_text()
     )
     del found[CHECKSUM]
     found["products"][0]["packages"]["KokoroEncoder-tiny-fp16.mlpackage"] = "0" * 64
     write_json(build / "release" / "product.json", checksummed(found, PRODUCT_ABOUT))
-    assert (
-        bundle(flags) == 2 and "is not what the product decision judged" in capsys.readouterr().err
-    )
+    assert bundle(flags) == 2
+    assert "is not what the product decision judged" in capsys.readouterr().err
     write_json(build / "release" / "product.json", found | {CHECKSUM: "0" * 64})
-    assert bundle(flags) == 2 and bundle([*flags, "--method", "p6"]) == 2
+    assert bundle(flags) == 2
+    assert bundle([*flags, "--method", "p6"]) == 2
     assert "belong to a bundle without it" in capsys.readouterr().err
 
 

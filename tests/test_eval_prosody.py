@@ -69,32 +69,31 @@ def clip() -> Utterance:
 class TestFigures:
     def test_equal_is_zero(self) -> None:
         figures = prosody_figures(clip(), said(), said(), clip().durations)
-        assert set(figures) == set(PROSODY_METRICS) and not any(figures.values())
+        assert set(figures) == set(PROSODY_METRICS)
+        assert not any(figures.values())
 
     def test_durations(self) -> None:
         # token 3 is the comma, 4 the space behind it
         moved = clip().durations + np.array([0, 1, 0, 2, 0, 0, 0, 0])
         figures = prosody_figures(clip(), said(), said(), moved)
-        assert figures[TOKENS] == pytest.approx(25) and figures[MOVED] == pytest.approx(12.5)
-        assert figures[LENGTH] == pytest.approx(7.5) and figures[PAUSE] == pytest.approx(50.0)
+        assert figures[TOKENS] == pytest.approx(25)
+        assert figures[MOVED] == pytest.approx(12.5)
+        assert figures[LENGTH] == pytest.approx(7.5)
+        assert figures[PAUSE] == pytest.approx(50.0)
 
     def test_a_pause_that_moves_within_itself_is_the_same(self) -> None:
         moved = clip().durations + np.array([0, 0, 0, 2, -2, 0, 0, 0])
         assert prosody_figures(clip(), said(), said(), moved)[PAUSE] == 0.0
-        assert (
-            pauses("ab, cd") == [slice(3, 5)]
-            and pauses("a b") == []
-            and pauses("a.") == [slice(2, 3)]
-        )
+        assert pauses("ab, cd") == [slice(3, 5)]
+        assert pauses("a b") == []
+        assert pauses("a.") == [slice(2, 3)]
 
     def test_pitch_in_cents_and_text_by_token(self) -> None:
         other = replace(said(), f0_hz=said().f0_hz * 2 ** (25 / 1200), text=said().text.clone())
         other.text[..., 3] *= 1.5
         figures = prosody_figures(clip(), said(), other, clip().durations)
-        assert (
-            figures[PITCH] == pytest.approx(25, abs=1e-3)
-            and 0 < figures[TEXT] < figures[TEXT_TOKEN]
-        )
+        assert figures[PITCH] == pytest.approx(25, abs=1e-3)
+        assert 0 < figures[TEXT] < figures[TEXT_TOKEN]
 
 
 @pytest.fixture(scope="module")
@@ -136,15 +135,12 @@ class TestGates:
             name: {metric for metric, row in judged.summary().items() if row["mean"]}
             for name, judged in told.items()
         }
-        assert len(told) == 7 and all(changed.values())
-        assert (
-            PITCH in changed["a block of F0 dropped"]
-            and TEXT not in changed["a block of F0 dropped"]
-        )
-        assert (
-            TEXT in changed["two phonemes' embeddings exchanged"]
-            and TEXT in changed["two tokens swapped"]
-        )
+        assert len(told) == 7
+        assert all(changed.values())
+        assert PITCH in changed["a block of F0 dropped"]
+        assert TEXT not in changed["a block of F0 dropped"]
+        assert TEXT in changed["two phonemes' embeddings exchanged"]
+        assert TEXT in changed["two tokens swapped"]
         same = bench.judged("fp32", harmless(bench)["fp32 itself"])
         assert not any(row["worst"] for row in same.summary().values())
 
@@ -153,7 +149,8 @@ class TestGates:
             return replace(bench.wanted(one), raw=bench.wanted(one).raw * float("nan"))
 
         judged = bench.judged("x", broken)
-        assert judged.decision.verdict == REJECT and "is nan" in judged.decision.reasons[0]
+        assert judged.decision.verdict == REJECT
+        assert "is nan" in judged.decision.reasons[0]
 
 
 class TestCommand:
@@ -177,13 +174,12 @@ class TestCommand:
         code = quality([*asked, "--clips", "4", "--out", str(tmp_path / "x.json")])
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         # four sentences of noise never ship
-        assert code == {REJECT: 1, UNDECIDED: 3}[said["verdict"]] and said["clips"] == 4
+        assert code == {REJECT: 1, UNDECIDED: 3}[said["verdict"]]
+        assert said["clips"] == 4
         record = json.loads((tmp_path / "x.json").read_text())
-        assert (
-            record["stage"] == "encoder"
-            and len(record["clips"]) == 4
-            and record["summary"][TOKENS]["mean"] == 0.0
-        )
+        assert record["stage"] == "encoder"
+        assert len(record["clips"]) == 4
+        assert record["summary"][TOKENS]["mean"] == 0.0
 
     @pytest.mark.parametrize(
         ("flags", "message"),

@@ -98,11 +98,10 @@ def chosen(
 
 class TestChoice:
     def test_the_choice_its_costs_and_its_notes(self) -> None:
-        assert chosen(LEVELS).level == "w8" and chosen(LEVELS, "fastest").level == "fp16"
-        assert (
-            "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
-            and "forecast for M4" in chosen(LEVELS, "fastest").reason
-        )
+        assert chosen(LEVELS).level == "w8"
+        assert chosen(LEVELS, "fastest").level == "fp16"
+        assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
+        assert "forecast for M4" in chosen(LEVELS, "fastest").reason
         choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
         assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
         assert [(best["by"], best["level"]) for best in choice.bests] == [
@@ -134,7 +133,8 @@ class TestChoice:
 
     def test_times_that_cannot_be_told_apart_are_undecided(self) -> None:
         choice = chosen([*LEVELS, level("p8", 6.5, "SHIP")], "fastest")
-        assert choice.level == "p8" and choice.reason.startswith(
+        assert choice.level == "p8"
+        assert choice.reason.startswith(
             "which of p8, fp16 is the fastest is UNDECIDED, and p8 is the smallest"
         )
         outside = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP")]
@@ -159,7 +159,8 @@ class TestChoice:
             "SHIP",
             "w8",
             False,
-        ) and "ever released" in choice.notes[1]
+        )
+        assert "ever released" in choice.notes[1]
         assert chosen(LEVELS).may_be_released
 
 
@@ -171,10 +172,9 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     """
     assert release(placed) == 3
     first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    assert release(placed) == 3
     assert (
-        release(placed) == 3
-        and json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
-        == first
+        json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
     )
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
@@ -213,10 +213,8 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
         return honest(reference, package, utterance, seed_variation)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
-    assert (
-        release(placed, "--methods", "fp16") == 2
-        and not (placed[1] / "release" / "decision.json").exists()
-    )
+    assert release(placed, "--methods", "fp16") == 2
+    assert not (placed[1] / "release" / "decision.json").exists()
     monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
@@ -235,10 +233,12 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     with shared_cores(4):
         assert (torch.get_num_threads(), os.environ[THREADS]) == (2, "2")
-    assert torch.get_num_threads() == before and THREADS not in os.environ
+    assert torch.get_num_threads() == before
+    assert THREADS not in os.environ
     monkeypatch.setenv(THREADS, "3")
     with shared_cores(4):
-        assert torch.get_num_threads() == before and os.environ[THREADS] == "3"
+        assert torch.get_num_threads() == before
+        assert os.environ[THREADS] == "3"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -284,7 +284,8 @@ def test_two_workers_measure_what_one_measures(
             clip.id: result
             for clip, result, _ in processes.measure(manifest, Execution.of("declared"), short, {})
         }
-        assert one == two and len(one) == 2
+        assert one == two
+        assert len(one) == 2
         # a worker's bad input ends all
         list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))
 
@@ -293,10 +294,8 @@ class TestBadInput:
     def test_unknown_method(
         self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
     ) -> None:
-        assert (
-            release(placed, "--methods", "w9") == 2
-            and "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
-        )
+        assert release(placed, "--methods", "w9") == 2
+        assert "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
 
     def test_nothing_built(
         self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
@@ -321,7 +320,8 @@ def test_the_default_is_the_smallest_level_on_a_chip_of_the_rules() -> None:
     assert (arguments.objective, arguments.chip) == (
         "smallest",
         "m4",
-    ) and arguments.chip in load_rules().chips
+    )
+    assert arguments.chip in load_rules().chips
 
 
 REPORT_LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
@@ -433,15 +433,12 @@ class TestPage:
     def test_nothing_is_green_where_nothing_may_be_released(
         self, record: dict, heard: list[Heard]
     ) -> None:
-        assert '<main class="held">' in page(
-            record, heard, []
-        ) and "main.held { --good: var(--held);" in asset("report.css")
+        assert '<main class="held">' in page(record, heard, [])
+        assert "main.held { --good: var(--held);" in asset("report.css")
         free = page(made_up(REPORT_LEVELS, None), heard, [])
-        assert (
-            "<main>" in free
-            and "not releasable" not in Page(free).words
-            and "Release p6" in Page(free).words
-        )
+        assert "<main>" in free
+        assert "not releasable" not in Page(free).words
+        assert "Release p6" in Page(free).words
 
     def test_the_product_and_the_newer_of_two_systems(
         self, record: dict, heard: list[Heard]
@@ -461,10 +458,11 @@ class TestPage:
     ) -> None:
         text = page(record, heard, [])
         assert text.count("<table") == text.count("<caption>") == text.count("</caption>") > 5
-        assert "<th>" not in text and not re.search(
-            r"<th(?! scope=)(?!ead)", text.split("<script")[0]
-        )
-        assert "PESQ, MOS-LQO" in text and "vocoder on disk, MB" in text and "MCD, dB" in text
+        assert "<th>" not in text
+        assert not re.search(r"<th(?! scope=)(?!ead)", text.split("<script")[0])
+        assert "PESQ, MOS-LQO" in text
+        assert "vocoder on disk, MB" in text
+        assert "MCD, dB" in text
 
     @pytest.mark.skipif(
         shutil.which("chromedriver") is None,
@@ -491,13 +489,12 @@ class TestPage:
                 )
                 return call("execute/sync", {"script": pressed, "args": []})
 
-            assert after("b", "button[data-side=A]") == ["B"] and after("a", "summary") == ["A"]
-            assert after(" ", "button[data-side=B]") == ["play", "B"] and after(" ", "summary") == [
-                "B"
-            ]
-            assert after("a", "#play") == ["play", "A"] and after(" ", "button[data-side=A]") == [
-                "A"
-            ]
+            assert after("b", "button[data-side=A]") == ["B"]
+            assert after("a", "summary") == ["A"]
+            assert after(" ", "button[data-side=B]") == ["play", "B"]
+            assert after(" ", "summary") == ["B"]
+            assert after("a", "#play") == ["play", "A"]
+            assert after(" ", "button[data-side=A]") == ["A"]
 
     def test_a_limit_that_moves_is_said_where_it_explains_a_row(self) -> None:
         doubtful = made_up({"fp16": 0.0, "w8": 0.98})
@@ -514,13 +511,10 @@ class TestPage:
     ) -> None:
         (tmp_path / "curve.png").write_bytes(b"a curve")
         text = page(record, heard, [tmp_path / "curve.png"])
-        assert len(text) < 3_000_000 and "Clip <" not in re.sub(
-            r"<script type=.*</script>", "", text, flags=re.DOTALL
-        )
-        assert (
-            set(Page(text).addresses) == {"data:image"}
-            and base64.b64encode(b"a curve").decode() in text
-        )
+        assert len(text) < 3_000_000
+        assert "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
+        assert set(Page(text).addresses) == {"data:image"}
+        assert base64.b64encode(b"a curve").decode() in text
 
     def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(
         self, heard: list[Heard]
@@ -538,7 +532,8 @@ class TestPage:
                 "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}},
             }
             level["clips"][0]["seed_variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
-        assert tag not in page(forged, heard, []) and "<!--" not in page(forged, heard, [])
+        assert tag not in page(forged, heard, [])
+        assert "<!--" not in page(forged, heard, [])
 
     def test_each_reason_stands_once(self, record: dict) -> None:
         words = reasons(record)
@@ -548,11 +543,9 @@ class TestPage:
             for check in level["checks"]
             if check["state"] != "holds"
         }
-        assert (
-            said
-            and all(words.count(f">{escape(reason)}<") == 1 for reason in said)
-            and "Every gate holds for fp16, w8, p6." in words
-        )
+        assert said
+        assert all(words.count(f">{escape(reason)}<") == 1 for reason in said)
+        assert "Every gate holds for fp16, w8, p6." in words
 
     def test_no_level_ships(self, heard: list[Heard]) -> None:
         text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
@@ -561,7 +554,8 @@ class TestPage:
             words.index(part)
             for part in ("Release none", "No level ships; nearest is", "The demo voice is never")
         ]
-        assert order == sorted(order) and 'class="bests"' not in text
+        assert order == sorted(order)
+        assert 'class="bests"' not in text
 
 
 class TestPlots:
@@ -570,17 +564,16 @@ class TestPlots:
             re.search(r"<span>(.*?)</span>", row)[1]: row
             for row in strips(record, "pesq").split('<div class="strip">')[1:]
         }
-        assert (
-            "&gt;= 4.5" in rows["fp16"]
-            and "&gt;= 4.5" not in rows["w8"]
-            and 'class="gate"' not in rows["another seed"]
-        )
+        assert "&gt;= 4.5" in rows["fp16"]
+        assert "&gt;= 4.5" not in rows["w8"]
+        assert 'class="gate"' not in rows["another seed"]
         assert rows["w8"].count("<circle") == 24
 
 
 class TestWords:
     def test_levels_have_plain_names_and_figures_their_digits(self, record: dict) -> None:
-        assert "palette, 6 bits" in level_table(record) and (
+        assert "palette, 6 bits" in level_table(record)
+        assert (
             figure(-0.001),
             figure(None),
             figure(4.6351),
@@ -597,24 +590,23 @@ def test_means_have_their_intervals_on_page_and_terminal(
 ) -> None:
     (p6,) = (level for level in record["levels"] if level["method"] == "p6")
     low, high = interval_of(p6, "pesq") or (0.0, 0.0)
-    assert low < p6["summary"]["pesq"][
-        "mean"
-    ] < high and f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
+    assert low < p6["summary"]["pesq"]["mean"] < high
+    assert f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
     levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
     print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
     said = capsys.readouterr().out
-    assert f"{low:.2f}-{high:.2f}" in said and " more" in said and "palette, 6 bits" in said
+    assert f"{low:.2f}-{high:.2f}" in said
+    assert " more" in said
+    assert "palette, 6 bits" in said
 
 
 class TestSounds:
     def test_a_level_comes_back_to_the_last_bit(self, heard: list[Heard]) -> None:
         reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
         alone, difference = kept(near), kept(near, reference)
-        assert (
-            not alone["difference"]
-            and difference["difference"]
-            and len(difference["flac"]) < len(alone["flac"])
-        )
+        assert not alone["difference"]
+        assert difference["difference"]
+        assert len(difference["flac"]) < len(alone["flac"])
         own, base, rest = (
             soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
             for way in (alone, kept(reference), difference)
@@ -625,16 +617,13 @@ class TestSounds:
         self, record: dict, heard: list[Heard], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         levels, sounds = packed(record, heard)
-        assert (
-            levels[0] == "p6"
-            and set(levels) == set(REPORT_LEVELS)
-            and set(sounds[0]["figures"]) == set(REPORT_LEVELS)
-        )
+        assert levels[0] == "p6"
+        assert set(levels) == set(REPORT_LEVELS)
+        assert set(sounds[0]["figures"]) == set(REPORT_LEVELS)
         spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
         monkeypatch.setattr("kokoro_ane.eval.report_page.BUDGET_BYTES", spent - 1)
-        assert packed(record, heard)[0] == levels[
-            :-1
-        ] and "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
+        assert packed(record, heard)[0] == levels[:-1]
+        assert "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
 
     def test_the_worst_clip_of_the_level_is_heard(self, record: dict) -> None:
         clips = [
@@ -648,7 +637,8 @@ class TestSounds:
             (clip for clip in judged["clips"] if clip["id"] in fitting),
             key=lambda clip: clip["figures"]["pesq"],
         )
-        assert chosen[0].id == worst["id"] and len({clip.voice for clip in chosen}) == 3
+        assert chosen[0].id == worst["id"]
+        assert len({clip.voice for clip in chosen}) == 3
 
 
 def test_the_command_writes_page_and_blind_pack(
@@ -664,16 +654,12 @@ def test_the_command_writes_page_and_blind_pack(
     assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
     folder = placed[1] / "release"
     found = Page((folder / "report.html").read_text(encoding="utf-8"))
-    assert (
-        "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words)
-        and "not built, so not in it: encoder" in found.words
-    )
+    assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words)
+    assert "not built, so not in it: encoder" in found.words
     data = json.loads(found.sounds)
-    assert (
-        data["levels"] == ["fp16"]
-        and len(data["clips"]) == 3
-        and "Would release fp16" in found.words
-    )
+    assert data["levels"] == ["fp16"]
+    assert len(data["clips"]) == 3
+    assert "Would release fp16" in found.words
     key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
     assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(
         encoding="utf-8"
@@ -689,16 +675,12 @@ def test_the_command_writes_page_and_blind_pack(
 
     (folder / "report.html").write_text("<p>years", encoding="utf-8")
     assert report(["--checkpoint", str(placed[0].folder), *build]) == 2
-    assert (
-        "report.html is not replaced" in capsys.readouterr().err
-        and (folder / "report.html").read_text(encoding="utf-8") == "<p>years"
-    )
+    assert "report.html is not replaced" in capsys.readouterr().err
+    assert (folder / "report.html").read_text(encoding="utf-8") == "<p>years"
     (folder / "report.html").unlink()
     other = write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
-    assert (
-        report(["--checkpoint", str(other), *build]) == 2
-        and "the decision is about checkpoint" in capsys.readouterr().err
-    )
+    assert report(["--checkpoint", str(other), *build]) == 2
+    assert "the decision is about checkpoint" in capsys.readouterr().err
 
 
 def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:

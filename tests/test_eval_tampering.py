@@ -35,10 +35,8 @@ class TestNothingIsBelieved:
         """The one line of a release of fp16 that ends with exit 2 and leaves no decision."""
         (place[1] / "release" / "decision.json").unlink(missing_ok=True)
         capsys.readouterr()
-        assert (
-            release(place, "--methods", "fp16") == 2
-            and not (place[1] / "release" / "decision.json").exists()
-        )
+        assert release(place, "--methods", "fp16") == 2
+        assert not (place[1] / "release" / "decision.json").exists()
         return [
             line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")
         ][0]
@@ -69,7 +67,9 @@ class TestNothingIsBelieved:
             json.dumps(json.loads(path.read_text(encoding="utf-8")) | edit), encoding="utf-8"
         )
         line = self.refused(placed, capsys)
-        assert said in line and "edited" in line and not measured
+        assert said in line
+        assert "edited" in line
+        assert not measured
 
     @pytest.mark.parametrize("name", ["judged-05", "facts-*", "limits"])
     def test_an_edited_cache(
@@ -131,11 +131,9 @@ class TestNothingIsBelieved:
         old = {"sha256": "a" * 64, "commit": "1" * 40, "committed": "2020-01-01T00:00:00+00:00"}
         assert notes(old) == []
         (moved,) = notes(old | {"sha256": "b" * 64, "commit": "2" * 40})
-        assert (
-            moved.startswith("limits were moved after results")
-            and "1111111111" in moved
-            and "2222222222" in moved
-        )
+        assert moved.startswith("limits were moved after results")
+        assert "1111111111" in moved
+        assert "2222222222" in moved
         assert len(measured) == 24  # judged again, not measured again
         newer = placed[1] / "release" / "cache"
         shutil.rmtree(newer)
@@ -196,7 +194,8 @@ class TestAForgedDecision:
         return Forger(placed)
 
     def test_it_is_shown_as_it_was(self, decided: Forger) -> None:
-        assert decided.reported(decided.record) == 0 and "iOS 17" in decided.page()
+        assert decided.reported(decided.record) == 0
+        assert "iOS 17" in decided.page()
 
     def test_every_leaf_in_turn(self, decided: Forger, capsys: pytest.CaptureFixture) -> None:
         record, shown = shortened(decided.record), 0
@@ -292,7 +291,8 @@ class TestWhatNoCommitHolds:
                 ):
                     monkeypatch.setenv(variable, str(committed / inner))
             code, may, said = self.decided(placed)
-            assert (code, may) == (3, False) and f"{name} is not as commit" in said, words
+            assert (code, may) == (3, False), words
+            assert f"{name} is not as commit" in said, words
             path.write_bytes(honest)
         assert self.decided(placed) == (0, True, "")
         link = tree / "kokoro_ane" / "core"
@@ -301,7 +301,8 @@ class TestWhatNoCommitHolds:
         assert "kokoro_ane/core is not as commit" in self.decided(placed)[2]
         shutil.rmtree(tree / ".git")
         code, may, said = self.decided(placed)
-        assert (code, may) == (3, False) and "no git checkout says which commit decides" in said
+        assert (code, may) == (3, False)
+        assert "no git checkout says which commit decides" in said
 
     def test_a_library_that_was_altered_or_stands_in_front(
         self,
@@ -320,10 +321,8 @@ class TestWhatNoCommitHolds:
         monkeypatch.delitem(sys.modules, "pesq", raising=False)
         forged = Libraries.of({"pesq", "pystoi"})
         assert forged.strange == (str(tmp_path / "front" / "pesq.py"),)
-        assert (
-            forged.sha256["pesq"] != honest.sha256["pesq"]
-            and forged.sha256["pystoi"] == honest.sha256["pystoi"]
-        )
+        assert forged.sha256["pesq"] != honest.sha256["pesq"]
+        assert forged.sha256["pystoi"] == honest.sha256["pystoi"]
         self.decided(placed)
         for module in ("kokoro_ane.eval.store", "kokoro_ane.eval.provenance"):
             monkeypatch.setattr(f"{module}.libraries", lambda: forged)
@@ -332,7 +331,8 @@ class TestWhatNoCommitHolds:
             3,
             False,
             48,
-        ) and "pesq.py is not as it was installed" in said
+        )
+        assert "pesq.py is not as it was installed" in said
 
     def test_code_that_changed_under_a_run(
         self,
@@ -345,8 +345,6 @@ class TestWhatNoCommitHolds:
         these figures.
         """
         monkeypatch.setattr("kokoro_ane.eval.store.STARTED_NS", 1)
-        assert (
-            release(placed, "--methods", "fp16") == 2
-            and "the code has changed since this run began" in capsys.readouterr().err
-        )
+        assert release(placed, "--methods", "fp16") == 2
+        assert "the code has changed since this run began" in capsys.readouterr().err
         assert not list((placed[1] / "release").rglob("judged-*.json"))

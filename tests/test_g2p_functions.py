@@ -80,7 +80,8 @@ def read(word: str) -> str:  # phonemes and source, with a model for what nobody
 # by rules and lists alone; no word covers the markup of an override
 def plain(text: str, dialect: str = "us") -> str:
     result = G2P(normalize, lexicon(dialect)).phonemize(text)
-    assert not result.dropped and all(
+    assert not result.dropped
+    assert all(
         text[word.start : word.end] == word.text and "(" not in word.text for word in result.words
     )
     return result.phonemes

@@ -43,7 +43,8 @@ def test_numbers_as_num2words_says_them(number: int) -> None:
 def test_french_words_meet_as_in_espeak() -> None:
     said = G2P.load("fr").phonemize
     assert said("Les enfants de Paris.").phonemes == "lez ɑ̃fˈɑ̃ də paʁˈi."
-    assert said("les héros").phonemes == "le eʁˈo" and said("les hommes").phonemes == "lez ˈɔm"
+    assert said("les héros").phonemes == "le eʁˈo"
+    assert said("les hommes").phonemes == "lez ˈɔm"
     assert said("l'ami d'Antoine, un petit homme.").phonemes == "lamˈi dɑ̃twˈan, œ̃ pətˈit ˈɔm."
     assert said("La SNCF").words[-1].phonemes == "ˌɛsˌɛnsˌeˈɛf"
 
@@ -115,14 +116,11 @@ def test_trees_say_again_what_they_were_grown_on() -> None:
         *(arrays[name].tolist() for name in ("where", "what", "no", "roots")),
         bytes(arrays["chunks"]).decode().split("\n"),
     )
-    assert (
-        {word: trees(word) for word in said} == said
-        and trees("ж") == ""
-        and np.array_equal(arrays["no"], again["no"])
-    )
-    assert held_out(["a", *said], 0) == held_out(["a", *said], 0) and "a" not in held_out(
-        ["a", *said], 0
-    )
+    assert {word: trees(word) for word in said} == said
+    assert trees("ж") == ""
+    assert np.array_equal(arrays["no"], again["no"])
+    assert held_out(["a", *said], 0) == held_out(["a", *said], 0)
+    assert "a" not in held_out(["a", *said], 0)
 
 
 def test_a_port_has_no_text_data_for_french(tmp_path: Path) -> None:
@@ -187,12 +185,14 @@ def test_bad_input_is_one_line() -> None:
 
 
 def test_a_voice_of_a_language_that_nobody_reads_is_an_error() -> None:
-    assert voice_language("ff_siwis") == "fr" and voice_language("pm_alex") == "pt"
+    assert voice_language("ff_siwis") == "fr"
+    assert voice_language("pm_alex") == "pt"
     unread = {"hm_omega": "Hindi", "jf_alpha": "Japanese", "zf_xiaoni": "Mandarin"}
     for voice, language in unread.items():
         with pytest.raises(InputError, match=rf"{voice} speaks .*{language}.*--dialect") as told:
             voice_language(voice)
-        assert "\n" not in str(told.value) and spoken_by(voice) is None
+        assert "\n" not in str(told.value)
+        assert spoken_by(voice) is None
     assert [dialect_of(tag) for tag in ("es-MX", "es-419", "it-CH", "en-AU", "en_US", "en-CA")] == [
         "es",
         "es",

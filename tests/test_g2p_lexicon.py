@@ -54,7 +54,8 @@ class TestLists:
         config = json.loads(
             (ROOT / "core" / "data" / "demo" / "config.json").read_text(encoding="utf-8")
         )
-        assert list(SYMBOLS) == list(config["vocab"]) and unknown_symbol("həlˈO") is None
+        assert list(SYMBOLS) == list(config["vocab"])
+        assert unknown_symbol("həlˈO") is None
         assert unknown_symbol("həl#O") == "#"
 
     @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
@@ -76,9 +77,8 @@ class TestLists:
         silver = next(
             word for word in lexicon()._all[-1][0] if lexicon().find(word).source == "silver"
         )
-        assert lexicon().find(silver).confidence == SILVER_CONFIDENCE and isinstance(
-            lexicon().find("reads"), Found
-        )
+        assert lexicon().find(silver).confidence == SILVER_CONFIDENCE
+        assert isinstance(lexicon().find("reads"), Found)
         neural = Counted()
         reader = Reader(lexicon(), neural)
         reader.prepare(
@@ -89,11 +89,9 @@ class TestLists:
         reader.prepare(["blorf"])
         assert len(neural.asked) == 1
         reading = Reader(lexicon(), None).read("blorf")
-        assert (
-            reading.source == "spelled"
-            and reading.confidence == 0
-            and Reader(lexicon(), None).read("ʘʘ").unsaid == 2
-        )
+        assert reading.source == "spelled"
+        assert reading.confidence == 0
+        assert Reader(lexicon(), None).read("ʘʘ").unsaid == 2
 
     def test_user_words(self, tmp_path: Path) -> None:
         for name, content in (
@@ -103,10 +101,8 @@ class TestLists:
             path = tmp_path / name
             path.write_text(content, encoding="utf-8")
             mine = Lexicon.load("us", read_user_lexicon(path))
-            assert (
-                mine.find("Hello") == Found("hˈA", "user")
-                and mine.find("Kokoro's").phonemes == "kˈOkəɹOz"
-            )
+            assert mine.find("Hello") == Found("hˈA", "user")
+            assert mine.find("Kokoro's").phonemes == "kˈOkəɹOz"
             assert Reader(mine, None).read("KOKORO").source == "user"
 
     @pytest.mark.parametrize(
@@ -134,7 +130,8 @@ class TestLists:
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(InputError) as problem:
             read_user_lexicon(path)
-        assert wanted in str(problem.value) and "\n" not in str(problem.value)
+        assert wanted in str(problem.value)
+        assert "\n" not in str(problem.value)
 
     @pytest.mark.parametrize(
         ("dialect", "suffix", "share"),
@@ -158,7 +155,8 @@ class TestLists:
             if word.isalpha() and found is not None and found[0] == suffix:
                 total += 1
                 right += SUFFIXES[suffix](to_kokoro(gold[found[1]]), dialect) == to_kokoro(phonemes)
-        assert total > 1500 and right / total > share
+        assert total > 1500
+        assert right / total > share
 
     @pytest.mark.parametrize("path", [CMUDICT, *OURS.values()], ids=lambda path: path.name)
     def test_every_entry_is_a_lower_case_word_in_the_vocabulary(self, path: Path) -> None:
@@ -178,22 +176,18 @@ class TestLists:
 
     def test_a_name_of_american_lists_is_not_spelled(self) -> None:
         words = g2p("gb").phonemize("Kevin and Paul Blorfkin").words
-        assert [word.source for word in words][:1] == ["cmudict"] and all(
-            word.source != "spelled" for word in words
-        )
-        assert "kevin" in BritishList() and BritishList()["kevin"] == "kˈɛvən"
+        assert [word.source for word in words][:1] == ["cmudict"]
+        assert all(word.source != "spelled" for word in words)
+        assert "kevin" in BritishList()
+        assert BritishList()["kevin"] == "kˈɛvən"
 
     def test_the_comparison_forgives_what_nobody_hears_and_nothing_else(self) -> None:
-        assert (
-            alike("bˈʌTəɹ", "bˈʌtəɹ")
-            and alike("mˈɔɹəs", "mˈɔɹɪs")
-            and alike("sˈɑləmən", "sˈɑləmən")
-        )
-        assert (
-            not alike("pˈɛɹɛz", "pəɹˈɛz")
-            and not alike("tˈɑmsən", "θˈɑmsən")
-            and not alike("kˈAvən", "kˈɛvən")
-        )
+        assert alike("bˈʌTəɹ", "bˈʌtəɹ")
+        assert alike("mˈɔɹəs", "mˈɔɹɪs")
+        assert alike("sˈɑləmən", "sˈɑləmən")
+        assert not alike("pˈɛɹɛz", "pəɹˈɛz")
+        assert not alike("tˈɑmsən", "θˈɑmsən")
+        assert not alike("kˈAvən", "kˈɛvən")
         assert heard("ˌæbɪ", "ə") == "æbə"
 
     @pytest.mark.parametrize(
@@ -277,7 +271,8 @@ class TestHeteronyms:
         senses: dict[str, set[str]] = {}
         for case in cases_of("held_out"):
             senses.setdefault(case.word, set()).add(case.senses[case.key])
-        assert len(senses) >= 80 and sum(len(found) > 1 for found in senses.values()) >= 60
+        assert len(senses) >= 80
+        assert sum(len(found) > 1 for found in senses.values()) >= 60
 
     @pytest.mark.parametrize("name", ["us_gold", "gb_gold"])
     def test_every_entry_of_misaki_gets_one_of_its_keys(
@@ -323,9 +318,8 @@ class TestHeteronyms:
         for word, senses in extra_senses(dialect).items():
             found = lexicon.find(word)
             for key, sound in senses.items():
-                assert unknown_symbol(sound) is None and found.senses[key] == sound.replace(
-                    "ɾ", "T"
-                )
+                assert unknown_symbol(sound) is None
+                assert found.senses[key] == sound.replace("ɾ", "T")
                 if key != DEFAULT:
                     assert sound != found.senses[DEFAULT]
 

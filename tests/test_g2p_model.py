@@ -107,7 +107,8 @@ def test_the_stressed_path_is_the_best_of_all_legal_ones(seed: int) -> None:
         path for path in map(np.array, itertools.product(USED, repeat=5)) if _primaries(path) == 1
     ]
     best = max(chances[range(5), path].sum() for path in primary)
-    assert _primaries(found) == 1 and chances[range(5), found].sum() == pytest.approx(best)
+    assert _primaries(found) == 1
+    assert chances[range(5), found].sum() == pytest.approx(best)
 
 
 def _primaries(path: np.ndarray) -> int:
@@ -142,7 +143,9 @@ def test_two_stresses_or_none_are_repaired_and_no_vowel_needs_none() -> None:
         decoded_batch(logits("ˌæ", "t", "ˈO", ""), [2])[0].phonemes
         == SECONDARY + "æt" + PRIMARY + "O"
     )
-    assert not legal(()) and not legal((AMERICAN.ids["ə"],)) and legal((AMERICAN.ids["k"],))
+    assert not legal(())
+    assert not legal((AMERICAN.ids["ə"],))
+    assert legal((AMERICAN.ids["k"],))
 
 
 LARGEST_BYTES = 4_000_000
@@ -165,7 +168,8 @@ def test_held_out_words(reader: NeuralG2P, kind: str, per: float, wer: float) ->
     rates = error_rates(
         [guess.phonemes for guess in reader.predict(list(words))], list(words.values())
     )
-    assert rates.per <= per and rates.wer <= wer, rates
+    assert rates.per <= per, rates
+    assert rates.wer <= wer, rates
 
 
 def test_confidence_tells_right_from_wrong(reader: NeuralG2P) -> None:
@@ -177,28 +181,25 @@ def test_confidence_tells_right_from_wrong(reader: NeuralG2P) -> None:
     unsure = [
         guess.phonemes == words[word] for word, guess in guesses.items() if guess.confidence < 0.3
     ]
-    assert (
-        len(sure) > 30
-        and sum(sure) / len(sure) > 0.9
-        and len(unsure) > 20
-        and sum(unsure) / len(unsure) < 0.4
-    )
+    assert len(sure) > 30
+    assert sum(sure) / len(sure) > 0.9
+    assert len(unsure) > 20
+    assert sum(unsure) / len(unsure) < 0.4
 
 
 def test_names_nobody_listed(reader: NeuralG2P) -> None:
     found = dict(zip(["kokoro", "Blorf"], reader.predict(["kokoro", "Blorf"]), strict=True))
-    assert found["kokoro"].phonemes.startswith("k") and found["Blorf"].phonemes == "blˈɔɹf"
+    assert found["kokoro"].phonemes.startswith("k")
+    assert found["Blorf"].phonemes == "blˈɔɹf"
 
 
 def test_the_weights_are_small_and_say_where_they_came_from() -> None:
-    assert WEIGHTS.stat().st_size <= LARGEST_BYTES and {"seed", "steps", "plan", "examples"} <= set(
-        read_manifest(WEIGHTS)["training"]
-    )
+    assert WEIGHTS.stat().st_size <= LARGEST_BYTES
+    assert {"seed", "steps", "plan", "examples"} <= set(read_manifest(WEIGHTS)["training"])
 
 
 def test_the_american_network_shows_the_fitted_confidence(reader: NeuralG2P) -> None:
     own, word = NeuralG2P(run=reader.run), ["blorfkin"]
     assert reader.confidence != (1.0, 0.0)
-    assert reader.predict(word) == calibrated(
-        own.predict(word), *reader.confidence
-    ) and reader.predict(word) != own.predict(word)
+    assert reader.predict(word) == calibrated(own.predict(word), *reader.confidence)
+    assert reader.predict(word) != own.predict(word)

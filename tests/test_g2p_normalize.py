@@ -75,7 +75,8 @@ def test_written_cases(category: str, cases: list[Case]) -> None:
 
 
 def test_enough_cases_and_a_comparison_that_can_fail() -> None:
-    assert len(CASES) >= 400 and sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
+    assert len(CASES) >= 400
+    assert sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
     assert spoken_tokens(normalize("in 1999")) != expected_tokens("in nineteen ninety eight")
 
 
@@ -84,9 +85,8 @@ def test_cardinals_and_ordinals_agree_with_num2words(number: int) -> None:
     def flat(text: str) -> str:
         return text.replace(",", "")
 
-    assert cardinal(number, "gb") == flat(num2words(number)) and cardinal(number, "us") == flat(
-        num2words(number)
-    ).replace(" and ", " ")
+    assert cardinal(number, "gb") == flat(num2words(number))
+    assert cardinal(number, "us") == flat(num2words(number)).replace(" and ", " ")
     assert ordinal(number, "gb") == flat(num2words(number, to="ordinal"))
 
 
@@ -126,7 +126,9 @@ def test_drops_have_offsets() -> None:
 )
 def test_spoken_words_that_touch_are_said_apart(text: str) -> None:
     tokens = normalize(f"{text} end").tokens
-    assert len(tokens) > 2 and all(token.space for token in tokens[:-1]) and not tokens[-1].space
+    assert len(tokens) > 2
+    assert all(token.space for token in tokens[:-1])
+    assert not tokens[-1].space
 
 
 def assert_tokens(text: str, tokens: tuple[Token, ...]) -> None:
@@ -142,9 +144,11 @@ def assert_tokens(text: str, tokens: tuple[Token, ...]) -> None:
         elif token.kind == "letters":
             assert LETTERS.fullmatch(token.text), token
         elif token.kind == "punctuation":
-            assert token.text in PUNCTUATION and len(token.text) == 1, token
+            assert token.text in PUNCTUATION, token
+            assert len(token.text) == 1, token
         else:
-            assert token.kind == "override" and token.text == text[token.start], token
+            assert token.kind == "override", token
+            assert token.text == text[token.start], token
 
 
 # places of `text` in no token and in no drop, white space aside
@@ -165,9 +169,8 @@ def uncovered(text: str, dialect: Dialect) -> list[int]:
 def test_any_text_is_accounted_for(text: str, dialect: Dialect) -> None:
     normalized = normalize(text, dialect=dialect)
     assert_tokens(text, normalized.tokens)
-    assert uncovered(text, dialect) == [] and all(
-        count > 0 for count in normalized.dropped.values()
-    )
+    assert uncovered(text, dialect) == []
+    assert all(count > 0 for count in normalized.dropped.values())
 
 
 @settings(max_examples=100, deadline=None)
@@ -203,9 +206,8 @@ def test_other_scripts_are_named_and_counted(cyrillic: str, han: str) -> None:
 @given(st.text(st.characters(min_codepoint=0xE000, max_codepoint=0xF8FF), min_size=1, max_size=5))
 def test_private_use_characters_are_overrides(text: str) -> None:
     tokens = normalize(f"say {' '.join(text)} now").tokens
-    assert [token.text for token in tokens[1:-1]] == list(text) and {
-        token.kind for token in tokens[1:-1]
-    } == {"override"}
+    assert [token.text for token in tokens[1:-1]] == list(text)
+    assert {token.kind for token in tokens[1:-1]} == {"override"}
 
 
 def test_the_form_of_an_accent_does_not_matter() -> None:

@@ -51,7 +51,9 @@ def sources(result: Result) -> list[str]:
 @pytest.mark.parametrize(("text", "phonemes"), rows("sentences"))
 def test_sentences(text: str, phonemes: str) -> None:
     result = plain().phonemize(text)
-    assert result.phonemes == phonemes and joined(result.words) == phonemes and not result.dropped
+    assert result.phonemes == phonemes
+    assert joined(result.words) == phonemes
+    assert not result.dropped
 
 
 def test_every_source() -> None:
@@ -78,25 +80,20 @@ def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> 
     assert g2p.phonemize("They live here.").phonemes == "ðˌA lˈɪv hˈɪɹ."
     # `used` is a question only before `to`
     assert g2p.phonemize("I used it.").phonemes == "ˌI jˈuzd ɪt."
-    assert g2p.phonemize("I used to.").phonemes == "ˌI jˈust tu." and [
-        word for word, _ in verbs.asked
-    ] == ["live", "used"]
+    assert g2p.phonemize("I used to.").phonemes == "ˌI jˈust tu."
+    assert [word for word, _ in verbs.asked] == ["live", "used"]
     assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
 
 
 def test_offsets_across_overrides() -> None:
     text = "x [a b](/A bˈi/) y [c](2) z"
     marked = extract(text)
-    assert (
-        marked.text == "x \ue000 y c z"
-        and marked.original(0, 1) == (0, 1)
-        and marked.original(2, 3) == (3, 6)
-    )
-    assert (
-        marked.original(4, 5) == (17, 18)
-        and marked.original(6, 7) == (20, 21)
-        and marked.original(0, 9) == (0, len(text))
-    )
+    assert marked.text == "x \ue000 y c z"
+    assert marked.original(0, 1) == (0, 1)
+    assert marked.original(2, 3) == (3, 6)
+    assert marked.original(4, 5) == (17, 18)
+    assert marked.original(6, 7) == (20, 21)
+    assert marked.original(0, 9) == (0, len(text))
 
 
 def test_the_whole_text_is_its_sentences() -> None:
@@ -130,7 +127,8 @@ def test_what_was_dropped_is_told_once() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n", "☃", "привет", "\ud800", "\x00"])
 def test_nothing_to_say(text: str) -> None:
-    assert plain().phonemize(text).phonemes == "" and list(plain().sentences(text)) == []
+    assert plain().phonemize(text).phonemes == ""
+    assert list(plain().sentences(text)) == []
 
 
 def test_the_function_of_the_package() -> None:
@@ -194,9 +192,8 @@ def test_the_check_can_fail() -> None:
     def lying(text: str, dialect: Dialect) -> Normalized:
         return Normalized(tuple(reversed(normalize(text, dialect=dialect).tokens)))
 
-    assert problems(G2P(losing, whole), "one two three") == [
-        "lost ['one']"
-    ] and "order" in problems(G2P(lying, whole), "one two three")
+    assert problems(G2P(losing, whole), "one two three") == ["lost ['one']"]
+    assert "order" in problems(G2P(lying, whole), "one two three")
     assert "symbols ['#']" in problems(
         G2P(normalize, Lexicon.load("us", {"two": "t#"})), "one two three"
     )
@@ -204,9 +201,8 @@ def test_the_check_can_fail() -> None:
 
 
 def test_the_lines_are_those_of_the_seed() -> None:
-    assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4)) and character(
-        random.Random(1)
-    ) == character(random.Random(1))
+    assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4))
+    assert character(random.Random(1)) == character(random.Random(1))
 
 
 @pytest.fixture(scope="module")
@@ -221,15 +217,15 @@ def test_the_call_gives_phonemes_and_tokens(us: G2P) -> None:
     assert all(text[token.start : token.end] == token.text for token in tokens)
     assert [token.tag for token in tokens if token.text in (",", ".")] == [",", "."]
     assert {token.text: token.tag for token in tokens}["dog"] == "NN"
-    assert all(token.start_ts is None for token in tokens) and us("") == ("", [])
+    assert all(token.start_ts is None for token in tokens)
+    assert us("") == ("", [])
 
 
 def test_tokens_get_times_from_durations(us: G2P) -> None:
     phonemes, tokens = us("Hello, world.")
     spoken = timed(tokens, [2.0] * (len(phonemes) + 2), seconds_per_frame=0.025)
-    assert spoken[0].start_ts == pytest.approx(0.05) and spoken[-1].end_ts == pytest.approx(
-        0.05 * (len(phonemes) + 1)
-    )
+    assert spoken[0].start_ts == pytest.approx(0.05)
+    assert spoken[-1].end_ts == pytest.approx(0.05 * (len(phonemes) + 1))
     assert all(one.end_ts <= other.start_ts for one, other in zip(spoken, spoken[1:], strict=False))
     pytest.raises(InputError, timed, tokens, [1.0], 0.025).match("durations")
 
@@ -248,9 +244,8 @@ def test_a_mapping_with_phrases_and_camel_case() -> None:
     )
     result = g2p.phonemize("New  York has zorbs and camelCase.")
     assert result.phonemes == "nˈu jˈɔɹk hæz zˈɔɹbz ænd kˈæməlkˌAs."
-    assert [word.source for word in result.words[:1]] == ["user"] and result.words[
-        0
-    ].text == "New  York"
+    assert [word.source for word in result.words[:1]] == ["user"]
+    assert result.words[0].text == "New  York"
     assert "user" not in [word.source for word in g2p.phonemize("a new yorker").words]
 
 
@@ -288,7 +283,8 @@ def test_pauses_and_say_as(us: G2P) -> None:
     )
     assert [word.pause_s for word in result.words if word.source == "pause"] == [0.3, 1.5]
     said = {word.text: word.phonemes for word in result.words}
-    assert said["NASA"] == "ˌɛnˌAˌɛsˈA" and said["2026"].startswith("tˌuzˌɪɹO")
+    assert said["NASA"] == "ˌɛnˌAˌɛsˈA"
+    assert said["2026"].startswith("tˌuzˌɪɹO")
     assert us.phonemize("[pause soon] and [pause 3").dropped == {} or us.phonemize("[pause 3").words
 
 
@@ -351,9 +347,8 @@ def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts: list[str], seed: in
         pieces.append(text[place : place + step])
         place += step
     whole = list(segments(text))
-    assert whole == list(segments(iter(pieces))) and all(
-        text[offset : offset + len(part)] == part for offset, part in whole
-    )
+    assert whole == list(segments(iter(pieces)))
+    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
     assert "".join("".join(part for _, part in whole).split()) == "".join(text.split())
     assert all(len(part) <= MAX_SEGMENT for _, part in whole)
 
@@ -403,9 +398,8 @@ def test_nothing_is_lost_and_nothing_is_too_long(
     items = [item + generator.choice(("", "", ",", ".", "?”")) for item in items]
     phonemes = " ".join(items)
     pieces = cut(phonemes, limit)
-    assert all(0 < len(piece) <= limit for piece in pieces) and "".join(pieces).replace(
-        " ", ""
-    ) == phonemes.replace(" ", "")
+    assert all(0 < len(piece) <= limit for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == phonemes.replace(" ", "")
     if all(len(item) <= limit for item in items):
         assert " ".join(pieces) == phonemes
 
@@ -414,9 +408,8 @@ def test_chunks_of_a_result() -> None:
     words, text = words_of("aaa bbb. ccc ddd eee fff"), "aaa bbb. ccc ddd eee fff"
     result = Result(text, joined(words), words, {"emoji": 1})
     parts = list(chunks(result, 16))
-    assert [part.text for part in parts] == ["aaa bbb.", "ccc ddd eee fff"] and [
-        dict(part.dropped) for part in parts
-    ] == [{"emoji": 1}, {}]
+    assert [part.text for part in parts] == ["aaa bbb.", "ccc ddd eee fff"]
+    assert [dict(part.dropped) for part in parts] == [{"emoji": 1}, {}]
     assert list(chunks(result))[0].words == words
 
 
@@ -449,14 +442,11 @@ def refused(done: subprocess.CompletedProcess[bytes]) -> str:
 
 def test_text(capsys: pytest.CaptureFixture) -> None:
     lines, summary = spoken(capsys, "Hello, world. The end.")
-    assert (
-        lines == ["həlˈO, wˈɜɹld.", "ði ˈɛnd."]
-        and summary["phonemes"] == "həlˈO, wˈɜɹld. ði ˈɛnd."
-        and summary["words"] == 7
-    )
-    assert (
-        summary["sources"] == {"gold": 3, "punctuation": 3, "rule": 1} and summary["dropped"] == {}
-    )
+    assert lines == ["həlˈO, wˈɜɹld.", "ði ˈɛnd."]
+    assert summary["phonemes"] == "həlˈO, wˈɜɹld. ði ˈɛnd."
+    assert summary["words"] == 7
+    assert summary["sources"] == {"gold": 3, "punctuation": 3, "rule": 1}
+    assert summary["dropped"] == {}
 
 
 def test_dialect_and_lexicon(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
@@ -485,31 +475,29 @@ def test_file_stdin_and_argument_say_the_same(
     lines, summary = spoken(capsys, text)
     assert spoken(capsys, "--file", str(path))[0] == lines
     done = piped(text.encode(), "-")
-    assert (
-        done.returncode == 0
-        and done.stdout.decode().splitlines()[:-1] == lines
-        and summary["sentences"] == len(lines) == 900
-    )
+    assert done.returncode == 0
+    assert done.stdout.decode().splitlines()[:-1] == lines
+    assert summary["sentences"] == len(lines) == 900
 
 
 def test_other_scripts_and_surrogates_are_counted(capsys: pytest.CaptureFixture) -> None:
     lines, summary = spoken(capsys, "Hi привет \udc80 ☃ there")
-    assert (
-        lines == ["hˈI ðˈɛɹ"]
-        and {"script Cyrillic": 6, "emoji": 1}.items() <= summary["dropped"].items()
-    )
+    assert lines == ["hˈI ðˈɛɹ"]
+    assert {"script Cyrillic": 6, "emoji": 1}.items() <= summary["dropped"].items()
     assert sum(summary["dropped"].values()) == 8
 
 
 def test_long_text_is_not_repeated_in_the_last_line(capsys: pytest.CaptureFixture) -> None:
     _, summary = spoken(capsys, "Hello there. " * 10_000)
-    assert summary["phonemes"] is None and summary["sentences"] == 10_000
+    assert summary["phonemes"] is None
+    assert summary["sentences"] == 10_000
 
 
 def test_text_and_file_together(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["a", "--file", "b"])
-    assert stop.value.code == 2 and "not both" in capsys.readouterr().err
+    assert stop.value.code == 2
+    assert "not both" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -559,7 +547,8 @@ def test_ssml_is_said_as_it_asks_and_malformed_markup_keeps_its_words(
 ) -> None:
     result = us.phonemize(text)
     assert said is None or result.phonemes == said
-    assert result.words and all(text[word.start : word.end] == word.text for word in result.words)
+    assert result.words
+    assert all(text[word.start : word.end] == word.text for word in result.words)
     assert [(text[start:end], why) for start, end, why in result.drops if why != "markup"] == [
         (markup, f"SSML not understood: {markup}") for markup in named
     ]

@@ -104,12 +104,11 @@ class TestNetwork:
             [batch.symbols.tolist() for batch in batches(examples, seed, epoch, 20)]
             for seed, epoch in ((0, 0), (0, 0), (0, 1))
         ]
-        assert orders[0] == orders[1] != orders[2] and fits(Example((1, 6), (3, 4, 3, 4)))
+        assert orders[0] == orders[1] != orders[2]
+        assert fits(Example((1, 6), (3, 4, 3, 4)))
         assert not fits(Example((1, 6), (3, 4, 4, 4)))  # a blank is needed between two equal ones
-        assert (
-            not fits(Example((1, 6), (3, 4, 3, 4, 3)))
-            and examples_of({"us_gold": {"w": "dˈʌbᵊljudˈʌbᵊlju"}, "us_silver": {}}) == []
-        )
+        assert not fits(Example((1, 6), (3, 4, 3, 4, 3)))
+        assert examples_of({"us_gold": {"w": "dˈʌbᵊljudˈʌbᵊlju"}, "us_silver": {}}) == []
         pytest.raises(ValueError, examples_of, {"us_gold": {"a": "?"}, "us_silver": {}}).match(
             "outside the model's alphabet"
         )
@@ -141,7 +140,8 @@ class TestNetwork:
     ) -> None:
         assert main(flags) == EXIT_BAD_INPUT
         error = capsys.readouterr().err
-        assert error.startswith("error: ") and message in error
+        assert error.startswith("error: ")
+        assert message in error
 
 
 ABSENT = (
@@ -171,10 +171,8 @@ def test_logits_agree_and_padding_changes_nothing() -> None:
     run, reference = numpy_run(arrays, config), torch_run(load_model())
     ids = np.random.default_rng(0).integers(1, 30, size=(5, 9)).astype(np.int32)
     ids[2, 6:] = PADDING
-    assert (
-        np.abs(run(ids) - reference(ids))[ids != PADDING].max() < 1e-3
-        and np.abs(run(ids)[2, :6] - run(ids[2:3, :6])[0]).max() < 1e-4
-    )
+    assert np.abs(run(ids) - reference(ids))[ids != PADDING].max() < 1e-3
+    assert np.abs(run(ids)[2, :6] - run(ids[2:3, :6])[0]).max() < 1e-4
     with pytest.raises(KeyError):
         numpy_run({name: array for name, array in arrays.items() if name != "answer.bias"}, config)
 
@@ -214,12 +212,12 @@ def leaks(split: Split) -> list[tuple[str, str]]:
 
 
 def test_nothing_held_out_nor_its_relatives_is_trained_on_and_a_leak_is_seen(split: Split) -> None:
-    assert (
-        len(split.word) == COUNT
-        and len(split.family) > COUNT / 3
-        and not (set(split.word) | set(split.family)) & split.trained
-    )
-    assert not set(split.word) & set(split.family) and leaks(split) == [] and split.neither > 0
+    assert len(split.word) == COUNT
+    assert len(split.family) > COUNT / 3
+    assert not (set(split.word) | set(split.family)) & split.trained
+    assert not set(split.word) & set(split.family)
+    assert leaks(split) == []
+    assert split.neither > 0
     word = next(word for word in split.family if len(word) > 6 and word[-1] not in "s")
     leaky = Split(split.word, split.family, split.training | {"us_silver": {"re" + word: "x"}}, 0)
     assert (word, "re" + word) in leaks(leaky)
@@ -229,10 +227,8 @@ def test_the_split_hangs_on_the_seed_alone(
     lists: dict[str, dict[str, Entry]], split: Split
 ) -> None:
     backwards = {tag: dict(reversed(entries.items())) for tag, entries in lists.items()}
-    assert (
-        Split.of(backwards, seed=0, count=COUNT) == split
-        and Split.of(lists, seed=1, count=COUNT).word != split.word
-    )
+    assert Split.of(backwards, seed=0, count=COUNT) == split
+    assert Split.of(lists, seed=1, count=COUNT).word != split.word
 
 
 def test_acronyms_and_foreign_symbols_are_left_out_and_lower_case_wins() -> None:
@@ -265,10 +261,8 @@ class TestTagger:
     def test_the_bundled_file_is_small_and_gives_probabilities(self, tagger: Tagger) -> None:
         assert PATH.stat().st_size < 400_000
         shares = tagger.probabilities(split_words("They record a song ."), 1)
-        assert (
-            math.isclose(sum(shares.values()), 1.0)
-            and max(shares, key=lambda tag: shares[tag]) == "vbp"
-        )
+        assert math.isclose(sum(shares.values()), 1.0)
+        assert max(shares, key=lambda tag: shares[tag]) == "vbp"
         assert tagger.tag(split_words("The record is old ."), 1) == "nn"
         assert tagger.tag(split_words("The record is old ."), 1, ("vb", "jj")) in ("vb", "jj")
 
@@ -306,9 +300,8 @@ class TestTagger:
     @settings(deadline=None, max_examples=100)
     def test_any_words_have_features_and_tags(self, words: list[str], data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(words) - 1))
-        assert len(keys(words, at, guess)) == len(names(words, at, guess)) <= 40 and set(
-            possible(words[at])
-        ) <= set(PARTS)
+        assert len(keys(words, at, guess)) == len(names(words, at, guess)) <= 40
+        assert set(possible(words[at])) <= set(PARTS)
 
     def test_the_word_itself_is_seen_only_when_asked(self) -> None:
         one, other = (
@@ -399,7 +392,8 @@ def toy_items() -> Items:
 def test_training_learns_and_the_seed_decides(tmp_path: Path) -> None:
     recipe = Recipe(features=50, batch=16, epochs=(2, 4))
     first, figures = train(toy_items(), recipe)
-    assert figures["known"] == 1.0 and (
+    assert figures["known"] == 1.0
+    assert (
         first.tag(("the", "y"), 1, ("nn", "vb")),
         first.tag(("to", "y"), 1, ("nn", "vb")),
     ) == ("nn", "vb")
@@ -410,23 +404,17 @@ def test_training_learns_and_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_bad_arguments_end_with_2(capsys: pytest.CaptureFixture) -> None:
-    assert (
-        train_tagger(["--features", "0"]) == 2
-        and "--features must be 1 or more" in capsys.readouterr().err
-    )
+    assert train_tagger(["--features", "0"]) == 2
+    assert "--features must be 1 or more" in capsys.readouterr().err
 
 
 def test_senses_by_cue_words_and_words_of_a_text() -> None:
     assert sense("bass", split_words("He caught a bass in the lake"), 3) == "DEFAULT"
-    assert (
-        sense("bass", split_words("He sings bass"), 2) == "ADJ"
-        and sense("lead", split_words("a lead pipe"), 1) == "METAL"
-    )
+    assert sense("bass", split_words("He sings bass"), 2) == "ADJ"
+    assert sense("lead", split_words("a lead pipe"), 1) == "METAL"
     for word, senses in SENSES.items():
         assert sense(word, (word,), 0) == next(iter(senses.cues)), "the first key without a cue"
     words = split_words("They live, don't they? We live.")
-    assert (
-        words == ("They", "live", ",", "don't", "they", "?", "We", "live", ".")
-        and nth(words, "live", 1) == 7
-    )
+    assert words == ("They", "live", ",", "don't", "they", "?", "We", "live", ".")
+    assert nth(words, "live", 1) == 7
     pytest.raises(ValueError, nth, words, "live", 2).match("live")

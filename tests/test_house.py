@@ -266,7 +266,8 @@ print(json.dumps(said))
     )
     assert set(said) == set(COMMANDS)
     for verb, (text, imported) in said.items():
-        assert text.startswith("usage: ") and not imported, verb
+        assert text.startswith("usage: "), verb
+        assert not imported, verb
 
 
 def test_quality_runs_as_a_file_from_another_folder(tmp_path: Path) -> None:
@@ -275,7 +276,8 @@ def test_quality_runs_as_a_file_from_another_folder(tmp_path: Path) -> None:
     """
     command = [sys.executable, str(ROOT / "eval" / "quality.py"), "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("usage: "), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: "), done.stderr
     assert [path for path in SOURCES if "sys.path[0]" in text_of(path)] == [Path("eval/quality.py")]
 
 
@@ -289,3 +291,16 @@ def test_no_machine_path_and_no_registry_host() -> None:
         ):
             found = trace.search(text_of(path))
             assert not found, f"{path}: {found.group(0)}"
+
+
+def test_an_assert_has_one_condition() -> None:
+    """A joined one that fails does not say which half did."""
+    joined = [
+        f"{path}:{node.lineno}"
+        for path in TESTS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Assert)
+        and isinstance(node.test, ast.BoolOp)
+        and isinstance(node.test.op, ast.And)
+    ]
+    assert not joined

@@ -75,9 +75,8 @@ class TestDecoding:
         graph.store("decoder.decoder.encode.conv1.bias", np.array([1, 2], np.float32))
         state = decode(graph.content())
         assert state["decoder.encode.conv1.weight_v"].tolist() == [[[0, 1.5, -2]], [[1, 1, 1]]]
-        assert state["decoder.encode.conv1.weight_g"].tolist() == [[[2.5]], [[0]]] and state[
-            "decoder.encode.conv1.bias"
-        ].tolist() == [1, 2]
+        assert state["decoder.encode.conv1.weight_g"].tolist() == [[[2.5]], [[0]]]
+        assert state["decoder.encode.conv1.bias"].tolist() == [1, 2]
         v, g = (torch.from_numpy(state[f"decoder.encode.conv1.weight_{part}"]) for part in "vg")
         assert torch._weight_norm(v, g, 0).tolist() == [[[0, 1.5, -2]], [[0, 0, 0]]]  # no NaN
 
@@ -281,7 +280,8 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> No
     from kokoro_ane.encoder.functions import Encoder
 
     state = decode(read_parts())
-    assert len(state) == 548 and sum(array.size for array in state.values()) == 81_763_410
+    assert len(state) == 548
+    assert sum(array.size for array in state.values()) == 81_763_410
     assert all(np.isfinite(array).all() for array in state.values())
     assert (
         sum(int((array == 0).sum()) for key, array in state.items() if key.endswith("weight_g"))
@@ -309,9 +309,8 @@ def test_off_the_grid_moves_codes_by_half_a_step_at_most_and_nothing_else() -> N
         "z": np.zeros(1, np.int8),
     }
     moved, again = off_the_grid(stored, 3), off_the_grid(stored, 3)
-    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5 and np.array_equal(
-        moved["w_quantized"], again["w_quantized"]
-    )
+    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5
+    assert np.array_equal(moved["w_quantized"], again["w_quantized"])
     assert all(moved[name] is stored[name] for name in ("w_scale", "b", "z"))
 
 
@@ -343,10 +342,8 @@ def test_npms_layout_and_torch_files(tmp_path: Path) -> None:
         member("package/voices/af_sky.bin"),
         member("package/voices/bm_lewis.pt", stored.getvalue()),
     )
-    assert (
-        add_voices(source, tmp_path / "voices") == ("af_sky", "bm_lewis")
-        and (tmp_path / "voices" / "af_sky.bin").read_bytes() == GOOD
-    )
+    assert add_voices(source, tmp_path / "voices") == ("af_sky", "bm_lewis")
+    assert (tmp_path / "voices" / "af_sky.bin").read_bytes() == GOOD
     assert np.fromfile(tmp_path / "voices" / "bm_lewis.bin", "<f4").max() == 0.25
     # a folder of voices
     assert add_voices(tmp_path / "voices", tmp_path / "again") == ("af_sky", "bm_lewis")
@@ -405,7 +402,8 @@ class TestArchives:
         source = archive(tmp_path / "evil.tgz", *first, *members())
         with pytest.raises(InputError, match=message) as refused:
             add_voices(source, tmp_path / "voices")
-        assert "\n" not in str(refused.value) and str(source) in str(refused.value)
+        assert "\n" not in str(refused.value)
+        assert str(source) in str(refused.value)
         assert [path for path in tmp_path.iterdir() if path != source] == []
 
     def test_a_member_as_large_as_a_bomb_is_not_unpacked(self, tmp_path: Path) -> None:

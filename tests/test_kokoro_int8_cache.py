@@ -69,12 +69,14 @@ def test_decoded_once_and_opened_like_any_checkpoint(
     small: list[bytes], capsys: pytest.CaptureFixture
 ) -> None:
     folder = cached()
-    assert cached() == folder == cache_folder() and len(small) == 1
+    assert cached() == folder == cache_folder()
+    assert len(small) == 1
     assert names(folder) >= {"config.json", WEIGHTS, CHECKED, "voices/af_heart.bin"}
     assert "decoding 81,763,410 weights" in capsys.readouterr().err
     checkpoint = open_checkpoint("kokoro-int8")
     assert (checkpoint.name, checkpoint.releasable) == ("kokoro-int8", False)
-    assert checkpoint.part("decoder")["x"].shape == (2, 3) and checkpoint.part_names == (
+    assert checkpoint.part("decoder")["x"].shape == (2, 3)
+    assert checkpoint.part_names == (
         "bert",
         "decoder",
     )
@@ -102,17 +104,16 @@ def test_taken_by_default_when_the_hub_does_not_answer(
     monkeypatch.setattr(module, "_download", no_hub)
     assert open_checkpoint().name == "kokoro-int8"
     said = capsys.readouterr().err
-    assert (
-        "rounded weights: for trying and testing; release" in said
-        and "CHECKPOINT=hexgrad/Kokoro-82M" in said
-        and "DEMO" not in said
-    )
+    assert "rounded weights: for trying and testing; release" in said
+    assert "CHECKPOINT=hexgrad/Kokoro-82M" in said
+    assert "DEMO" not in said
 
 
 def test_an_existing_cache_needs_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = cached()
     monkeypatch.setattr(cache, "installed", lambda: False)
-    assert cached() == folder and cache.available()
+    assert cached() == folder
+    assert cache.available()
     (folder / WEIGHTS).unlink()
     assert not cache.available()
     pytest.raises(InputError, cached).match("kokoro-int8 is not installed: `make venv`")
@@ -140,11 +141,9 @@ def test_half_written_and_altered_files_are_mended(
         if path.is_file() and path.name != CHECKED
     }
     damage(folder / name)
-    assert (
-        cached() == folder
-        and {path: path.read_bytes() for path in before} == before
-        and len(small) == (2 if name == WEIGHTS else 1)
-    )
+    assert cached() == folder
+    assert {path: path.read_bytes() for path in before} == before
+    assert len(small) == (2 if name == WEIGHTS else 1)
 
 
 def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_check(
@@ -154,19 +153,20 @@ def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_chec
     status = (folder / WEIGHTS).stat()
     flip(folder / WEIGHTS)
     os.utime(folder / WEIGHTS, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert cached() and len(small) == 1  # what the quick check cannot see
-    assert cached(thorough=True) and len(small) == 2
+    # what the quick check cannot see
+    assert cached()
+    assert len(small) == 1
+    assert cached(thorough=True)
+    assert len(small) == 2
 
 
 def test_a_copied_cache_is_read_once_and_noted(small: list[bytes]) -> None:
     folder = cached()
     os.utime(folder / WEIGHTS, ns=(1, 1))
     (folder / CHECKED).write_text("{half", encoding="utf-8")
-    assert (
-        cached()
-        and len(small) == 1
-        and json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
-    )
+    assert cached()
+    assert len(small) == 1
+    assert json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
 
 
 def test_voices_that_were_added_stay(small: list[bytes]) -> None:
@@ -228,9 +228,8 @@ def test_two_processes_decode_once(tmp_path: Path) -> None:
     said = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert sum(err.count("decoding") for _, err in said) == 1
-    assert {out.strip() for out, _ in said} == {str(cache_folder())} and WEIGHTS in names(
-        cache_folder()
-    )
+    assert {out.strip() for out, _ in said} == {str(cache_folder())}
+    assert WEIGHTS in names(cache_folder())
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -263,4 +262,5 @@ def test_what_judges_or_ships_reads_the_weights(
     os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
     command = importlib.import_module(module).main
     assert command([*flags, "--checkpoint", "kokoro-int8", "--build", str(tmp_path / "build")]) == 2
-    assert len(small) == 2 and hashlib.sha256(weights.read_bytes()).hexdigest() == SHA256
+    assert len(small) == 2
+    assert hashlib.sha256(weights.read_bytes()).hexdigest() == SHA256

@@ -53,7 +53,9 @@ def test_a_bundle_holds_everything_and_verifies(
 ) -> None:
     assert main(["--verify", str(bundled)]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert report["voices"] == 3 and report["tensors"] > 40 and not report["releasable"]
+    assert report["voices"] == 3
+    assert report["tensors"] > 40
+    assert not report["releasable"]
     files, folders = (
         "LICENSES.md MODEL_CARD.md SHA256SUMS manifest.json vocabulary.json",
         "licenses packages text vectors voices",
@@ -67,7 +69,8 @@ def test_a_bundle_holds_everything_and_verifies(
         tiny_checkpoint.voice("slt").numpy(), (bundled / "voices" / "slt.style").read_bytes()
     )
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "**NOT RELEASABLE.**" in card and "Not judged" in card
+    assert "**NOT RELEASABLE.**" in card
+    assert "Not judged" in card
     data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
     assert all(
         not Path(entry["file"]).is_absolute() and ".." not in entry["file"]
@@ -92,14 +95,14 @@ def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
     assert {entry["file"] for entry in read} == {
         f"text/us.{kind}" for kind in ("rules", "words", "json", "bin")
     }
-    assert listed["lexicon"] == {} and sum(entry["bytes"] for entry in read) == pytest.approx(
-        TEXT_BYTES["us"], rel=0.01
-    )
+    assert listed["lexicon"] == {}
+    assert sum(entry["bytes"] for entry in read) == pytest.approx(TEXT_BYTES["us"], rel=0.01)
     found = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
     assert {word for word, said in found.items() if not said.startswith("t=")} == Lexicon.load(
         "us"
     ).words
-    assert found["lead"].startswith("g:DEFAULT=lˈid") and list(found.items()) == word_rows("us")
+    assert found["lead"].startswith("g:DEFAULT=lˈid")
+    assert list(found.items()) == word_rows("us")
     assert {
         word: said.split("t=")[1] for word, said in found.items() if "t=" in said
     } == Tagger.load().classes.stored
@@ -115,10 +118,8 @@ def test_words_that_are_alike_long_or_strange_come_back() -> None:
     ]
     rows = sorted([*rows, ("zzz", "t="), ("é", "o=ʤ"), ("\U0001f600", "c=eee")])
     content = packed_words(rows)
-    assert (
-        list(rows_of(content)) == rows
-        and len(content) < sum(len("".join(row).encode()) for row in rows) / 2
-    )
+    assert list(rows_of(content)) == rows
+    assert len(content) < sum(len("".join(row).encode()) for row in rows) / 2
     changed = bytearray(content)
     changed[-3] ^= 1
     assert list(rows_of(bytes(changed))) != rows
@@ -132,14 +133,13 @@ def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ() -> None:
     drawn = np.random.default_rng(0).normal(size=(3, 256))
     pack = (drawn[0] + slow * drawn[1] + slow**2 * drawn[2]).astype(np.float32).reshape(510, 1, 256)
     content = encoded(pack)
-    assert (
-        len(content) == 4 * (256 + 2 * 766)
-        and keeps(pack, content)
-        and not keeps(pack[::-1], content)
-    )
+    assert len(content) == 4 * (256 + 2 * 766)
+    assert keeps(pack, content)
+    assert not keeps(pack[::-1], content)
     moved = pack.copy()
     moved[40] += (pack[41] - pack[40]) / 2
-    assert not keeps(moved, content) and len(encoded(np.ones_like(pack))) == 1024
+    assert not keeps(moved, content)
+    assert len(encoded(np.ones_like(pack))) == 1024
     with pytest.raises(InputError, match="no voice of a bundle"):
         keeps(pack, content[:-4])
 
@@ -155,8 +155,10 @@ def test_texts_with_pauses_and_paces_come_along(bundled: Path) -> None:
         0.3,
         pytest.approx(0.4),
         0.4,
-    ] and paused[-1]["phonemes"] == ""
-    assert silent == [] and [chunk["pause_before_s"] for chunk in late] == [1.0]
+    ]
+    assert paused[-1]["phonemes"] == ""
+    assert silent == []
+    assert [chunk["pause_before_s"] for chunk in late] == [1.0]
 
 
 def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
@@ -185,11 +187,9 @@ def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
         line.split("\t")
         for line in (bundled / "text" / "us.texts.tsv").read_text(encoding="utf-8").splitlines()
     ]
-    assert (
-        ["zorbify", "zˈɔɹbəfˌI"] in texts
-        and len(texts) > 1000
-        and all(len(row) == 2 for row in texts)
-    )
+    assert ["zorbify", "zˈɔɹbəfˌI"] in texts
+    assert len(texts) > 1000
+    assert all(len(row) == 2 for row in texts)
 
 
 def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
@@ -198,9 +198,8 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
         write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {})
         for name in ("one", "other")
     ]
-    assert found[0] == found[1] and [told.split(" in ")[0] for told in found[0]] == [
-        "read_user_lexicon: Try"
-    ]
+    assert found[0] == found[1]
+    assert [told.split(" in ")[0] for told in found[0]] == ["read_user_lexicon: Try"]
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with pytest.raises(InputError, match="a PosixPath"):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
@@ -233,10 +232,8 @@ def test_a_changed_file_is_found(
     data = bytearray((copy / name).read_bytes())
     data[-1] ^= 1
     (copy / name).write_bytes(data)
-    assert (
-        main(["--verify", str(copy)]) == 2
-        and f"{copy / name} was changed" in capsys.readouterr().err
-    )
+    assert main(["--verify", str(copy)]) == 2
+    assert f"{copy / name} was changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -274,7 +271,8 @@ def test_a_vector_that_was_altered_and_summed_again(
     _write_sums(copy)
     assert main(["--verify", str(copy)]) == (1 if spoilt == "NaN" else 2)
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and ("cannot be replayed" in said[0] or spoilt == "NaN")
+    assert len(said) == 1
+    assert "cannot be replayed" in said[0] or spoilt == "NaN"
 
 
 def test_a_missing_and_an_added_file_are_found(
@@ -282,13 +280,12 @@ def test_a_missing_and_an_added_file_are_found(
 ) -> None:
     copy = Path(shutil.copytree(bundled, tmp_path / NAME))
     (copy / "extra.txt").write_text("x", encoding="utf-8")
-    assert (
-        main(["--verify", str(copy)]) == 2
-        and "extra.txt is not part of the bundle" in capsys.readouterr().err
-    )
+    assert main(["--verify", str(copy)]) == 2
+    assert "extra.txt is not part of the bundle" in capsys.readouterr().err
     (copy / "extra.txt").unlink()
     (copy / "voices" / "awb.style").unlink()
-    assert main(["--verify", str(copy)]) == 2 and "awb.style is missing" in capsys.readouterr().err
+    assert main(["--verify", str(copy)]) == 2
+    assert "awb.style is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -321,7 +318,9 @@ def test_refusals(
     ]
     assert main(flags) == code
     error = capsys.readouterr().err
-    assert message in error and "Traceback" not in error and not (build / "release-1.0").exists()
+    assert message in error
+    assert "Traceback" not in error
+    assert not (build / "release-1.0").exists()
 
 
 def test_a_level_that_is_missing_is_built_first(
@@ -344,11 +343,9 @@ def test_a_level_that_is_missing_is_built_first(
     assert main([*flags, "--method", "w8"]) == 3
     captured = capsys.readouterr()
     assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
-    assert (
-        json.loads(captured.out.splitlines()[-1])["method"] == "w8"
-        and (build / "bundle-tiny-w8").is_dir()
-        and asked == ["quantize"]
-    )
+    assert json.loads(captured.out.splitlines()[-1])["method"] == "w8"
+    assert (build / "bundle-tiny-w8").is_dir()
+    assert asked == ["quantize"]
 
 
 def test_every_part_of_the_layout_asked_for_is_built_first(
@@ -360,14 +357,12 @@ def test_every_part_of_the_layout_asked_for_is_built_first(
     asked: list[str] = []
     monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", asked.append)
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
-    assert main([*flags, "--layout", "streaming"]) == 2 and asked[0].startswith(
-        "kokoro-ane build encoder"
-    )
+    assert main([*flags, "--layout", "streaming"]) == 2
+    assert asked[0].startswith("kokoro-ane build encoder")
     assert "does not exist" in capsys.readouterr().err
     asked.clear()
-    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2 and asked[0].startswith(
-        "kokoro-ane build encoder --runtime onnx"
-    )
+    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2
+    assert asked[0].startswith("kokoro-ane build encoder --runtime onnx")
 
 
 @pytest.fixture
@@ -444,9 +439,8 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
     (build / "release" / "decision.json").write_text(
         json.dumps(checksummed(decision, ABOUT)), encoding="utf-8"
     )
-    assert main(
-        ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
-    ) == code and out.exists() == (code != 1)
+    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
+    assert out.exists() == (code != 1)
     assert said in (
         capsys.readouterr().err
         if code == 1
@@ -472,16 +466,15 @@ def test_fp16_under_another_name_is_not_bundled(
         (copy / "KokoroVocoder-tiny-w8a8.json").write_text(
             json.dumps(data | change), encoding="utf-8"
         )
-        assert (
-            main(given) == 2
-            and told in capsys.readouterr().err
-            and not (copy / "bundle-tiny-w8a8").exists()
-        )
+        assert main(given) == 2
+        assert told in capsys.readouterr().err
+        assert not (copy / "bundle-tiny-w8a8").exists()
 
 
 def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> None:
     data = Assembly.load(bundled / "manifest.json").data
-    assert data["vectors"]["file"] == "vectors/index.json" and data["vocoder"]["buckets"] == [
+    assert data["vectors"]["file"] == "vectors/index.json"
+    assert data["vocoder"]["buckets"] == [
         40,
         160,
         640,
@@ -520,15 +513,15 @@ def test_words_in_the_place_of_rules_come_with_the_g2p_package(
         flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "--text", text]
         assert main([*flags, "--out", str(build / f"tiny-{text}")]) == 3
     found = Assembly.load(build / "tiny-words" / "manifest.json").data["g2p"]
-    assert found["package"] == "packages/G2P.mlpackage" and found["weights"]["sha256"] == "1" * 64
+    assert found["package"] == "packages/G2P.mlpackage"
+    assert found["weights"]["sha256"] == "1" * 64
     assert Assembly.load(build / "tiny-rules" / "manifest.json").data["g2p"] == {
         "absent": "no package: text/ holds its network"
     }
     listed = Assembly.load(build / "tiny-words" / "manifest.json").data
     # the voices are American
-    assert [entry["file"] for entry in listed["lexicon"].values()] == ["lexicon/us.tsv"] and listed[
-        "text"
-    ] == []
+    assert [entry["file"] for entry in listed["lexicon"].values()] == ["lexicon/us.tsv"]
+    assert listed["text"] == []
     lines = (build / "tiny-words" / "lexicon" / "us.tsv").read_text(encoding="utf-8").splitlines()
     assert tuple(line for line in lines if line[0] != "#") == words
     assert "packages/G2P.mlpackage" in (build / "tiny-words" / "MODEL_CARD.md").read_text(

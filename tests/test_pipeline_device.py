@@ -115,17 +115,15 @@ def test_a_report_is_read_back_and_compared(said: Callable[..., Any]) -> None:
     code, out, _ = said(StandIn(0.045))
     told = json.loads(out.splitlines()[-1])
     first, second = told["rows"]
-    assert (
-        code == 0
-        and first["verdict"] == "inside"
-        and first["ms"] == pytest.approx(0.045)
-        and first["on_engine"] == 1
-    )
+    assert code == 0
+    assert first["verdict"] == "inside"
+    assert first["ms"] == pytest.approx(0.045)
+    assert first["on_engine"] == 1
     assert first["near_db"] == pytest.approx(60, abs=1)
-    assert second["ratio"]["verdict"] == "UNDECIDED" and second["ratio"][
-        "measured"
-    ] == pytest.approx(1)
-    assert len(told["published_times"]) == 8 and told["published_times"][0][2] == "m4"
+    assert second["ratio"]["verdict"] == "UNDECIDED"
+    assert second["ratio"]["measured"] == pytest.approx(1)
+    assert len(told["published_times"]) == 8
+    assert told["published_times"][0][2] == "m4"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +134,8 @@ def test_what_lies_outside_is_told(
     ms: float, refuses: bool, verdict: str, said: Callable[..., Any]
 ) -> None:
     code, out, _ = said(StandIn(ms, refuses), chip="Apple M1")
-    assert code == 1 and {row["verdict"] for row in json.loads(out.splitlines()[-1])["rows"]} == {
-        verdict
-    }
+    assert code == 1
+    assert {row["verdict"] for row in json.loads(out.splitlines()[-1])["rows"]} == {verdict}
 
 
 def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: Path) -> None:
@@ -158,9 +155,8 @@ def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: P
     rows = [
         row for row in json.loads(out.splitlines()[-1])["rows"] if row["package"] == "two.mlpackage"
     ]
-    assert [row["shapes"].partition(":")[0] for row in rows] == ["net1", "net4"] and rows[0][
-        "forecast_ms"
-    ] < rows[1]["forecast_ms"]
+    assert [row["shapes"].partition(":")[0] for row in rows] == ["net1", "net4"]
+    assert rows[0]["forecast_ms"] < rows[1]["forecast_ms"]
 
 
 @pytest.mark.parametrize(
@@ -189,9 +185,7 @@ def test_a_damaged_report_is_one_line(
     damage: Callable[[Any], Any], message: str, said: Callable[..., Any]
 ) -> None:
     code, _, error = said(StandIn(0.045), damage)
-    assert (
-        code == 2
-        and len(error.splitlines()) == 1
-        and error.startswith("error: ")
-        and message in error
-    )
+    assert code == 2
+    assert len(error.splitlines()) == 1
+    assert error.startswith("error: ")
+    assert message in error

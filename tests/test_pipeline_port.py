@@ -42,9 +42,8 @@ def test_ids_pad_and_style(
         "input_ids"
     ][0].tolist()
     row = np.load(tiny_vectors / "voice.npy")[len(stored["phonemes"]) - 1]
-    assert np.array_equal(row[:, :128], stored["style_decoder"]) and np.array_equal(
-        row[:, 128:], stored["style_prosody"]
-    )
+    assert np.array_equal(row[:, :128], stored["style_decoder"])
+    assert np.array_equal(row[:, 128:], stored["style_prosody"])
 
 
 def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
@@ -52,9 +51,8 @@ def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
     durations = [max(1, round(float(raw))) for raw in stored["raw"]]
     assert durations == stored["durations"].tolist()
     order = [token for token, frames in enumerate(durations) for _ in range(frames)]
-    assert order == stored["token_of_frame"].tolist() and np.array_equal(
-        stored["text"][0, :, 0, :][:, order], stored["asr"][0]
-    )
+    assert order == stored["token_of_frame"].tolist()
+    assert np.array_equal(stored["text"][0, :, 0, :][:, order], stored["asr"][0])
     frames = np.zeros_like(stored["frames"])
     assert frames.shape[-1] == bucket(len(order), index["buckets"]["frames"])
     frames[0, :-1, 0, : len(order)] = stored["hidden"][0, :, 0, :][:, order]
@@ -122,7 +120,8 @@ def test_spectrum_and_the_sign_of_pi(stored: Tensors) -> None:
         axis=1,
     )
     wanted, phase = parts(*np.split(stored["spectrum"][0].astype(np.float64), 2)), np.angle(found)
-    assert wanted.shape[1:] == found.shape and snr_db(wanted, parts(np.abs(found), phase)) >= 80
+    assert wanted.shape[1:] == found.shape
+    assert snr_db(wanted, parts(np.abs(found), phase)) >= 80
     phase[10] *= -1
     turned = parts(np.abs(found), phase)
     assert snr_db(wanted[:2], turned[:2]) >= 80 > snr_db(wanted, turned)
@@ -140,9 +139,8 @@ def test_pack(stored: Tensors, index: dict) -> None:
     ]
     for row, rate in (*rows, *((row, 120) for row in stored["spectrum"][0])):
         flat += [*row.tolist(), *[0.0] * (rate * width - len(row))]
-    assert np.array_equal(np.array(flat, np.float32), stored["features"].ravel()) and stored[
-        "features"
-    ].shape[2:] == (1, width)
+    assert np.array_equal(np.array(flat, np.float32), stored["features"].ravel())
+    assert stored["features"].shape[2:] == (1, width)
 
 
 def test_finish(stored: Tensors) -> None:
@@ -151,10 +149,8 @@ def test_finish(stored: Tensors) -> None:
     samples[:120] *= slope
     samples[-120:] *= slope[::-1]
     gain = min(1.0, 1 / np.abs(samples).max())
-    assert (
-        gain == pytest.approx(float(stored["gain"][0]))
-        and snr_db(stored["samples"], samples * gain) >= 100
-    )
+    assert gain == pytest.approx(float(stored["gain"][0]))
+    assert snr_db(stored["samples"], samples * gain) >= 100
 
 
 def test_chunks_pauses_and_times_of_the_text(index: dict, tiny_vectors: Path) -> None:
@@ -163,20 +159,16 @@ def test_chunks_pauses_and_times_of_the_text(index: dict, tiny_vectors: Path) ->
     text, place = index["text"], 0
     seconds, before = {"paragraph": 0.5, "sentence": 0.2, "clause": 0.08, "none": 0.0}, 0.0
     for number, chunk in enumerate(text["chunks"]):
-        assert (
-            chunk["pause_samples"] == math.floor(24000 * before / text["speed"] + 0.5)
-            and chunk["seed"] == text["seed"] + number
-        )
-        assert chunk["start_sample"] == place + chunk["pause_samples"] and chunk[
-            "samples"
-        ] == 600 * sum(chunk["durations"])
-        assert (
-            len(chunk["durations"]) == len(chunk["phonemes"]) + 2
-            and len(chunk["phonemes"]) <= text["longest_phonemes"]
-        )
+        assert chunk["pause_samples"] == math.floor(24000 * before / text["speed"] + 0.5)
+        assert chunk["seed"] == text["seed"] + number
+        assert chunk["start_sample"] == place + chunk["pause_samples"]
+        assert chunk["samples"] == 600 * sum(chunk["durations"])
+        assert len(chunk["durations"]) == len(chunk["phonemes"]) + 2
+        assert len(chunk["phonemes"]) <= text["longest_phonemes"]
         place, before = chunk["start_sample"] + chunk["samples"], seconds[chunk["ending"]]
     audio, rate_hz = soundfile.read(tiny_vectors / text["file"], dtype="int16")
-    assert len(audio) == place and rate_hz == 24000
+    assert len(audio) == place
+    assert rate_hz == 24000
     assert [chunk["ending"] for chunk in text["chunks"]] == [
         "sentence",
         "paragraph",

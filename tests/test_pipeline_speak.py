@@ -62,16 +62,15 @@ class TestCommand:
         )
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
         pcm, rate_hz = soundfile.read(out, dtype="int16")
-        assert (
-            rate_hz == SAMPLE_RATE_HZ and soundfile.info(out).subtype == "PCM_16" and pcm.ndim == 1
-        )
+        assert rate_hz == SAMPLE_RATE_HZ
+        assert soundfile.info(out).subtype == "PCM_16"
+        assert pcm.ndim == 1
         assert report["seconds_of_audio"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
-        assert (
-            report["chunks"] == 3
-            and report["voice"] == "slt:0.7,rms:0.3"
-            and not report["releasable"]
-        )
-        assert report["samples_at_full_scale"] == 0 and report["peak_of_the_model"] > 0.01
+        assert report["chunks"] == 3
+        assert report["voice"] == "slt:0.7,rms:0.3"
+        assert not report["releasable"]
+        assert report["samples_at_full_scale"] == 0
+        assert report["peak_of_the_model"] > 0.01
         times = json.loads(stamps.read_text(encoding="utf-8"))
         assert times["seconds"] == pytest.approx(len(pcm) / SAMPLE_RATE_HZ, abs=1e-6)
         edges = [
@@ -82,9 +81,8 @@ class TestCommand:
                 for edge in (chunk["start_s"] - chunk["pause_s"], chunk["end_s"])
             ),
         ]
-        assert (
-            edges[1::2] == pytest.approx(edges[0:-1:2], abs=2e-6) and edges[-1] == times["seconds"]
-        )
+        assert edges[1::2] == pytest.approx(edges[0:-1:2], abs=2e-6)
+        assert edges[-1] == times["seconds"]
         words = [word for chunk in times["chunks"] for word in chunk["words"]]
         assert [TEXT[word["start"] : word["end"]] for word in words] == [
             word["text"] for word in words
@@ -101,9 +99,9 @@ class TestCommand:
             say(folder, tmp_path / "a.wav", "--seed", seed, text="abc def.")["pcm"]
             for seed in ("0", "0", "1")
         )
-        assert (
-            np.array_equal(one, same) and len(one) == len(other) and not np.array_equal(one, other)
-        )
+        assert np.array_equal(one, same)
+        assert len(one) == len(other)
+        assert not np.array_equal(one, other)
         assert len(say(folder, tmp_path / "a.wav", "--speed", "2", text="abc def.")["pcm"]) < len(
             one
         )
@@ -119,7 +117,8 @@ class TestCommand:
         done = subprocess.run(
             command, cwd=ROOT, input=TEXT.encode(), capture_output=True, check=True
         )
-        assert done.stdout[44:] == pcm.tobytes() and done.stdout[:4] == b"RIFF"
+        assert done.stdout[44:] == pcm.tobytes()
+        assert done.stdout[:4] == b"RIFF"
         assert json.loads(done.stderr.decode().strip().splitlines()[-1])["out"] == "stream wav"
 
     def test_stream_of_pcm_equals_the_file(
@@ -129,10 +128,8 @@ class TestCommand:
         capsysbinary.readouterr()
         assert main([*flags(folder), "--stream", "pcm"]) == 0
         said = capsysbinary.readouterr()
-        assert (
-            said.out == pcm.tobytes()
-            and json.loads(said.err.decode().strip().splitlines()[-1])["out"] == "stream pcm"
-        )
+        assert said.out == pcm.tobytes()
+        assert json.loads(said.err.decode().strip().splitlines()[-1])["out"] == "stream pcm"
 
     def test_reader_that_goes_away_is_one_line(self, folder: str) -> None:
         command = [
@@ -148,11 +145,9 @@ class TestCommand:
             process.stdout.read(100)
             process.stdout.close()
             error = process.stderr.read().decode()
-        assert (
-            process.returncode == 2
-            and "the reader of the stream went away after" in error
-            and "Traceback" not in error
-        )
+        assert process.returncode == 2
+        assert "the reader of the stream went away after" in error
+        assert "Traceback" not in error
 
     def test_an_interrupted_run_goes_on(
         self, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -180,19 +175,17 @@ class TestCommand:
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
         error = process.communicate()[1]
-        assert (
-            process.returncode == 2
-            and "--resume goes on" in error
-            and not out.exists()
-            and "Traceback" not in error
-        )
+        assert process.returncode == 2
+        assert "--resume goes on" in error
+        assert not out.exists()
+        assert "Traceback" not in error
         assert main([*given, "--resume"]) == 0
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        assert (
-            3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32 and not parts.exists()
-        )
+        assert 3 < report["chunks_of_an_earlier_run"] < report["chunks"] == 32
+        assert not parts.exists()
         whole = tmp_path / "whole.wav"
-        assert main([*given[:-1], str(whole)]) == 0 and out.read_bytes() == whole.read_bytes()
+        assert main([*given[:-1], str(whole)]) == 0
+        assert out.read_bytes() == whole.read_bytes()
 
     def test_reads_a_file_with_a_byte_order_mark(self, folder: str, tmp_path: Path) -> None:
         book = tmp_path / "book.txt"
@@ -256,11 +249,9 @@ class TestCommand:
         (tmp_path / "dir.wav").mkdir()
         assert main([*flags(folder, text=text), *(word.format(tmp=tmp_path) for word in more)]) == 2
         error = capsys.readouterr().err.strip().splitlines()
-        assert (
-            message in error[-1]
-            and error[-1].startswith("error: ")
-            and "Traceback" not in "".join(error)
-        )
+        assert message in error[-1]
+        assert error[-1].startswith("error: ")
+        assert "Traceback" not in "".join(error)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["dir.wav", "file"]
 
     @pytest.mark.parametrize(
@@ -279,10 +270,8 @@ class TestCommand:
         book = tmp_path / "book.txt"
         if data is not None:
             book.write_bytes(data)
-        assert (
-            main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 2
-            and message in capsys.readouterr().err
-        )
+        assert main(["--file", str(book), *flags(folder, tmp_path / "a.wav")[1:]]) == 2
+        assert message in capsys.readouterr().err
 
     def test_a_full_disk_is_one_line_and_what_was_spoken_is_kept(
         self,
@@ -303,11 +292,9 @@ class TestCommand:
         monkeypatch.setattr(soundfile.SoundFile, "write", filling)
         assert main(flags(folder, tmp_path / "a.wav")) == 2
         error = capsys.readouterr().err
-        assert (
-            "error: cannot write a.wav: no room for it" in error
-            and "1 finished chunks are kept" in error
-            and "Traceback" not in error
-        )
+        assert "error: cannot write a.wav: no room for it" in error
+        assert "1 finished chunks are kept" in error
+        assert "Traceback" not in error
         assert [path.name for path in tmp_path.iterdir()] == ["a.wav.parts"]
 
 
@@ -329,11 +316,10 @@ def test_the_runtime_that_is_there(
     ]
     assert main(given) == 0
     said = capsys.readouterr()
-    assert (
-        json.loads(said.out.splitlines()[-1])["runtime"] == "torch"
-        and "is not built: PyTorch speaks" in said.err
-    )
-    assert main([*given, "--method", "fp16"]) == 2 and "does not exist" in capsys.readouterr().err
+    assert json.loads(said.out.splitlines()[-1])["runtime"] == "torch"
+    assert "is not built: PyTorch speaks" in said.err
+    assert main([*given, "--method", "fp16"]) == 2
+    assert "does not exist" in capsys.readouterr().err
     monkeypatch.setattr(synthesis.TextReader, "load", lambda *_: PhonemeReader())
     opened = []
     open_runtime = synthesis.open_runtime
@@ -363,7 +349,8 @@ class TestPolish:
     @pytest.mark.parametrize("at", [300, 1000, 3000, 5000])
     def test_a_tick_behind_the_word_is_silenced_and_the_word_is_whole(self, at: int) -> None:
         found = without_tick(np.concatenate([SPEECH, placed(TICK, at)]), (2, 10, 10), "a")
-        assert np.array_equal(found[:7200], SPEECH) and np.abs(found[7200 + 240 :]).max() < 0.01
+        assert np.array_equal(found[:7200], SPEECH)
+        assert np.abs(found[7200 + 240 :]).max() < 0.01
 
     @pytest.mark.parametrize(
         "cuts", [[3000, 6000, 9000], [7200], [7100, 7300], [12_600], [9000, 9001]]
@@ -409,11 +396,9 @@ class TestPolish:
             sink.finish()
         pcm = soundfile.read(tmp_path / "a.wav", dtype="int16")[0]
         heard = np.flatnonzero(np.abs(pcm) > 200)
-        assert (
-            abs(heard[0] - 2400) < 9
-            and abs(len(pcm) - heard[-1] - 6000) < 9
-            and len(pcm) + sink.cut == len(whole)
-        )
+        assert abs(heard[0] - 2400) < 9
+        assert abs(len(pcm) - heard[-1] - 6000) < 9
+        assert len(pcm) + sink.cut == len(whole)
         assert heard[-1] - heard[0] > 2 * 7200 + 12_000 - 20
 
     def test_a_stream_is_trimmed_and_a_file_where_asked(
@@ -503,7 +488,9 @@ def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice() -> None:
         f"{ticked} of {len(checkpoint.voices) * len(SHORT)} tick in the model, {len(left)} ticks"
         f" left, {len(shortened)} words shortened"
     )
-    assert ticked > 10 and not left and not shortened
+    assert ticked > 10
+    assert not left
+    assert not shortened
 
 
 class TestLoudness:
@@ -513,21 +500,19 @@ class TestLoudness:
         sine = np.sin(np.arange(48_000) * 2 * np.pi * 997 / SAMPLE_RATE_HZ).astype(np.float32)
         for lufs in (-23.0, -40.0):
             found, reached = levelled(0.3 * sine, lufs)
-            assert reached == lufs and 20 * np.log10(np.abs(found).max()) == pytest.approx(
-                lufs + 3.01, abs=0.1
-            )
+            assert reached == lufs
+            assert 20 * np.log10(np.abs(found).max()) == pytest.approx(lufs + 3.01, abs=0.1)
 
     def test_the_peak_goes_before_and_what_has_no_loudness_stays(self) -> None:
         spiky = 0.01 * SPEECH.repeat(3)
         spiky[::2000] = 0.5
         found, reached = levelled(spiky, -10.0)
-        assert (
-            np.abs(found).max() == pytest.approx(10 ** (-1 / 20), rel=1e-5)
-            and reached is not None
-            and reached < -10.5
-        )
+        assert np.abs(found).max() == pytest.approx(10 ** (-1 / 20), rel=1e-5)
+        assert reached is not None
+        assert reached < -10.5
         for kept in (np.zeros(48_000, np.float32), SPEECH):  # silence; 0.3 s
-            assert levelled(kept, -19.0)[0] is kept and levelled(kept, -19.0)[1] is None
+            assert levelled(kept, -19.0)[0] is kept
+            assert levelled(kept, -19.0)[1] is None
 
     @pytest.mark.parametrize("voice", ["awb", "rms", "slt"])
     def test_every_voice_has_the_loudness_asked_for(
@@ -552,10 +537,8 @@ class TestLoudness:
             assert pyloudnorm.Meter(rate_hz).integrated_loudness(
                 heard.astype(np.float64)
             ) == pytest.approx(-30, abs=0.5)
-        assert (
-            report["loudness_lufs"] == pytest.approx(-30, abs=0.5)
-            and report["samples_at_full_scale"] == 0
-        )
+        assert report["loudness_lufs"] == pytest.approx(-30, abs=0.5)
+        assert report["samples_at_full_scale"] == 0
 
     @pytest.mark.parametrize(
         ("more", "said"),
@@ -570,7 +553,8 @@ class TestLoudness:
     ) -> None:
         given = [str(tmp_path / word) if word == "a.wav" else word for word in more]
         assert main([*flags(folder), "--loudness", *given]) == 2
-        assert said in capsys.readouterr().err and not (tmp_path / "a.wav").exists()
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "a.wav").exists()
 
 
 SETTINGS = {"text": "1", "seed": 0}
@@ -607,7 +591,8 @@ def resumed(folder: Path, count: int = 4) -> list[Speech | None]:
 class TestResume:
     def test_gives_back_what_was_kept(self, tmp_path: Path) -> None:
         for wanted, got in zip(kept_after(tmp_path / "p"), resumed(tmp_path / "p"), strict=True):
-            assert np.array_equal(wanted.samples, got.samples) and not got.seconds
+            assert np.array_equal(wanted.samples, got.samples)
+            assert not got.seconds
             assert (wanted.durations, wanted.pause, wanted.gain, wanted.peak) == (
                 got.durations,
                 got.pause,
@@ -662,7 +647,8 @@ class TestResume:
     def test_another_chunk_is_not_given_back(self, tmp_path: Path) -> None:
         kept_after(tmp_path / "p")
         with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
-            assert state.kept(0, speech(1).chunk) is None and state.kept(4, speech(0).chunk) is None
+            assert state.kept(0, speech(1).chunk) is None
+            assert state.kept(4, speech(0).chunk) is None
 
     def test_other_settings_and_nothing_kept_begin_anew(self, tmp_path: Path) -> None:
         folder = tmp_path / "p"

@@ -89,9 +89,8 @@ class TestChunks:
         assert [speech.chunk.phonemes for speech in found] == ["abc de.", "fgh!", "ab, cd?"]
         assert [speech.pause for speech in found] == [0, 4800, 12000]
         assert all(len(speech.samples) == FRAME_SAMPLES * sum(speech.durations) for speech in found)
-        assert all(tuple(speech.seconds) == STAGES for speech in found) and all(
-            not speech.audio[: speech.pause].any() for speech in found
-        )
+        assert all(tuple(speech.seconds) == STAGES for speech in found)
+        assert all(not speech.audio[: speech.pause].any() for speech in found)
         # Chunk k said alone with seed + k gives the same samples
         found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
         for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
@@ -104,7 +103,8 @@ class TestChunks:
     def test_too_long_is_cut_until_it_fits_and_nothing_is_lost(self) -> None:
         text = "ab cd ef gh, ab cd ef gh ab. cc."
         found = spoken(text, longest=30)
-        assert [speech.index for speech in found] == list(range(len(found))) and len(found) > 2
+        assert [speech.index for speech in found] == list(range(len(found)))
+        assert len(found) > 2
         assert " ".join(speech.chunk.phonemes for speech in found) == text
         assert [speech.pause for speech in found][1] == 1920  # behind the comma
         pytest.raises(InputError, spoken, "a", longest=2).match("does not fit one utterance")
@@ -112,7 +112,8 @@ class TestChunks:
     def test_speed_goes_to_the_encoder_and_into_the_pauses(self) -> None:
         chain = pipeline()
         found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0)))
-        assert chain.encoder.functions.speeds == [2.0, 2.0] and found[1].pause == 2400
+        assert chain.encoder.functions.speeds == [2.0, 2.0]
+        assert found[1].pause == 2400
         with pytest.raises(InputError, match="speed nan is outside"):
             spoken("ab.", SpeechOptions(speed=float("nan")))
 
@@ -129,18 +130,17 @@ class TestChunks:
         again = spoken(
             "abc de. fgh!", kept=lambda index, chunk: first[index] if index == 0 else None
         )
-        assert (
-            again[0] is first[0]
-            and np.array_equal(again[1].samples, first[1].samples)
-            and again[1].pause == first[1].pause
-        )
+        assert again[0] is first[0]
+        assert np.array_equal(again[1].samples, first[1].samples)
+        assert again[1].pause == first[1].pause
 
     def test_stamps_sum_up_and_words_lie_where_their_phonemes_do(self) -> None:
         offset = 0
         for speech in spoken("abc de. fgh!"):
             found = stamp(speech, offset)
             edges = [found["start_s"], *(end for _, _, end in found["phonemes"])]
-            assert edges == sorted(edges) and all(
+            assert edges == sorted(edges)
+            assert all(
                 start == edge for (_, start, _), edge in zip(found["phonemes"], edges, strict=False)
             )
             offset += len(speech.audio)
@@ -151,10 +151,8 @@ class TestChunks:
                     for s, start, end in found["phonemes"]
                     if word["start_s"] <= start and end <= word["end_s"]
                 ]
-                assert (
-                    "".join(inside) == word["phonemes"]
-                    and word["text"] == "abc de. fgh!"[word["start"] : word["end"]]
-                )
+                assert "".join(inside) == word["phonemes"]
+                assert word["text"] == "abc de. fgh!"[word["start"] : word["end"]]
 
     def test_tally_counts_only_what_this_run_spoke(self) -> None:
         first, stats = spoken("abc de. fgh!"), SynthesisStats(clock=itertools.count().__next__)
@@ -164,13 +162,12 @@ class TestChunks:
         ):
             stats.add(speech)
         report = stats.report()
-        assert report["chunks"] == 2 and report["chunks_of_an_earlier_run"] == 1
+        assert report["chunks"] == 2
+        assert report["chunks_of_an_earlier_run"] == 1
         assert report["seconds_of_audio"] == (sum(len(s.samples) for s in first) + 4800) / 24000
-        assert (
-            report["chunks_turned_down"] == 1
-            and report["turned_down_db"] == pytest.approx(-6.02)
-            and report["peak_of_the_model"] == 2.0
-        )
+        assert report["chunks_turned_down"] == 1
+        assert report["turned_down_db"] == pytest.approx(-6.02)
+        assert report["peak_of_the_model"] == 2.0
         spent = sum(first[0].seconds.values())
         assert report["real_time_factor"] == pytest.approx(
             spent / (len(first[0].samples) / 24000), rel=1e-3

@@ -55,9 +55,8 @@ def test_chunks_hold_g2ps_own_phonemes_and_offsets() -> None:
     assert [chunk.ending for chunk in found][1] == "paragraph"
     for chunk in found:
         for word, place in zip(chunk.words, chunk.places, strict=True):
-            assert TEXT[word.start : word.end] == word.text and chunk.phonemes[place:].startswith(
-                word.phonemes
-            )
+            assert TEXT[word.start : word.end] == word.text
+            assert chunk.phonemes[place:].startswith(word.phonemes)
 
 
 def test_speaks_text_and_says_what_was_left_out(
@@ -75,17 +74,16 @@ def test_speaks_text_and_says_what_was_left_out(
     ]
     assert synthesize([f"{TEXT} 😀", *flags]) == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert sum(report["dropped"].values()) == 1 and report["chunks"] >= 3
+    assert sum(report["dropped"].values()) == 1
+    assert report["chunks"] >= 3
     words = [
         word
         for chunk in json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["chunks"]
         for word in chunk["words"]
     ]
     assert [word["text"] for word in words][:3] == ["Hello", "world", "."]
-    assert (
-        all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
-        and synthesize(["😀", *flags]) == 2
-    )
+    assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
+    assert synthesize(["😀", *flags]) == 2
     assert "nothing to say: the text holds no word (left out: 1" in capsys.readouterr().err
 
 
@@ -107,8 +105,10 @@ def test_a_pause_at_the_end_is_silence(
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     with wave.open(str(tmp_path / "a.wav")) as file:
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
-    assert report["chunks"] == 2 and len(samples) / 24000 == report["seconds_of_audio"]
-    assert not samples[-36000:].any() and samples[-36600:-36000].any()
+    assert report["chunks"] == 2
+    assert len(samples) / 24000 == report["seconds_of_audio"]
+    assert not samples[-36000:].any()
+    assert samples[-36600:-36000].any()
 
 
 def test_validator_takes_text(folder: str, capsys: pytest.CaptureFixture) -> None:
@@ -126,10 +126,8 @@ def test_validator_takes_text(folder: str, capsys: pytest.CaptureFixture) -> Non
         == 0
     )
     by_phonemes = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert (
-        by_text["intermediates"] == by_phonemes["intermediates"]
-        and by_text["tokens"] == by_phonemes["tokens"]
-    )
+    assert by_text["intermediates"] == by_phonemes["intermediates"]
+    assert by_text["tokens"] == by_phonemes["tokens"]
 
 
 SAMPLE = 600
@@ -156,7 +154,9 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
     reader = Reader(lexicon, None)
     assert written.keys() == lexicon.words
     symbols = set("".join(sound for _, said in written.values() for sound in said.values()))
-    assert not symbols - (KNOWN | {" "}) and not symbols & set("ɾʔ")  # Kokoro v1.0 reads T and t
+    # Kokoro v1.0 reads T and t
+    assert not symbols - (KNOWN | {" "})
+    assert not symbols & set("ɾʔ")
     for word, (source, said) in itertools.islice(written.items(), 0, None, every):  # the look-up
         if source != "r":
             reading = reader.read(word)
@@ -180,13 +180,13 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
 def test_lines_are_sorted_by_bytes_and_words_are_right() -> None:
     lines, us, gb = lexicon_lines("us"), rows("us"), rows("gb")
     assert list(lines) == sorted(lines, key=str.encode)
-    assert (
-        us["water"] == ("g", {"": "wˈɔTəɹ"})
-        and us["beth"][1] == {"": "bˈɛθ"}
-        and us["the"] == ("r", {"": "ðə"})
-    )
-    assert gb["water"] == ("g", {"": "wˈɔːtə"}) and gb["Z"] == ("r", {"": "zˈɛd"})
-    assert us["AM"][1] == {"DEFAULT": "ˈæm", "NOUN": ""} and us["Dr."][1] == {"": "dˈɑktəɹ"}
+    assert us["water"] == ("g", {"": "wˈɔTəɹ"})
+    assert us["beth"][1] == {"": "bˈɛθ"}
+    assert us["the"] == ("r", {"": "ðə"})
+    assert gb["water"] == ("g", {"": "wˈɔːtə"})
+    assert gb["Z"] == ("r", {"": "zˈɛd"})
+    assert us["AM"][1] == {"DEFAULT": "ˈæm", "NOUN": ""}
+    assert us["Dr."][1] == {"": "dˈɑktəɹ"}
 
 
 @pytest.mark.parametrize(
@@ -243,13 +243,16 @@ def test_cutting_loses_nothing_and_keeps_the_limit(text: str, longest: int) -> N
 
 def test_cuts_at_a_mark_between_words_then_inside_one() -> None:
     left, right = halves(Chunk.of(sentence("aa bb cc dd, ee ff gg hh ii jj.").words))
-    assert left.phonemes == "aa bb cc dd," and left.ending == "clause"
-    assert right.phonemes == "ee ff gg hh ii jj." and right.ending == "sentence"
+    assert left.phonemes == "aa bb cc dd,"
+    assert left.ending == "clause"
+    assert right.phonemes == "ee ff gg hh ii jj."
+    assert right.ending == "sentence"
     left, right = halves(Chunk.of(sentence("aaaa bbbb cccc dddd").words))
     assert (left.phonemes, right.phonemes, left.ending) == ("aaaa bbbb", "cccc dddd", "none")
     left, right = halves(Chunk.of(sentence("aaaabbbb").words))
     assert (left.phonemes, right.phonemes) == ("aaaa", "bbbb")
-    assert left.words[0].start == right.words[0].start == 0 and left.words[0].end == 8
+    assert left.words[0].start == right.words[0].start == 0
+    assert left.words[0].end == 8
     with pytest.raises(UtteranceTooLong, match="'a' at 0 does not fit"):
         halves(Chunk.of(sentence("a").words))
 
@@ -267,13 +270,12 @@ def test_paragraphs_silent_words_and_pauses() -> None:
         Word("b", 4, 5, "b", "b", "gold", space=False),
     )
     chunk = next(chunks(iter([Result("a - b", "a b", words)]), "a - b"))
-    assert chunk.phonemes == "a b" and chunk.places == (0, 2)
+    assert chunk.phonemes == "a b"
+    assert chunk.places == (0, 2)
     pauses = Pauses()
-    assert (
-        pauses.samples("sentence", 1.0) == 4800
-        and pauses.samples("sentence", 2.0) == 2400
-        and pauses.samples("none", 1.0) == 0
-    )
+    assert pauses.samples("sentence", 1.0) == 4800
+    assert pauses.samples("sentence", 2.0) == 2400
+    assert pauses.samples("none", 1.0) == 0
     assert (
         pauses.samples("paragraph", 1.0)
         > pauses.samples("sentence", 1.0)
@@ -303,15 +305,15 @@ def test_no_join_is_louder_than_the_voice(one: np.ndarray, other: np.ndarray, pa
     assert largest_step(around) <= 0.1 * max(
         largest_step(before), largest_step(after)
     ) + slope * max(np.abs(before).max(), np.abs(after).max())
-    assert abs(joined[place - 1]) < 1e-3 and abs(joined[place + pause]) < 1e-3
+    assert abs(joined[place - 1]) < 1e-3
+    assert abs(joined[place + pause]) < 1e-3
 
 
 def test_control_a_join_without_fades_is_heard() -> None:
     tone = np.sin(2 * np.pi * 200 * np.arange(40 * FRAME_SAMPLES) / 24000).astype(np.float32)
     before, after = tone[: 30 * FRAME_SAMPLES - 30], -tone[90:]
-    assert (
-        join_db(before, after, 0) > 10 and join_db(finished(before)[0], finished(after)[0], 0) <= 0
-    )
+    assert join_db(before, after, 0) > 10
+    assert join_db(finished(before)[0], finished(after)[0], 0) <= 0
     assert join_db(finished(before)[0], finished(after)[0], 2400) <= 0
 
 
@@ -319,7 +321,8 @@ def test_control_a_join_without_fades_is_heard() -> None:
 @settings(max_examples=40, deadline=None)
 def test_never_beyond_full_scale_and_only_then_turned_down(waveform: np.ndarray) -> None:
     samples, gain = finished(waveform)
-    assert np.abs(samples).max() <= CEILING and len(samples) == len(waveform)
+    assert np.abs(samples).max() <= CEILING
+    assert len(samples) == len(waveform)
     inside = waveform[FADE_SAMPLES:-FADE_SAMPLES]
     assert np.allclose(samples[FADE_SAMPLES:-FADE_SAMPLES], inside * gain, atol=1e-6)
     assert (gain == 1.0) == (
@@ -381,7 +384,8 @@ def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(
     found = spoken(g2p, text, speed)
     # the silence behind a sentence follows the pace
     wanted = [pause if pause != 4800 else int(4800 / speed) for pause in pauses]
-    assert len(found) == chunks and [speech.pause for speech in found] == wanted
+    assert len(found) == chunks
+    assert [speech.pause for speech in found] == wanted
     assert all(not speech.audio[: speech.pause].any() for speech in found)
     assert all(
         speech.chunk.phonemes or (speech is found[-1] and len(speech.audio) == speech.pause)
@@ -403,9 +407,8 @@ def test_a_change_of_pace_begins_a_chunk(g2p: G2P) -> None:
 def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p: G2P) -> None:
     speeches = spoken(g2p, "One [pause 2s]")
     last = stamp(speeches[-1], len(speeches[0].audio))
-    assert (last["pause_s"], last["words"], last["phonemes"]) == (2.0, [], []) and last[
-        "end_s"
-    ] == last["start_s"]
+    assert (last["pause_s"], last["words"], last["phonemes"]) == (2.0, [], [])
+    assert last["end_s"] == last["start_s"]
     assert last["end_s"] == (len(speeches[0].audio) + 48000) / 24000
     stats = SynthesisStats()
     for speech in speeches:
@@ -413,11 +416,9 @@ def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p: G2P) -> None:
     assert stats.report()["seconds_of_audio"] == pytest.approx(last["end_s"])
     pytest.raises(InputError, spoken, g2p, "[pause 1s]").match("nothing to say")
     found = spoken(g2p, "Yes. [pause 1s] " + LONG, longest=60)
-    assert (
-        len(found) > 3
-        and [speech.pause for speech in found].count(24000) == 1
-        and found[1].pause == 24000
-    )
+    assert len(found) > 3
+    assert [speech.pause for speech in found].count(24000) == 1
+    assert found[1].pause == 24000
 
 
 @pytest.mark.parametrize("longest", [300, 40, 8])
@@ -449,15 +450,13 @@ def test_subtitles_hold_the_text_in_order_in_lines_that_fit(g2p: G2P, suffix: st
     blocks = [
         block.split("\n") for block in content.removeprefix("WEBVTT\n\n").strip().split("\n\n")
     ]
-    assert [int(block[0]) for block in blocks] == list(range(1, len(blocks) + 1)) and len(
-        blocks
-    ) > 3
+    assert [int(block[0]) for block in blocks] == list(range(1, len(blocks) + 1))
+    assert len(blocks) > 3
     # &amp; is one character
     assert all(2 < len(block) <= 4 and max(map(len, block[2:])) <= LINE + 4 for block in blocks)
     times = [re.split(r" --> ", block[1]) for block in blocks]
-    assert all(start < end for start, end in times) and all(
-        one[1] <= other[0] for one, other in zip(times, times[1:], strict=False)
-    )
+    assert all(start < end for start, end in times)
+    assert all(one[1] <= other[0] for one, other in zip(times, times[1:], strict=False))
     said = " ".join(" ".join(block[2:]) for block in blocks).replace("&amp;", "&")
     plain = re.sub(r"\[pause 1s\] ", "", text).replace("[Kokoro](/kˈOkəɹO/)", "Kokoro").strip()
     assert said == plain

@@ -71,10 +71,8 @@ class TestVectors:
             "seed",
         }
         assert all(set(utterance["tensors"]) == made for utterance in index["utterances"])
-        assert (
-            index["text"]["chunks"][-1]["ending"] == "sentence"
-            and len(index["text"]["chunks"]) == 4
-        )
+        assert index["text"]["chunks"][-1]["ending"] == "sentence"
+        assert len(index["text"]["chunks"]) == 4
 
     def test_they_are_what_the_pipeline_speaks(
         self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path
@@ -94,10 +92,8 @@ class TestVectors:
                 )
             )
             stored = load_tensors(tiny_vectors, entry)
-            assert (
-                np.array_equal(stored["samples"], speech.samples)
-                and tuple(stored["durations"]) == speech.durations
-            )
+            assert np.array_equal(stored["samples"], speech.samples)
+            assert tuple(stored["durations"]) == speech.durations
 
     @pytest.mark.parametrize(
         "name", ["round", "pack", "noise", "excitation", "spectrum", "finish", "pad"]
@@ -139,15 +135,11 @@ class TestVectors:
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-        assert (
-            check(copy, tiny_checkpoint, tiny_build) == 2
-            and "short/f0_hz.npy is damaged" in capsys.readouterr().err
-        )
+        assert check(copy, tiny_checkpoint, tiny_build) == 2
+        assert "short/f0_hz.npy is damaged" in capsys.readouterr().err
         path.unlink()
-        assert (
-            check(copy, tiny_checkpoint, tiny_build) == 2
-            and "short/f0_hz.npy is missing" in capsys.readouterr().err
-        )
+        assert check(copy, tiny_checkpoint, tiny_build) == 2
+        assert "short/f0_hz.npy is missing" in capsys.readouterr().err
         assert (
             main(
                 [
@@ -160,10 +152,8 @@ class TestVectors:
             )
             == 2
         )
-        assert (
-            "was written with other packages" in capsys.readouterr().err
-            and check(tmp_path, tiny_checkpoint, tiny_build) == 2
-        )
+        assert "was written with other packages" in capsys.readouterr().err
+        assert check(tmp_path, tiny_checkpoint, tiny_build) == 2
         assert "holds no vectors; `kokoro-ane vectors --out" in capsys.readouterr().err
 
     def test_the_document_names_the_steps_and_they_are_in_order(self) -> None:
@@ -201,18 +191,17 @@ def random_intermediates(seed: int = 0) -> dict[str, np.ndarray]:
 class TestValidator:
     def test_equal_runs_are_good(self) -> None:
         rows = compared(random_intermediates(), random_intermediates(), FLOAT32)
-        assert (
-            [row.name for row in rows] == list(ORDER)
-            and first_bad(rows) is None
-            and all(row.parts_at is None for row in rows)
-        )
+        assert [row.name for row in rows] == list(ORDER)
+        assert first_bad(rows) is None
+        assert all(row.parts_at is None for row in rows)
 
     @pytest.mark.parametrize("name", [name for name in ORDER if name not in ("chain", "durations")])
     def test_one_broken_intermediate_is_the_one_named_and_where(self, name: str) -> None:
         ours = random_intermediates()
         ours[name][..., 5:] += 1.0
         rows = {row.name: row for row in compared(random_intermediates(), ours, FLOAT32)}
-        assert first_bad(list(rows.values())) == name and rows[name].parts_at == 5
+        assert first_bad(list(rows.values())) == name
+        assert rows[name].parts_at == 5
 
     def test_what_follows_a_bad_stage_and_phases_of_silence_are_not_blamed(self) -> None:
         ours = random_intermediates()
@@ -226,7 +215,8 @@ class TestValidator:
             rows[name].verdict == "behind a bad one"
             for name in ("durations", "frames", "f0_hz", "energy", "asr")
         )
-        assert rows["text"].verdict == "good" and "shape [1, 22, 16]" in rows["frames"].note
+        assert rows["text"].verdict == "good"
+        assert "shape [1, 22, 16]" in rows["frames"].note
         one, other = np.zeros((1, 22, 2)), np.zeros((1, 22, 2))
         one[0, 0], other[0, 0] = 3.0, 3.0
         one[0, 11], other[0, 11] = np.pi, -np.pi
@@ -251,7 +241,8 @@ class TestValidator:
         report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
         assert report["first_bad"] == {"torch": None}
         rows = {row["name"]: row for row in report["intermediates"]["torch"]}
-        assert rows["durations"]["verdict"] == "good" and rows["f0_hz"]["snr_db"] > 100
+        assert rows["durations"]["verdict"] == "good"
+        assert rows["f0_hz"]["snr_db"] > 100
         # upstream's decoder cannot hold this checkpoint's widths
         assert rows["waveform"]["verdict"] == "not compared"
         assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -272,10 +263,8 @@ class TestValidator:
             "forward",
             lambda self, ids, lengths=None, inside=None: whole(self, ids, lengths, inside) * 1.01,
         )
-        assert (
-            validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
-            and "the first bad stage is text" in capsys.readouterr().out
-        )
+        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+        assert "the first bad stage is text" in capsys.readouterr().out
 
     def test_control_shifted_durations_are_found(
         self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -308,7 +297,8 @@ class TestValidator:
     ) -> None:
         assert validate(["--checkpoint", folder, *flags]) == 2
         error = capsys.readouterr().err
-        assert message in error.splitlines()[-1] and "Traceback" not in error
+        assert message in error.splitlines()[-1]
+        assert "Traceback" not in error
 
     @pytest.mark.slow
     def test_whole_chain_at_full_size_in_float64(
@@ -341,9 +331,8 @@ class TestValidator:
             ]["torch"]
         }
         assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
-        assert rows["waveform"]["snr_db"] >= 100 and rows["chain"]["snr_db"] >= (
-            90 if KOKORO_INT8 else 60
-        )
+        assert rows["waveform"]["snr_db"] >= 100
+        assert rows["chain"]["snr_db"] >= (90 if KOKORO_INT8 else 60)
 
     @pytest.mark.slow
     @needs_kokoro
@@ -356,8 +345,6 @@ class TestValidator:
         figures = {
             figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]
         }
-        assert (
-            figures["SNR against PyTorch"] >= 42
-            and figures["padding"] >= 100
-            and report["releasable"] is False
-        )
+        assert figures["SNR against PyTorch"] >= 42
+        assert figures["padding"] >= 100
+        assert report["releasable"] is False

@@ -74,7 +74,8 @@ class TestContent:
         )
         shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
         after = open_checkpoint(str(folder))
-        assert after.sha256 == before.sha256 and after.content_sha256 != before.content_sha256
+        assert after.sha256 == before.sha256
+        assert after.content_sha256 != before.content_sha256
 
     def test_another_config_is_another_checkpoint_and_other_spaces_are_not(
         self, good: Path, tmp_path: Path
@@ -117,14 +118,11 @@ class TestReleasable:
             HUB_REVISION,
             HUB_SHA256,
         )
-        assert (
-            hub["config"] == config_sha256(KokoroConfig.load(DATA / "config.json"))
-            and len(hub["voices"]) == 54
-        )
+        assert hub["config"] == config_sha256(KokoroConfig.load(DATA / "config.json"))
+        assert len(hub["voices"]) == 54
         packs = list((DATA / "voices").glob("*.bin"))
-        assert packs and all(
-            hub["voices"][path.stem] == voice_sha256(read_pack(path)) for path in packs
-        )
+        assert packs
+        assert all(hub["voices"][path.stem] == voice_sha256(read_pack(path)) for path in packs)
 
     def test_weights_config_and_each_voice_must_be_on_it(self) -> None:
         (hub,) = released()
@@ -158,10 +156,8 @@ class TestReleasable:
             "voices": dict(listed.voices),
         }
         monkeypatch.setattr(identity, "released", lambda: (entry,))
-        assert (
-            open_checkpoint(str(folder)).releasable
-            and open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
-        )
+        assert open_checkpoint(str(folder)).releasable
+        assert open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
         assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
 
@@ -182,7 +178,8 @@ class TestReleasable:
         unnamed = changed_config(
             folder, lambda config: [config.pop("name"), config.pop("releasable")]
         )
-        assert unnamed.name == "demo" and not unnamed.releasable
+        assert unnamed.name == "demo"
+        assert not unnamed.releasable
         with pytest.raises(
             InputError,
             match=(
@@ -194,7 +191,8 @@ class TestReleasable:
         named = changed_config(
             folder, lambda config: config.update({"name": "demo", "releasable": True})
         )
-        assert not named.releasable and "not on the list" in str(named.withheld)
+        assert not named.releasable
+        assert "not on the list" in str(named.withheld)
 
     @pytest.mark.parametrize("name", ["kokoro-82m", "kokoro-int8"])
     def test_other_weights_under_a_known_name_are_refused(
@@ -254,7 +252,8 @@ class TestChecksummed:
             ),
         )
         kept = read_checksummed_arrays(path, self.ABOUT, "; again")
-        assert set(kept) == {"x", "y"} and np.array_equal(kept["x"], arrays["x"])
+        assert set(kept) == {"x", "y"}
+        assert np.array_equal(kept["x"], arrays["x"])
         with np.load(path) as stored:
             np.savez(
                 path, **{name: stored[name] for name in stored.files} | {"x": np.arange(4.0) + 1e-9}
@@ -287,14 +286,16 @@ class TestKey:
             "eval/judge.py",
         } <= files
         assert not files & {"eval/gates.py", "eval/verdict.py", "eval/report.py", "eval/release.py"}
-        assert not files & {"quantize/compress.py"} and not any("benches" in name for name in files)
+        assert not files & {"quantize/compress.py"}
+        assert not any("benches" in name for name in files)
         assert all(any(provenance.ROOT.glob(pattern)) for pattern in provenance.READ)
         versions = provenance.library_versions()
         # where one is installed
         models = {"resemblyzer", "distillmos", "speechmos", "onnxruntime", "pocketsphinx"}
         wanted = {"python", "torch", "numpy", "pesq", "pystoi", "scipy", "protobuf", "soundfile"}
         wanted |= {name for name in models if importlib.util.find_spec(name)}
-        assert wanted <= set(versions) and "pytest" not in versions
+        assert wanted <= set(versions)
+        assert "pytest" not in versions
 
     def test_what_a_library_compiles_at_its_first_use_is_no_change(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -316,7 +317,8 @@ class TestKey:
         path, began = tmp_path / "a.py", time.time_ns()
         path.write_text("x = 1\n", encoding="utf-8")
         os.utime(path, (0, 0))
-        assert changed_since((path,), began - 10**9) and not changed_since((path,), began + 10**10)
+        assert changed_since((path,), began - 10**9)
+        assert not changed_since((path,), began + 10**10)
 
     def test_another_comment_in_the_limits_is_not_another_limit(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -328,7 +330,8 @@ class TestKey:
         for text in ("LIMIT = 4.0\n", "LIMIT = 4.0  # why\n", "LIMIT = 3.9\n"):
             (tmp_path / "gates.py").write_text(text, encoding="utf-8")
             hashes.append(provenance.limits()["sha256"])
-        assert hashes[0] == hashes[1] != hashes[2] and provenance.limits()["commit"] == "none"
+        assert hashes[0] == hashes[1] != hashes[2]
+        assert provenance.limits()["commit"] == "none"
 
 
 @pytest.fixture
@@ -347,9 +350,8 @@ class TestOwnSpeech:
     def test_the_judged_and_the_second_set(self, demo: Checkpoint) -> None:
         spoken = own_speech(demo, JUDGED)
         assert len({bucket_for(utterance.frames, DEFAULT_BUCKETS) for utterance in spoken}) >= 12
-        assert {line.speed for line in speech_lines(JUDGED)} >= {0.6, 2.0} and {
-            utterance.voice for utterance in spoken
-        } == set(demo.voices)
+        assert {line.speed for line in speech_lines(JUDGED)} >= {0.6, 2.0}
+        assert {utterance.voice for utterance in spoken} == set(demo.voices)
         assert all(
             len(u.f0_hz) == len(u.energy) == 2 * u.frames and np.isfinite(u.f0_hz).all()
             for u in spoken
@@ -398,7 +400,8 @@ class TestOwnSpeech:
         both = judged_clips(demo, BOTH)
         assert [clip.id for clip in both] == [
             clip.id for name in (JUDGED, SECOND) for clip in own_speech(demo, name)
-        ] and len(both) == 48
+        ]
+        assert len(both) == 48
 
     def test_other_code_has_another_file(
         self, demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -432,10 +435,8 @@ class TestOwnSpeech:
         monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
         monkeypatch.setattr(speech, "STARTED_NS", 1)
         own_speech(demo, JUDGED)
-        assert (
-            not (tmp_path / "speech").exists()
-            and "features are neither taken from" in capsys.readouterr().err
-        )
+        assert not (tmp_path / "speech").exists()
+        assert "features are neither taken from" in capsys.readouterr().err
 
 
 def stand_in() -> dict[str, np.ndarray]:

@@ -105,9 +105,8 @@ def test_names_agree_and_an_unknown_one_lists_them() -> None:
     for name, method in METHODS.items():
         assert method.name == name
         assert method.parent is None or method.parent in METHODS
-        assert (method.parent is None) == (
-            method.weights is None and not method.by_recipe
-        ) and method.title
+        assert (method.parent is None) == (method.weights is None and not method.by_recipe)
+        assert method.title
     assert set(METHODS) == {"fp16", "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed", "mixed18"}
     pytest.raises(InputError, method_named, "w9").match(
         "unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed, mixed18"
@@ -153,16 +152,15 @@ def test_blocks_divide_their_channels(channels: int, block: int) -> None:
 def test_rows_that_share_a_table_divide_the_outputs_and_pay(
     outputs: int, width: int, rows: int
 ) -> None:
-    assert (
-        PaletteWeights(4, rows=4).rows_of(outputs, width) == rows
-        and PaletteWeights(4).rows_of(outputs, width) == outputs
-    )
+    assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows
+    assert PaletteWeights(4).rows_of(outputs, width) == outputs
     assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
 
 
 def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
     assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
-    assert "Neural Engine" in METHODS["w4"].unfit_for_engine and METHODS["w4"].target == "iOS18"
+    assert "Neural Engine" in METHODS["w4"].unfit_for_engine
+    assert METHODS["w4"].target == "iOS18"
 
 
 def test_both_upsamplers_keep_a_float_input() -> None:
@@ -173,7 +171,8 @@ def test_both_upsamplers_keep_a_float_input() -> None:
             ("generator.ups.0", "generator.ups.1", "encode.conv1", "decode.3.pool", "pooled.low"),
         )
     )
-    assert takes("decode.0.conv1") and takes("generator.resblocks.0.convs1.0")
+    assert takes("decode.0.conv1")
+    assert takes("generator.resblocks.0.convs1.0")
 
 
 class TestSettings:
@@ -237,7 +236,8 @@ class TestPlan:
         assert share == pytest.approx(0.96)
         recipe = {LARGE.name: "p4", SMALL.name: "w8", STYLE.name: "w8", UPS.name: "w8a8"}
         plan = self.planned("mixed", recipe)
-        assert plan[LARGE.name] == (PaletteWeights(4), False) and plan[SMALL.name] == (None, False)
+        assert plan[LARGE.name] == (PaletteWeights(4), False)
+        assert plan[SMALL.name] == (None, False)
         assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
 
     @pytest.mark.parametrize(
@@ -333,9 +333,8 @@ class TestLog:
             ' "distance_db2": 0.5}\n'
         )
         log = self.write(tmp_path, whole + '{"layer": "b", "le')
-        assert [entry.layer for entry in read_log(log, self.HEADER)] == ["a"] and log.read_text(
-            encoding="utf-8"
-        ).endswith("0.5}\n")
+        assert [entry.layer for entry in read_log(log, self.HEADER)] == ["a"]
+        assert log.read_text(encoding="utf-8").endswith("0.5}\n")
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -379,9 +378,8 @@ class TestWhatItsNameSays:
     ) -> list[str]:
         """The one line of the quality and the release command."""
         given = ["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--workers", "1"]
-        assert (
-            quality([*given, "--method", method]) == 2 and release(place, "--methods", method) == 2
-        )
+        assert quality([*given, "--method", method]) == 2
+        assert release(place, "--methods", method) == 2
         return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
 
     @pytest.mark.parametrize(("name", "link"), [("w8a8", False), ("p6", True)])
@@ -395,11 +393,9 @@ class TestWhatItsNameSays:
     ) -> None:
         renamed(placed[1], placed[0], "fp16", name, link)
         one, two = self.refusals(placed, name, capsys)
-        assert (
-            one == two
-            and f"stores fp16, fp32 with float inputs, which is not {name}" in one
-            and not measured
-        )
+        assert one == two
+        assert f"stores fp16, fp32 with float inputs, which is not {name}" in one
+        assert not measured
 
     def test_zeroed_source_weights(
         self, placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
@@ -409,7 +405,9 @@ class TestWhatItsNameSays:
         data["source"]["weights"] = [0.0] * 9
         path.write_text(json.dumps(data), encoding="utf-8")
         one, two = self.refusals(placed, "fp16", capsys)
-        assert one == two and "`source` is not that of" in one and not measured
+        assert one == two
+        assert "`source` is not that of" in one
+        assert not measured
 
     def test_every_method_under_every_name(
         self, copied: tuple[Checkpoint, Path], tmp_path: Path

@@ -82,11 +82,9 @@ class TestStructure:
     ) -> None:
         """coremltools rewrites the Manifest.json of a package it opens; ours opens a copy."""
         parent, child = manifest_of(built, "fp16"), manifest_of(built, name)
-        assert (
-            child.parent_sha256 == parent.package_sha256
-            and child.method == name
-            and child.releasable is False
-        )
+        assert child.parent_sha256 == parent.package_sha256
+        assert child.method == name
+        assert child.releasable is False
         assert (child.buckets, child.inputs, child.checkpoint) == (
             parent.buckets,
             parent.inputs,
@@ -184,18 +182,15 @@ class TestW8A8:
         assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
         program = program_of(built, "w8a8")
         for op in quantize_ops(program):
-            assert (
-                "zero_point" not in op.inputs
-                and np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
-            )
+            assert "zero_point" not in op.inputs
+            assert np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
             assert op.outputs[0].dtype.name == "int8"
 
     def test_figures_and_share_are_in_the_manifest(self, built: tuple[Checkpoint, Path]) -> None:
         manifest = manifest_of(built, "w8a8")
         balanced, following, against_parent = manifest.checks["figures"]
-        assert (
-            balanced["value"] > 100.0 > following["value"] > 25.0 and against_parent["value"] > 15.0
-        )
+        assert balanced["value"] > 100.0 > following["value"] > 25.0
+        assert against_parent["value"] > 15.0
         # tail and decoder weigh more in a tiny model
         assert 0.5 < manifest.compression["int8_macs_share"] < 1.0
         assert manifest.compression["activations"]["exponent"] == QUICK.exponent
@@ -214,10 +209,8 @@ class TestW4:
         assert {
             op for op, stored in found.items() if stored == "constexpr_blockwise_shift_scale"
         } == large_layers(copied)
-        assert (
-            manifest.target == "iOS18"
-            and "Neural Engine" in manifest.compression["unfit_for_engine"]
-        )
+        assert manifest.target == "iOS18"
+        assert "Neural Engine" in manifest.compression["unfit_for_engine"]
         require_genuine(manifest, "w4", copied[0])
         for name in ("w8", "p4", "mixed"):
             pytest.raises(
@@ -277,11 +270,9 @@ class TestApplyCommand:
         )
         printed = capsys.readouterr()
         data = json.loads(printed.out.splitlines()[-1])
-        assert (
-            data["manifest"].endswith("-w8.json")
-            and data["share_of_parent"] < 1
-            and "not releasable" in printed.out
-        )
+        assert data["manifest"].endswith("-w8.json")
+        assert data["share_of_parent"] < 1
+        assert "not releasable" in printed.out
 
     def test_no_parent(
         self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
@@ -292,10 +283,8 @@ class TestApplyCommand:
             )
             == 2
         )
-        assert (
-            "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
-            and not list(tmp_path.iterdir())
-        )
+        assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
+        assert not list(tmp_path.iterdir())
 
     @pytest.mark.parametrize(
         ("more", "message"),
@@ -318,10 +307,8 @@ class TestApplyCommand:
         message: str,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        assert (
-            apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2
-            and message in capsys.readouterr().err
-        )
+        assert apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2
+        assert message in capsys.readouterr().err
 
 
 class TestSensitivityCommand:
@@ -408,9 +395,11 @@ class TestSensitivityCommand:
 
         monkeypatch.setattr(measure, "fits_of", fits_of)
         assert self.run(built, tmp_path, "--size", "0.8") == 0
-        assert "generator.ups.0" in asked and "F0_conv" not in asked
+        assert "generator.ups.0" in asked
+        assert "F0_conv" not in asked
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert data["forecast"]["size"] <= 0.8 and data["forecast"]["int8_macs"] == 0
+        assert data["forecast"]["size"] <= 0.8
+        assert data["forecast"]["int8_macs"] == 0
         assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {
             "fp16",
             "w8",
@@ -453,11 +442,9 @@ class TestQualityCommand:
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])
         record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
-        assert (
-            "PESQ wide band" in printed
-            and "not releasable" in printed
-            and data["verdict"] == record["verdict"] == "UNDECIDED"
-        )
+        assert "PESQ wide band" in printed
+        assert "not releasable" in printed
+        assert data["verdict"] == record["verdict"] == "UNDECIDED"
         assert data["releasable"] is False
         assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(
             data["summary"]["snr_db"]["mean"], abs=1e-4
@@ -478,14 +465,13 @@ class TestQualityCommand:
         with 3.
         """
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
-        assert self.run(copied) == 3 and [exit_of("SHIP", may) for may in (True, False)] == [0, 3]
+        assert self.run(copied) == 3
+        assert [exit_of("SHIP", may) for may in (True, False)] == [0, 3]
         said = capsys.readouterr().out.splitlines()
-        assert json.loads(said[-1])["verdict"] == "SHIP" and said[0].startswith(
-            "SHIP  w8, clips: 24"
-        )
-        assert "the gates hold, but not releasable: " in said[1] and said[2].startswith(
-            "tightest gate: "
-        )
+        assert json.loads(said[-1])["verdict"] == "SHIP"
+        assert said[0].startswith("SHIP  w8, clips: 24")
+        assert "the gates hold, but not releasable: " in said[1]
+        assert said[2].startswith("tightest gate: ")
         assert next(line for line in said if line.startswith("metric")).split()[-2:] == [
             "pass",
             "limit",
@@ -495,9 +481,8 @@ class TestQualityCommand:
         monkeypatch.setattr(execution, "judge_clip", measured_as("is silent"))
         assert self.run(copied) == 1
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert (
-            data["verdict"] == "REJECT" and "the package's output is silent" in data["reasons"][0]
-        )
+        assert data["verdict"] == "REJECT"
+        assert "the package's output is silent" in data["reasons"][0]
 
     def test_five_wrong_scales_are_found_without_ears(
         self,
@@ -533,11 +518,9 @@ class TestQualityCommand:
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run(copied) == 1
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert (
-            data["verdict"] == "REJECT"
-            and "5 of" in data["reasons"][0]
-            and "another scale than the parent's" in data["reasons"][0]
-        )
+        assert data["verdict"] == "REJECT"
+        assert "5 of" in data["reasons"][0]
+        assert "another scale than the parent's" in data["reasons"][0]
 
     def test_what_is_missing_is_built_first(
         self,
@@ -559,13 +542,12 @@ class TestQualityCommand:
 
         monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", build)
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
-        assert self.run((built[0], tmp_path)) == 3 and asked == ["build", "quantize"]
+        assert self.run((built[0], tmp_path)) == 3
+        assert asked == ["build", "quantize"]
         captured = capsys.readouterr()
         assert json.loads(captured.out.splitlines()[-1])["verdict"] == "SHIP"
-        assert (
-            "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
-            and "kokoro-ane" not in captured.err
-        )
+        assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
+        assert "kokoro-ane" not in captured.err
 
     def test_a_layout_is_built_under_its_name(self) -> None:
         fp16, w8a8 = (
@@ -588,18 +570,14 @@ class TestQualityCommand:
         other = Checkpoint.from_folder(
             write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
         )
-        assert (
-            self.run((other, copied[1])) == 2
-            and "was built from checkpoint" in capsys.readouterr().err
-        )
+        assert self.run((other, copied[1])) == 2
+        assert "was built from checkpoint" in capsys.readouterr().err
 
     def test_too_many_clips(
         self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
     ) -> None:
-        assert (
-            self.run(built, "--clips", "25") == 2
-            and "--clips 25: there are 24 clips, give 1 to 24" in capsys.readouterr().err
-        )
+        assert self.run(built, "--clips", "25") == 2
+        assert "--clips 25: there are 24 clips, give 1 to 24" in capsys.readouterr().err
 
 
 def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio

@@ -75,10 +75,8 @@ class TestLayers:
         with torch.no_grad():
             wanted = norm(speech, style, None)
             norm.__class__ = CenteredNorm
-            assert (
-                torch.allclose(norm(speech, style, None), wanted, atol=1e-5)
-                and torch.isfinite(norm(constant, style, None)).all()
-            )
+            assert torch.allclose(norm(speech, style, None), wanted, atol=1e-5)
+            assert torch.isfinite(norm(constant, style, None)).all()
 
     @pytest.mark.parametrize("channels", [1, 3, 7, 8])
     def test_a_convolution_in_parts_is_the_convolution(self, channels: int) -> None:
@@ -199,7 +197,8 @@ class TestShapes:
         assert solved(text, times * length + rest) == {"bucket": length}
 
     def test_numbers_what_is_not_known_and_two_lengths(self) -> None:
-        assert sizes((1, "3", 512), {}) == (1, 3, 512) and solved(7, 7) == {}
+        assert sizes((1, "3", 512), {}) == (1, 3, 512)
+        assert solved(7, 7) == {}
         for unknown in ("columns", "2 * 80", "rows * pitch", ""):
             pytest.raises(InputError, sizes, (unknown,), {"bucket": 4}).match(
                 "no input says how long"
@@ -242,10 +241,8 @@ class TestWithoutExecutorch:
     def test_one_line_says_what_to_install(
         self, tmp_path: Path, capfd: pytest.CaptureFixture
     ) -> None:
-        assert (
-            main([str(tmp_path)]) == 2
-            and 'pip install "kokoro-ane[executorch]"' in capfd.readouterr().err
-        )
+        assert main([str(tmp_path)]) == 2
+        assert 'pip install "kokoro-ane[executorch]"' in capfd.readouterr().err
 
     def test_a_name_says_that_it_is_not_releasable(self, tmp_path: Path) -> None:
         data = {"checkpoint": {"name": "tiny"}, "releasable": False, "withheld": "a tiny one"}
@@ -340,9 +337,7 @@ class TestFile:
         assert main([str(build / "bundle-tiny-fp16")]) == 0
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         file = Path(said["file"])
-        assert (
-            file.name == "bundle-tiny-fp16.pte"
-            and file.stat().st_size == said["bytes"]
-            and not said["releasable"]
-        )
+        assert file.name == "bundle-tiny-fp16.pte"
+        assert file.stat().st_size == said["bytes"]
+        assert not said["releasable"]
         assert main([str(build / "bundle-tiny-fp16"), "--out", str(tmp_path / "x.wav")]) == 2

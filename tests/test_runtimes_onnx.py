@@ -81,11 +81,9 @@ class TestFiles:
 
         method, manifest = judged_manifest("onnx", "fp32", "padded", tiny_checkpoint, None, build)
         speech, how = check_speech(tiny_checkpoint, 40), arithmetic("onnx", "declared")
-        assert (
-            method.name == "fp32"
-            and how.startswith("onnx-1.")
-            and arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
-        )
+        assert method.name == "fp32"
+        assert how.startswith("onnx-1.")
+        assert arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
         assert (
             snr_db(
                 render_reference(Vocoder.of(tiny_checkpoint), speech),
@@ -109,7 +107,8 @@ class TestFiles:
         told = capsys.readouterr().err.splitlines()
         assert [line.partition(" is not built yet")[0] for line in told] == [
             f"KokoroVocoder-tiny-onnx-{level}" for level in ("fp32", "w8")
-        ] and manifest.method == "w8"
+        ]
+        assert manifest.method == "w8"
         (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
         with pytest.raises(InputError, match="package_bytes"):  # never built over
             judged_manifest("onnx", "w8", "padded", tiny_checkpoint, source, tmp_path)
@@ -120,11 +119,9 @@ class TestFiles:
         manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-fp32.json")
         facts = facts_of(manifest.package_path, 80)
         facts.require_told(manifest)
-        assert (
-            facts.int8_macs_share == 0
-            and facts.operations["Conv"] > 10
-            and facts.stored_bytes["float"] > 0.9 * facts.bytes / 2
-        )
+        assert facts.int8_macs_share == 0
+        assert facts.operations["Conv"] > 10
+        assert facts.stored_bytes["float"] > 0.9 * facts.bytes / 2
         with pytest.raises(InputError, match="says package_bytes"):
             facts.require_told(
                 dataclasses.replace(manifest, package_bytes=manifest.package_bytes + 1)
@@ -155,19 +152,15 @@ class TestFiles:
             )
             == 3
         )
-        assert (
-            json.loads(capsys.readouterr().out.splitlines()[-1])["tensors"] > 40
-            and len(list((out / "packages").glob("*.onnx"))) == 3
-        )
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["tensors"] > 40
+        assert len(list((out / "packages").glob("*.onnx"))) == 3
         assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (
             out / "MODEL_CARD.md"
         ).read_text(encoding="utf-8")
         manifest = out / "packages" / "KokoroVocoder-tiny-onnx-fp32.onnx"
         manifest.write_bytes(manifest.read_bytes()[:-1] + b"\0\0")
-        assert (
-            bundle(["--verify", str(out)]) == 2
-            and "was changed after the bundle was written" in capsys.readouterr().err
-        )
+        assert bundle(["--verify", str(out)]) == 2
+        assert "was changed after the bundle was written" in capsys.readouterr().err
         assert (
             bundle(
                 [
@@ -217,10 +210,8 @@ class TestFiles:
             Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8", tiny_checkpoint
         )
         facts = facts_of(copy / "KokoroVocoder-tiny-onnx-w8.onnx", 80)
-        assert (
-            facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4
-            and facts.int8_macs_share == 0
-        )
+        assert facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4
+        assert facts.int8_macs_share == 0
         reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
         small = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8")).vocoder
         waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
@@ -263,10 +254,8 @@ class TestFiles:
                 require_genuine(dataclasses.replace(manifest, method=name), name, tiny_checkpoint)
         facts = facts_of(manifest.package_path, 80)
         facts.require_told(manifest)
-        assert (
-            facts.int8_macs_share > 0.5
-            and facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20
-        )
+        assert facts.int8_macs_share > 0.5
+        assert facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20
         assert {entry.key for entry in onnx.load(manifest.package_path).metadata_props} == {
             INTEGERS
         }
@@ -373,10 +362,8 @@ def test_what_the_graph_has_folded_is_put_back() -> None:
     assert conv.bias is not None
     wanted = (conv(x) - conv.bias.view(1, -1, 1, 1)) * 0.5
     assert snr_db(wanted.detach(), module(x * alpha.view(1, -1, 1, 1))) > 25
-    assert (
-        snr_db(wanted.detach(), module(x)) < 15
-        and snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
-    )
+    assert snr_db(wanted.detach(), module(x)) < 15
+    assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 
 @EXACT
@@ -392,7 +379,8 @@ def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> 
     )
     onnx_file.write(function, tmp_path / "conv.onnx")
     nodes = [node.op_type for node in onnx.load(tmp_path / "conv.onnx").graph.node]
-    assert nodes.count("ConvInteger") == 1 and "QuantizeLinear" in nodes
+    assert nodes.count("ConvInteger") == 1
+    assert "QuantizeLinear" in nodes
     program = onnx_file.OnnxProgram(tmp_path / "conv.onnx", ("y",))
     for steps in LENGTHS:
         x = torch.randn(1, INNER, 1, steps)
@@ -404,10 +392,8 @@ def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint: Checkp
     vocoder = Vocoder.of(tiny_checkpoint)
     eager, known = EagerVocoder(vocoder), places(vocoder)
     held = {name for name, module in eager.named_modules() if isinstance(module, FrozenConv)}
-    assert (
-        held - set(known) == {"f0_conv", "energy_conv", "generator.conv_post"}
-        and set(known) <= held
-    )
+    assert held - set(known) == {"f0_conv", "energy_conv", "generator.conv_post"}
+    assert set(known) <= held
     for name, place in known.items():
         weight = vocoder.get_submodule(place.path).weight.detach() * place.outer
         weight = weight if place.alpha is None else weight / place.alpha.view(1, -1, 1, 1)
@@ -487,10 +473,8 @@ def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) 
     in_blocks(model, "1")
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, tmp_path / "blocks.onnx")
-    assert (
-        operations(model)["Loop"] == 1
-        and operations(model)["ConvInteger"] == before[0]["ConvInteger"] == 1
-    )
+    assert operations(model)["Loop"] == 1
+    assert operations(model)["ConvInteger"] == before[0]["ConvInteger"] == 1
     assert int8_macs_share(model) == before[1] > 0.9
     whole, blocks = (
         onnx_file.OnnxProgram(tmp_path / f"{name}.onnx", ("y",)) for name in ("whole", "blocks")

@@ -173,18 +173,17 @@ def test_what_needs_pytorch_says_so(
     plain_voices: Path, build: Path, tmp_path: Path, flags: list[str], message: str
 ) -> None:
     done = without_torch(plain_voices, build, tmp_path / "a.wav", *flags)
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr == f"error: {message}\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {message}\n"
 
 
 def test_a_voice_that_only_pytorch_reads_is_one_line(
     tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
 ) -> None:
     done = without_torch(tiny_checkpoint.folder, build, tmp_path / "a.wav")
-    assert (
-        done.returncode == 2
-        and "is read by PyTorch, which is not installed: put " in done.stderr
-        and done.stderr.count("\n") == 1
-    )
+    assert done.returncode == 2
+    assert "is read by PyTorch, which is not installed: put " in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +235,8 @@ def test_levels_forms_and_names(
         == 2
     )
     error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    assert message in error
+    assert error.count("\n") == 1
 
 
 VOCODER = "run `kokoro-ane build vocoder --runtime onnx"
@@ -311,7 +311,8 @@ def test_a_file_that_misses_its_limit_is_thrown_away(
         "--out",
         str(tmp_path),
     ]
-    assert build_stage(stage) == 1 and not list(tmp_path.glob("Kokoro*"))
+    assert build_stage(stage) == 1
+    assert not list(tmp_path.glob("Kokoro*"))
 
 
 def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
@@ -370,7 +371,8 @@ class TestPackages:
         found = said(
             checkpoint, tiny_build, tmp_path / "b.wav", "--runtime", "mlprogram", "--method", method
         )
-        assert len(found) == len(reference) and snr_db(reference, found) >= limit_db
+        assert len(found) == len(reference)
+        assert snr_db(reference, found) >= limit_db
 
     @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 100.0), ("fp16", 45.0)])
     def test_on_the_same_features(
@@ -402,7 +404,8 @@ class TestPackages:
             Manifest.load(tiny_build / "KokoroVocoder-tiny-fp16.json").source
         )
         twin = Vocoder.of(checkpoint).generator.m_source.host
-        assert np.array_equal(found.weights, twin.weights) and found.bias == twin.bias
+        assert np.array_equal(found.weights, twin.weights)
+        assert found.bias == twin.bias
 
     def test_packages_of_another_checkpoint_are_refused(
         self,
@@ -458,7 +461,8 @@ class TestPackages:
             said(checkpoint, tiny_build, tmp_path / "b.wav"),
         )
         assert "durations and prosody come from PyTorch" in capsys.readouterr().err
-        assert len(alone) == len(whole) and not np.array_equal(alone, whole)
+        assert len(alone) == len(whole)
+        assert not np.array_equal(alone, whole)
 
     def test_an_ios_17_pair_speaks_the_same(
         self, checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path
@@ -512,10 +516,8 @@ class TestPackages:
             "M5": "CPU_ONLY",
             "reason": "the LSTM aborts on the M5's GPU",
         }
-        assert (
-            units_for(declared, "Apple M5 Max") == "CPU_ONLY"
-            and units_for(declared, "Apple M4") == "CPU_AND_GPU"
-        )
+        assert units_for(declared, "Apple M5 Max") == "CPU_ONLY"
+        assert units_for(declared, "Apple M4") == "CPU_AND_GPU"
         pytest.raises(InputError, check_runtime, "coreml", "fp16", platform="linux").match(
             "needs macOS, here is linux"
         )

@@ -88,7 +88,8 @@ def test_without_tvm_one_line_names_the_command(
         == 2
     )
     told = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert len(told) == 2 and all('pip install "kokoro-ane[tvm]"' in line for line in told)
+    assert len(told) == 2
+    assert all('pip install "kokoro-ane[tvm]"' in line for line in told)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 19])
@@ -169,10 +170,8 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
     for steps in (12, 60, 111, 500):
         x = torch.randn(1, 5, 1, steps) * 3
         found = program({"x": x.numpy()})["y"]
-        assert (
-            found.shape == module(x).shape
-            and snr_db(module.double()(x.double()).numpy(), found) > 110
-        )
+        assert found.shape == module(x).shape
+        assert snr_db(module.double()(x.double()).numpy(), found) > 110
         module.float()
     assert np.isfinite(program({"x": np.full((1, 5, 1, 111), 217.3, np.float32)})["y"]).all()
 

@@ -43,17 +43,18 @@ class TestStored:
             noise(16, 64, 1, 3) * np.linspace(0.01, 1, 64, dtype=np.float32)[None, :, None, None]
         )
         row, block = (stored_as(weight, how) for how in (LinearWeights(), BlockWeights(8, 32)))
-        assert isinstance(block, Integers) and block.scale.shape == (16, 2, 1, 1)
+        assert isinstance(block, Integers)
+        assert block.scale.shape == (16, 2, 1, 1)
         errors = [np.square(form.decoded() - weight).mean() for form in (row, block) if form]
-        assert (
-            errors[1] < 0.7 * errors[0]
-            and np.abs(block.decoded() - weight).max() <= np.abs(weight).max() / 254 * 1.001
-        )
+        assert errors[1] < 0.7 * errors[0]
+        assert np.abs(block.decoded() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
         weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
         whole, own = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
-        assert isinstance(own, Table) and own.table.shape == (2, 64) and own.index.max() < 64
+        assert isinstance(own, Table)
+        assert own.table.shape == (2, 64)
+        assert own.index.max() < 64
         quiet = [
             np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, own) if form
         ]
@@ -64,11 +65,9 @@ class TestStored:
         values = noise(2**bits)
         weight = values[np.random.default_rng(1).integers(0, 2**bits, (40, 50))]
         form = stored_as(weight, OwnGrid())
-        assert (
-            isinstance(form, Table)
-            and form.table.shape[1] == 2**bits
-            and np.array_equal(form.decoded(), weight)
-        )
+        assert isinstance(form, Table)
+        assert form.table.shape[1] == 2**bits
+        assert np.array_equal(form.decoded(), weight)
 
     def test_a_grid_of_each_row_is_found(self) -> None:
         """Scales that float32 holds, zero points as the export has them: every weight comes back to
@@ -83,11 +82,10 @@ class TestStored:
             np.float32
         )
         form = stored_as(weight, OwnGrid())
-        assert isinstance(form, Integers) and form.values.dtype == np.uint8
-        assert (
-            np.abs(form.decoded() - weight).max() <= 1e-7 * np.abs(weight).max()
-            and (form.decoded() == weight).mean() > 0.99
-        )
+        assert isinstance(form, Integers)
+        assert form.values.dtype == np.uint8
+        assert np.abs(form.decoded() - weight).max() <= 1e-7 * np.abs(weight).max()
+        assert (form.decoded() == weight).mean() > 0.99
 
     def test_what_stands_on_no_grid_stays(self) -> None:
         weight = noise(8, 300)
@@ -96,10 +94,8 @@ class TestStored:
         # one weight of 2,400 beside the grid of its row; the others' are more than 256 values
         on_grid[3, 7] += 0.004
         on_grid *= np.linspace(1, 2, 8, dtype=np.float32)[:, None]
-        assert (
-            stored_as(on_grid, OwnGrid()) is None
-            and stored_as(weight.astype(np.float16), OwnGrid()) is None
-        )
+        assert stored_as(on_grid, OwnGrid()) is None
+        assert stored_as(weight.astype(np.float16), OwnGrid()) is None
 
 
 def own(tiny_build: Path, folder: Path) -> Path:
@@ -205,15 +201,11 @@ class TestPackage:
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         manifest = Manifest.load(build / f"KokoroEncoder-tiny-{method}.json")
         manifest.verify()
-        assert (
-            said["manifest"] == str(manifest.path)
-            and said["compression"]["compressed_ops"] == manifest.operations[kind] > 10
-        )
+        assert said["manifest"] == str(manifest.path)
+        assert said["compression"]["compressed_ops"] == manifest.operations[kind] > 10
         parent = Manifest.load(build / "KokoroEncoder-tiny-fp16.json")
-        assert (
-            manifest.parent_sha256 == parent.package_sha256
-            and manifest.package_bytes < 0.6 * parent.package_bytes
-        )
+        assert manifest.parent_sha256 == parent.package_sha256
+        assert manifest.package_bytes < 0.6 * parent.package_bytes
         assert [figure["name"].split()[0] for figure in manifest.checks["figures"]] == [
             "raw",
             "hidden",
@@ -271,11 +263,7 @@ class TestPackage:
             "--build",
             str(tmp_path),
         ]
-        assert (
-            quantize([*asked, "--layout", "streaming"]) == 2
-            and "--layout belongs to the vocoder" in capsys.readouterr().err
-        )
-        assert (
-            quantize([*asked[:2], "--method", "w4", *asked[4:]]) == 2
-            and "unknown method 'w4'" in capsys.readouterr().err
-        )
+        assert quantize([*asked, "--layout", "streaming"]) == 2
+        assert "--layout belongs to the vocoder" in capsys.readouterr().err
+        assert quantize([*asked[:2], "--method", "w4", *asked[4:]]) == 2
+        assert "unknown method 'w4'" in capsys.readouterr().err

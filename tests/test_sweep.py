@@ -45,7 +45,8 @@ def ran(place: Path, *command: str) -> dict[str, int]:
 @pytest.mark.slow
 def test_bad_invocations(tmp_path: Path) -> None:
     found = ran(tmp_path, "tests.sweep", "--count", "120", "--seed", "1")
-    assert found["cases"] == 120 and not any(found[fault] for fault in FAULTS)
+    assert found["cases"] == 120
+    assert not any(found[fault] for fault in FAULTS)
 
 
 @pytest.mark.slow
@@ -62,12 +63,10 @@ def test_kills(tmp_path: Path) -> None:
         "--signals",
         "2",
     )
-    assert (
-        found["renames"] >= 12
-        and found["kills"] >= 20
-        and found["signals"] >= 4
-        and not any(found[fault] for fault in KILL_FAULTS)
-    )
+    assert found["renames"] >= 12
+    assert found["kills"] >= 20
+    assert found["signals"] >= 4
+    assert not any(found[fault] for fault in KILL_FAULTS)
 
 
 def test_every_command_is_drawn(tmp_path: Path) -> None:
@@ -76,9 +75,8 @@ def test_every_command_is_drawn(tmp_path: Path) -> None:
     """
     flags = {name: actions_of(Case(0, name, ()).module) for name in CALLS}
     cases = [drawn(0, number, flags, tmp_path) for number in range(600)]
-    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS) and sum(
-        case.damage != () for case in cases
-    ) > 150
+    assert {case.command for case in cases} == set(CALLS) >= set(COMMANDS)
+    assert sum(case.damage != () for case in cases) > 150
     assert cases[::50] == [drawn(0, number, flags, tmp_path) for number in range(0, 600, 50)]
 
 
@@ -94,7 +92,8 @@ def test_security_names_tests_that_exist() -> None:
             for name in re.findall(r"`(test_\w+)`", part):
                 assert f"def {name}(" in text, (part.split()[0], name)
                 seen += 1
-    assert len(rows) == 13 and seen > 30
+    assert len(rows) == 13
+    assert seen > 30
 
 
 CASE = Case(1, "quality", ("--out", "user/new.json"))
@@ -164,9 +163,7 @@ def test_the_kills_see_each_fault(how: str, wrong: bool, tmp_path: Path) -> None
         others=9,
         signals=0,
     )
+    assert counts.kills > 2
     assert (
-        counts.kills > 2
-        and bool(counts.faults["lost"] or counts.faults["half"])
-        == bool(counts.faults["left"])
-        == wrong
+        bool(counts.faults["lost"] or counts.faults["half"]) == bool(counts.faults["left"]) == wrong
     )

@@ -59,7 +59,8 @@ def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray,
     )
     done = in_swift(f"{speak}; cat /tmp/said.wav", bundle, *more)
     lines = done.stderr.decode().splitlines()
-    assert lines and lines[-1].startswith("{"), lines[-5:]
+    assert lines, lines[-5:]
+    assert lines[-1].startswith("{"), lines[-5:]
     pieces = [line.split(" ", 3) for line in lines if line[:1].isdigit()]
     return pieces, np.frombuffer(done.stdout[44:], "<i2"), json.loads(lines[-1])
 
@@ -114,7 +115,8 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
     lengths = np.add.reduceat(
         [int(piece[1]) for piece in windows], [windows.index(piece) for piece in pieces]
     )
-    assert len(pieces) == len(wanted) > 24 and wanted[-1].pause == SAMPLE_RATE_HZ
+    assert len(pieces) == len(wanted) > 24
+    assert wanted[-1].pause == SAMPLE_RATE_HZ
     assert [piece[2] for piece in pieces] == [
         ",".join(map(str, speech.durations)) for speech in wanted
     ]
@@ -127,7 +129,8 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
     print(f"{len(wanted)} pieces, {report['seconds_of_audio']:.0f} s: {reached:.1f} dB, {report}")
     # of 16-bit samples, of which a few round to the other side: 104 and 98.9 seen
     limit_db = {"padded": 100, "streaming": 97}[layout]
-    assert reached >= limit_db and report["gaps"] == 0
+    assert reached >= limit_db
+    assert report["gaps"] == 0
 
 
 @pytest.mark.slow

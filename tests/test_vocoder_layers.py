@@ -170,9 +170,8 @@ def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> No
         apart=False,
     )
     kernels = made.conv.weight.abs().amax(dim=(0, 2, 3)) / conv.weight.abs().amax(dim=(0, 2, 3))
-    assert (made.scale is not None) == apart and float(kernels[3] / kernels[0]) == pytest.approx(
-        1.0 if apart else 1 / alpha
-    )
+    assert (made.scale is not None) == apart
+    assert float(kernels[3] / kernels[0]) == pytest.approx(1.0 if apart else 1 / alpha)
 
 
 class TestSnake:
@@ -203,9 +202,8 @@ class TestSnake:
         # the demo voice reaches 12.4
         u = torch.linspace(-13, 13, 40_001, dtype=torch.float64).view(1, 1, 1, -1)
         exact = u + torch.sin(math.pi * u) ** 2 / math.pi
-        assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5 and all(
-            float(np.float16(value)) == value for value in POLYNOMIAL
-        )
+        assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5
+        assert all(float(np.float16(value)) == value for value in POLYNOMIAL)
         # Each tensor of fp16 tensors is rounded: no worse than the cosine form, 2.0e-4
         # (docs/neural-engine.md)
         u = torch.linspace(-1, 1, 20_001, dtype=torch.float64).half().view(1, 1, 1, -1)
@@ -236,7 +234,8 @@ class TestSnake:
         assert (waves - ideal)[150:-150].abs().max() < 1e-7
         source, f0_hz = HarmonicSource(np.ones(9), 0.0), np.full((1, 14), 120.0)
         one, same, other = (source.spectrum(f0_hz, gaussian_noise(7, seed)) for seed in (3, 3, 4))
-        assert np.array_equal(one, same) and not np.array_equal(one, other)
+        assert np.array_equal(one, same)
+        assert not np.array_equal(one, other)
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +274,8 @@ class TestHostTail:
         assert snr_db(wanted, HostTail.of(vocoder)(trunk[0, :, 0].numpy())) >= 115
         tail = HostTail.of(Vocoder.of(tiny_checkpoint))
         found = HostTail.recorded(json.loads(json.dumps(tail.described())))
-        assert np.array_equal(found.weight, tail.weight) and np.array_equal(found.bias, tail.bias)
+        assert np.array_equal(found.weight, tail.weight)
+        assert np.array_equal(found.bias, tail.bias)
 
     def test_the_layout_ends_before_conv_post(self) -> None:
         """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host
@@ -297,15 +297,11 @@ class TestHostTail:
         manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
         program = Program(manifest.package_path)
         facts = VocoderFacts.of(program)
-        assert (
-            list(program.outputs) == list(manifest.outputs) == [TRUNK]
-            and manifest.outputs[TRUNK]["dtype"] == "float16"
-        )
-        assert (
-            facts.tail_operations == 0
-            and facts.fp32_outside_tail == ()
-            and "exp" not in facts.operations
-        )
+        assert list(program.outputs) == list(manifest.outputs) == [TRUNK]
+        assert manifest.outputs[TRUNK]["dtype"] == "float16"
+        assert facts.tail_operations == 0
+        assert facts.fp32_outside_tail == ()
+        assert "exp" not in facts.operations
         whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
         assert whole.tail_operations > 0
 
@@ -350,9 +346,8 @@ class TestHostTail:
                 == 0
             )
             said[name] = soundfile.read(out)[0]
-        assert snr_db(said["package"], said["host"]) >= 40 and not np.array_equal(
-            said["host"], said["w8"]
-        )
+        assert snr_db(said["package"], said["host"]) >= 40
+        assert not np.array_equal(said["host"], said["w8"])
 
     def test_a_package_without_the_tails_weights_is_refused(
         self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path

@@ -112,7 +112,9 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
         )
         for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
     )
-    assert exact > 100 and exact > predicted + 50 and predicted > average + 2
+    assert exact > 100
+    assert exact > predicted + 50
+    assert predicted > average + 2
     # 2 s: measured, whatever is told
     short = StreamingBackend(vocoder, told(predictor, predictor.bias), checkpoint.config.hidden_dim)
     assert snr_db(reference, short.render(speech)) > 100
@@ -166,11 +168,11 @@ def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(
     frames: int, first: int | None, longest: int
 ) -> None:
     cut = windows(frames, first, longest)
-    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(
-        a.end == b.begin for a, b in zip(cut, cut[1:], strict=False)
-    )
+    assert [cut[0].begin, cut[-1].end] == [0, frames]
+    assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
     for window in cut:
-        assert window.begin < window.end and window.frames <= longest
+        assert window.begin < window.end
+        assert window.frames <= longest
         assert window.start == 0 or window.begin - window.start >= HALO
         assert (
             window.start + window.frames == frames
@@ -181,12 +183,10 @@ def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(
 @given(st.integers(SIZES[-1] + 1, 3000), st.booleans())
 def test_windows_of_a_package_have_its_lengths_only(frames: int, early: bool) -> None:
     cut = fixed_windows(frames, SIZES, early)
-    assert [cut[0].begin, cut[-1].end] == [0, frames] and all(
-        a.end == b.begin for a, b in zip(cut, cut[1:], strict=False)
-    )
-    assert cut[0].frames == (SIZES[0] if early else SIZES[-1]) and {
-        window.frames for window in cut
-    } <= set(SIZES)
+    assert [cut[0].begin, cut[-1].end] == [0, frames]
+    assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
+    assert cut[0].frames == (SIZES[0] if early else SIZES[-1])
+    assert {window.frames for window in cut} <= set(SIZES)
     for window in cut:
         assert (
             0 <= window.start <= window.begin < window.end <= window.start + window.frames <= frames
@@ -261,26 +261,23 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     assert speak([*common, "-o", str(tmp_path / "a.wav")]) == 0
     with wave.open(io.BytesIO((tmp_path / "a.wav").read_bytes())) as stored:
         kept = np.frombuffer(stored.readframes(stored.getnframes()), "<i2").astype(np.float64)
-    assert (
-        len(heard) > 4
-        and sum(heard) == len(streamed) == len(kept)
-        and np.abs(streamed - kept).max() <= 2
-    )
+    assert len(heard) > 4
+    assert sum(heard) == len(streamed) == len(kept)
+    assert np.abs(streamed - kept).max() <= 2
 
 
 def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None:
     noise = np.random.default_rng(0).normal(size=5000).astype(np.float32) * 0.2
     finish = StreamFinish(len(noise))
     joined = np.concatenate([finish(piece) for piece in np.split(noise, (50, 90, 2000, 4930))])
-    assert np.array_equal(joined, finished(noise)[0]) and finish.gain == 1.0
+    assert np.array_equal(joined, finished(noise)[0])
+    assert finish.gain == 1.0
     noise[3000] = 3.0
     finish = StreamFinish(len(noise))
     joined = np.concatenate([finish(piece) for piece in np.split(noise, (1000, 2500, 4000))])
-    assert (
-        np.abs(joined).max() <= CEILING
-        and finish.gain == pytest.approx(CEILING / 3)
-        and joined[500] == noise[500]
-    )
+    assert np.abs(joined).max() <= CEILING
+    assert finish.gain == pytest.approx(CEILING / 3)
+    assert joined[500] == noise[500]
     played: list[np.ndarray] = []
     Player(played.append, lambda _: None)(np.zeros(0, np.float32))
     assert not played
@@ -306,16 +303,12 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, "--out", str(out)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (
-        report["error"] < report["error_of_the_average"]
-        and load_predictor(out, open_checkpoint("demo")).voices
-    )
+    assert report["error"] < report["error_of_the_average"]
+    assert load_predictor(out, open_checkpoint("demo")).voices
     # what was spoken serves again
     more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
     assert fit(["--checkpoint", "demo", *sizes, "--data", data, *more]) == 0
     both = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (
-        both["sentences"] == report["sentences"] + both["spoken"]
-        and both["error"] < both["error_of_the_average"]
-    )
+    assert both["sentences"] == report["sentences"] + both["spoken"]
+    assert both["error"] < both["error_of_the_average"]
     assert fit(["--checkpoint", "demo", "--count", "3"]) == 2

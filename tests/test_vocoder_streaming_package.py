@@ -141,9 +141,9 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
     features, style = package.pack(speech), speech.style[:, :, None, None]
     early = list(package.pieces(features, style, speech.frames))
     # fp16 sums of other windows
-    assert (
-        len(early) >= 3 and len(early[0]) < 600 * 24 and snr_db(whole, np.concatenate(early)) > 45
-    )
+    assert len(early) >= 3
+    assert len(early[0]) < 600 * 24
+    assert snr_db(whole, np.concatenate(early)) > 45
     with pytest.raises(InputError, match="features holds 1 NaN"):
         package.pieces(
             np.where(np.arange(features.size).reshape(features.shape) == 7, np.nan, features),
@@ -157,21 +157,22 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
 ) -> None:
     manifest = manifest_of(built, "fp16")
     structure = manifest.checks["structure"]
-    assert (
-        structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"]
-        and structure[WINDOW]["count"] <= 400
-    )
-    assert structure[DECODER]["wide_fp32"] == [] and list(manifest.functions) == [
+    assert structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"]
+    assert structure[WINDOW]["count"] <= 400
+    assert structure[DECODER]["wide_fp32"] == []
+    assert list(manifest.functions) == [
         DECODER,
         UTTERANCE,
         WINDOW,
     ]
     facts = PackageFacts.read(manifest.package_path, 80)
-    assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes and facts.minimum_ios == "iOS18"
+    assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes
+    assert facts.minimum_ios == "iOS18"
     facts.require_told(manifest)
     long = PackageFacts.read(manifest.package_path, 280)
     # windows, not the utterance
-    assert long.forecast["m4"]["ms"] > 0 and long.forecast["m4"]["ms"] != facts.forecast["m4"]["ms"]
+    assert long.forecast["m4"]["ms"] > 0
+    assert long.forecast["m4"]["ms"] != facts.forecast["m4"]["ms"]
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
@@ -182,9 +183,8 @@ def test_every_method_compresses_all_functions_alike(
     require_genuine(manifest, f"streaming-{level}", built[0])
     facts = PackageFacts.read(manifest.package_path, 80)
     facts.require_told(manifest)
-    assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"] and (
-        facts.int8_macs_share > 0.5
-    ) == (level == "w8a8")
+    assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
+    assert (facts.int8_macs_share > 0.5) == (level == "w8a8")
     # its operations weigh more than the tiny model's weights
     assert level == "w8a8" or manifest.package_bytes < parent.package_bytes
     assert (
@@ -216,7 +216,8 @@ def test_a_level_is_told_what_its_weights_change_of_the_statistics(built: Built)
     plain, moved = (
         measured(given, stage, clip) for given in (programs, {**programs, UTTERANCE: rounded})
     )
-    assert np.abs(plain - wanted).max() < 0.05 < np.abs(wanted).max() and len(seen) == len(norms)
+    assert np.abs(plain - wanted).max() < 0.05 < np.abs(wanted).max()
+    assert len(seen) == len(norms)
     assert np.array_equal(
         corrected(stage, programs, programs[UTTERANCE]).bias, stage.predictor.bias
     )
@@ -242,11 +243,9 @@ def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: Vocode
             ]
             for layout in MADE
         )
-        assert (
-            len(sine) == len(polynomial) == 24
-            and set(sine) == {"sin"}
-            and set(polynomial) == {"round"}
-        )
+        assert len(sine) == len(polynomial) == 24
+        assert set(sine) == {"sin"}
+        assert set(polynomial) == {"round"}
     for layout, whole in ((STREAMING, False), (STREAMING_POLYNOMIAL, True)):
         window = open_program(manifest_of(built, "fp16", layout).package_path, WINDOW)
         profile = profile_program(window, window.all_shapes()[-1])
@@ -320,7 +319,9 @@ def test_what_the_layout_cannot_be(
     ):
         assert build([*given, *flags]) == 2
         problem = capsys.readouterr().err.strip()
-        assert said in problem and problem.count("\n") == 0 and not (tmp_path / "b").exists()
+        assert said in problem
+        assert problem.count("\n") == 0
+        assert not (tmp_path / "b").exists()
 
 
 def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> None:
@@ -349,10 +350,8 @@ def test_another_predictor_or_a_voice_that_took_no_part(
         InputError, match=r"has predicted statistics 000000000000, tiny now has .* again"
     ):
         stage_of(checkpoint, manifest)
-    assert (
-        norm_statistics.predictor_of(checkpoint).voices == checkpoint.voices
-        and package_of(built, "fp16").voices == checkpoint.voices
-    )
+    assert norm_statistics.predictor_of(checkpoint).voices == checkpoint.voices
+    assert package_of(built, "fp16").voices == checkpoint.voices
     edited = manifest_of(built, "fp16")
     edited.inputs[DECODER]["style"]["voices"] = list(checkpoint.voices[:1])
     folder = Path(shutil.copytree(out, tmp_path / "build"))
@@ -374,10 +373,8 @@ def test_another_predictor_or_a_voice_that_took_no_part(
 
 def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: VocoderInputs) -> None:
     spectrum = unpacked_spectrum(pack_utterance(speech, 280))
-    assert (
-        np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
-        and not spectrum[..., 120 * 180 + 1 :].any()
-    )
+    assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
+    assert not spectrum[..., 120 * 180 + 1 :].any()
     assert {gate.name for gate in gates_for("fp16")} - {
         gate.name for gate in gates_for("fp16", STREAMING)
     } == {"snr_db mean"}
@@ -426,9 +423,9 @@ def test_onnx_runtime_renders_what_the_package_renders(
         >= 100
     )
     early = list(fp32.pieces(fp32.pack(long), long.style[:, :, None, None], long.frames))
-    assert (
-        len(early) >= 3 and len(early[0]) < 600 * 24 and snr_db(whole, np.concatenate(early)) >= 100
-    )
+    assert len(early) >= 3
+    assert len(early[0]) < 600 * 24
+    assert snr_db(whole, np.concatenate(early)) >= 100
     for frames in (2, 41, 180):
         short = excerpt(speech, 0, frames)
         assert snr_db(render_reference(Vocoder.of(checkpoint), short), fp32.render(short)) >= 100
@@ -446,10 +443,8 @@ def test_onnx_runtime_renders_what_the_package_renders(
         assert 10 < snr_db(whole, w8a8.render(long)) < 60
         facts = facts_of(w8a8.manifest.package_path, 80)
         facts.require_told(w8a8.manifest)
-        assert (
-            facts.int8_macs_share > 0.5
-            and facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
-        )
+        assert facts.int8_macs_share > 0.5
+        assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
         require_genuine(w8a8.manifest, "streaming-w8a8", checkpoint)
 
 
@@ -465,7 +460,8 @@ def test_integers_in_windows_on_any_processor(
     )
     monkeypatch.setattr(onnx_levels, "integer_functions", lambda *_: stage)
     done = onnx_levels.compressed_folder(quick("w8a8"), built[0], tmp_path, tmp_path / "w8a8.onnx")
-    assert done["int8_macs_share"] > 0.5 and done["int8_inputs"] > 40
+    assert done["int8_macs_share"] > 0.5
+    assert done["int8_inputs"] > 40
     whole = stage.twin.in_torch().render(long)
     stage.twin.modules.update(stage.modules)
     assert 10 < snr_db(whole, stage.twin.in_torch().render(long)) < 60
@@ -506,4 +502,5 @@ def test_what_other_runtimes_have_not(built: Built, capsys: pytest.CaptureFixtur
         "--checkpoint",
         str(built[0].folder),
     ]
-    assert build(flags) == 2 and "TVM has only padded" in capsys.readouterr().err
+    assert build(flags) == 2
+    assert "TVM has only padded" in capsys.readouterr().err

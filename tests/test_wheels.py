@@ -98,9 +98,8 @@ def test_two_names_and_every_file_of_the_rooms_are_installed(site: Path) -> None
     assert {path.name for path in site.glob("*.dist-info")} == {
         f"{name}-{__version__}.dist-info" for name in ("kokoro_ane", "coreml_mlprogram")
     }
-    assert not list(site.rglob("__pycache__")) and not [
-        path for path in site.rglob("*") if path.is_symlink()
-    ]
+    assert not list(site.rglob("__pycache__"))
+    assert not [path for path in site.rglob("*") if path.is_symlink()]
     missing = []
     for name in tracked():
         top = name.split("/")[0]
@@ -143,17 +142,14 @@ assert abs(samples).max() > 0.01 and samples.dtype == "float32" and rate_hz == 2
 print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
 """
     own, other, seconds = run(site, tmp_path, "-c", code).split()
-    assert (
-        Path(own).is_relative_to(site)
-        and Path(other).is_relative_to(site)
-        and 0.3 < float(seconds) < 3
-    )
+    assert Path(own).is_relative_to(site)
+    assert Path(other).is_relative_to(site)
+    assert 0.3 < float(seconds) < 3
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
-    assert all(getattr(kokoro_ane, name).__doc__ for name in kokoro_ane.__all__) and set(
-        kokoro_ane.__all__
-    ) <= set(dir(kokoro_ane))
+    assert all(getattr(kokoro_ane, name).__doc__ for name in kokoro_ane.__all__)
+    assert set(kokoro_ane.__all__) <= set(dir(kokoro_ane))
     assert not hasattr(kokoro_ane, "sing")
 
 
@@ -162,8 +158,12 @@ def test_speak_gives_the_samples_of_its_seed(tiny_checkpoint: Checkpoint) -> Non
     (one, rate_hz), (same, _), (other, _) = (
         kokoro_ane.speak("Hello.", seed=seed, **given) for seed in (0, 0, 1)
     )
-    assert rate_hz == 24_000 and one.dtype == np.float32 and one.ndim == 1 and len(one) % 600 == 0
-    assert np.array_equal(one, same) and not np.array_equal(one, other)
+    assert rate_hz == 24_000
+    assert one.dtype == np.float32
+    assert one.ndim == 1
+    assert len(one) % 600 == 0
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
 
 
 def test_build_writes_a_checked_package(
@@ -172,7 +172,8 @@ def test_build_writes_a_checked_package(
     (manifest,) = kokoro_ane.build(
         "vocoder", checkpoint=str(tiny_checkpoint.folder), buckets=(40,), out=tmp_path
     )
-    assert manifest.path == tmp_path / "KokoroVocoder-tiny-fp16.json" and manifest.buckets == (40,)
+    assert manifest.path == tmp_path / "KokoroVocoder-tiny-fp16.json"
+    assert manifest.buckets == (40,)
     manifest.verify()
 
 
@@ -181,13 +182,14 @@ def test_judge_gives_verdict_and_figures(
 ) -> None:
     checkpoint, build = placed
     judged = kokoro_ane.judge("fp16", checkpoint=str(checkpoint.folder), build=build, clips=2)
-    assert judged.verdict == "UNDECIDED" and judged.reasons and not judged.broken  # 2 clips of 24
-    assert (
-        judged.figures["pesq"]["mean"]
-        and judged.package_bytes > 10_000
-        and judged.file.is_file()
-        and len(measured) == 2
-    )
+    # 2 clips of 24
+    assert judged.verdict == "UNDECIDED"
+    assert judged.reasons
+    assert not judged.broken
+    assert judged.figures["pesq"]["mean"]
+    assert judged.package_bytes > 10_000
+    assert judged.file.is_file()
+    assert len(measured) == 2
 
 
 @pytest.mark.parametrize(

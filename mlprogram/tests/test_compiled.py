@@ -280,11 +280,9 @@ def test_text_of_an_older_compiler(tmp_path: Path) -> None:
     (tmp_path / "a.mlmodelc" / "model.mil").write_text(OLD, encoding="utf-8")
     model = MLModel(tmp_path / "a.mlmodelc")
     out = model.predict({"audio": [[1, 2, 3]]})
-    assert (
-        list(out) == ["second", "first"]
-        and out["second"].tolist() == [[-1.5, -3, -4.5]]
-        and out["first"].tolist() == [[1, 2, 3]]
-    )
+    assert list(out) == ["second", "first"]
+    assert out["second"].tolist() == [[-1.5, -3, -4.5]]
+    assert out["first"].tolist() == [[1, 2, 3]]
     pytest.raises(ProgramError, model.predict, {"audio": [[1]]}).match(r"allowed: \[1, 2..9\]")
 
 
@@ -293,9 +291,8 @@ def test_text_of_a_newer_compiler_with_a_state(tmp_path: Path) -> None:
     (tmp_path / "a.mlmodelc" / "model.mil").write_text(NEW, encoding="utf-8")
     model = MLModel(tmp_path / "a.mlmodelc")
     state = model.make_state()
-    assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [2, 4] and model.predict(
-        {"x": [2, 4]}, state
-    )["sum"].tolist() == [3, 6]
+    assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [2, 4]
+    assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [3, 6]
     assert state.read_state("memory").tolist() == [3, 6]
 
 

@@ -77,14 +77,15 @@ def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.Capt
     )
     out = capsys.readouterr().out
     described = last_json(out)
-    assert described["totals"]["macs"] == 8 * 30 * 4 * 3 and described["op_counts"] == {
+    assert described["totals"]["macs"] == 8 * 30 * 4 * 3
+    assert described["op_counts"] == {
         "conv": 1,
         "sin": 1,
     }
-    assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2} and [
-        op["op_type"] for op in described["top"]
-    ] == ["conv"]
-    assert described["outputs"][0]["shape"] == [1, 8, 1, 30] and "live peak" in out
+    assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2}
+    assert [op["op_type"] for op in described["top"]] == ["conv"]
+    assert described["outputs"][0]["shape"] == [1, 8, 1, 30]
+    assert "live peak" in out
     assert (
         main(["ane", str(package), "--chip", "m1", "--chip", "M3", "--all-shapes", "--per-op"]) == 0
     )
@@ -97,22 +98,16 @@ def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.Capt
         ("m1", 32),
         ("m3", 32),
     ]
-    assert (
-        report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5
-        and report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
-    )
-    assert (
-        all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"])
-        and "not measured (needs a Mac)" in out
-    )
+    assert report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5
+    assert report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
+    assert all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"])
+    assert "not measured (needs a Mac)" in out
     titles = [
         line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line
     ]
-    assert (
-        titles
-        and all("forecast" in line for line in titles)
-        and "sin-cos (leaves): sin" in " ".join(out.split())
-    )
+    assert titles
+    assert all("forecast" in line for line in titles)
+    assert "sin-cos (leaves): sin" in " ".join(out.split())
     # a small segment: it may leave
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "0"]) == 0
@@ -127,10 +122,10 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> 
         == 0
     )
     ops = json.loads(files[0].read_text(encoding="utf-8"))["forecasts"][0]["ops"]
-    assert {f["rule"] for f in ops[1]["findings"]} >= {"sin-cos"} and ops[1]["findings"][0][
-        "sources"
-    ]
-    assert files[1].read_bytes()[:4] == b"\x89PNG" and files[1].stat().st_size > 5000
+    assert {f["rule"] for f in ops[1]["findings"]} >= {"sin-cos"}
+    assert ops[1]["findings"][0]["sources"]
+    assert files[1].read_bytes()[:4] == b"\x89PNG"
+    assert files[1].stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
@@ -169,15 +164,15 @@ def test_mistakes_are_one_line_and_exit_2(
 ) -> None:
     assert main([a.format(package=package, folder=tmp_path) for a in arguments]) == 2
     error = capsys.readouterr().err.strip().splitlines()
-    assert len(error) == 1 and error[0].startswith("error: ") and message in error[0]
+    assert len(error) == 1
+    assert error[0].startswith("error: ")
+    assert message in error[0]
 
 
 def test_all_shapes_needs_an_enumeration(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     fixed = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
-    assert (
-        main(["ane", str(fixed), "--all-shapes"]) == 2
-        and "no input is enumerated" in capsys.readouterr().err
-    )
+    assert main(["ane", str(fixed), "--all-shapes"]) == 2
+    assert "no input is enumerated" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=0,2", "x=1,,2"])
@@ -186,11 +181,9 @@ def test_malformed_shapes_are_refused_by_the_parser(
 ) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["describe", "p", "--shape", text])
-    assert (
-        stop.value.code == 2
-        and "is not NAME=n,n,..." in capsys.readouterr().err
-        and shape_argument("x=1,2") == ("x", (1, 2))
-    )
+    assert stop.value.code == 2
+    assert "is not NAME=n,n,..." in capsys.readouterr().err
+    assert shape_argument("x=1,2") == ("x", (1, 2))
 
 
 def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture) -> None:
@@ -202,14 +195,13 @@ def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.Captur
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
     assert main(["rules", "--check", str(page)]) == 1
-    assert main(["rules", "--write", str(page)]) == 0 and main(["rules", "--check", str(page)]) == 0
+    assert main(["rules", "--write", str(page)]) == 0
+    assert main(["rules", "--check", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert (
-        text.startswith("before\n")
-        and text.endswith("after\n")
-        and "sin-cos" in text
-        and "stale words" not in text
-    )
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "sin-cos" in text
+    assert "stale words" not in text
     page.write_text("no markers", encoding="utf-8")
     assert main(["rules", "--write", str(page)]) == 2
 
@@ -318,24 +310,22 @@ def test_measure_asks_for_every_unit_and_reads_the_plan(
     assert [opened[1:] for opened in core_ml.model.opened] == [
         (unit, None) for unit in (*device.UNITS, "CPU_AND_NE")
     ]
-    assert len(paths) == 1 and str(program.package.path) not in paths, (
+    assert len(paths) == 1, "coremltools rewrites a package that it opens: it gets a copy"
+    assert str(program.package.path) not in paths, (
         "coremltools rewrites a package that it opens: it gets a copy"
     )
     assert core_ml.plan.loaded == [("compiled.mlmodelc", "CPU_AND_NE")]
-    assert set(facts.placement.values()) == {"engine", "CPU"} and len(facts.placement) == 3
+    assert set(facts.placement.values()) == {"engine", "CPU"}
+    assert len(facts.placement) == 3
     assert facts.share_on_engine() == pytest.approx(2 / 3)
     for timing in facts.timings.values():
-        assert (
-            timing.load_ms == pytest.approx(2)
-            and timing.median_ms == pytest.approx(2)
-            and len(timing.predict_ms) == 10
-        )
+        assert timing.load_ms == pytest.approx(2)
+        assert timing.median_ms == pytest.approx(2)
+        assert len(timing.predict_ms) == 10
     inputs = core_ml.model.predictions[0]
-    assert (
-        str(inputs["x"].dtype) == "float16"
-        and inputs["x"].shape == (1, 4, 1, 8)
-        and str(inputs["i"].dtype) == "int32"
-    )
+    assert str(inputs["x"].dtype) == "float16"
+    assert inputs["x"].shape == (1, 4, 1, 8)
+    assert str(inputs["i"].dtype) == "int32"
 
 
 def test_a_refusal_by_core_ml_is_one_line(
@@ -360,11 +350,11 @@ def test_forecast_and_fact_stand_side_by_side(
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
     assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
     out = capsys.readouterr().out
-    assert NOT_MEASURED not in out and "Apple M2 CPU_AND_NE" in out and "66.6" in out
-    assert (
-        main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0
-        and NOT_MEASURED in capsys.readouterr().out
-    )
+    assert NOT_MEASURED not in out
+    assert "Apple M2 CPU_AND_NE" in out
+    assert "66.6" in out
+    assert main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0
+    assert NOT_MEASURED in capsys.readouterr().out
 
 
 small = st.integers(1, 4)
@@ -461,14 +451,10 @@ class TestArithmetic:
         shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
         assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
         x = {"x": (2, 3, 4)}
-        assert (
-            count_flops("relu", 0, x, ((2, 3, 4),)) == 24
-            and count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
-        )
-        assert (
-            count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
-            and count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
-        )
+        assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24
+        assert count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
+        assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
+        assert count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
         assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
 
     def test_chain_counted_by_hand(self, tmp_path: Path) -> None:
@@ -488,10 +474,8 @@ class TestArithmetic:
             tensor + 2 * 4 * 2,
         ]
         assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
-        assert (
-            profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
-            and profile.live_peak_bytes() == 3 * tensor
-        )
+        assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
+        assert profile.live_peak_bytes() == 3 * tensor
         assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
 
     def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(
@@ -513,11 +497,9 @@ class TestArithmetic:
 
         profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
         times = {op.op_type: op.times for op in profile.ops}
-        assert (
-            profile.shapes_from == "one run on zeros"
-            and times["mul"] == 3
-            and times["while_loop"] == 1
-        )
+        assert profile.shapes_from == "one run on zeros"
+        assert times["mul"] == 3
+        assert times["while_loop"] == 1
         assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
 
 
@@ -578,12 +560,14 @@ def test_stored_bytes_of_the_older_forms(
     )
     kinds = open_program(compressed(path, compress, tmp_path)).storage.bytes_by_kind()
     # 80: shapes and zero points
-    assert list(kinds) == [kind] and kinds[kind] == pytest.approx(stored, abs=80)
+    assert list(kinds) == [kind]
+    assert kinds[kind] == pytest.approx(stored, abs=80)
 
 
 def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
     kinds = open_program(compressed(plain, joint("palette", 0.5), tmp_path)).storage.bytes_by_kind()
-    assert list(kinds) == ["sparse + palette 4-bit"] and kinds["sparse + palette 4-bit"] < VALUES
+    assert list(kinds) == ["sparse + palette 4-bit"]
+    assert kinds["sparse + palette 4-bit"] < VALUES
 
     def twice(x):
         weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))

@@ -67,7 +67,8 @@ def test_specifications(package: Path) -> None:
         "x", "fp16", SHAPES[1], shapes=program.inputs["x"].shapes
     )
     assert sorted(program.inputs["x"].shapes) == list(SHAPES)
-    assert program.outputs["y"].dtype in ("fp16", "fp32") and program.outputs["y"].shape[:3] == (
+    assert program.outputs["y"].dtype in ("fp16", "fp32")
+    assert program.outputs["y"].shape[:3] == (
         1,
         4,
         1,
@@ -84,7 +85,8 @@ def test_every_enumerated_shape_runs(precision: str, package: Path) -> None:
     program = Program(package, precision=precision)
     for shape in SHAPES:
         y = program({"x": np.ones(shape, np.float32)})["y"]
-        assert y.shape == shape and y.dtype == {
+        assert y.shape == shape
+        assert y.dtype == {
             "exact": torch.float32,
             "exact64": torch.float64,
         }.get(precision, y.dtype)
@@ -133,9 +135,8 @@ def test_ranges_enumerations_and_defaults_of_inputs(tmp_path: Path) -> None:
     program = Program(
         convert(Sum(), (torch.zeros(1, 2), torch.zeros(1, 3)), inputs, tmp_path / "o.mlpackage")
     )
-    assert program.inputs["b"].default == 0.5 and program({"a": torch.ones(1, 2)})[
-        "y"
-    ].tolist() == [[3.5, 3.5]]
+    assert program.inputs["b"].default == 0.5
+    assert program({"a": torch.ones(1, 2)})["y"].tolist() == [[3.5, 3.5]]
 
 
 def test_inputs_are_rounded_to_their_declared_type(package: Path) -> None:
@@ -193,7 +194,8 @@ class TestRefusals:
             NonFiniteInput, match="input 'x' holds 2 NaN and 1 infinite values of 40"
         ):
             y = program({"x": x})["y"]
-        assert program.last_nonfinite == {"x": (2, 1)} and y.isnan().any()
+        assert program.last_nonfinite == {"x": (2, 1)}
+        assert y.isnan().any()
         program({"x": np.zeros(SHAPES[0])})
         assert program.last_nonfinite == {}
 
@@ -350,7 +352,8 @@ def test_bare_model_file_runs(package: Path, tmp_path: Path) -> None:
 def test_a_shape_is_refused_in_core_mls_words_too() -> None:
     ranged = TensorSpec("x", "fp32", (3, 1), ranges=((3, 5), (1, None)))
     assert ranged.refusal((99, 0)) == "; Size (99) of dimension (0) is not in allowed range (3..5)"
-    assert ranged.refusal((4, 1)) == "" and ranged.refusal((4,)) == ""
+    assert ranged.refusal((4, 1)) == ""
+    assert ranged.refusal((4,)) == ""
     listed = TensorSpec("x", "fp32", (1, 3), shapes=((1, 3), (1, 4)))
     assert (
         listed.refusal((1, 29))

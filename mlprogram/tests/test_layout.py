@@ -530,4 +530,5 @@ test_operation = test_of(CASES, {"slice_update": ct.target.iOS18})
 
 def test_gather_of_one_from_a_vector_has_no_axis() -> None:
     picked = executed_gather(torch.arange(4.0), torch.tensor(2))
-    assert picked.shape == () and picked == 2.0
+    assert picked.shape == ()
+    assert picked == 2.0

@@ -65,16 +65,17 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_any_array_of_numbers(plain: Path, value: Any) -> None:
     out = MLModel(plain).predict({"x": value})["y"]
-    assert out.dtype == np.float32 and out.tolist() == [[3, 5, 7]]
+    assert out.dtype == np.float32
+    assert out.tolist() == [[3, 5, 7]]
 
 
 def test_batches_and_descriptions(plain: Path) -> None:
     model = MLModel(str(plain), compute_units=ct.ComputeUnit.CPU_AND_NE)
     rows = model.predict([{"x": [[k, 0, 0]]} for k in range(3)])
-    assert [row["y"][0, 0] for row in rows] == [1, 3, 5] and list(model.input_description) == ["x"]
-    assert (
-        list(model.output_description) == ["y"] and model.compute_unit == ct.ComputeUnit.CPU_AND_NE
-    )
+    assert [row["y"][0, 0] for row in rows] == [1, 3, 5]
+    assert list(model.input_description) == ["x"]
+    assert list(model.output_description) == ["y"]
+    assert model.compute_unit == ct.ComputeUnit.CPU_AND_NE
     spec = model.get_spec()
     spec.description.input[0].name = "other"
     assert model.get_spec().description.input[0].name == "x"
@@ -91,7 +92,8 @@ def test_integers_lose_their_fraction(tmp_path: Path) -> None:
         function.set_outputs([mb.add(x=function.inputs["i"], y=1, name="y")])
     model = MLModel(save(function, tmp_path / "i.mlpackage", IOS17))
     out = model.predict({"i": np.array([1.9, -1.9, 7, 0], np.float32)})["y"]
-    assert out.dtype == np.int32 and out.tolist() == [2, 0, 8, 1]
+    assert out.dtype == np.int32
+    assert out.tolist() == [2, 0, 8, 1]
     pytest.raises(ProgramError, model.predict, {"i": [2.0**40, 0, 0, 0]}).match("outside int32")
     pytest.raises(ProgramError, model.predict, {"i": [np.nan, 0, 0, 0]}).match("NaN or infinity")
 
@@ -164,7 +166,8 @@ class TestKinds:
         out = model.predict({"x": [[0, 3, 1]]})
         assert out["classLabel"] == labels[1]
         (chances,) = (value for value in out.values() if isinstance(value, dict))
-        assert list(chances) == labels and sum(chances.values()) == pytest.approx(1, abs=1e-3)
+        assert list(chances) == labels
+        assert sum(chances.values()) == pytest.approx(1, abs=1e-3)
 
     def test_what_was_read_of_a_state_stays_when_it_is_written(self, tmp_path: Path) -> None:
         placeholders = {
@@ -184,7 +187,9 @@ class TestKinds:
         for x, was in ((4, 0), (7, 4)):
             out = program({"x": np.array([x], np.float16)}, state=state)
             assert (out["before"].tolist(), out["after"].tolist()) == ([0, was, 0], [0, x, 0])
-        assert held is state["s"] and held.tolist() == [0, 7, 0]  # in place
+        # in place
+        assert held is state["s"]
+        assert held.tolist() == [0, 7, 0]
         pytest.raises(
             RuntimeError,
             program,
@@ -222,7 +227,8 @@ def test_state_is_kept_between_calls(tmp_path: Path) -> None:
     state, other = model.make_state(), model.make_state()
     for k in (1, 2, 3):
         assert model.predict({"x": [1, 2]}, state)["y"].tolist() == [k, 2 * k]
-    assert state.read_state("total").dtype == np.float32 and other.read_state("total").tolist() == [
+    assert state.read_state("total").dtype == np.float32
+    assert other.read_state("total").tolist() == [
         0,
         0,
     ]
@@ -248,14 +254,11 @@ def test_several_functions_and_the_default_one(plain: Path, tmp_path: Path) -> N
     path = tmp_path / "both.mlpackage"
     ct.utils.save_multifunction(wanted, str(path))
     x = {"x": [[1, 2, 3]]}
-    assert (
-        MLModel(path).predict(dict(x))["y"].tolist() == [[11, 21, 31]]
-        and MLModel(path).function_name == "tenfold"
-    )
+    assert MLModel(path).predict(dict(x))["y"].tolist() == [[11, 21, 31]]
+    assert MLModel(path).function_name == "tenfold"
     assert MLModel(path, function_name="twice").predict(dict(x))["y"].tolist() == [[3, 5, 7]]
-    assert Program(path).function == "tenfold" and Program(path, function="twice")(
-        {"x": np.ones((1, 3))}
-    )["y"].tolist() == [[3, 3, 3]]
+    assert Program(path).function == "tenfold"
+    assert Program(path, function="twice")({"x": np.ones((1, 3))})["y"].tolist() == [[3, 3, 3]]
     pytest.raises(ProgramError, Program, path, function="main").match(
         "no function 'main'; this program has tenfold, twice"
     )
@@ -280,10 +283,8 @@ def test_pipeline(plain: Path, tmp_path: Path) -> None:
     path = tmp_path / "line.mlpackage"
     ct.utils.make_pipeline(*models).save(str(path))
     model = MLModel(path)
-    assert (
-        model.predict({"x": [[1, 2, 3]]})["z"].tolist() == [[31, 51, 71]]
-        and len(model.programs) == 2
-    )
+    assert model.predict({"x": [[1, 2, 3]]})["z"].tolist() == [[31, 51, 71]]
+    assert len(model.programs) == 2
     pytest.raises(ProgramError, model.make_state).match("a pipeline keeps no state")
 
 

@@ -286,7 +286,8 @@ def test_recognized_loop_gives_what_its_steps_give(
     x = torch.randn(shape)
     for name in ("declared", "exact", "exact64"):
         program = Program(path, precision=name)
-        assert len(loops(program)) == count and None not in loops(program)
+        assert len(loops(program)) == count
+        assert None not in loops(program)
         half = precision == "FLOAT16" and name == "declared"
         # a product that falls on an edge of fp16 goes either way with the order of its sum
         limit = 75.0 if half else 120.0

@@ -60,7 +60,8 @@ def test_sums_exponentials_and_logarithms_err_where_published(tmp_path: Path) ->
     declared, engine = run_both(
         lambda x: mb.matmul(x=x, y=np.eye(2, dtype=np.float16)), tmp_path, x=x
     )
-    assert declared[:, 0].tolist() == [32752, 32768, -40000] and engine[:, 0].tolist() == [
+    assert declared[:, 0].tolist() == [32752, 32768, -40000]
+    assert engine[:, 0].tolist() == [
         32752,
         math.inf,
         -math.inf,
@@ -78,25 +79,22 @@ def test_sums_exponentials_and_logarithms_err_where_published(tmp_path: Path) ->
     declared, engine = run_both(
         lambda x: mb.matmul(x=x, y=np.ones((288, 1), np.float16)), tmp_path, x=x
     )
-    assert abs(declared.item() - 28.8) < 0.02 and abs(engine.item() - 28.8) > 10
+    assert abs(declared.item() - 28.8) < 0.02
+    assert abs(engine.item() - 28.8) > 10
     declared, engine = run_both(
         lambda x: mb.exp(x=x), tmp_path, x=np.array([11.0, 11.0859375, 11.1015625], np.float32)
     )
-    assert (
-        torch.isfinite(engine[:2]).all()
-        and engine[2].item() == math.inf
-        and torch.equal(declared[:2], engine[:2])
-    )
+    assert torch.isfinite(engine[:2]).all()
+    assert engine[2].item() == math.inf
+    assert torch.equal(declared[:2], engine[:2])
     declared, engine = run_both(
         lambda x: mb.log(x=x, epsilon=np.float16(0)),
         tmp_path,
         x=np.array([0.0, 1.0, 4.0], np.float32),
     )
-    assert (
-        declared[0].item() == -math.inf
-        and engine[0].item() == ANE.log_of_zero
-        and torch.equal(declared[1:], engine[1:])
-    )
+    assert declared[0].item() == -math.inf
+    assert engine[0].item() == ANE.log_of_zero
+    assert torch.equal(declared[1:], engine[1:])
 
 
 @pytest.mark.parametrize("op", ("sin", "cos"))
@@ -105,10 +103,8 @@ def test_trigonometric_tables_err_at_their_seams_only(op: str, tmp_path: Path) -
     declared, engine = run_both(lambda x: getattr(mb, op)(x=x), tmp_path, x=x)
     error = (engine - declared).abs().numpy()
     distance = np.abs(np.mod(x.astype(np.float16).astype(float), 2 * np.pi) - np.pi)
-    assert (
-        0.1 < error.max() <= ANE.seam_error + 1e-3
-        and error[distance > ANE.seam_reach + 0.01].max() == 0
-    )
+    assert 0.1 < error.max() <= ANE.seam_error + 1e-3
+    assert error[distance > ANE.seam_reach + 0.01].max() == 0
 
 
 def test_slices_overflow_above_4094_and_fp32_does_not_run_on_the_engine(tmp_path: Path) -> None:
@@ -166,10 +162,8 @@ def test_blocks_sum_to_the_whole(op: str, tmp_path: Path) -> None:
     """
     x = RNG.normal(size=(1, 80, 1, 70)).astype(np.float32)
     declared, engine = run_both(SHAPED[op], tmp_path, IOS18, x=x)
-    assert (
-        declared.shape == engine.shape
-        and (declared - engine).abs().max() <= 8e-3 * declared.abs().max()
-    )
+    assert declared.shape == engine.shape
+    assert (declared - engine).abs().max() <= 8e-3 * declared.abs().max()
 
 
 def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path: Path) -> None:
@@ -262,11 +256,9 @@ def test_transposed_with_bias_padding_and_two_axes() -> None:
         conv_transpose(x, weight, bias, **rest),
         core_ai_conv_transpose(x, weight, bias, **rest),
     )
+    assert narrow.shape == wide.shape
     assert (
-        narrow.shape == wide.shape
-        and 40
-        < snr_db(wide.numpy(), narrow.numpy())
-        < snr_db(wide.numpy(), wide.half().numpy()) - 10
+        40 < snr_db(wide.numpy(), narrow.numpy()) < snr_db(wide.numpy(), wide.half().numpy()) - 10
     )
 
 
@@ -355,7 +347,8 @@ class TestDefects:
             clip=0.2,
             **weights,
         )
-        assert c.item() == pytest.approx(0.2) and y.item() == pytest.approx(0.2, abs=2e-3)
+        assert c.item() == pytest.approx(0.2)
+        assert y.item() == pytest.approx(0.2, abs=2e-3)
 
     def test_lstm_takes_the_first_rows_of_a_longer_initial_state(self) -> None:
         """coremltools converts pack_padded_sequence with a state for each step instead of each
@@ -461,9 +454,8 @@ class TestDefects:
             return [mb.fill(shape=mb.add(x=places, y=1), value=7.0, name="y")]
 
         program = program_of(body, tmp_path, x=(2, 3))
-        assert not program.value_type("y").ranked and program(
-            {"x": np.array([[0, 0, 0], [0, 1, 1]], np.float32)}
-        )["y"].shape == (
+        assert not program.value_type("y").ranked
+        assert program({"x": np.array([[0, 0, 0], [0, 1, 1]], np.float32)})["y"].shape == (
             2,
             2,
             2,
@@ -551,7 +543,8 @@ class TestDefects:
             found = call(
                 data=data, indices=indices, updates=updates, mode=mode, validate_indices=False
             )
-        assert found.tolist() == [1, 6 if mode == "add" else 5, 1] and data.tolist() == [1, 1, 1]
+        assert found.tolist() == [1, 6 if mode == "add" else 5, 1]
+        assert data.tolist() == [1, 1, 1]
         older = call(data=data, indices=indices[:2], updates=updates[:2], mode=mode)
         assert older[2] == (7 if mode == "add" else 6)
         pytest.raises(
@@ -584,8 +577,6 @@ class TestDefects:
                 mode="update",
                 validate_indices=False,
             )
-        assert (
-            torch.equal(one, data)
-            and two.tolist() == [[1, 1, 2], [4, 4, 5]]
-            and three.tolist() == [[0, 1, 2], [1, 4, 5]]
-        )
+        assert torch.equal(one, data)
+        assert two.tolist() == [[1, 1, 2], [4, 4, 5]]
+        assert three.tolist() == [[0, 1, 2], [1, 4, 5]]

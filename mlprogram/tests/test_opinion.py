@@ -249,9 +249,8 @@ def test_every_operation_of_the_bridge_is_there_and_agrees_with_mlprogram(
         case: value for case, value in figures.items() if value < WORST_DB[dtype]
     }
     whole = {case for case, name in names.items() if subject.cases[0].ours[name].dtype == np.int32}
-    assert {"quantize", "quantize along an axis", "cast"} <= whole and all(
-        figures[case] == float("inf") for case in whole
-    )
+    assert {"quantize", "quantize along an axis", "cast"} <= whole
+    assert all(figures[case] == float("inf") for case in whole)
     assert all(theirs[name].dtype == subject.cases[0].ours[name].dtype for name in names.values())
     assert {op.op_type for op in read_graph(both[1].package, "main").operations} == set(LOWERINGS)
 
@@ -306,11 +305,9 @@ def test_a_remainder_of_two_large_numbers_is_no_fault(tmp_path: Path) -> None:
     found = layers(subject, PlainRuntime(lowerings=wrong), 55.0, 10)
     assert {row["operation"] for row in found["parted"]} == {"reduce_mean"}
     kinds = {row["operation"]: row for row in found["kinds"]}
-    assert (
-        kinds["reduce_mean"]["differ_percent"] > 0
-        and kinds["sub"]["differ_percent"] == 0
-        and kinds["sub"]["worst_db"] == 1000
-    )
+    assert kinds["reduce_mean"]["differ_percent"] > 0
+    assert kinds["sub"]["differ_percent"] == 0
+    assert kinds["sub"]["worst_db"] == 1000
 
 
 def test_compressed_weights_are_mlprograms(tmp_path: Path) -> None:
@@ -408,7 +405,8 @@ def test_the_command_compares_agrees_disagrees_and_tells_a_refusal(
     assert [
         row["precision"] for row in json.loads(last)["rows"][:: len(subject.program.outputs)]
     ] == ["declared", "exact"]
-    assert "| n | main | declared | out_0 |" in said and table.startswith("| package |")
+    assert "| n | main | declared | out_0 |" in said
+    assert table.startswith("| package |")
     monkeypatch.setattr(
         opinion,
         "Runtime",
@@ -429,10 +427,8 @@ def test_the_command_compares_agrees_disagrees_and_tells_a_refusal(
     monkeypatch.setattr(PlainRuntime, "ask", refuse)
     assert opinion.main(command) == 1
     said = capsys.readouterr().out
-    assert (
-        "refused: RuntimeError: no lowering for it" in said
-        and json.loads(said.splitlines()[-1])["good"] is False
-    )
+    assert "refused: RuntimeError: no lowering for it" in said
+    assert json.loads(said.splitlines()[-1])["good"] is False
 
 
 def test_without_the_environment_one_line_names_the_make_target(
@@ -444,7 +440,8 @@ def test_without_the_environment_one_line_names_the_make_target(
     for python in (tmp_path / "python", bare):
         assert opinion.main(["any.mlpackage", "--python", str(python)]) == 2
         told = capsys.readouterr().err
-        assert told.count("\n") == 1 and TARGET in told
+        assert told.count("\n") == 1
+        assert TARGET in told
 
 
 @pytest.mark.slow
@@ -481,7 +478,8 @@ class TestSuite:
         """Two files of the suite, chosen by the seed, first cases of every function in them."""
         assert main(["--suite", "operations", "--files", "2", "--sample", "30", "--seed", "5"]) == 0
         summary = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert summary["judged"] >= 10 and summary["unexplained"] == 0
+        assert summary["judged"] >= 10
+        assert summary["unexplained"] == 0
 
     @pytest.mark.parametrize(
         ("change", "kind"),
@@ -522,10 +520,8 @@ class TestSuite:
     ) -> None:
         cases = [{"collected": 9, "chosen": 3}, *[GOOD] * (3 - red), *[GOOD | MISSED] * red]
         monkeypatch.setattr(coremltools_suite, "run_pytest", lambda *_: cases)
-        assert (
-            main(["--suite", "quantization"]) == code
-            and json.loads(capsys.readouterr().out.splitlines()[-1])["unexplained"] == red
-        )
+        assert main(["--suite", "quantization"]) == code
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["unexplained"] == red
 
     def test_a_case_that_takes_its_process_down_is_red_and_the_others_still_run(
         self, monkeypatch: pytest.MonkeyPatch
@@ -540,11 +536,9 @@ class TestSuite:
         )
         assert told([head, {"begun": "a"}, first], 0) == [head, first]
         red = told([head, {"begun": "a"}, first, fatal], -11)[-1]
-        assert (
-            red["case"] == "b"
-            and red["message"] == "the process ended with -11"
-            and kind_of(red) == "disagrees"
-        )
+        assert red["case"] == "b"
+        assert red["message"] == "the process ended with -11"
+        assert kind_of(red) == "disagrees"
         answers = {0: told([head, first, fatal], -11), 2: [head, last]}
         monkeypatch.setattr(
             coremltools_suite, "run_process", lambda _, __, ___, skip: answers[skip]
@@ -572,7 +566,8 @@ class TestSuite:
             r["case"]: r
             for r in json.loads(capsys.readouterr().out.strip().splitlines()[-1])["cases"]
         }
-        assert list(results) == names and all(r["within"] for r in results.values())
+        assert list(results) == names
+        assert all(r["within"] for r in results.values())
         assert results["lai-tail"]["ops"] == results["lai-tail"]["published_ops"] == 13
         assert results["lai-tail"]["optimistic"] == results["lai-tail"]["pessimistic"] == 0
         assert results["snake-sine"]["rules"]["sin-cos"] == 1

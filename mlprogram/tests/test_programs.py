@@ -155,15 +155,13 @@ class TestExecution:
         first, again, other = (
             program(x, generator=torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
         )
-        assert all(torch.equal(first[n], again[n]) for n in first) and not any(
-            torch.equal(first[n], other[n]) for n in first
-        )
-        assert abs(first["normal"].mean() - 1) < 0.2 and abs(first["normal"].std() - 2) < 0.2
-        assert (
-            -1 <= first["uniform"].min() < -0.9
-            and 2.9 < first["uniform"].max() < 3
-            and abs(first["bernoulli"].mean() - 0.25) < 0.05
-        )
+        assert all(torch.equal(first[n], again[n]) for n in first)
+        assert not any(torch.equal(first[n], other[n]) for n in first)
+        assert abs(first["normal"].mean() - 1) < 0.2
+        assert abs(first["normal"].std() - 2) < 0.2
+        assert -1 <= first["uniform"].min() < -0.9
+        assert 2.9 < first["uniform"].max() < 3
+        assert abs(first["bernoulli"].mean() - 0.25) < 0.05
         shares = [(first["categorical"] == k).float().mean() for k in range(3)]
         np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.05)
 
@@ -211,7 +209,8 @@ class TestExecution:
             seen.append((name, op_type, value.tolist()))
             return torch.zeros(3) if name == "double" else None
 
-        assert program({"x": x}, hook=hook)["y"].tolist() == [1, 1, 1] and seen == [
+        assert program({"x": x}, hook=hook)["y"].tolist() == [1, 1, 1]
+        assert seen == [
             ("double", "mul", [2, 4, 6]),
             ("y", "add", [1, 1, 1]),
         ]
@@ -251,7 +250,8 @@ class TestExecution:
         out = program({"x": x})
         out["y"] += 1
         out["c"] += 1
-        assert x.sum() == 0 and program({"x": x})["c"].sum() == 40
+        assert x.sum() == 0
+        assert program({"x": x})["c"].sum() == 40
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -321,19 +321,15 @@ def test_the_readme_runs_and_its_figures_are_those(
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     found: dict = {}
     exec(example, found)
-    assert (
-        found["scores"].shape == (1, 10)
-        and 0 < found["error"] < 0.01
-        and "scores" in found["largest"]
-    )
+    assert found["scores"].shape == (1, 10)
+    assert 0 < found["error"] < 0.01
+    assert "scores" in found["largest"]
     said = {}
     for verb, line in re.findall(r"^python -m mlprogram (describe|ane) (.*)$", text, re.MULTILINE):
         assert main([verb, *shlex.split(line)]) == 0
         said[verb] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (
-        said["describe"]["totals"]["live_peak_bytes"] == 262_144
-        and said["describe"]["by_type"]["conv"]["macs"] == 19_759_104
-    )
+    assert said["describe"]["totals"]["live_peak_bytes"] == 262_144
+    assert said["describe"]["by_type"]["conv"]["macs"] == 19_759_104
     for found in said["ane"]["forecasts"]:
         assert found["chip"] != "m1" or f"{found['optimistic']['ms']:.3g} (" in text
 

@@ -250,9 +250,8 @@ def test_rule_fires_and_is_silent(rule_id: str, together: Profile) -> None:
         forecast_residency(together, RULES, CASES[rule_id].chip),
         rule_id.replace("-", "_"),
     )
-    assert rule_id in rules_behind(forecast, f"{name}_breaks") and rule_id not in rules_behind(
-        forecast, f"{name}_keeps"
-    )
+    assert rule_id in rules_behind(forecast, f"{name}_breaks")
+    assert rule_id not in rules_behind(forecast, f"{name}_keeps")
 
 
 @pytest.mark.parametrize("rule_id", sorted(ALONE))
@@ -375,18 +374,14 @@ def test_states_leave_a_rule_holds_in_both_readings_and_a_maybe_is_milder(tmp_pa
     assert [op.optimistic_on for op in forecast.ops] == [True, False, True]
     # single operations: small segments
     assert [op.verdict for op in forecast.ops] == ["may leave", "leaves", "may leave"]
-    assert (
-        forecast.optimistic.share("ops") == pytest.approx(2 / 3)
-        and forecast.pessimistic.share("ops") == 0
-    )
+    assert forecast.optimistic.share("ops") == pytest.approx(2 / 3)
+    assert forecast.pessimistic.share("ops") == 0
     certain, perhaps, free = (
         forecast_of(chip, X, lambda x: mb.sin(x=x), tmp_path) for chip in ("a14", "a15", "a16")
     )
-    assert (
-        fired(certain)["sin-cos"] == "leaves"
-        and fired(perhaps)["sin-cos"] == "may_leave"
-        and "sin-cos" not in fired(free)
-    )
+    assert fired(certain)["sin-cos"] == "leaves"
+    assert fired(perhaps)["sin-cos"] == "may_leave"
+    assert "sin-cos" not in fired(free)
 
 
 TENSOR = 64  # bytes
@@ -426,7 +421,8 @@ def test_segments(
     assert (cut.engine_segments, cut.crossings) == (
         engine_segments,
         crossings,
-    ) and cut.crossing_bytes == crossings * TENSOR
+    )
+    assert cut.crossing_bytes == crossings * TENSOR
     assert sizes is None or [len(s.ops) for s in cut.segments] == sizes
 
 
@@ -453,10 +449,8 @@ def big(x):  # A convolution with 10 MB of weights: never a small segment
 def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
     forecast = forecast_of("m1", {"x": (1, 1024, 1, 64)}, lambda x: mb.sin(x=big(x)), tmp_path)
     conv, sin = forecast.profile.ops
-    assert (
-        forecast.optimistic.share("ops") == forecast.pessimistic.share("ops") == 0.5
-        and forecast.optimistic.share("macs") == 1.0
-    )
+    assert forecast.optimistic.share("ops") == forecast.pessimistic.share("ops") == 0.5
+    assert forecast.optimistic.share("macs") == 1.0
     assert forecast.optimistic.share("bytes") == pytest.approx(
         conv.bytes_moved / (conv.bytes_moved + sin.bytes_moved)
     )
@@ -471,22 +465,20 @@ def test_a_step_takes_the_longest_of_what_it_needs(tmp_path: Path) -> None:
         times_of(forecast_residency(profile, RULES, "m4"), RULES.chips["m4"], COSTS).optimistic,
     )
     weights = 2 * 1024 * 1024 * 5 / (chip.memory_gb_s * COSTS.memory_share * 1e6)
-    assert (
-        time.parts["chip memory"] == pytest.approx(weights)
-        and time.parts["CPU"] == time.parts["crossings"] == 0
-    )
+    assert time.parts["chip memory"] == pytest.approx(weights)
+    assert time.parts["CPU"] == time.parts["crossings"] == 0
     assert time.ms == pytest.approx(weights + COSTS.segment_ms + COSTS.step_us / 1e3)
     # filters along one axis only
-    assert not time.fitted and time.high_ms / time.ms == pytest.approx(
-        math.exp(COSTS.largest["single"])
-    )
+    assert not time.fitted
+    assert time.high_ms / time.ms == pytest.approx(math.exp(COSTS.largest["single"]))
 
 
 @pytest.mark.parametrize("chip", list(RULES.chips))
 def test_intervals_hold_their_value_on_every_chip(branches: Profile, chip: str) -> None:
     times = times_of(forecast_residency(branches, RULES, chip), RULES.chips[chip], COSTS)
     for time in (times.optimistic, times.pessimistic):
-        assert 0 < time.low_ms < time.ms < time.high_ms < math.inf and set(time.parts) == set(PARTS)
+        assert 0 < time.low_ms < time.ms < time.high_ms < math.inf
+        assert set(time.parts) == set(PARTS)
 
 
 def test_elementwise_neighbours_are_one_step_and_a_norm_is_its_own(tmp_path: Path) -> None:
@@ -497,7 +489,8 @@ def test_elementwise_neighbours_are_one_step_and_a_norm_is_its_own(tmp_path: Pat
 
     profile = profile_of({"x": (1, 64, 16, 1024)}, chain, tmp_path)  # 2 MiB a tensor
     steps = steps_of(profile)
-    assert steps.tensors.tolist() == [[2 * 2**20, 2 * 2**20]] * 2 and steps.passes.tolist() == [
+    assert steps.tensors.tolist() == [[2 * 2**20, 2 * 2**20]] * 2
+    assert steps.passes.tolist() == [
         0,
         1,
     ]
@@ -527,14 +520,14 @@ def test_int8_pairs_multiply_faster_and_move_half(tmp_path: Path) -> None:
         for n in (False, True)
     )
     size = 64 * 32 * 32
-    assert plain.int8.tolist() == [0, 1] and plain.tensors.tolist() == [
+    assert plain.int8.tolist() == [0, 1]
+    assert plain.tensors.tolist() == [
         [2 * size, size],
         [size, 2 * size],
     ]
     # the pair is a pass, nothing is int8
-    assert (
-        taken_back.int8.sum() == 0 and taken_back.tensors[:2, :2].tolist() == [[2 * size] * 2] * 2
-    )
+    assert taken_back.int8.sum() == 0
+    assert taken_back.tensors[:2, :2].tolist() == [[2 * size] * 2] * 2
     ms = [
         engine_parts(plain, RULES.chips["m4"], replace(COSTS, int8_gain=gain))[1]["arithmetic"]
         for gain in (1.0, 2.0)
@@ -563,7 +556,8 @@ def test_the_data_file_is_complete_and_the_model_holds_what_was_published() -> N
     }
     assert used == set(RULES.sources)
     for entry in (*RULES.rules, *RULES.chips.values(), *RULES.numerics):
-        assert entry.sources and entry.confidence in CONFIDENCES
+        assert entry.sources
+        assert entry.confidence in CONFIDENCES
     assert {rule.effect for rule in RULES.rules} == set(EFFECTS)
     assert set(RULES.chips) == {"m1", "m2", "m3", "m4", "m5", "a14", "a15", "a16", "a17", "a18"}
     from mlprogram.numerics import ANE
