@@ -1,7 +1,7 @@
 """The commands that build packages, for a user to type: what every "not built" message names.
 
-build_command("vocoder", layout="streaming", checkpoint="demo")     # kokoro-ane build vocoder
---layout streaming --checkpoint demo
+# kokoro-ane build vocoder --layout streaming --checkpoint demo
+build_command("vocoder", layout="streaming", checkpoint="demo")
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The exceptions a user may cause, the exit codes, and the one place that turns the first into a
 clear line and the second.
 
-@command
-def main(argv: list[str] | None = None) -> int: ...
+    @command
+    def main(argv: list[str] | None = None) -> int: ...
 """
 
 import errno

@@ -1,11 +1,11 @@
 """Write aside, then rename: a folder or file appears under its own name only when it is complete,
 and nobody else's is ever replaced.
 
-with staged(Path("build/x.json")) as aside:                     # a file
-    aside.write_text("{}")
-with staged(Path("build/vectors"), vectors_of_ours) as aside:   # a folder: the old one goes only if
-`vectors_of_ours` says nothing
-    aside.mkdir()
+    with staged(Path("build/x.json")) as aside:  # a file
+        aside.write_text("{}")
+    # a folder: the old one goes only if `vectors_of_ours` says nothing
+    with staged(Path("build/vectors"), vectors_of_ours) as aside:
+        aside.mkdir()
 
 What is written stands in PARENT/.staged-*/new until then. Killed at any point, the next command
 that writes to PARENT puts back what was moved away, removes the rest, and says so. No link is

@@ -1,8 +1,8 @@
 """Negative controls of a product, on the tuning set: what must be rejected, what must pass, and the
 figures that chose the factors.
 
-for name, bad, make in controls(reference, Path("build")):
-    judgement = judged(reference, clips, make, rows={})
+    for name, bad, make in controls(reference, Path("build")):
+        judgement = judged(reference, clips, make, rows={})
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """Negative controls of the encoder, each the fp32 model with one thing wrong, judged as if it were
 a level; and what must pass.
 
-for name, say in controls(bench).items(): bench.judged(name, say).decision.verdict      # REJECT
-for name, say in harmless(bench).items(): bench.judged(name, say).decision.verdict      # SHIP
+    for name, say in controls(bench).items(): bench.judged(name, say).decision.verdict  # REJECT
+    for name, say in harmless(bench).items(): bench.judged(name, say).decision.verdict  # SHIP
 """
 
 from collections import Counter

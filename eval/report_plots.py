@@ -1,9 +1,9 @@
 """Plots of the report as SVG that fits any width, takes the page's colours, light or dark, and
 keeps its letters' size.
 
-scatter(record)                # size against PESQ, every point labelled, each level's own gate
-beside it strips(record, "mcd_db")       # every sentence of every level, with the gates of that
-level
+    # size against PESQ, every point labelled, each level's own gate beside it
+    scatter(record)
+    strips(record, "mcd_db")  # every sentence of every level, with the gates of that level
 
 Places across are percentages; only what stands at a point is in pixels.
 """

@@ -1,8 +1,8 @@
 """What eval.quality and eval.release share: their flags, and everything that a level needs to be
 judged.
 
-with session(arguments, checkpoint, levels=8) as context:
-    judged_level(METHODS["w8"], "padded", context)
+    with session(arguments, checkpoint, levels=8) as context:
+        judged_level(METHODS["w8"], "padded", context)
 """
 
 import argparse

@@ -1,10 +1,12 @@
 """What the clause decides whatever the tagger's three neighbours say: verb or noun, `that` that
 points or joins, past or present.
 
-is_verb("Soldiers who desert are punished .".split(), 2, classes)      # True is_demonstrative("Give
-me that .".split(), 2, classes)                 # True: stressed where it points is_past("She read
-it yesterday".split(), 1, classes)                   # True is_habit("We used to go".split(), 1,
-classes)                          # True: ends in an unvoiced st
+    is_verb("Soldiers who desert are punished .".split(), 2, classes)  # True
+    # True: stressed where it points
+    is_demonstrative("Give me that .".split(), 2, classes)
+    is_past("She read it yesterday".split(), 1, classes)  # True
+    # True: ends in an unvoiced st
+    is_habit("We used to go".split(), 1, classes)
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,10 @@
 """One spelling to one reading: lexicon first, then its parts, then the neural model, then letter by
 letter.
 
-reader = Reader(lexicon, neural) reader.prepare(["well-read", "blorf"])   # one batched call of the
-neural model for all words nobody knows reader.read("blorf")                     # Reading("blˈɔɹf",
-"neural", ...)
+    reader = Reader(lexicon, neural)
+    # one batched call of the neural model for all words nobody knows
+    reader.prepare(["well-read", "blorf"])
+    reader.read("blorf")  # Reading("blˈɔɹf", "neural", ...)
 """
 
 import re

@@ -1,9 +1,9 @@
 """What the commands `build` and `quality` do, as calls: the same defaults, the same checks, errors
 as exceptions.
 
-manifests = build("vocoder", checkpoint="demo", layout="streaming")
-judged = judge("w8a8", checkpoint="demo")
-judged.verdict, judged.figures["pesq"]["mean"]
+    manifests = build("vocoder", checkpoint="demo", layout="streaming")
+    judged = judge("w8a8", checkpoint="demo")
+    judged.verdict, judged.figures["pesq"]["mean"]
 """
 
 from collections.abc import Mapping

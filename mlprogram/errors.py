@@ -1,11 +1,11 @@
 """The one exception of this package: every message says what was wrong, where, and what would be
 right.
 
-from mlprogram import Program, ProgramError
-try:
-    Program("missing.mlpackage")
-except ProgramError as error:
-    print(error)
+    from mlprogram import Program, ProgramError
+    try:
+        Program("missing.mlpackage")
+    except ProgramError as error:
+        print(error)
 """
 
 LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back

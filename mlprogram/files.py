@@ -1,9 +1,9 @@
 """Text and JSON from files that nobody vouches for; files written so that the old one stays until
 the new one is whole.
 
-with aside(Path("forecast.json")) as path:
-    path.write_text("{}")
-rules = read_json(Path("rules.json"))
+    with aside(Path("forecast.json")) as path:
+        path.write_text("{}")
+    rules = read_json(Path("rules.json"))
 
 What a killed process left aside, the next one removes.
 """

@@ -1,9 +1,9 @@
 """A function of an ML program as plain records: operations, values, nested blocks. No tensor is
 computed here.
 
-from mlprogram.graph import read_function
-from mlprogram.package import open_package
-[op.op_type for op in read_function(open_package("Vocoder.mlpackage"), "main").body.operations]
+    from mlprogram.graph import read_function
+    from mlprogram.package import open_package
+    [op.op_type for op in read_function(open_package("Vocoder.mlpackage"), "main").body.operations]
 """
 
 from __future__ import annotations

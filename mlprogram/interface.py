@@ -1,7 +1,8 @@
 """What a program takes and gives: tensor specifications, and the check of what a caller hands over.
 
-program.inputs["packed"].shapes  # every allowed shape of an enumerated input check_inputs(specs,
-states, {"packed": array})  # raises ProgramError with the allowed shapes, or returns tensors
+program.inputs["packed"].shapes  # every allowed shape of an enumerated input
+# raises ProgramError with the allowed shapes, or returns tensors
+check_inputs(specs, states, {"packed": array})
 """
 
 from __future__ import annotations

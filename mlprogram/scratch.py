@@ -1,10 +1,10 @@
 """Temporary files that go with their process: removed when it ends or is interrupted, and by the
 next command where it was killed.
 
-with scratch() as folder:                # TMPDIR/kokoro-ane-UID-x
-    (folder / "x").touch()
-with temporary_files_apart():            # of a whole command, those of its libraries too
-    run(arguments)
+    with scratch() as folder:  # TMPDIR/kokoro-ane-UID-x
+        (folder / "x").touch()
+    with temporary_files_apart():  # of a whole command, those of its libraries too
+        run(arguments)
 """
 
 import math

@@ -1,8 +1,8 @@
 """Where finished audio goes: a .wav or .flac file, or stdout as wav or raw PCM. 24 kHz, mono, 16
 bit, the same samples everywhere.
 
-with to_file(Path("hello.wav")) as sink: sink.write(samples)
-with to_stream(sys.stdout.buffer, "wav") as sink: ...
+    with to_file(Path("hello.wav")) as sink: sink.write(samples)
+    with to_stream(sys.stdout.buffer, "wav") as sink: ...
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """BUILD/release/decision.json, read as far as a bundle needs it, and the model card that tells it;
 eval/reported.py reads the rest.
 
-decision, level = decision_for(Path("build/release/decision.json"), manifest.package_sha256)
-card = model_card(assembly.data, decision, level, contents)
+    decision, level = decision_for(Path("build/release/decision.json"), manifest.package_sha256)
+    card = model_card(assembly.data, decision, level, contents)
 """
 
 import re

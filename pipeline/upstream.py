@@ -1,9 +1,10 @@
 """Upstream, unmodified, as the reference: kokoro.istftnet and kokoro.model without the package's
 own __init__ (loguru, spaCy).
 
-model = upstream_of(checkpoint)                        # KModel, complex path; needs `kokoro` and
-`transformers` with injected_noise(noise):
-    found = upstream_intermediates(model, input_ids, style, speed=1.0)
+    # KModel, complex path; needs `kokoro` and `transformers`
+    model = upstream_of(checkpoint)
+    with injected_noise(noise):
+        found = upstream_intermediates(model, input_ids, style, speed=1.0)
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """Whether a vocoder is what its name says: the stored kinds of its weights and inputs against its
 method, its host weights against the checkpoint's. Asked by what judges or ships it.
 
-require_genuine(manifest, "streaming-w8a8", checkpoint)     # InputError: fp16 under that name,
-zeroed source weights
+    # InputError: fp16 under that name, zeroed source weights
+    require_genuine(manifest, "streaming-w8a8", checkpoint)
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,13 @@
 """Where the packages and files of a chain stand, and what builds those that are missing: one place
 for every command.
 
-request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming") encoders, vocoder =
-request.paths()                                  # manifests; InputError names the command for a
-missing one manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])  # the vocoder's,
-its package's hash verified manifest = built(request)                                            #
-after building it and its parent where they are missing
+    request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
+    # manifests; InputError names the command for a missing one
+    encoders, vocoder = request.paths()
+    # the vocoder's, its package's hash verified
+    manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])
+    # after building it and its parent where they are missing
+    manifest = built(request)
 """
 
 import shlex

@@ -1,8 +1,8 @@
 """Log-spectral distance that one level on one layer makes, for every layer. Each is kept as it is
 measured: an interrupted run goes on.
 
-trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
-for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
+    trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
+    for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
 """
 
 import json

@@ -1,8 +1,8 @@
 """A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by
 methods `mixed` and `mixed18`.
 
-recipe = load_recipe(recipe_path(checkpoint, "mixed"))
-recipe.require_fits(checkpoint)
+    recipe = load_recipe(recipe_path(checkpoint, "mixed"))
+    recipe.require_fits(checkpoint)
 """
 
 import dataclasses

@@ -1,8 +1,10 @@
 """The source files behind a result, found by following imports, and whether they are still the ones
 that this process runs.
 
-files = files_behind(("quantize/speech.py",)) key = sha256_of_files(files) changed_since(files,
-STARTED_NS)     # what runs may be older than what stands on disk: nothing is kept under that key
+    files = files_behind(("quantize/speech.py",))
+    key = sha256_of_files(files)
+    # what runs may be older than what stands on disk: nothing is kept under that key
+    changed_since(files, STARTED_NS)
 """
 
 import ast

@@ -1,8 +1,8 @@
 """One function of a package, run by Core ML: the same call as mlprogram.Program. macOS only;
 nothing of this project was run on a Mac.
 
-program = CoreMLProgram(Path("build/KokoroVocoder-fp16.mlpackage"), "main", "CPU_AND_NE")
-waveform = program({"features": features, "style": style})["waveform"]
+    program = CoreMLProgram(Path("build/KokoroVocoder-fp16.mlpackage"), "main", "CPU_AND_NE")
+    waveform = program({"features": features, "style": style})["waveform"]
 """
 
 import shutil

@@ -1,8 +1,10 @@
 """The chain in a runtime of files at any length: NumPy arrays over three files that belong
 together. No PyTorch is imported here.
 
-opened = ONNX.open_chain(Request(checkpoint, Path("build"), method="fp32"))        # EXECUTORCH, TVM
-samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)      # [600F]
+    # EXECUTORCH, TVM
+    opened = ONNX.open_chain(Request(checkpoint, Path("build"), method="fp32"))
+    # [600F]
+    samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)
 """
 
 from collections.abc import Iterable, Mapping

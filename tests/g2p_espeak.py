@@ -1,7 +1,7 @@
 """How the four languages are read beside espeak-ng: whole sentences, and of French and Portuguese
 words that no tree has seen.
 
-python -m tests.g2p_espeak fr     # differences on stderr; the last line is one JSON object
+    python -m tests.g2p_espeak fr  # differences on stderr; the last line is one JSON object
 
 NAME_sealed.txt: by a writer who saw no code, measured before anything was mended on it.
 """

@@ -4,8 +4,8 @@ random ones from a seed.
     # exit 0: no exception, no word lost unnamed
     python -m tests.g2p_lines --texts 100000 [--seed 0] [--languages us,gb,es,it]
 
-for line in lines(100_000, seed=0): ...
-problems(g2p, line)       # [] or what is wrong with the answer
+    for line in lines(100_000, seed=0): ...
+    problems(g2p, line)  # [] or what is wrong with the answer
 """
 
 import argparse

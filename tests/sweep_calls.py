@@ -1,8 +1,9 @@
 """What the sweep draws from: good calls of every command, and the values and files that spoil them.
 A number draws a case.
 
-case = drawn(0, 17, flags, Path("/tmp/sweep"))      # the same case for the same numbers, whatever
-came before for damage in case.damage: damage.done(Path("/tmp/sweep"))
+    # the same case for the same numbers, whatever came before
+    case = drawn(0, 17, flags, Path("/tmp/sweep"))
+    for damage in case.damage: damage.done(Path("/tmp/sweep"))
 """
 
 import argparse

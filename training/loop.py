@@ -1,8 +1,8 @@
 """The training loop of the neural model: words to batches, steps, the state on disk, averaged
 weights.
 
-trainer = Trainer(Plan(steps=10600, seed=0), examples_of(split.training))
-trainer.run(Path("build/g2p/state.pt"), report=print)
+    trainer = Trainer(Plan(steps=10600, seed=0), examples_of(split.training))
+    trainer.run(Path("build/g2p/state.pt"), report=print)
 """
 
 import copy

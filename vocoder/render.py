@@ -1,9 +1,9 @@
 """Features to samples: by a built vocoder package, executed on any machine, and by PyTorch in fp32,
 which it is held against.
 
-package = open_package(Path("build/KokoroVocoder-demo-fp16.json"))
-samples = package.render(inputs)             # [600 F] float32 at 24 kHz
-reference = render_reference(vocoder, inputs)
+    package = open_package(Path("build/KokoroVocoder-demo-fp16.json"))
+    samples = package.render(inputs)  # [600 F] float32 at 24 kHz
+    reference = render_reference(vocoder, inputs)
 """
 
 from collections.abc import Callable

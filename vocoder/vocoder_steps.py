@@ -1,8 +1,8 @@
 """Features to a waveform, step by step: noise, excitation, harmonic spectrum, packing, the vocoder
 itself.
 
-tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ...,
-"seed": ...}) tensors["waveform"]          # [600F]
+    tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...})
+    tensors["waveform"]  # [600F]
 """
 
 from typing import Protocol

@@ -1,8 +1,8 @@
 """Decode kokoro-int8 into the user's cache, check it in full, add voices to it.
 
-python -m kokoro_ane.core.kokoro_int8                                  # eight English voices python
--m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz     # `npm pack kokoro-js@1.2.1`, 27 MB:
-all 54
+python -m kokoro_ane.core.kokoro_int8  # eight English voices
+# `npm pack kokoro-js@1.2.1`, 27 MB: all 54
+python -m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What is computed of one signal [samples] at 24 kHz: frames, power spectra, 60 ms windows, pitch,
 mel-cepstrum; and what makes it unfit.
 
-power = power_spectrum(signal)       # [frames, 513]
-track_pitch(signal).hz, windows_of(signal).level, mel_cepstrum(power)
+    power = power_spectrum(signal)  # [frames, 513]
+    track_pitch(signal).hz, windows_of(signal).level, mel_cepstrum(power)
 """
 
 from dataclasses import dataclass

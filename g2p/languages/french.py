@@ -1,7 +1,7 @@
 """French: numbers, what the normalizer must know, and liaison.
 
-french(1981)                                # "mille neuf cent quatre-vingt-un"
-joined("lˈe/leZ", "", "ɑ̃fˈɑ̃")              # "lez": the form inside a phrase, before a vowel
+french(1981)  # "mille neuf cent quatre-vingt-un"
+joined("lˈe/leZ", "", "ɑ̃fˈɑ̃")  # "lez": the form inside a phrase, before a vowel
 """
 
 import re

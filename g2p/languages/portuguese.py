@@ -1,7 +1,7 @@
 """Portuguese of Brazil: numbers, what the normalizer must know, and words that meet.
 
-portuguese(1981)                        # "mil novecentos e oitenta e um"
-joined("ˈisʊ", "", "ˈɐ̃ŋʧys")           # "ˈisw"
+portuguese(1981)  # "mil novecentos e oitenta e um"
+joined("ˈisʊ", "", "ˈɐ̃ŋʧys")  # "ˈisw"
 """
 
 import re

@@ -1,8 +1,8 @@
 """Marks and signs: markup dropped and counted, punctuation into Kokoro's, quotes by their side,
 dashes as pause, `to` or `minus`.
 
-symbol(Scan("5 + 3 = 8 — “yes”", "us"), 2)
-markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
+    symbol(Scan("5 + 3 = 8 — “yes”", "us"), 2)
+    markup(Scan("**bold** <b>x</b> [link](https://a.com)", "us"), 0)
 """
 
 import re

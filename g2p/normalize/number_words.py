@@ -1,8 +1,8 @@
 """Numbers as words: cardinals, ordinals, years, digits, decimals, plurals. American without `and`,
 British with it.
 
-from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
-cardinal(1234, "gb")   # one thousand two hundred and thirty-four
+    from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
+    cardinal(1234, "gb")  # one thousand two hundred and thirty-four
 """
 
 import re

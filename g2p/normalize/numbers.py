@@ -1,8 +1,8 @@
 """A number that is no date, time, phone number or money: version, score, ratio, dimension, year, or
 a count with its unit perhaps.
 
-scan = Scan("1999 people in 1999", "us")
-number(scan, 0)
+    scan = Scan("1999 people in 1999", "us")
+    number(scan, 0)
 """
 
 import re

@@ -1,8 +1,8 @@
 """Hold the residency forecast against published placements: rebuild comparable graphs, forecast
 them, print both.
 
-python -m mlprogram.benches.residency [--only lai-tail]     # minutes; exit 0: published shares lie
-between the readings, or are 0
+    # minutes; exit 0: published shares lie between the readings, or are 0
+    python -m mlprogram.benches.residency [--only lai-tail]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the commands of this folder share: exit codes, tables, agreement in dB, inputs for a
 program, memory of the process.
 
-given = some_inputs(Program("Model.mlpackage").inputs, seed=0)
-snr_db(reference["y"], other["y"])
+    given = some_inputs(Program("Model.mlpackage").inputs, seed=0)
+    snr_db(reference["y"], other["y"])
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A function of a package as costed operations for one choice of input shapes. Everything else in
 this folder reads this record.
 
-program = open_program("KokoroVocoder.mlpackage")
-profile = profile_program(program, program.shapes({"features": (1, 3157, 1, 41)}))
-sum(op.macs for op in profile.ops), profile.live_peak_bytes()
+    program = open_program("KokoroVocoder.mlpackage")
+    profile = profile_program(program, program.shapes({"features": (1, 3157, 1, 41)}))
+    sum(op.macs for op in profile.ops), profile.live_peak_bytes()
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """torch.export's graph to TVM's Relax, with kernels of ours where TVM's importer or its default
 schedules will not do.
 
-module = imported(function)     # runtimes.portable.PortableFunction -> tvm.IRModule of any length
+    # runtimes.portable.PortableFunction -> tvm.IRModule of any length
+    module = imported(function)
 
 What is ours: slices (TVM bounds each length again, and shapes no longer meet), nearest repetition
 (its size must be a number), convolutions with what stands before them (norm, Snake or leaky ReLU),

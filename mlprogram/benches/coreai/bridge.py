@@ -1,8 +1,8 @@
 """One function of an ML program as plain records, read by coremltools' own loader: neither
 mlprogram's parser nor its weights are used.
 
-graph = read_graph(Path("build/KokoroVocoder-fp16.mlpackage"), "main")
-[op.op_type for op in graph.operations], graph.constants["conv_0_weight_to_fp16"].shape
+    graph = read_graph(Path("build/KokoroVocoder-fp16.mlpackage"), "main")
+    [op.op_type for op in graph.operations], graph.constants["conv_0_weight_to_fp16"].shape
 """
 
 import logging
