@@ -22,7 +22,7 @@ from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.report_table import short as two_digits
+from kokoro_ane.eval.report_figures import two_digits
 from kokoro_ane.eval.session import FASTEST, SMALLEST, JudgeContext
 from kokoro_ane.eval.store import utterance_sha256
 from kokoro_ane.eval.verdict import (

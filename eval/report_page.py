@@ -1,17 +1,17 @@
 """The release report as one HTML page without a single outside reference: what a person decides
 from.
 
-    html = page(record, heard, curves=[])
+    html = page(record, auditions, curves=[])
 
 Order: the recommendation, what else is best, the table, size against quality, why not, the player,
-sentence by sentence, sensitivity, every figure, provenance. Colours are the reader's, light or
-dark; a phone shows the table as cards (eval/page/report.css).
+sentence by sentence, sensitivity, every figure, provenance. This file turns a decision into values;
+eval/page/report.html.jinja places and escapes them. Colours are the reader's, light or dark; a
+phone shows the table as cards (eval/page/report.css).
 """
 
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,106 +19,415 @@ from kokoro_ane.core.commit import short
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.eval.listening import REFERENCE, Heard, kept
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_plots import judged_levels, scatter, strips
-from kokoro_ane.eval.report_table import (
+from kokoro_ane.eval.report_figures import (
+    Record,
     digits_of,
-    every_figure,
-    level_table,
+    figure,
+    gated,
+    interval_of,
+    judged_levels,
+    limit_of,
     metric_of,
-    reasons,
+    shown,
+    statistic_of,
     tightest,
     used,
 )
-from kokoro_ane.eval.verdict import BROKEN, SHIP
+from kokoro_ane.eval.report_plots import size_plot, strip_plot
+from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
 
+PAGE = Path(__file__).resolve().parent / "page"
 BUDGET_BYTES = 2_100_000  # of all sound: the page stays under 3 MB
+MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
+UNFOLDED = ("pesq", "mcd_db")  # metrics whose strips are shown unfolded
+WORDED = ("tightest gate", "Neural Engine")  # columns whose cells may break
+COLUMNS = {
+    "mean": "mean",
+    "worst": "worst",
+    "seed_variation_mean": "another seed, mean",
+    "seed_variation_worst": "another seed, worst",
+}
+LEGEND = (
+    "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one nearest to"
+    " its limit, or furthest beyond.",
+    "Neural Engine: the share of the work that the chip's rules place there, in two readings;"
+    " nothing was measured on a device.",
+    "Another noise seed: what the fp32 model does to itself. A level below that is nearer to fp32"
+    " than fp32 is to itself.",
+)
 
 
-def player(record: Mapping[str, Any], heard: Sequence[Heard]) -> str:
-    """Controls, canvas and the sounds as JSON."""
-    levels, sounds = packed(record, heard)
-    data = {"clips": sounds, "levels": levels, "metrics": _metrics(record)}
-    left_out = [name for name in order(record, heard) if name not in levels]
-    note = (
-        f'<p class="pale">Left out to keep the page small: {escape(", ".join(left_out))}.</p>'
-        if left_out
-        else ""
+def page(
+    record: Record,
+    auditions: Sequence[Heard],
+    curves: Sequence[Path],
+    product: Record | None = None,
+) -> str:
+    """The whole page. `curves` are the plots that quantize.sensitivity drew for this package,
+    `product` is report.product_of, where that can be said.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    levels, sounds = packed(record, auditions)
+    strips = [
+        strip_plot(record, metric) | {"unfolded": metric in UNFOLDED} for metric in gated(record)
+    ]
+    environment = Environment(
+        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined
     )
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    controls = (
-        '<div class="row"><label>Sentence <select id="clip"></select></label> <label>Level <select'
-        ' id="level"></select></label></div><div class="row"><button id="play"'
-        ' aria-pressed="false">Play</button><button class="ab" data-side="A" aria-pressed="true">A:'
-        ' fp32</button><button class="ab" data-side="B" aria-pressed="false">B</button><span'
-        ' class="pale">keys: space, A, B. Both run in step; switching changes which one is'
-        " heard.</span></div>"
+    return environment.get_template("report.html.jinja").render(
+        css=asset("report.css"),
+        script=asset("report.js"),
+        may_be_released=record["may_be_released"],
+        decision=decision(record),
+        bests=record["bests"],
+        headings=headings(record, product),
+        worded=WORDED,
+        levels=[level_row(level, record, product) for level in record["levels"]],
+        spread=[spread_row(name, spread, product) for name, spread in record["spread"].items()],
+        notes=notes(record),
+        legend=legend(product),
+        sizes=size_plot(record),
+        why_not=reasons(record),
+        left_out=[name for name in order(record, auditions) if name not in levels],
+        sounds=player_json(record, levels, sounds),
+        strips=strips,
+        curves=[
+            {"name": path.name, "base64": base64.b64encode(path.read_bytes()).decode()}
+            for path in curves
+            if path.stat().st_size <= MAX_PICTURE_BYTES
+        ],
+        figures=[every_figure(level) for level in judged_levels(record)],
+        provenance=provenance(record),
     )
-    canvas = (
-        '<canvas id="picture" role="img" aria-label="spectrograms of A and B and their difference;'
-        ' click to seek"></canvas>'
+
+
+def asset(name: str) -> str:
+    """The style sheet or the script."""
+    return (PAGE / name).read_text(encoding="utf-8")
+
+
+def decision(record: Record) -> dict[str, Any]:
+    """The recommendation in a sentence with what it costs and saves, what stands in its way, and
+    when, of what and by what it was made.
+    """
+    source, level = record["provenance"], record["level"]
+    clips = [clip for judged in judged_levels(record)[:1] for clip in judged["clips"]]
+    made = (
+        f"{source['date']}, commit {short(source['commit'])}, limits of commit"
+        f" {short(source['limits'][-1]['commit'])}. {source['checkpoint']}, {len(clips)} sentences"
+        f" of the {source['set']} set, {len({clip['voice'] for clip in clips})} voices, noise seed"
+        f" {source['seed']} (others from {source['seed_variation_seed']} on), {source['precision']}"
+        f" precision, features by {source['features']} (the player's by PyTorch)."
     )
-    below = (
-        f'<p id="said" class="pale"></p><div id="figures"></div>{note}<noscript><p>The player needs'
-        " JavaScript.</p></noscript>"
-    )
+    headline, sentence = "Release none", record["reason"] + _nearest(record)
+    if level:
+        headline = f"{'Release' if record['may_be_released'] else 'Would release'} {level}"
+        title = next(row["title"] for row in record["levels"] if row["method"] == level)
+        # Nothing is saved or lost where the uncompressed level was not judged.
+        costs = f": {record['costs']}. It" if record["costs"] else ""
+        sentence = f"{level} ({title}){costs} is {record['reason'].removeprefix(f'{level} is ')}"
+    elif sentence.startswith("n"):
+        sentence = "N" + sentence[1:]
+    warning = "" if record["releasable"] else _withheld(record)
+    return {
+        "verdict": record["verdict"],
+        "held": record["verdict"] == SHIP and not record["may_be_released"],
+        "ships": bool(level),
+        "headline": headline,
+        "sentence": f"{sentence}.",
+        "warning": f"{warning[:1].upper()}{warning[1:]}." if warning else "",
+        "made": made,
+    }
+
+
+def _nearest(record: Record) -> str:
+    """Where no level ships: the one that came nearest, and the gate that it is furthest beyond."""
+    checks = [
+        (used(check) or 0.0, level["method"], check)
+        for level in judged_levels(record)
+        if (check := tightest(level))
+    ]
+    if record["level"] or not checks:
+        return ""
+    _, method, check = min(checks, key=lambda row: row[0])
+    misses = "misses" if check["state"] == BROKEN else "is not sure to keep"
     return (
-        f'<div class="player">{controls}{canvas}{below}</div><script type="application/json"'
-        f' id="sounds">{text}</script>'
+        f"; nearest is {method}, which {misses} a gate: {METRICS[metric_of(check)].title},"
+        f" {statistic_of(check)}: {check['value']:.4g}, limit {check['rule']}"
     )
 
 
-def order(record: Mapping[str, Any], heard: Sequence[Heard]) -> list[str]:
+def _withheld(record: Record) -> str:
+    """Why what ships may not be released."""
+    for note in record["notes"]:
+        if "releas" in note:
+            return str(note)
+    return not_releasable(record["provenance"]["checkpoint"])
+
+
+def notes(record: Record) -> list[str]:
+    """What stands beside the decision and is not said elsewhere on the page."""
+    warning = _withheld(record) if not record["releasable"] else None
+    return [note for note in record["notes"] if note != warning and " would be " not in note]
+
+
+def legend(product: Record | None) -> list[str]:
+    """How to read the table's columns."""
+    if product is None:
+        return list(LEGEND)
+    parts = sorted(product["bytes"].items())
+    listed = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in parts)
+    lacking = ", ".join(product["lacking"])
+    lacks = f"; not built, so not in it: {lacking}" if lacking else ""
+    whole = (
+        f"The product is the vocoder and {listed}{lacks}. It runs from the newer system of vocoder"
+        " and encoder."
+    )
+    return [whole, *LEGEND]
+
+
+def headings(record: Record, product: Record | None) -> list[str]:
+    """Names of the table's columns, with units."""
+    metrics = [
+        f"{METRICS[name].title.removesuffix(' wide band')}, {METRICS[name].unit}"
+        for name in shown()
+    ]
+    sizes = ["vocoder, MB", *(["product, MB"] if product else [])]
+    return ["level", "verdict", *sizes, *metrics, "tightest gate", "Neural Engine", "runs from"]
+
+
+def level_row(level: Record, record: Record, product: Record | None) -> dict[str, Any]:
+    """One level of the table. Each of `cells` is a list of lines, the first in full size."""
+    row = {name: level[name] for name in ("method", "title", "verdict", "failed")}
+    row |= {"chosen": level["method"] == record["level"], "cells": []}
+    if level["failed"]:
+        return row
+    sizes = [_size(level, record)]
+    if product:
+        sizes.append([f"{(level['bytes'] + sum(product['bytes'].values())) / 1e6:.1f}"])
+    metrics = []
+    for metric in shown():
+        mean, worst = level["summary"][metric]["mean"], level["summary"][metric]["worst"]
+        digits, interval = digits_of(metric), interval_of(level, metric)
+        ends = [figure(end, digits) for end in interval or ()]
+        metrics.append(
+            [figure(mean, digits), *(["–".join(ends)] if ends else []), figure(worst, digits)]
+        )
+    row["cells"] = [
+        *sizes,
+        *metrics,
+        _tightest(level),
+        _engine(level, record),
+        _system(level, product),
+    ]
+    return row
+
+
+def spread_row(
+    name: str, spread: Mapping[str, float | None], product: Record | None
+) -> dict[str, Any]:
+    """What the model does to itself: metrics, and empty cells for what only a package has."""
+    metrics = [
+        [figure(spread.get(metric), digits), figure(spread.get(f"{metric}_worst"), digits)]
+        for metric in shown()
+        for digits in (digits_of(metric),)
+    ]
+    sizes: list[list[str]] = [[]] * (2 if product else 1)
+    return {"name": name, "cells": [*sizes, *metrics, [], [], []]}
+
+
+def _size(level: Record, record: Record) -> list[str]:
+    """Megabytes, and what the level saves of the uncompressed one in the same layout."""
+    sizes = {other["method"]: other["bytes"] for other in record["levels"] if other["bytes"]}
+    layout = level["method"].rpartition("-")[0]
+    whole = sizes.get(f"{layout}-fp16" if layout else "fp16")
+    size = f"{level['bytes'] / 1e6:.1f}"
+    if not whole or whole == level["bytes"]:
+        return [size]
+    saved = f"{level['bytes'] / whole - 1:+.0%}".replace("-", "−").replace("%", " %")
+    return [size, saved]
+
+
+def _tightest(level: Record) -> list[str]:
+    check = tightest(level)
+    if check is None:
+        return ["–"]
+    digits, broken = digits_of(metric_of(check)), len(level["broken"])
+    return [
+        METRICS[metric_of(check)].title,
+        f"{figure(check['value'], digits)}, limit {figure(limit_of(check), digits)}",
+        *([f"{broken} gate{'s' if broken > 1 else ''} broken"] if broken else []),
+    ]
+
+
+def _engine(level: Record, record: Record) -> list[str]:
+    """The share of the work that the chip's rules place on the engine, and how much is in int8."""
+    if level["unfit_for_engine"]:
+        return ["not fit", level["unfit_for_engine"].partition(";")[0]]
+    band = level["facts"]["forecast"].get(record["chip"])
+    if not band:
+        return ["–"]
+    share = level["facts"]["int8_macs_share"]
+    work = f"{100 * band['engine_low']:.0f}–{100 * band['engine_high']:.0f} % of work"
+    return [work, *([f"{100 * share:.0f} % in int8"] if share else [])]
+
+
+def _system(level: Record, product: Record | None) -> list[str]:
+    """The newer system of vocoder and encoder, and whose that is."""
+    system, whose = level["facts"]["minimum_ios"], ["the vocoder"]
+    if product and product["encoder_ios"]:
+        newer = max(
+            system,
+            product["encoder_ios"],
+            key=lambda name: int("0" + "".join(filter(str.isdigit, name))),
+        )
+        system, whose = newer, ["the encoder"] if newer != system else []
+    return [system.replace("iOS", "iOS "), *whose]
+
+
+def reasons(record: Record) -> dict[str, Any]:
+    """Who keeps every gate; each reason that some level does not satisfy, once, below the gates
+    that have it; then what else speaks against levels.
+    """
+    judged = judged_levels(record)
+    cases: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by reason, by gate
+    for level in judged:
+        for check in level["checks"]:
+            if check["state"] != HOLDS:
+                by_gate = cases.setdefault(check["reason"], {})
+                by_gate.setdefault(check["gate"], []).append(_case(level, check))
+    clean = [
+        level["method"]
+        for level in judged
+        if all(check["state"] == HOLDS for check in level["checks"])
+    ]
+    ordered = sorted(cases.items(), key=lambda item: -max(map(len, item[1].values())))
+    listed = []
+    for reason, by_gate in ordered:
+        gates = [
+            {
+                "title": METRICS[gate.split()[0]].title,
+                "statistic": "worst sentence" if gate.split()[1] == "worst" else gate.split()[1],
+                "cases": rows,
+            }
+            for gate, rows in by_gate.items()
+        ]
+        listed.append({"text": reason, "gates": gates})
+    open_gates = {gate for by_gate in cases.values() for gate in by_gate}
+    return {"clean": clean, "reasons": listed, "others": _other_reasons(judged, open_gates)}
+
+
+def _case(level: Record, check: Record) -> dict[str, Any]:
+    """How one level stands at one gate."""
+    digits, low, high = digits_of(metric_of(check)), check["low"], check["high"]
+    interval = ""
+    if low is not None and low != high:
+        interval = f"{figure(low, digits)} to {figure(high, digits)}"
+    return {
+        "level": level["method"],
+        "missing": check["state"] == MISSING,
+        "open": check["state"] == STRADDLES,
+        "value": figure(check["value"], digits),
+        "unit": METRICS[metric_of(check)].unit,
+        "interval": interval,
+        "limit": figure(limit_of(check), digits),
+        "limit_moves": any(
+            reason.startswith(check["gate"]) and "the limit moves too" in reason
+            for reason in level["reasons"]
+        ),
+    }
+
+
+def _other_reasons(judged: Sequence[Record], gates: set[str]) -> list[dict[str, Any]]:
+    """Defects, too few clips, doubts: reasons that no gate gave, each once."""
+    levels: dict[str, list[str]] = {}
+    for level in judged:
+        for reason in level["reasons"]:
+            if reason != "every gate holds" and not any(reason.startswith(gate) for gate in gates):
+                levels.setdefault(reason, []).append(level["method"])
+    return [{"text": reason, "levels": names} for reason, names in levels.items()]
+
+
+def every_figure(level: Record) -> dict[str, Any]:
+    """Every metric of a level beside its seed variation, with its gates."""
+    rows = []
+    for metric, row in level["summary"].items():
+        gates = [
+            f"{statistic_of(check)} {check['rule']}: {check['state']}"
+            for check in level["checks"]
+            if metric_of(check) == metric
+        ]
+        cells = [figure(row[column], digits_of(metric)) for column in COLUMNS]
+        described = METRICS[metric]
+        rows.append(
+            {"title": described.title, "unit": described.unit, "cells": cells, "gates": gates}
+        )
+    return {"method": level["method"], "columns": list(COLUMNS.values()), "rows": rows}
+
+
+def provenance(record: Record) -> str:
+    """Everything needed to make the decision again, as JSON."""
+    source = record["provenance"]
+    packages = {
+        level["method"]: level["provenance"]["package_sha256"] for level in judged_levels(record)
+    }
+    libraries = " ".join(f"{name}=={version}" for name, version in source["libraries"].items())
+    facts = source | {"clips": " ".join(source["clips"]), "packages_sha256": packages}
+    facts |= {"libraries": libraries, "objective": record["objective"], "claim": record["claim"]}
+    return json.dumps(facts, indent=1)
+
+
+def order(record: Record, auditions: Sequence[Heard]) -> list[str]:
     """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
     the rejected from the smallest.
     """
-    there = [level for level in record["levels"] if level["method"] in heard[0].signals]
-    wanted = [record["level"], *(best["level"] for best in record["bests"])]
-    wanted += [level["method"] for level in there if level["verdict"] == "SHIP"]
-    wanted += [level["method"] for level in sorted(there, key=lambda level: level["bytes"])]
-    names = {level["method"] for level in there}
-    return [name for name in dict.fromkeys(wanted) if name in names]
+    levels = [level for level in record["levels"] if level["method"] in auditions[0].signals]
+    names = [record["level"], *(best["level"] for best in record["bests"])]
+    names += [level["method"] for level in levels if level["verdict"] == SHIP]
+    names += [level["method"] for level in sorted(levels, key=lambda level: level["bytes"])]
+    playable = {level["method"] for level in levels}
+    return [name for name in dict.fromkeys(names) if name in playable]
 
 
-def packed(
-    record: Mapping[str, Any], heard: Sequence[Heard]
-) -> tuple[list[str], list[dict[str, Any]]]:
+def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[dict[str, Any]]]:
     """The levels that fit into the budget, and each clip with its sounds and figures."""
-    sounds = [{REFERENCE: kept(clip.signals[REFERENCE])} for clip in heard]
-    spent, levels = sum(len(own[REFERENCE]["flac"]) for own in sounds), []
-    for name in order(record, heard):
-        found = [kept(clip.signals[name], clip.signals[REFERENCE]) for clip in heard]
-        size = sum(len(way["flac"]) for way in found)
+    sounds = [{REFERENCE: kept(clip.signals[REFERENCE])} for clip in auditions]
+    spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
+    for name in order(record, auditions):
+        renditions = [kept(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
+        size = sum(len(rendition["flac"]) for rendition in renditions)
         if spent + size <= BUDGET_BYTES:
             spent += size
             levels.append(name)
-            for own, way in zip(sounds, found, strict=True):
-                own[name] = way
-    return levels, [_clip(record, clip, own) for clip, own in zip(heard, sounds, strict=True)]
+            for clip, rendition in zip(sounds, renditions, strict=True):
+                clip[name] = rendition
+    clips = [_clip(record, clip, made) for clip, made in zip(auditions, sounds, strict=True)]
+    return levels, clips
 
 
-def _clip(record: Mapping[str, Any], clip: Heard, sounds: Mapping[str, Any]) -> dict[str, Any]:
-    said = clip.utterance
+def _clip(record: Record, audition: Heard, sounds: Mapping[str, Any]) -> dict[str, Any]:
+    """A clip as the player reads it."""
+    utterance = audition.utterance
     results = {
-        level["method"]: own
-        for level in record["levels"]
-        for own in level.get("clips") or ()
-        if own["id"] == said.id
+        level["method"]: clip
+        for level in judged_levels(record)
+        for clip in level["clips"]
+        if clip["id"] == utterance.id
     }
-    figures = {name: own["figures"] for name, own in results.items() if name in sounds}
-    seed = next(iter(results.values()))["seed_variation"]
     return {
-        "id": said.id,
-        "voice": said.voice,
-        "text": said.text,
+        "id": utterance.id,
+        "voice": utterance.voice,
+        "text": utterance.text,
         "sounds": dict(sounds),
-        "figures": figures,
-        "seed": seed,
+        "figures": {name: clip["figures"] for name, clip in results.items() if name in sounds},
+        "seed": next(iter(results.values()))["seed_variation"],
     }
 
 
-def _metrics(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For the table below the player."""
-    return [
+def player_json(record: Record, levels: Sequence[str], sounds: Sequence[Any]) -> str:
+    """Sounds, levels and metrics for the player, as JSON that no HTML reader takes for a tag."""
+    metrics = [
         {
             "name": name,
             "title": METRICS[name].title,
@@ -127,246 +436,5 @@ def _metrics(record: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for name in gated(record)
     ]
-
-
-def gated(record: Mapping[str, Any]) -> list[str]:
-    """Every metric that a gate holds."""
-    return list(
-        dict.fromkeys(
-            metric_of(check) for level in judged_levels(record) for check in level["checks"]
-        )
-    )
-
-
-PAGE = Path(__file__).resolve().parent / "page"
-OPEN = ("pesq", "mcd_db")  # strips that are shown unfolded
-MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
-
-
-def page(
-    record: Mapping[str, Any],
-    heard: Sequence[Heard],
-    curves: Sequence[Path],
-    product: Mapping[str, Any] | None = None,
-) -> str:
-    """The whole page; `curves`: the plots that quantize.sensitivity drew for this package;
-    `product`: report.product_of, where known.
-    """
-    record = {**record, "product": product}
-    parts = (
-        decision(record),
-        bests(record),
-        section("Levels", level_table(record) + notes(record)),
-        section("Size against quality", f"<figure>{scatter(record)}{SCATTER_NOTE}</figure>"),
-        section("Why not the others", reasons(record)),
-        section("Listen", player(record, heard)),
-        section("Sentence by sentence", sentences(record)),
-        section("Sensitivity of layers", sensitivity(curves)),
-        section("Every figure", "".join(every_figure(level) for level in judged_levels(record))),
-        section("Provenance", provenance(record)),
-    )
-    title = f"<title>{escape(headline(record))}</title>"
-    meta = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    )
-    head = f"{meta}{title}<style>{asset('report.css')}</style>"
-    held = "" if record["may_be_released"] else ' class="held"'
-    body = f"<main{held}>{''.join(parts)}</main><script>{asset('report.js')}</script>"
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
-
-
-SCATTER_NOTE = (
-    '<figcaption class="pale">Point: mean PESQ of the level. Whisker: down to its worst sentence.'
-    " Red tick: its own gate for the mean. Green ships (grey where nothing may be released), red is"
-    " rejected, amber is undecided.</figcaption>"
-)
-
-
-def asset(name: str) -> str:
-    """The style sheet or the script."""
-    return (PAGE / name).read_text(encoding="utf-8")
-
-
-def section(title: str, body: str) -> str:
-    """A titled part."""
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
-
-
-def headline(record: Mapping[str, Any]) -> str:
-    """What to release, in the largest letters."""
-    if not record["level"]:
-        return "Release none"
-    return f"{'Release' if record['may_be_released'] else 'Would release'} {record['level']}"
-
-
-def decision(record: Mapping[str, Any]) -> str:
-    """When, of what and by what; the recommendation in a sentence with what it costs and saves."""
-    made, names = record["provenance"], {level["method"]: level for level in record["levels"]}
-    clips = [clip for level in judged_levels(record)[:1] for clip in level["clips"]]
-    voices = len({clip["voice"] for clip in clips})
-    limits = short(made["limits"][-1]["commit"])
-    told = (
-        f"{made['date']}, commit {short(made['commit'])}, limits of commit {limits}."
-        f" {made['checkpoint']}, {len(clips)} sentences of the {made['set']} set, {voices} voices,"
-        f" noise seed {made['seed']} (others from {made['seed_variation_seed']} on),"
-        f" {made['precision']} precision, features by {made['features']} (the player's by PyTorch)."
-    )
-    sentence = record["reason"]
-    if record["level"]:
-        kind = names[record["level"]]["title"]
-        why = record["reason"].removeprefix(f"{record['level']} is ")
-        # none where the uncompressed level was not judged
-        costs = f": {record['costs']}. It" if record["costs"] else ""
-        sentence = f"{record['level']} ({kind}){costs} is {why}"
-    why_not = _withheld(record)
-    said = f"<p>{escape(sentence + _nearest(record))}.</p>"
-    warning = (
-        ""
-        if record["releasable"]
-        else f'<p class="never">{escape(why_not[0].upper() + why_not[1:])}.</p>'
-    )
-    # what stands in the way, before all else
-    first = warning + said if record["level"] else said.replace("<p>n", "<p>N") + warning
-    verdict = escape(record["verdict"])
-    held = record["verdict"] == SHIP and not record["may_be_released"]
-    badge = (
-        '<span class="badge'
-        f' {verdict.lower()}">{verdict}{", not releasable" if held else ""}</span>'
-    )
-    return (
-        f'<header class="{verdict.lower()}"><p>{badge}</p><h1>{escape(headline(record))}</h1>'
-        f'{first}<p class="pale">{escape(told)}</p></header>'
-    )
-
-
-def _nearest(record: Mapping[str, Any]) -> str:
-    """Where no level ships: the one that came nearest, and the gate that it is furthest beyond."""
-    found = [
-        (used(check) or 0.0, level["method"], check)
-        for level in judged_levels(record)
-        if (check := tightest(level))
-    ]
-    if record["level"] or not found:
-        return ""
-    _, method, check = min(found, key=lambda one: one[0])
-    told = (
-        f"{METRICS[metric_of(check)].title}, {check['gate'].split()[1]}: {check['value']:.4g},"
-        f" limit {check['rule']}"
-    )
-    return (
-        f"; nearest is {method}, which"
-        f" {'misses' if check['state'] == BROKEN else 'is not sure to keep'} a gate: {told}"
-    )
-
-
-def _withheld(record: Mapping[str, Any]) -> str:
-    said = [note for note in record["notes"] if "releas" in note]
-    return said[0] if said else not_releasable(record["provenance"]["checkpoint"])
-
-
-def bests(record: Mapping[str, Any]) -> str:
-    """A card for each thing one may choose by."""
-    cards = "".join(
-        '<div><p class="pale">Best for'
-        f" {escape(best['by'])}</p><p><b>{escape(best['level'])}</b></p><p>{escape(best['figure'])}</p><p"
-        f' class="pale">{escape(best["costs"])}</p></div>'
-        for best in record["bests"]
-    )
-    return f'<div class="bests">{cards}</div>' if cards else ""
-
-
-def notes(record: Mapping[str, Any]) -> str:
-    """What stands beside the decision, and how to read the columns."""
-    warning = _withheld(record) if not record["releasable"] else None
-    # "Why not the others" says it in words
-    said = [note for note in record["notes"] if note != warning and " would be " not in note]
-    product = record["product"]
-    whole = (
-        ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in sorted(product["bytes"].items()))
-        if product
-        else ""
-    )
-    lacks = (
-        f"; not built, so not in it: {', '.join(product['lacking'])}"
-        if product and product["lacking"]
-        else ""
-    )
-    fixed = (
-        *(
-            [
-                f"The product is the vocoder and {whole}{lacks}. It runs from the newer system of"
-                " vocoder and encoder."
-            ]
-            if product
-            else []
-        ),
-        (
-            "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one"
-            " nearest to its limit, or furthest beyond."
-        ),
-        (
-            "Neural Engine and ms per s (milliseconds per second of audio,"
-            f" {record['chip'].upper()}): forecasts from the program alone, shares in two readings,"
-            " times with their 80 % interval; nothing was measured on a device."
-        ),
-        (
-            "Another noise seed: what the fp32 model does to itself. A level below that is nearer"
-            " to fp32 than fp32 is to itself."
-        ),
-    )
-    items, lines = (
-        "".join(f"<li>{escape(note)}</li>" for note in said),
-        "".join(f"<p>{escape(line)}</p>" for line in fixed),
-    )
-    return f'<ul>{items}</ul><div class="pale">{lines}</div>'
-
-
-def sentences(record: Mapping[str, Any]) -> str:
-    """A strip for each metric that a gate holds; all but OPEN are folded."""
-    metrics = gated(record)
-    key = (
-        "A dot a sentence, a bar at the mean, red lines at the gates of that level: whole for the"
-        " mean, dashed for the worst."
-    )
-    unfolded = "".join(strips(record, metric) for metric in OPEN if metric in metrics)
-    folded = "".join(
-        f"<details><summary>{escape(METRICS[metric].title)}</summary>{strips(record, metric)}</details>"
-        for metric in metrics
-        if metric not in OPEN
-    )
-    return f'<p class="pale">{key}</p>{unfolded}{folded}'
-
-
-def sensitivity(curves: Sequence[Path]) -> str:
-    """Each layer's loss and the trade-off curve that `mixed` was chosen from; nothing where they
-    were not measured.
-    """
-    small = [path for path in curves if path.stat().st_size <= MAX_PICTURE_BYTES]
-    pictures = "".join(
-        f'<img alt="{escape(path.name)}"'
-        f' src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}">'
-        for path in small
-    )
-    title = "<summary>Each layer's loss, and the curve that the recipe was chosen from</summary>"
-    return f'<details class="pictures">{title}{pictures}</details>' if small else ""
-
-
-def provenance(record: Mapping[str, Any]) -> str:
-    """Everything needed to make the decision again."""
-    packages = {
-        level["method"]: level["provenance"]["package_sha256"] for level in judged_levels(record)
-    }
-    told = record["provenance"] | {
-        "clips": " ".join(record["provenance"]["clips"]),
-        "packages_sha256": packages,
-    }
-    told |= {
-        "libraries": " ".join(
-            f"{name}=={version}" for name, version in record["provenance"]["libraries"].items()
-        )
-    }
-    text = json.dumps(told | {"objective": record["objective"], "claim": record["claim"]}, indent=1)
-    return (
-        "<details><summary>Hashes, versions, seeds,"
-        f" limits</summary><pre>{escape(text)}</pre></details>"
-    )
+    data = {"clips": sounds, "levels": levels, "metrics": metrics}
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -19,7 +19,7 @@ from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_table import shown
+from kokoro_ane.eval.report_figures import shown
 from kokoro_ane.eval.session import OBJECTIVES, PRECISIONS
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, VERDICTS
 from kokoro_ane.pipeline.decision_file import AGAIN, read_decision

@@ -17,7 +17,7 @@ from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_table import interval_of, short, tightest, used
+from kokoro_ane.eval.report_figures import interval_of, tightest, two_digits, used
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, Check
 
 WIDTH = 118  # when stdout is not a terminal
@@ -159,7 +159,7 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
         _number(mcd["mean"]) + _span(level, "mcd_db"),
         _number(seeds),
         (
-            f"{short(band['ms'])}\n[dim]{short(band['low_ms'])}-{short(band['high_ms'])}[/]"
+            f"{two_digits(band['ms'])}\n[dim]{two_digits(band['low_ms'])}-{two_digits(band['high_ms'])}[/]"
             if band
             else "-"
         ),

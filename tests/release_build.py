@@ -20,7 +20,7 @@ from kokoro_ane.eval.judge import ClipResult, check_record, decided
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts, facts_of
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS
 from kokoro_ane.eval.release import main
-from kokoro_ane.eval.report_table import shown
+from kokoro_ane.eval.report_figures import shown
 from kokoro_ane.quantize.methods import METHODS
 from mlprogram.examine.rules import load_rules
 

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
-from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +25,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from markupsafe import escape
 
 from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
@@ -40,9 +40,9 @@ from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import parse_arguments
 from kokoro_ane.eval.report import main as report
+from kokoro_ane.eval.report_figures import figure, interval_of, used
 from kokoro_ane.eval.report_page import asset, packed, page
-from kokoro_ane.eval.report_plots import strips
-from kokoro_ane.eval.report_table import figure, interval_of, level_table, reasons, used
+from kokoro_ane.eval.report_plots import strip_plot
 from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.quantize.corpus import calibration, heldout, require_disjoint
 from kokoro_ane.quantize.speech import own_speech
@@ -496,7 +496,7 @@ class TestPage:
             assert after("a", "#play") == ["play", "A"]
             assert after(" ", "button[data-side=A]") == ["A"]
 
-    def test_a_limit_that_moves_is_said_where_it_explains_a_row(self) -> None:
+    def test_a_limit_that_moves_is_said_where_it_explains_a_row(self, heard: list[Heard]) -> None:
         doubtful = made_up({"fp16": 0.0, "w8": 0.98})
         next(check for check in doubtful["levels"][1]["checks"] if check["gate"] == "mcd_db mean")[
             "state"
@@ -504,7 +504,8 @@ class TestPage:
         doubtful["levels"][1]["reasons"] = [
             "mcd_db mean is 1, too near to tell with these clips, with which the limit moves too"
         ]
-        assert re.search(r"w8 [^;]*too near to tell, and the limit moves too", reasons(doubtful))
+        words = Page(page(doubtful, heard, [])).words
+        assert re.search(r"w8 [^;]*too near to tell, and the limit moves too", words)
 
     def test_nothing_from_outside_under_3_mb_no_markup_from_texts(
         self, record: dict, heard: list[Heard], tmp_path: Path
@@ -535,8 +536,8 @@ class TestPage:
         assert tag not in page(forged, heard, [])
         assert "<!--" not in page(forged, heard, [])
 
-    def test_each_reason_stands_once(self, record: dict) -> None:
-        words = reasons(record)
+    def test_each_reason_stands_once(self, record: dict, heard: list[Heard]) -> None:
+        words = page(record, heard, [])
         said = {
             check["reason"]
             for level in record["levels"]
@@ -544,7 +545,7 @@ class TestPage:
             if check["state"] != "holds"
         }
         assert said
-        assert all(words.count(f">{escape(reason)}<") == 1 for reason in said)
+        assert [words.count(f">{escape(reason)}<") for reason in said] == [1] * len(said)
         assert "Every gate holds for fp16, w8, p6." in words
 
     def test_no_level_ships(self, heard: list[Heard]) -> None:
@@ -560,24 +561,21 @@ class TestPage:
 
 class TestPlots:
     def test_gates_belong_to_their_level(self, record: dict) -> None:
-        rows = {
-            re.search(r"<span>(.*?)</span>", row)[1]: row
-            for row in strips(record, "pesq").split('<div class="strip">')[1:]
-        }
-        assert "&gt;= 4.5" in rows["fp16"]
-        assert "&gt;= 4.5" not in rows["w8"]
-        assert 'class="gate"' not in rows["another seed"]
-        assert rows["w8"].count("<circle") == 24
+        plot = strip_plot(record, "pesq")
+        assert plot is not None
+        rows = {row["name"]: row for row in plot["rows"]}
+        assert ">= 4.5" in rows["fp16"]["label"]
+        assert ">= 4.5" not in rows["w8"]["label"]
+        assert not rows["another seed"]["gates"]
+        assert len(rows["w8"]["dots"]) == 24
 
 
 class TestWords:
-    def test_levels_have_plain_names_and_figures_their_digits(self, record: dict) -> None:
-        assert "palette, 6 bits" in level_table(record)
-        assert (
-            figure(-0.001),
-            figure(None),
-            figure(4.6351),
-        ) == ("0.00", "–", "4.64")
+    def test_levels_have_plain_names(self, record: dict, heard: list[Heard]) -> None:
+        assert "<small>palette, 6 bits</small>" in page(record, heard, [])
+
+    def test_figures_have_their_digits(self) -> None:
+        assert (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
 
     def test_how_much_of_a_limit_is_used(self) -> None:
         assert used({"gate": "mcd_db mean", "value": 0.5, "rule": "<= 1"}) == 0.5
@@ -586,12 +584,12 @@ class TestWords:
 
 
 def test_means_have_their_intervals_on_page_and_terminal(
-    record: dict, capsys: pytest.CaptureFixture
+    record: dict, heard: list[Heard], capsys: pytest.CaptureFixture
 ) -> None:
     (p6,) = (level for level in record["levels"] if level["method"] == "p6")
     low, high = interval_of(p6, "pesq") or (0.0, 0.0)
     assert low < p6["summary"]["pesq"]["mean"] < high
-    assert f"<small>{figure(low)}–{figure(high)}</small>" in level_table(record)
+    assert f"<small>{figure(low)}–{figure(high)}</small>" in page(record, heard, [])
     levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
     print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
     said = capsys.readouterr().out
