@@ -5,7 +5,6 @@ SECOND := .venv-coreai
 RUN := $(VENV)/bin/python
 METHOD ?= fp16
 CHECKPOINT ?=
-OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
 LAYOUT ?=
@@ -55,8 +54,8 @@ all: g2p encoder vocoder ## the three packages
 quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed|mixed18, LAYOUT=streaming|streaming-poly); exit 3 where it ships and may not be released
 	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
-release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 3
-	$(RUN) -m kokoro_ane release $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS) $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
+release: venv ## judge every level, name the one to release, write the page; a demo voice ends with exit 3
+	$(RUN) -m kokoro_ane release $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS); code=$$?; \
 	[ $$code = 2 ] || $(RUN) -m kokoro_ane report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 
 bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=); exit 3 where no decision lets it out

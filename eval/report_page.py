@@ -305,9 +305,8 @@ def notes(record: Mapping[str, Any]) -> str:
             " nearest to its limit, or furthest beyond."
         ),
         (
-            "Neural Engine and ms per s (milliseconds per second of audio,"
-            f" {record['chip'].upper()}): forecasts from the program alone, shares in two readings,"
-            " times with their 80 % interval; nothing was measured on a device."
+            f"Neural Engine ({record['chip'].upper()}): a forecast from the program alone, in two"
+            " readings; nothing was measured on a device."
         ),
         (
             "Another noise seed: what the fp32 model does to itself. A level below that is nearer"
@@ -365,7 +364,7 @@ def provenance(record: Mapping[str, Any]) -> str:
             f"{name}=={version}" for name, version in record["provenance"]["libraries"].items()
         )
     }
-    text = json.dumps(told | {"objective": record["objective"], "claim": record["claim"]}, indent=1)
+    text = json.dumps(told | {"claim": record["claim"]}, indent=1)
     return (
         "<details><summary>Hashes, versions, seeds,"
         f" limits</summary><pre>{escape(text)}</pre></details>"

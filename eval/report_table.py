@@ -129,7 +129,6 @@ def headings(record: Mapping[str, Any]) -> tuple[str, ...]:
         "tightest gate",
         "Neural Engine",
         "runs from",
-        f"ms per s, {record['chip'].upper()}",
     )
 
 
@@ -155,7 +154,6 @@ def row(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         _tightest(level),
         _engine(level, record),
         _system(level, product),
-        _time(level, record),
     ]
     labelled = zip(headings(record)[2:], cells, strict=True)
     return f"<tr{chosen}>{name}{verdict}{''.join(_cell(heading, text) for heading, text in labelled)}</tr>"
@@ -245,15 +243,6 @@ def _engine(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     return (
         f"{100 * band['engine_low']:.0f}–{100 * band['engine_high']:.0f} % of work{int8}"
         if band
-        else "–"
-    )
-
-
-def _time(level: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    time = level["facts"]["forecast"].get(record["chip"])
-    return (
-        f"{short(time['ms'])}<small>{short(time['low_ms'])}–{short(time['high_ms'])}</small>"
-        if time
         else "–"
     )
 

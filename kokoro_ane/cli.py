@@ -38,7 +38,7 @@ COMMANDS = MappingProxyType(
         "ane": ("mlprogram.__main__", "what a chip's Neural Engine takes of a package"),
         "device-report": (
             "kokoro_ane.pipeline.device_report",
-            "what a Mac measures of packages, and the forecast beside it",
+            "what a Mac measures of packages, beside what they compute and move",
         ),
         "doctor": (
             "kokoro_ane.pipeline.doctor",

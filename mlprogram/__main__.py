@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     ane = verbs.add_parser(
         "ane",
-        help="forecast placement and latency on the Neural Engine; on a Mac, measure beside it",
+        help="forecast placement on the Neural Engine; on a Mac, measure beside it",
     )
     _add_package(ane)
     _add_forecast(ane)

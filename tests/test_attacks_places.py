@@ -83,7 +83,6 @@ OWN = {  # file: kinds that it does itself, and why
         "writing",
         "its own settings as read back; adds to a log that outlives a killed run on purpose",
     ),
-    "bench/ane_times.py": ("writing", "the fitted numbers of the cost model, into a checkout"),
     "bench/chain_speed.py": (
         "writing",
         "a text, and a process's log, in a temporary folder; /proc",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mlprogram.benches.shared import markdown
 from mlprogram.command import Parser, exit_code
 from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
-from mlprogram.examine.forecast import forecast_residency
+from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
 
@@ -217,7 +217,7 @@ def build(case: Case, folder: Path, name: str) -> Path:
 def compare(name: str, case: Case, folder: Path) -> dict[str, Any]:
     """Forecast one case beside its published share."""
     program = open_program(build(case, folder, name))
-    forecast = forecast_residency(
+    forecast = forecast_placement(
         profile_program(program, program.shapes({})), load_rules(), case.chip
     )
     high, low = forecast.optimistic.share("ops"), forecast.pessimistic.share("ops")
