@@ -30,8 +30,7 @@ from torch import Tensor, nn
 
 from mlprogram import Program
 from mlprogram.benches.shared import add_input_flags, inputs_of, peak_mib, snr_db
-from mlprogram.command import Parser, exit_code
-from mlprogram.errors import EXIT_MISSED, ProgramError
+from mlprogram.errors import EXIT_MISSED, ProgramError, exit_code
 
 SPEED_LIMIT, MEMORY_LIMIT, AGREEMENT_DB = 1.3, 1.5, 110.0  # ratios to eager; fp32 agreement with it
 
@@ -173,7 +172,9 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
-    parser = Parser("mlprogram.benches.executor", __doc__)
+    parser = argparse.ArgumentParser(
+        "mlprogram.benches.executor", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument(
         "--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts"
     )

@@ -33,7 +33,7 @@ Row = tuple[Forecast, "Facts | None"]
 def run(arguments: argparse.Namespace) -> int:
     """The command: tables, files asked for, then one JSON line."""
     for target in filter(None, (arguments.json, arguments.plot)):
-        check_target(target, vars(arguments))
+        check_target(target, arguments.package, arguments.rules)
     if arguments.plot:
         check_format(arguments.plot)  # before the other file is written
     rules = load_rules(arguments.rules)
