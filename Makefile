@@ -1,11 +1,9 @@
 # Every verb of the project. `make help` lists them. Folders carry the same names as targets, so every target is .PHONY.
 PYTHON ?= python3
 VENV := .venv
-SECOND := .venv-coreai
 RUN := $(VENV)/bin/python
 METHOD ?= fp16
 CHECKPOINT ?=
-OBJECTIVE ?=
 OUT ?= build
 BUCKETS ?=
 LAYOUT ?=
@@ -17,7 +15,7 @@ layout_flag = $(if $(LAYOUT),--layout $(LAYOUT))
 checkpoint_flag = $(if $(CHECKPOINT),--checkpoint "$(CHECKPOINT)")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-second-opinion vocoder g2p encoder all quality release bundle controls sensitivity bench test test-slow fuzz lint clean
+.PHONY: help venv vocoder g2p encoder all quality release bundle controls sensitivity bench test test-slow fuzz lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -31,14 +29,6 @@ $(VENV)/.installed: pyproject.toml mlprogram/pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ./mlprogram -e ".[bench,judge,kokoro-int8,onnx,plot,test]"
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro resemblyzer distillmos xls-r-sqa
-	@touch $@
-
-# Apple's runtime is a beta that registers operators in PyTorch, and only one bench needs it: apart from the project's own environment.
-venv-second-opinion: $(SECOND)/.installed ## Apple's Core AI runtime in .venv-coreai, for `python -m mlprogram.benches.coreai.opinion`
-
-$(SECOND)/.installed: constraints-coreai.txt
-	$(PYTHON) -m venv $(SECOND)
-	$(SECOND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-coreai.txt coreai-torch coremltools
 	@touch $@
 
 vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=streaming|streaming-poly)
@@ -55,8 +45,8 @@ all: g2p encoder vocoder ## the three packages
 quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed|mixed18, LAYOUT=streaming|streaming-poly); exit 3 where it ships and may not be released
 	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
-release: venv ## judge every level, name the one to release, write the page (OBJECTIVE=smallest|fastest); a demo voice ends with exit 3
-	$(RUN) -m kokoro_ane release $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS) $(if $(OBJECTIVE),--objective $(OBJECTIVE)); code=$$?; \
+release: venv ## judge every level, name the one to release, write the page; a demo voice ends with exit 3
+	$(RUN) -m kokoro_ane release $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS); code=$$?; \
 	[ $$code = 2 ] || $(RUN) -m kokoro_ane report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 
 bundle: all ## one folder for an app: packages, manifest, voices, lexicon, test vectors, model card (METHOD=, CHECKPOINT=); exit 3 where no decision lets it out

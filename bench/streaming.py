@@ -2,8 +2,8 @@
 measures its own statistics.
 
     OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
-    # built packages of any layout, on every chip
-    python -m bench.streaming --forecast PACKAGE PACKAGE ... [--seconds 3,10,30]
+    # runs, operations, arithmetic and bytes moved of built packages of any layout
+    python -m bench.streaming --count PACKAGE PACKAGE ... [--seconds 3,10,30]
 
 `--set tuning` is for choosing a predictor (its clips need no --only: words and speakers are left
 out there). Exit 0: SHIP; 1: REJECT; 3: UNDECIDED. The last line of stdout is one JSON object.
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # every gate but the 45 dB of SNR, which only an uncompressed level of the same arithmetic can keep
 JUDGED_AS = "w8"
-SHOWN = ("m1", "m4", "a14", "a17")  # chips in the table; the last line has all
 QUICK = ("pesq", "mcd_db", "mcd_increase_db", "lsd_db", "snr_db")
 
 
@@ -57,20 +56,20 @@ def main(argv: list[str] | None = None) -> int:
         help="frames up to which statistics are measured (default: %(default)s)",
     )
     parser.add_argument(
-        "--forecast",
+        "--count",
         type=Path,
         nargs="+",
         metavar="PACKAGE",
-        help="operations, bytes and milliseconds by chip instead",
+        help="count operations, multiply-accumulates and bytes of packages instead",
     )
     parser.add_argument(
         "--seconds",
         default="3,10,30",
-        help="of the utterance that is forecast (default: %(default)s)",
+        help="length of the utterance that is counted (default: %(default)s)",
     )
     arguments = parser.parse_args(argv)
-    if arguments.forecast:
-        return forecast(arguments.forecast, [float(part) for part in arguments.seconds.split(",")])
+    if arguments.count:
+        return count(arguments.count, [float(part) for part in arguments.seconds.split(",")])
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.quantize.speech import own_speech
@@ -159,12 +158,12 @@ def judged(
     return {"SHIP": EXIT_GOOD, "REJECT": EXIT_REJECTED}.get(decision.verdict, EXIT_UNDECIDED)
 
 
-def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:
-    """What an utterance costs in each package: runs of its functions, operations, bytes moved and
-    forecast time a second of audio.
+def count(packages: Sequence[Path], seconds: Sequence[float]) -> int:
+    """What an utterance takes of each package: runs of its functions, operations of the largest
+    one, multiply-accumulates and bytes moved for a second of audio.
     """
     from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.eval.levels import forecast_of, runs_of
+    from kokoro_ane.eval.levels import runs_of
 
     rows = []
     for package in packages:
@@ -172,38 +171,35 @@ def forecast(packages: Sequence[Path], seconds: Sequence[float]) -> int:
         for length in seconds:
             runs, frames = runs_of(programs, round(length * FRAMES_PER_SECOND))
             audio_s = frames / FRAMES_PER_SECOND
+            macs = sum(times * sum(op.macs for op in profile.ops) for profile, times in runs)
             moved = sum(
-                count * sum(op.bytes_moved for op in profile.ops) for profile, count in runs
+                times * sum(op.bytes_moved for op in profile.ops) for profile, times in runs
             )
-            found = {
-                "package": package.stem.removeprefix(f"{VOCODER_NAME}-"),
-                "audio_s": audio_s,
-                "runs": sum(count for _, count in runs),
-            }
-            found |= {
-                "operations": max(len(profile.ops) for profile, _ in runs),
-                "mb_per_s": moved / audio_s / 1e6,
-            }
-            rows.append(found | {"chips": forecast_of(runs, frames)})
-    table = [
-        (
-            row["package"],
-            f"{row['audio_s']:g}",
-            str(row["runs"]),
-            str(row["operations"]),
-            f"{row['mb_per_s']:.0f}",
-        )
-        + tuple(
-            f"{row['chips'][chip]['ms']:.1f} ({row['chips'][chip]['high_ms']:.0f})"
-            for chip in SHOWN
-        )
-        for row in rows
-    ]
-    title = (
-        "forecast: milliseconds a second of audio (upper end of 80 %); operations: of the largest"
-        " function"
+            rows.append(
+                {
+                    "package": package.stem.removeprefix(f"{VOCODER_NAME}-"),
+                    "audio_s": audio_s,
+                    "runs": sum(times for _, times in runs),
+                    "operations": max(len(profile.ops) for profile, _ in runs),
+                    "gmac_per_s": macs / audio_s / 1e9,
+                    "mb_per_s": moved / audio_s / 1e6,
+                }
+            )
+    print_table(
+        "operations are those of the largest function",
+        ("package", "s", "runs", "operations", "GMAC/s", "MB/s"),
+        [
+            (
+                row["package"],
+                f"{row['audio_s']:g}",
+                str(row["runs"]),
+                str(row["operations"]),
+                f"{row['gmac_per_s']:.1f}",
+                f"{row['mb_per_s']:.0f}",
+            )
+            for row in rows
+        ],
     )
-    print_table(title, ("package", "s", "runs", "operations", "MB/s", *SHOWN), table)
     print(json.dumps({"rows": rows}))
     return EXIT_GOOD
 

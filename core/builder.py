@@ -27,9 +27,9 @@ from kokoro_ane.core.manifest import (
     describe_package,
     tool_versions,
 )
+from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from mlprogram import Program
-from mlprogram.scratch import temporary_files_in
 
 if TYPE_CHECKING:
     import coremltools as ct

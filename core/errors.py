@@ -13,11 +13,16 @@ from contextlib import suppress
 from functools import wraps
 from typing import TypeVar, cast
 
-from mlprogram.command import NO_MEMORY, lost, no_memory, silenced, with_streams
-from mlprogram.command import Parser as Parser  # of every command
+from kokoro_ane.core.process import (
+    INTERRUPTED,
+    NO_ROOM,
+    interrupted_before,
+    interruptible,
+    temporary_files_apart,
+)
+from kokoro_ane.core.streams import NO_MEMORY, lost, no_memory, silenced, with_streams
+from kokoro_ane.core.streams import Parser as Parser  # of every command
 from mlprogram.errors import one_line
-from mlprogram.files import NO_ROOM
-from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
 OWN = ("kokoro_ane", "mlprogram", "training", "bench")  # a module of these that is missing is a bug
 # in the middle of a file: Python does not say which

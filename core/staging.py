@@ -29,10 +29,17 @@ from typing import Any
 
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.process import (
+    LOCK,
+    NO_ROOM,
+    claimed,
+    interrupted_before,
+    left_behind,
+    removed,
+)
+from kokoro_ane.core.replaceable import needed
 from mlprogram import files
 from mlprogram.errors import ProgramError
-from mlprogram.files import NO_ROOM
-from mlprogram.scratch import LOCK, claimed, interrupted_before, left_behind, removed
 
 Reason = Callable[[Path], str | None]  # why a folder or file is not one of ours, or None
 PROBE_BYTES = 1 << 16
@@ -81,7 +88,7 @@ def check_output(
     """The path that will be written, of a name that the user typed: `target`, or what it is a link
     to. `given`: all that was typed.
 
-    Raises InputError: see the module, and mlprogram.files.needed.
+    Raises InputError: see the module, and core/replaceable.py.
     """
     if suffixes and target.suffix.lower() not in suffixes:
         raise InputError(
@@ -92,7 +99,7 @@ def check_output(
         place = Path(os.path.realpath(target)) if target.is_symlink() else target
         if place.is_symlink():
             raise InputError(f"cannot write {target}: the link leads round in a circle")
-        why = files.needed(place, vars(given) if given else {}, ours is None)
+        why = needed(place, vars(given) if given else {}, ours is None)
         if why:
             raise InputError(f"{target} is not replaced: {why}. Name another file")
     return check_implied(place, ours)

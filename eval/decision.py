@@ -1,14 +1,13 @@
-"""Which level to release, the smallest or the fastest by forecast of those that ship, and the
-decision as plain data.
+"""Which level to release, the smallest of those that ship, and the decision as plain data.
 
-    choice = choose(levels, "smallest", chip="m4", withheld="the demo voice is never released")
-    write_json(out, decision_record(levels, choice, context, seed_variations(context), objective="smallest", chip="m4"))
+    choice = choose(levels, withheld="the demo voice is never released")
+    write_json(out, decision_record(levels, choice, context, seed_variations(context), chip="m4"))
 
 The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every
 figure.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,8 +21,7 @@ from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.report_figures import two_digits
-from kokoro_ane.eval.session import FASTEST, SMALLEST, JudgeContext
+from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import utterance_sha256
 from kokoro_ane.eval.verdict import (
     BOOTSTRAP_SEED,
@@ -37,11 +35,9 @@ from kokoro_ane.eval.verdict import (
 from kokoro_ane.pipeline.decision_file import FORMAT
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.render import render_reference
-from mlprogram.examine.cost import Ratio, compared, load_costs
 
 OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
 LEAST_PESQ = 0.005  # what two decimals do not show
-FASTER = "faster"  # what a ratio of times can say
 NAMED = 3  # broken gates that a note names
 
 
@@ -68,15 +64,13 @@ class Choice:
         return self.verdict == SHIP and self.releasable
 
 
-def choose(
-    levels: Sequence[JudgedLevel], objective: str, chip: str, withheld: str | None
-) -> Choice:
-    """The best level by the objective that ships and is meant for the Neural Engine. `withheld`:
-    why nothing may be released, if so.
+def choose(levels: Sequence[JudgedLevel], withheld: str | None) -> Choice:
+    """The smallest level that ships and is meant for the Neural Engine. `withheld`: why nothing may
+    be released, if so.
     """
     releasable = withheld is None
-    rank, measure = _ranking(objective, chip)
-    keeping = sorted((level for level in levels if level.verdict == SHIP), key=rank)
+    by_size = sorted(levels, key=lambda level: level.bytes)
+    keeping = [level for level in by_size if level.verdict == SHIP]
     shipping = [level for level in keeping if not level.unfit]
     notes = [
         f"{level.method} keeps every gate but is not chosen: {level.unfit}"
@@ -86,31 +80,18 @@ def choose(
     notes += [] if withheld is None else [withheld]
     if not shipping:
         return _nothing(levels, releasable, notes)
-    tied = fastest(shipping, chip) if objective == FASTEST else shipping[:1]
-    best = tied[0]
-    better = [
-        level
-        for level in levels
-        if level.record and level.verdict != SHIP and rank(level) < rank(best)
-    ]
+    best, *others = shipping
     notes += [
-        f"{level.method} would be {measure(level)}: {level.verdict}, {_why(level)}"
-        for level in sorted(better, key=rank)
+        f"{level.method} would be {_megabytes(level)}: {level.verdict}, {_why(level)}"
+        for level in by_size
+        if level.record and level.verdict != SHIP and level.bytes < best.bytes
     ]
-    others = [level for level in shipping if level is not best]
     beside = (
-        f"the next is {others[0].method} with {measure(others[0])}" if others else "the only one"
+        f"the next is {others[0].method} with {_megabytes(others[0])}" if others else "the only one"
     )
-    notes += [note for level in shipping if (note := _no_gain(level, levels, chip))]
     reason = (
-        f"{best.method} is the {objective} level that keeps every gate: {measure(best)}, {beside}"
+        f"{best.method} is the smallest level that keeps every gate: {_megabytes(best)}, {beside}"
     )
-    if tied[1:]:
-        names = ", ".join(level.method for level in tied)
-        reason = (
-            f"which of {names} is the fastest is UNDECIDED, and {best.method} is the smallest of"
-            f" them: {measure(best)}"
-        )
     return Choice(
         SHIP,
         best.method,
@@ -118,28 +99,23 @@ def choose(
         releasable,
         tuple(notes),
         costs(best, levels),
-        bests(shipping, levels, chip),
+        bests(shipping, levels),
     )
 
 
 def bests(
-    shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel], chip: str
+    shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel]
 ) -> tuple[dict[str, str], ...]:
-    """The best shipping level by size, by forecast time on the Neural Engine, and by nearness to
-    fp32 (of those smaller than fp16).
-    """
-    size, engine = (_ranking(objective, chip) for objective in (SMALLEST, FASTEST))
+    """The best shipping level by size, and by nearness to fp32 (of those smaller than fp16)."""
     smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
     nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
-    found = (
-        ("size", min(shipping, key=size[0])),
-        ("the Neural Engine", fastest(shipping, chip)[0]),
-        ("fidelity", nearest),
-    )
-    told = {"size": size[1], "the Neural Engine": engine[1], "fidelity": _nearness}
+    smallest = min(shipping, key=lambda level: level.bytes)
     return tuple(
-        {"by": by, "level": level.method, "figure": told[by](level), "costs": costs(level, levels)}
-        for by, level in found
+        {"by": by, "level": level.method, "figure": figure, "costs": costs(level, levels)}
+        for by, level, figure in (
+            ("size", smallest, _megabytes(smallest)),
+            ("fidelity", nearest, _nearness(nearest)),
+        )
     )
 
 
@@ -178,6 +154,10 @@ def _pesq(level: JudgedLevel) -> float:
     return float(level.record["summary"]["pesq"]["mean"])
 
 
+def _megabytes(level: JudgedLevel) -> str:
+    return f"{level.bytes / 1e6:.2f} MB"
+
+
 def _nearness(level: JudgedLevel) -> str:
     return f"MCD {level.record['summary']['mcd_db']['mean']:.2f} dB from fp32"
 
@@ -194,58 +174,6 @@ def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) 
             tuple(notes),
         )
     return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
-
-
-def _no_gain(level: JudgedLevel, levels: Sequence[JudgedLevel], chip: str) -> str:
-    """That int8 arithmetic is not forecast to buy time for certain, where that is so; else ""."""
-    base, share = whole(level, levels), level.facts.int8_macs_share if level.facts else 0.0
-    if base is None or not share or (ratio := time_ratio(level, base, chip)).verdict == FASTER:
-        return ""
-    told = (
-        f"{level.method} multiplies {share:.0%} of its arithmetic in int8; that it is faster on"
-        f" {chip.upper()} is".replace("%", " %")
-    )
-    said = "UNDECIDED" if ratio.verdict == UNDECIDED else "forecast to be wrong"
-    return (
-        f"{told} {said}: {ratio.value:.2f} of {base.method}'s time by forecast, {ratio.low:.2f} to"
-        f" {ratio.high:.2f}; what it saves is size"
-    )
-
-
-def time_ratio(level: JudgedLevel, other: JudgedLevel, chip: str) -> Ratio:
-    """A level's forecast time over another's, with the interval of such ratios: errors that both
-    share cancel.
-    """
-    mine, theirs = level.forecast[chip], other.forecast[chip]
-    same = level.method.rpartition("-")[0] == other.method.rpartition("-")[0]
-    fitted = bool(mine["fitted"] and theirs["fitted"])
-    return compared(mine["ms"], theirs["ms"], load_costs(), "levels" if same else "graphs", fitted)
-
-
-def fastest(shipping: Sequence[JudgedLevel], chip: str) -> list[JudgedLevel]:
-    """The levels that the forecast cannot tell from the fastest of all, the smallest first."""
-    first = min(shipping, key=lambda level: level.forecast[chip]["ms"])
-    tied = [
-        level
-        for level in shipping
-        if level is first or time_ratio(level, first, chip).verdict == UNDECIDED
-    ]
-    return sorted(tied, key=lambda level: level.bytes)
-
-
-def _ranking(
-    objective: str, chip: str
-) -> tuple[Callable[[JudgedLevel], tuple[float, ...]], Callable[[JudgedLevel], str]]:
-    """A sort key and a figure in words."""
-    if objective == SMALLEST:
-        return lambda level: (level.bytes,), lambda level: f"{level.bytes / 1e6:.2f} MB"
-
-    def words(level: JudgedLevel) -> str:
-        time = level.forecast[chip]
-        ms, low, high = (two_digits(time[key]) for key in ("ms", "low_ms", "high_ms"))
-        return f"{ms} ms per second of audio ({low} to {high}), forecast for {chip.upper()}"
-
-    return lambda level: (round(level.forecast[chip]["ms"], 3), level.bytes), words
 
 
 def _why(level: JudgedLevel) -> str:
@@ -307,7 +235,6 @@ def decision_record(
     choice: Choice,
     context: JudgeContext,
     spread: Mapping[str, Any],
-    objective: str,
     chip: str,
 ) -> dict[str, Any]:
     """Decision first, then levels, the model's own spread, provenance."""
@@ -321,7 +248,6 @@ def decision_record(
         "costs": choice.costs,
         "bests": list(choice.bests),
         "notes": [*choice.notes, *limits_notes(context)],
-        "objective": objective,
         "chip": chip,
         "claim": context.claim,
         "levels": [level_record(level) for level in levels],

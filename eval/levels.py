@@ -19,7 +19,6 @@ from kokoro_ane.core.commands import quantize_command
 from kokoro_ane.core.contract import (
     DECODER,
     FEATURES,
-    FRAMES_PER_SECOND,
     STREAMED,
     UTTERANCE,
     WINDOW,
@@ -42,14 +41,13 @@ from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.registry import PACKAGE
 from kokoro_ane.runtimes.tvm import library
 from kokoro_ane.vocoder.streaming.windows import fixed_windows
-from mlprogram.examine.cost import load_costs, times_of
-from mlprogram.examine.forecast import forecast_residency
+from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import OpenProgram, OpProfile, Profile, profile_program
 from mlprogram.examine.rules import load_rules
 from mlprogram.examine.storage import Storage
 
 FORMAT = 3
-# two seconds: the shape the forecast times are given for, where the package has it
+# two seconds: the shape that placement is forecast for, where the package has it
 FORECAST_FRAMES = 80
 # by specification version, as coremltools.target counts
 IOS = {6: "iOS15", 7: "iOS16", 8: "iOS17", 9: "iOS18"}
@@ -60,36 +58,24 @@ SHARE_DIGITS = 5  # of int8_macs_share in a manifest
 Runs = Sequence[tuple[Profile, int]]  # a function at its shapes, and how often it runs
 
 
-def forecast_of(runs: Runs, frames: int) -> dict[str, dict[str, float]]:
-    """By chip: `ms` per second of audio with its 80 % interval `low_ms` to `high_ms`, optimistic
-    reading; `fitted`, whether the interval is that of networks of this kind; `engine_low` and
-    `engine_high`, the shares of multiply-accumulates on the engine in both readings.
+def forecast_of(runs: Runs) -> dict[str, dict[str, float]]:
+    """By chip: `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in
+    the pessimistic and the optimistic reading of the rules.
     """
-    rules, costs, seconds, found = load_rules(), load_costs(), frames / FRAMES_PER_SECOND, {}
+    rules = load_rules()
     macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
-    for name, chip in rules.chips.items():
-        placed = [forecast_residency(profile, rules, name) for profile, _ in runs]
-        times = [
-            (times_of(each, chip, costs).optimistic, count)
-            for each, (_, count) in zip(placed, runs, strict=True)
-        ]
-        ms = {
-            key: sum(count * getattr(time, key) for time, count in times) / seconds
-            for key in ("ms", "low_ms", "high_ms")
-        }
+    shares = {}
+    for chip in rules.chips:
+        placed = [forecast_placement(profile, rules, chip) for profile, _ in runs]
         low, high = (
-            sum(share * part for share, part in zip(shares, macs, strict=True)) / sum(macs)
-            for shares in (
+            sum(share * part for share, part in zip(column, macs, strict=True)) / sum(macs)
+            for column in (
                 [each.lowest_share("macs") for each in placed],
                 [each.optimistic.share("macs") for each in placed],
             )
         )
-        found[name] = ms | {
-            "fitted": float(all(time.fitted for time, _ in times)),
-            "engine_low": low,
-            "engine_high": high,
-        }
-    return found
+        shares[chip] = {"engine_low": low, "engine_high": high}
+    return shares
 
 
 def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> tuple[Runs, int]:
@@ -155,7 +141,7 @@ class PackageFacts:
         at the smallest.
         """
         programs = {program.function.name: program for program in open_functions(package)}
-        runs, counted = runs_of(programs, frames)
+        runs, _ = runs_of(programs, frames)
         smallest = [profile for profile, _ in runs_of(programs, 0)[0]]
         version = next(iter(programs.values())).package.spec.specificationVersion
         operations = (
@@ -174,7 +160,7 @@ class PackageFacts:
                 sorted(Counter(name for name in operations if name != "const").items())
             ),
             minimum_ios=IOS.get(version, f"specification {version}"),
-            forecast=forecast_of(runs, counted),
+            forecast=forecast_of(runs),
         )
 
     @classmethod

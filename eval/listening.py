@@ -22,10 +22,10 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import staged, strangers
 from kokoro_ane.eval.reference import Reference, Subject
 from kokoro_ane.quantize.corpus import Utterance
-from mlprogram.scratch import scratch
 
 REFERENCE = "fp32 reference"
 # of a clip that is compared by ear: long enough for a sentence, short enough to remember

@@ -147,8 +147,6 @@ def product_record(
     products: Sequence[JudgedLevel],
     choice: Choice,
     context: "JudgeContext",
-    objective: str,
-    chip: str,
 ) -> dict[str, Any]:
     """What BUILD/release/product.json holds: the decision first, then every product with its
     parts.
@@ -156,8 +154,6 @@ def product_record(
     head = asdict(choice) | {
         "format": PRODUCT_FORMAT,
         "product": choice.level,
-        "objective": objective,
-        "chip": chip,
     }
     rows = [
         {"product": one.method, "failed": one.failed, "bytes": one.bytes, "verdict": one.verdict}

@@ -1,7 +1,7 @@
 """Choose the compression level to release: judge every level on the same clips, print one table,
 name one level and say why.
 
-    kokoro-ane release [--objective smallest|fastest] [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane release [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
     # a level a stage, judged together: docs/release.md
     kokoro-ane release --product [--encoders w8g] [--methods p6]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
-from kokoro_ane.eval.session import OBJECTIVES, PYTORCH, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, session, session_arguments
 from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
 
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane release", __doc__)
-    parser.add_argument(
-        "--objective",
-        choices=OBJECTIVES,
-        default="smallest",
-        help="what to choose by among levels that ship (default: %(default)s)",
-    )
     parser.add_argument(
         "--methods",
         help=(
@@ -64,7 +58,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--chip",
         choices=chips,
         default="m4",
-        help="chip of the latency column and of fastest (default: %(default)s)",
+        help="chip of the Neural Engine column (default: %(default)s)",
     )
     parser.add_argument(
         "--no-build", action="store_true", help="judge only the packages that are there"
@@ -134,20 +128,15 @@ def main(argv: list[str] | None = None) -> int:
         )
         if all(level.failed for level in levels):
             raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
-        choice = choose(levels, arguments.objective, arguments.chip, withheld(checkpoint))
-        asked = (arguments.objective, arguments.chip)
+        choice = choose(levels, withheld(checkpoint))
         spread = {} if product else seed_variations(context)
         record = (
-            product_record(levels, choice, context, *asked)
+            product_record(levels, choice, context)
             if product
-            else decision_record(levels, choice, context, spread, *asked)
+            else decision_record(levels, choice, context, spread, arguments.chip)
         )
     write_json(out, checksummed(record, PRODUCT_ABOUT if product else ABOUT), ours)
-    (
-        print_products(levels, choice)
-        if product
-        else print_release(levels, choice, spread, arguments.chip)
-    )
+    (print_products(levels, choice) if product else print_release(levels, choice, spread))
     short = {
         "verdict": choice.verdict,
         "level": choice.level,

@@ -1,7 +1,7 @@
 """Figures of a release decision as its page and the terminal show them: digits, limits, intervals,
 and how much of a limit is used.
 
-    figure(4.6351), two_digits(0.2613)      # "4.64", "0.26"
+    figure(4.6351)                          # "4.64"
     check = tightest(level)                 # the gate that is nearest to its limit, or beyond it
     used(check)                             # 0.8: four fifths of what the limit allows
 """
@@ -22,11 +22,6 @@ Record = Mapping[str, Any]  # a part of a decision, as JSON has it
 def figure(value: float | None, digits: int = DIGITS) -> str:
     """So many decimals, no negative zero, or a dash for what was not measured."""
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def two_digits(value: float) -> str:
-    """Two digits that count, and never a power of ten: 0.26, 2.9, 102."""
-    return f"{value:.2g}" if value < 99.5 else f"{value:.0f}"
 
 
 def digits_of(metric: str) -> int:

@@ -50,7 +50,7 @@ COLUMNS = {
 LEGEND = (
     "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one nearest to"
     " its limit, or furthest beyond.",
-    "Neural Engine: the share of the work that the chip's rules place there, in two readings;"
+    "Neural Engine: the share of the work that the rules of {chip} place there, in two readings;"
     " nothing was measured on a device.",
     "Another noise seed: what the fp32 model does to itself. A level below that is nearer to fp32"
     " than fp32 is to itself.",
@@ -86,7 +86,7 @@ def page(
         levels=[level_row(level, record, product) for level in record["levels"]],
         spread=[spread_row(name, spread, product) for name, spread in record["spread"].items()],
         notes=notes(record),
-        legend=legend(product),
+        legend=legend(record, product),
         sizes=size_plot(record),
         why_not=reasons(record),
         left_out=[name for name in order(record, auditions) if name not in levels],
@@ -172,10 +172,11 @@ def notes(record: Record) -> list[str]:
     return [note for note in record["notes"] if note != warning and " would be " not in note]
 
 
-def legend(product: Record | None) -> list[str]:
+def legend(record: Record, product: Record | None) -> list[str]:
     """How to read the table's columns."""
+    lines = [line.format(chip=record["chip"].upper()) for line in LEGEND]
     if product is None:
-        return list(LEGEND)
+        return lines
     parts = sorted(product["bytes"].items())
     listed = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in parts)
     lacking = ", ".join(product["lacking"])
@@ -184,7 +185,7 @@ def legend(product: Record | None) -> list[str]:
         f"The product is the vocoder and {listed}{lacks}. It runs from the newer system of vocoder"
         " and encoder."
     )
-    return [whole, *LEGEND]
+    return [whole, *lines]
 
 
 def headings(record: Record, product: Record | None) -> list[str]:

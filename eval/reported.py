@@ -20,7 +20,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import shown
-from kokoro_ane.eval.session import OBJECTIVES, PRECISIONS
+from kokoro_ane.eval.session import PRECISIONS
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, VERDICTS
 from kokoro_ane.pipeline.decision_file import AGAIN, read_decision
 from kokoro_ane.quantize.locator import parse_level
@@ -70,12 +70,8 @@ class Row(TypedDict):
 
 
 class Band(TypedDict):
-    """A forecast: time with its 80 % interval, shares on the engine."""
+    """A forecast: lowest and highest share on the engine."""
 
-    ms: float
-    low_ms: float
-    high_ms: float
-    fitted: float
     engine_low: float
     engine_high: float
 
@@ -156,7 +152,6 @@ class Reported(TypedDict):
     may_be_released: bool
     bests: list[Best]
     notes: list[str]
-    objective: str
     chip: str
     claim: str
     levels: list[Judged | Failed]
@@ -213,7 +208,6 @@ def _words(record: Any) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     made = record["provenance"]
     gates = tuple(f"{name} {kind}" for name in METRICS for kind in (MEAN, WORST))
     yield "verdict", record["verdict"], VERDICTS
-    yield "objective", record["objective"], OBJECTIVES
     yield "chip", record["chip"], tuple(load_rules().chips)
     yield "claim", record["claim"], CLAIMS
     yield "set", made["set"], (JUDGED, SECOND, BOTH)

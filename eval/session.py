@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")
 # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 PRECISIONS = ("declared", "ane_numerics")
-# what is chosen by, among levels that ship
-OBJECTIVES = (SMALLEST, FASTEST) = ("smallest", "fastest")
 MAX_WORKERS = 64
 
 

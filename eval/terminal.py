@@ -17,7 +17,7 @@ from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.report_figures import interval_of, tightest, two_digits, used
+from kokoro_ane.eval.report_figures import interval_of, tightest, used
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, Check
 
 WIDTH = 118  # when stdout is not a terminal
@@ -136,13 +136,13 @@ def vetoes(level: JudgedLevel) -> str:
     )
 
 
-def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
+def cells(level: JudgedLevel, whole_bytes: int) -> tuple[str, ...]:
     """One level's row: size, int8 share, PESQ, MCD (95 % intervals below) and MCD in seeds,
-    latency, verdict, what is wrong.
+    verdict, what is wrong.
     """
     if level.failed:
-        return (level.method, *["-"] * 7, "not built", level.failed)
-    summary, band = level.record["summary"], level.forecast.get(chip)
+        return (level.method, *["-"] * 6, "not built", level.failed)
+    summary = level.record["summary"]
     pesq, mcd = summary["pesq"], summary["mcd_db"]
     share = level.facts.int8_macs_share if level.facts else None
     seeds = (
@@ -158,11 +158,6 @@ def cells(level: JudgedLevel, whole_bytes: int, chip: str) -> tuple[str, ...]:
         _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"),
         _number(mcd["mean"]) + _span(level, "mcd_db"),
         _number(seeds),
-        (
-            f"{two_digits(band['ms'])}\n[dim]{two_digits(band['low_ms'])}-{two_digits(band['high_ms'])}[/]"
-            if band
-            else "-"
-        ),
         level.verdict,
         vetoes(level),
     )
@@ -172,7 +167,6 @@ def print_release(
     levels: Sequence[JudgedLevel],
     choice: Choice,
     seed_variations: Mapping[str, Mapping[str, float | None]],
-    chip: str,
 ) -> None:
     """Decision, notes, table."""
     console = console_of(RELEASE_WIDTH)
@@ -190,7 +184,6 @@ def print_release(
         "PESQ mean / worst",
         "MCD dB",
         "of seeds",
-        f"ms/s {chip}",
         "verdict",
         "broken or open",
     )
@@ -201,7 +194,7 @@ def print_release(
         )
     for level in levels:
         base = whole(level, levels)
-        *plain, verdict, wrong = cells(level, base.bytes if base else 0, chip)
+        *plain, verdict, wrong = cells(level, base.bytes if base else 0)
         table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
     table.add_section()
     for name, row in seed_variations.items():
@@ -215,12 +208,8 @@ def print_release(
             "",
             "",
             "",
-            "",
         )
-    table.caption = (
-        f"of seeds: MCD in units of what another noise seed does. ms/s {chip}: forecast per second"
-        " of audio, 80 % interval below it, not a measurement"
-    )
+    table.caption = "of seeds: MCD in units of what another noise seed does"
     table.caption_justify = "left"
     console.print(
         f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False

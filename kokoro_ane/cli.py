@@ -34,11 +34,11 @@ COMMANDS = MappingProxyType(
         ),
         "controls": ("kokoro_ane.eval.controls", "prove that the gates reject known errors"),
         "g2p": ("kokoro_ane.g2p.__main__", "text to phonemes"),
-        "describe": ("mlprogram.__main__", "what a package is made of"),
-        "ane": ("mlprogram.__main__", "what a chip's Neural Engine takes of a package"),
+        "describe": ("kokoro_ane.pipeline.examine", "what a package is made of"),
+        "ane": ("kokoro_ane.pipeline.examine", "what a chip's Neural Engine takes of a package"),
         "device-report": (
             "kokoro_ane.pipeline.device_report",
-            "what a Mac measures of packages, and the forecast beside it",
+            "what a Mac measures of packages, beside what they compute and move",
         ),
         "doctor": (
             "kokoro_ane.pipeline.doctor",
@@ -46,7 +46,7 @@ COMMANDS = MappingProxyType(
         ),
     }
 )
-OWN_VERB = ("describe", "ane")  # mlprogram's own subcommands
+OWN_VERB = ("describe", "ane")  # subcommands of one command
 
 
 def usage() -> str:
@@ -60,7 +60,7 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code of the verb; 2 where there is no such verb, or nowhere to print."""
-    from mlprogram.command import with_streams
+    from kokoro_ane.core.streams import with_streams
 
     return with_streams(
         lambda: _called(list(sys.argv[1:] if argv is None else argv), last=argv is None)
@@ -83,7 +83,7 @@ def _called(given: list[str], last: bool) -> int:
         return 2
     try:
         # its handlers are there before a verb's modules, which take seconds to import
-        from mlprogram.scratch import interruptible
+        from kokoro_ane.core.process import interruptible
 
         with interruptible(last):
             try:
@@ -95,7 +95,7 @@ def _called(given: list[str], last: bool) -> int:
 
 
 def _verb(given: list[str]) -> int:
-    from mlprogram.command import NO_MEMORY, no_memory
+    from kokoro_ane.core.streams import NO_MEMORY, no_memory
 
     try:
         module = importlib.import_module(COMMANDS[given[0]][0])

@@ -11,14 +11,12 @@ line of stdout is one JSON object.
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from mlprogram.command import Parser, exit_code
-from mlprogram.errors import EXIT_BAD_INPUT
+from mlprogram.errors import exit_code
 from mlprogram.examine import shape_argument
-from mlprogram.scratch import INTERRUPTED, interrupted_before, interruptible, temporary_files_apart
 
 
 def count_argument(text: str) -> int:
@@ -28,9 +26,9 @@ def count_argument(text: str) -> int:
     return int(text)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Flags of the three verbs."""
-    parser = Parser("mlprogram", __doc__)
+def build_parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> Any:
+    """A parser of this kind with the flags of the three verbs."""
+    parser = kind(prog="mlprogram", description=(__doc__ or "").partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="describe | ane | rules")
     describe = verbs.add_parser(
         "describe", help="operations, weights, arithmetic, bytes moved, live memory"
@@ -47,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     ane = verbs.add_parser(
         "ane",
-        help="forecast placement and latency on the Neural Engine; on a Mac, measure beside it",
+        help="forecast placement on the Neural Engine; on a Mac, measure beside it",
     )
     _add_package(ane)
     _add_forecast(ane)
@@ -115,29 +113,15 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def run(arguments: argparse.Namespace) -> int:
+    """Exit code of a parsed command line. Raises ProgramError for what a user can put right."""
+    code: int = import_module(f"mlprogram.examine.{arguments.verb}").run(arguments)
+    return code
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the command; a user's mistake is one line on stderr."""
-    try:
-        with interruptible(last=argv is None):
-            try:
-                return exit_code(lambda: _run(argv))
-            except KeyboardInterrupt:
-                return _interrupted()
-    except KeyboardInterrupt:
-        return _interrupted()
-
-
-def _interrupted() -> int:
-    print(f"error: {INTERRUPTED}", file=sys.stderr)
-    return EXIT_BAD_INPUT
-
-
-def _run(argv: list[str] | None) -> int:
-    arguments = build_parser().parse_args(argv)
-    with temporary_files_apart():
-        code = import_module(f"mlprogram.examine.{arguments.verb}").run(arguments)
-        interrupted_before()
-        return code
+    return exit_code(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ next wider signed type, because PyTorch has next to no arithmetic for them.
 | declared | stored as fp16, so rounded after every operation | fp32 inside an operation, one rounding at its end |
 | exact | fp32 | fp32 |
 | exact64 | fp64 (fp32 tensors too) | fp64 |
-| declared64, core_ai64 | as declared | as declared and core_ai, but sums of products in fp64 |
-| ane_numerics, core_ai | as declared | as mlprogram/numerics.py models the Neural Engine, and Apple's Core AI runtime on a CPU |
+| declared64 | as declared | as declared, but sums of products in fp64 |
+| ane_numerics | as declared | as mlprogram/numerics.py models the Neural Engine |
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ try:
 finally:
     _LOGGER.setLevel(_LEVEL)
 
-MODELS = ("declared64", "ane_numerics", "core_ai", "core_ai64")
+MODELS = ("declared64", "ane_numerics")
 PRECISIONS = ("declared", "exact", "exact64", *MODELS)
 
 

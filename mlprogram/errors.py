@@ -8,6 +8,9 @@ right.
         print(error)
 """
 
+import sys
+from collections.abc import Callable
+
 LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -29,3 +32,12 @@ def one_line(text: str) -> str:
     """
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: 2 * LONGEST_LINE])
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 300]} ... {text[-290:]}"
+
+
+def exit_code(command: Callable[[], int]) -> int:
+    """What a command returns; a user's mistake is one line on stderr and EXIT_BAD_INPUT."""
+    try:
+        return command()
+    except (ProgramError, OSError, MemoryError) as problem:
+        print(f"error: {one_line(str(problem))}", file=sys.stderr)
+        return EXIT_BAD_INPUT

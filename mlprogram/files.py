@@ -4,116 +4,44 @@ the new one is whole.
     with aside(Path("forecast.json")) as path:
         path.write_text("{}")
     rules = read_json(Path("rules.json"))
-
-What a killed process left aside, the next one removes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mlprogram.errors import ProgramError
-from mlprogram.scratch import claimed, cleared, interrupted_before, removed
 
-PREFIX = ".aside-"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 MAX_TEXT_BYTES, MAX_INTEGER_DIGITS = 100_000_000, 30
-PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
 
 
 @contextlib.contextmanager
 def aside(target: Path) -> Iterator[Path]:
-    """A path in a folder beside `target`; renamed over it on success. Raises ProgramError where
-    nothing can be written.
-    """
-    check_target(target)
-    place = Path(os.path.realpath(target))
-    for left in place.parent.glob(f"{PREFIX}*"):
-        cleared(left)
-    folder, release = claimed(place.parent, PREFIX)
+    """A path beside `target`, renamed over it on success and removed on failure."""
+    part = target.with_name(f".part-{target.name}")
     try:
-        yield folder / place.name
-        interrupted_before()
-        (folder / place.name).replace(place)
+        yield part
+        part.replace(target)
     except OSError as problem:
-        if problem.errno in NO_ROOM:
-            raise ProgramError(
-                f"cannot write {target}: {problem.strerror}; nothing was left half-written"
-            ) from None
-        raise
+        raise ProgramError(f"cannot write {target}: {problem.strerror}") from None
     finally:
-        removed(folder)
-        release()
+        part.unlink(missing_ok=True)
 
 
-def needed(place: Path, given: Mapping[str, Any], manifests: bool = True) -> str | None:
-    """Why a file there may not be replaced, though it was named: it is part of something, or two of
-    the arguments `given` name it.
+def check_target(target: Path, *inputs: Path | None) -> None:
+    """ProgramError unless a file can be written there: in a folder, over no folder, device or pipe,
+    and over none of the inputs.
     """
-    real = Path(os.path.realpath(place))
-    paths = [
-        (key, path)
-        for key, value in given.items()
-        for path in (value if isinstance(value, list) else [value])
-    ]
-    same = [key for key, path in paths if isinstance(path, Path) and _same(path, real)]
-    if len(same) > 1:
-        return f"{' and '.join(same)} are the same file"
-    for folder in real.parents:
-        if folder.suffix in PACKAGES:
-            return f"it is inside the package {folder.name}"
-        if (folder / SUMS).is_file() and real.relative_to(folder).as_posix().encode() in (
-            folder / SUMS
-        ).read_bytes().split():
-            return f"{folder / SUMS} names it"
-    voices = real.parent.name == "voices"
-    home = real.parent.parent if voices else real.parent
-    part = (voices or real.name == "config.json" or real.suffix in WEIGHTS) and (
-        home / "config.json"
-    ).is_file()
-    if part and any(path.suffix in WEIGHTS for path in home.iterdir()):
-        return f"it is part of the checkpoint {home}"
-    beside = real.with_suffix(".json")  # its manifest, or itself
-    if (
-        manifests
-        and real.is_file()
-        and beside.is_file()
-        and 0 < beside.stat().st_size <= MAX_TEXT_BYTES
-    ):
-        text = beside.read_bytes()
-        if b'sha256"' in text and (beside == real or f'"{real.name}"'.encode() in text):
-            return f"{beside.name} is a manifest or record, with hashes"
-    return None
-
-
-def _same(one: Path, other: Path) -> bool:
-    if one.exists() and other.exists():
-        return one.samefile(other)
-    return os.path.realpath(one) == str(other)
-
-
-def check_target(target: Path, given: Mapping[str, Any] | None = None) -> None:
-    """ProgramError unless a file can be written there: an existing folder to stand in, no folder,
-    device or pipe of that name, and nothing that is `needed`.
-    """
-    place = Path(os.path.realpath(target))
-    try:
-        why = needed(place, given or {})
-        if why:
-            raise ProgramError(f"{target} is not replaced: {why}")
-        if place.is_symlink() or (place.exists() and not place.is_file()):
-            raise ProgramError(f"{target}: not a file that could be replaced")
-        with tempfile.TemporaryFile(dir=place.parent) as probe:
-            probe.write(bytes(1 << 16))
-    except OSError as problem:
-        raise ProgramError(f"cannot write {str(target)[:200]}: {problem.strerror}") from None
+    if not target.parent.is_dir():
+        raise ProgramError(f"cannot write {target}: {target.parent} is no folder")
+    if target.exists() and not target.is_file():
+        raise ProgramError(f"{target}: not a file that could be replaced")
+    if any(path and path.exists() and target.exists() and target.samefile(path) for path in inputs):
+        raise ProgramError(f"{target} is not replaced: it is read too")
 
 
 def read_text(path: Path) -> str:

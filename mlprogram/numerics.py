@@ -1,7 +1,7 @@
 """Models of others' arithmetic: kernels that replace the ordinary ones for operations whose result
 is fp16.
 
-    # the Neural Engine, pessimistically; core_ai: Apple's runtime on a CPU
+    # the Neural Engine, pessimistically
     Program("Model.mlpackage", precision="ane_numerics")(inputs)
 
 ane_numerics: fp32 operations do not run on the engine. Two sources disagree about its accumulator:
@@ -13,18 +13,14 @@ sums, activation tables (ane-guide: within 0.006, about half a unit in the last 
 atan (their place is not published). Sources: ane-guide = sbryngelson/ane-guide,
 part-1-machine/03-numerics.md (arXiv 2606.22283); LAI = laishere/kokoro-coreml.
 
-core_ai: measured with coreai-core 1.0.0b3 on Linux, each operation of a vocoder on Core AI's own
-inputs (docs/mlprogram.md). With these three rules every operation gives the same fp16 values, but
-for a convolution's float32 sums, taken in another order (0.2 % of its values, by one unit). It says
-nothing of Core ML or of the engine. `declared64` and `core_ai64` take sums of products in fp64.
+declared64 takes sums of products in fp64.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -35,10 +31,6 @@ from mlprogram.ops.conv import CONV, conv, conv_transpose, with_bias
 from mlprogram.ops.kernel import Kernel, Tensors, kernel
 from mlprogram.ops.layout import slice_by_index
 from mlprogram.ops.linear import LINEAR
-
-# columns of the input that Core AI takes together in a transposed convolution: measured on x86-64,
-# strides 2, 6 and 10
-TILE = 8
 
 
 @dataclass(frozen=True)
@@ -206,88 +198,6 @@ ANE_KERNELS = MappingProxyType(
 )
 
 
-def core_ai_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, **how: Any) -> Tensor:
-    """conv whose sum is rounded to fp16 before the bias is added."""
-    return with_bias(conv(x, weight, **how).half().float(), bias)
-
-
-def core_ai_conv_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    strides: list[int] | None = None,
-    dilations: list[int] | None = None,
-    groups: int = 1,
-    **how: Any,
-) -> Tensor:
-    """conv_transpose with sums in fp16: one product after the other, channel by channel, tile by
-    tile, tap by tap; then the bias.
-    """
-    ones = [1] * (x.dim() - 2)
-    # [N, G, C / G, *D], [G, C / G, O / G, *K]
-    grouped, kernels = x.unflatten(1, (groups, -1)), weight.unflatten(0, (groups, -1))
-    passes = _passes(x.shape[-1], weight.shape[2:], strides or ones, dilations or ones)
-    total: Tensor | None = None
-    for channel in range(kernels.shape[1]):
-        for columns, taps in passes:
-            # [G, O / G, *K]
-            own, whole = torch.zeros_like(kernels[:, channel]), kernels[:, channel]
-            own[:, :, *taps] = whole[:, :, *taps]
-            part = conv_transpose(
-                grouped[:, :, channel] * columns,
-                own,
-                strides=strides,
-                dilations=dilations,
-                groups=groups,
-                **how,
-            )
-            total = part.half() if total is None else (total.float() + part).half()
-    assert total is not None  # there is a channel and a tap
-    return with_bias(total.float(), bias)
-
-
-def _passes(
-    width: int, kernel_size: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[tuple[Tensor, tuple[slice, ...]]]:
-    """Columns of the input (1 and 0, [width]) and taps in their order, no two products of a pass
-    for one output.
-
-    Taps go by sets: a stride's of each axis, one where dilated. A column i and set j add to what
-    column i + j and set 0 add to. In a tile sets come in their order; an earlier tile's come
-    before.
-    """
-    lengths = [
-        stride if dilation == 1 else 1 for stride, dilation in zip(strides, dilations, strict=True)
-    ]
-    starts = [range(0, size, length) for size, length in zip(kernel_size, lengths, strict=True)]
-    sets = [
-        tuple(slice(start, start + length) for start, length in zip(first, lengths, strict=True))
-        for first in product(*starts)
-    ]
-    column, before, within = torch.arange(width), [], []
-    for taps in sets:
-        index = taps[-1].start // lengths[-1] if dilations[-1] == 1 else 0
-        earlier = column // TILE < (column + index) // TILE
-        if index:
-            before.append((earlier.float(), taps))
-        within.append(((~earlier).float(), taps))
-    return before + within
-
-
-def core_ai_leaky_relu(x: Tensor, alpha: float) -> Tensor:
-    """leaky_relu whose alpha is an fp16 number."""
-    return torch.where(x >= 0, x, x * torch.tensor(alpha).half().item())
-
-
-CORE_AI_KERNELS = MappingProxyType(
-    {
-        "conv": kernel(core_ai_conv, like=conv),
-        "conv_transpose": kernel(core_ai_conv_transpose, like=conv_transpose),
-        "leaky_relu": kernel(core_ai_leaky_relu),
-    }
-)
-
-
 def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function on float64 copies of its tensors."""
 
@@ -311,4 +221,3 @@ def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
 
 PRODUCTS = {name: LINEAR[name] for name in ("linear", "matmul")}
 WIDE_SUMS = widened({**CONV, **PRODUCTS})
-CORE_AI_WIDE_SUMS = widened({**PRODUCTS, **CORE_AI_KERNELS})

@@ -10,10 +10,10 @@ test covers.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from mlprogram.command import Parser
 from mlprogram.constants import CONSTEXPR
 from mlprogram.files import aside
 from mlprogram.numerics import ANE_KERNELS
@@ -100,7 +100,7 @@ def _first_line(function: Callable) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Write or print the document."""
-    parser = Parser("mlprogram.ops_doc", __doc__)
+    parser = argparse.ArgumentParser("mlprogram.ops_doc", description="Write OPERATIONS.md.")
     parser.add_argument(
         "--print",
         action="store_true",

@@ -24,15 +24,13 @@ from mlprogram.dtypes import BY_NAME, DType, Precision, dtype_of, to_torch
 from mlprogram.errors import ProgramError
 from mlprogram.graph import Block, Function, Operation, ValueType
 from mlprogram.gru_loop import GATES, GruLoop, recognized
-from mlprogram.numerics import ANE_KERNELS, CORE_AI_KERNELS, CORE_AI_WIDE_SUMS, WIDE_SUMS
+from mlprogram.numerics import ANE_KERNELS, WIDE_SUMS
 from mlprogram.ops import CONTROL, KERNELS, Kernel
 from mlprogram.ops.conv import rows_last
 
 KERNELS_OF: Mapping[str, Mapping[str, Kernel]] = MappingProxyType(
     {
         "ane_numerics": ANE_KERNELS,
-        "core_ai": CORE_AI_KERNELS,
-        "core_ai64": CORE_AI_WIDE_SUMS,
         "declared64": WIDE_SUMS,
     }
 )

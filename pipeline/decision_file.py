@@ -17,9 +17,9 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
 PRODUCT_FORMAT, PRODUCT_ABOUT = 1, {"file": "product decision"}
-# 3: a forecast time with its interval; 2: with a checksum, facts read off the package, the limits
-# that judged
-FORMAT = 3
+# 4: no times and no objective; 3: a forecast time with its interval; 2: with a checksum, facts read
+# off the package, the limits that judged
+FORMAT = 4
 ABOUT = {"file": "release decision"}
 AGAIN = "; run `kokoro-ane release` again"
 NOT_JUDGED = (

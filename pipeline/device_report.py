@@ -1,5 +1,5 @@
-"""What one Mac says of packages, in one file without anything personal; and, anywhere, how that
-file compares with the forecast.
+"""What one Mac says of packages, in one file without anything personal; and, anywhere, its times
+beside what the packages compute and move.
 
     # on a Mac
     kokoro-ane device-report build/KokoroVocoder-fp16.mlpackage build/KokoroVocoder-w8a8.mlpackage --out device.json
@@ -8,10 +8,11 @@ file compares with the forecast.
 
 Every enumerated shape of a package: nearness in dB of each output to the package as mlprogram
 executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10 predictions for each
-choice of compute units; or Core ML's refusal. --read finds the packages by hash. Exit 0: each time
-of CPU and Neural Engine lies in the forecast's 80 % interval. Exit 1: one does not, or a shape was
-refused. Exit 2: no Mac, or a file that is not such a report. The last line of stdout is one JSON
-object.
+choice of compute units; or Core ML's refusal. --read finds the packages by hash, and prints
+operations, multiply-accumulates and bytes moved beside the times of CPU and Neural Engine, and the
+share that the rules of placement forecast beside the measured one. Exit 0: every shape was
+measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report. The last
+line of stdout is one JSON object.
 """
 
 import argparse
@@ -28,12 +29,11 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser,
 from mlprogram.errors import ProgramError
 
 if TYPE_CHECKING:
-    from mlprogram.examine.cost import Time
     from mlprogram.examine.device import CoreML
     from mlprogram.examine.profile import OpenProgram
 
 FORMAT, LARGEST_DB = 2, 200.0  # 2: rows name their function
-JUDGED = "CPU_AND_NE"  # the compute units that the forecast is of
+PLACED = "CPU_AND_NE"  # the compute units that a placement is forecast for
 
 
 class Timed(TypedDict):
@@ -81,7 +81,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--out", type=Path, default=Path("device.json"), help="file to write (default: %(default)s)"
     )
     parser.add_argument(
-        "--read", type=Path, metavar="FILE", help="compare a file with the forecast instead"
+        "--read", type=Path, metavar="FILE", help="set a file beside counts instead"
     )
     parser.add_argument(
         "--build",
@@ -211,152 +211,98 @@ def chip_of(report: Report) -> str:
     found = next((word for word in words if word in chips), None)
     if found is None:
         raise InputError(
-            f"the chip {report['chip'][:60]!r} is none that the forecast knows: {', '.join(chips)}"
+            f"the chip {report['chip'][:60]!r} is none that the rules know: {', '.join(chips)}"
         )
     return found
 
 
-def compared_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
-    """Each row beside its forecast; `ratio` is to the first package that has these shapes."""
+def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
+    """Each row beside the counts of its program and the forecast of its placement."""
     from kokoro_ane.core.builder import MAIN
     from kokoro_ane.core.export import package_sha256
-    from mlprogram.examine.cost import compared, load_costs, times_of
-    from mlprogram.examine.forecast import forecast_residency
+    from mlprogram.examine.placement import forecast_placement
     from mlprogram.examine.profile import open_program, profile_program
     from mlprogram.examine.rules import load_rules
 
-    rules, costs, chip = load_rules(), load_costs(), chip_of(report)
-    at_hand = {package_sha256(path): path for path in sorted(build.rglob("*.mlpackage"))}
-    first: dict[str, dict[str, Any]] = {}
+    rules, chip = load_rules(), chip_of(report)
+    paths = {package_sha256(path): path for path in sorted(build.rglob("*.mlpackage"))}
     for package in report["packages"]:
-        if package["sha256"] not in at_hand:
+        if package["sha256"] not in paths:
             raise InputError(
                 f"no package in {build} has the hash {package['sha256'][:12]} of"
                 f" {package['package']}: --build names its folder"
             )
         for row in package["rows"]:
-            program = open_program(at_hand[package["sha256"]], row["function"])
-            told = " ".join(
-                f"{name}={'x'.join(map(str, shape))}"
-                for name, shape in sorted(row["shapes"].items())
-            )
-            told = told if row["function"] == MAIN else f"{row['function']}: {told}"
-            found: dict[str, Any] = {
+            program = open_program(paths[package["sha256"]], row["function"])
+            shapes = {name: tuple(shape) for name, shape in sorted(row["shapes"].items())}
+            text = " ".join(f"{name}={'x'.join(map(str, shape))}" for name, shape in shapes.items())
+            profile = profile_program(program, program.shapes(shapes))
+            forecast = forecast_placement(profile, rules, chip)
+            counts: dict[str, Any] = {
                 "package": package["package"],
-                "shapes": told,
+                "shapes": text if row["function"] == MAIN else f"{row['function']}: {text}",
                 "chip": chip,
-                "verdict": "refused",
+                "operations": len(profile.ops),
+                "macs": sum(op.macs for op in profile.ops),
+                "bytes_moved": sum(op.bytes_moved for op in profile.ops),
+                "forecast_on_engine": [
+                    forecast.lowest_share("ops"),
+                    forecast.optimistic.share("ops"),
+                ],
+                "refused": row["refused"],
             }
             if row["refused"] is None:
-                shapes = program.shapes(
-                    {name: tuple(shape) for name, shape in row["shapes"].items()}
-                )
-                forecast = forecast_residency(profile_program(program, shapes), rules, chip)
-                time = times_of(forecast, rules.chips[chip], costs).optimistic
-                found |= beside(row, time) | {
-                    "forecast_on_engine": [
-                        forecast.lowest_share("ops"),
-                        forecast.optimistic.share("ops"),
-                    ]
+                devices = list(row["placement"].values())
+                counts |= {
+                    "ms": statistics.median(row["timings"][PLACED]["predict_ms"]),
+                    "on_engine": devices.count("engine") / (len(devices) or 1),
+                    # The worst output
+                    "near_db": min(row["near_db"].values(), default=None),
                 }
-                base = first.setdefault(told, found)
-                if base is not found:
-                    ratio = compared(time.ms, base["forecast_ms"], costs, "levels", time.fitted)
-                    measured_ratio = {"of": base["package"], "measured": found["ms"] / base["ms"]}
-                    found["ratio"] = measured_ratio | {
-                        "forecast": ratio.value,
-                        "verdict": ratio.verdict,
-                    }
-            yield found
+            yield counts
 
 
-def beside(row: Row, time: "Time") -> dict[str, Any]:
-    """The median of the warm predictions and where it lies in the interval; what Core ML placed;
-    the worst output.
-    """
-    ms = statistics.median(row["timings"][JUDGED]["predict_ms"])
-    verdict = "faster" if ms < time.low_ms else "slower" if ms > time.high_ms else "inside"
-    on_engine = sum(where == "engine" for where in row["placement"].values()) / (
-        len(row["placement"]) or 1
-    )
-    told = {
-        "ms": ms,
-        "forecast_ms": time.ms,
-        "low_ms": time.low_ms,
-        "high_ms": time.high_ms,
-        "verdict": verdict,
-        "on_engine": on_engine,
-    }
-    return told | {"near_db": min(row["near_db"].values(), default=None)}
-
-
-def compare(report: Report, build: Path) -> int:
-    """The table, rows for mlprogram/data/published_times.json, and the exit code."""
+def show_counts(report: Report, build: Path) -> int:
+    """The table, and the exit code."""
     try:
-        rows = list(compared_rows(report, build))
+        rows = list(counted_rows(report, build))
     except ProgramError as problem:
         raise InputError(str(problem)) from None
     headings = (
         "package",
         "shapes",
+        "operations",
+        "MMAC",
+        "MB moved",
         "ms",
-        "forecast, 80 %",
-        "verdict",
         "on the engine",
         "forecast",
         "dB",
-        "to the first",
     )
     print_table(
-        f"{report['chip']}, {report['system']}: measured and forecast", headings, map(cells, rows)
+        f"{report['chip']}, {report['system']}: counted, and measured", headings, map(cells, rows)
     )
-    table = [
-        [
-            package["package"].removesuffix(".mlpackage"),
-            " ".join("x".join(map(str, s)) for s in row["shapes"].values()),
-            found["chip"],
-            report["chip"],
-            report["system"],
-            "as named",
-            units,
-            statistics.median(timed["predict_ms"]),
-            "device-report",
-            "test",
-        ]
-        for (package, row), found in zip(
-            ((p, r) for p in report["packages"] for r in p["rows"]), rows, strict=True
-        )
-        for units, timed in sorted(row["timings"].items())
-    ]
-    good = all(row["verdict"] == "inside" for row in rows)
-    print(
-        json.dumps({"chip": report["chip"], "inside": good, "rows": rows, "published_times": table})
-    )
-    return EXIT_GOOD if good else EXIT_REJECTED
+    refused = any(row["refused"] for row in rows)
+    print(json.dumps({"chip": report["chip"], "refused": refused, "rows": rows}))
+    return EXIT_REJECTED if refused else EXIT_GOOD
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
     """One row for people."""
-    if row["verdict"] == "refused":
-        return (row["package"], row["shapes"], "-", "-", "refused", "-", "-", "-", "-")
     low, high = row["forecast_on_engine"]
-    shares = (f"{100 * row['on_engine']:.0f} %", f"{100 * low:.0f} to {100 * high:.0f} %")
-    span = f"{row['forecast_ms']:.3g} ({row['low_ms']:.3g} to {row['high_ms']:.3g})"
-    near = "-" if row["near_db"] is None else f"{row['near_db']:.1f}"
-    told = (
-        f"{r['measured']:.2f}; forecast {r['forecast']:.2f}, {r['verdict']}"
-        if (r := row.get("ratio"))
-        else "-"
-    )
+    forecast = f"{100 * low:.0f} to {100 * high:.0f} %"
+    if row["refused"] is None:
+        near = "-" if row["near_db"] is None else f"{row['near_db']:.1f}"
+        measured = (f"{row['ms']:.3g}", f"{100 * row['on_engine']:.0f} %", forecast, near)
+    else:
+        measured = ("refused", "-", forecast, "-")
     return (
         row["package"],
         row["shapes"],
-        f"{row['ms']:.3g}",
-        span,
-        row["verdict"],
-        *shares,
-        near,
-        told,
+        str(row["operations"]),
+        f"{row['macs'] / 1e6:.3g}",
+        f"{row['bytes_moved'] / 1e6:.3g}",
+        *measured,
     )
 
 
@@ -365,7 +311,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.read:
-        return compare(read_report(arguments.read), arguments.build)
+        return show_counts(read_report(arguments.read), arguments.build)
     from kokoro_ane.core.staging import json_of, write_json
     from mlprogram.examine.device import load_core_ml
 

@@ -27,6 +27,7 @@ import numpy as np
 from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.process import LOCK, locked
 from kokoro_ane.core.staging import (
     check_implied,
     discard,
@@ -38,7 +39,6 @@ from kokoro_ane.core.staging import (
 )
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk
-from mlprogram.scratch import LOCK, locked
 
 SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
 OWN = (SETTINGS, AUDIO, CHUNKS, LOCK)

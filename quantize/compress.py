@@ -25,6 +25,7 @@ from kokoro_ane.core.manifest import (
     described,
     tool_versions,
 )
+from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.activations import (
     calibration_inputs,
@@ -62,7 +63,6 @@ from kokoro_ane.vocoder.streaming.streaming_package import Lengths
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, StreamingStage
 from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 from mlprogram import Program
-from mlprogram.scratch import temporary_files_in
 
 EXACT_DB = 100.0  # balanced channels change nothing but the rounding of fp32
 RIPPLE_DB = 20.0  # a scale that moves within a kernel's reach; the noise that it saves is louder

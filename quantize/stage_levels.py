@@ -22,6 +22,7 @@ from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_package
 from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
 from kokoro_ane.encoder.encoder_steps import (
@@ -38,7 +39,6 @@ from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit
 from kokoro_ane.quantize.stored import Stored, stored_as
 from mlprogram import Program
-from mlprogram.scratch import temporary_files_in
 
 with quiet_coremltools():
     from kokoro_ane.quantize.constants import plan_of, require_stored, with_constants

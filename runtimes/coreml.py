@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kokoro_ane.core.process import scratch
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend, program_functions
 from kokoro_ane.quantize.locator import Request
@@ -25,7 +26,6 @@ from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram.dtypes import BY_NAME
 from mlprogram.interface import TensorSpec
 from mlprogram.program import Program
-from mlprogram.scratch import scratch
 
 Predict = Callable[[dict[str, np.ndarray]], Mapping[str, Any]]
 

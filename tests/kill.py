@@ -32,12 +32,12 @@ from matplotlib.image import imread
 
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, InputError
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.process import INTERRUPTED
 from kokoro_ane.core.staging import recover, sha256_of
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle_files import verify_bundle
 from kokoro_ane.pipeline.decision_file import read_decision
 from kokoro_ane.pipeline.vector_files import load_index
-from mlprogram.scratch import INTERRUPTED
 from tests.release_build import unmeasured
 from tests.sweep import ASIDE
 from tests.sweep_calls import CK, VOCODER, B

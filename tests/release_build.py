@@ -153,13 +153,7 @@ def _moved(name: str, by: float) -> float:
 def level(name: str, damage: float) -> JudgedLevel:
     method, judgement = METHODS[name], decided(name, clips(damage))
     chips = load_rules().chips
-    time = {
-        "ms": 9.0 + SIZES[name] / 100,
-        "low_ms": 2.9,
-        "high_ms": 90 + SIZES[name] / 10,
-        "fitted": 0.0,
-    }
-    forecast = {chip: time | {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
+    forecast = {chip: {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
     kinds = {KINDS.get(name, "linear int8"): int(SIZES[name] * 1e6)}
     facts = PackageFacts(
         int(SIZES[name] * 1e6),
@@ -186,7 +180,7 @@ def made_up(
     damages: dict[str, float], withheld: str | None = "the demo voice is never released"
 ) -> dict[str, Any]:
     levels = [level(name, damage) for name, damage in damages.items()]
-    choice = choose(levels, "smallest", "m4", withheld)
+    choice = choose(levels, withheld)
     floor = {name: clips(0.5)[0].seed_variation[name] for name in METRICS}
     spread = {
         "fp32, another noise seed": floor
@@ -219,7 +213,6 @@ def made_up(
         "notes": list(choice.notes),
     }
     whole = told | {
-        "objective": "smallest",
         "chip": "m4",
         "claim": "numeric",
         "spread": spread,

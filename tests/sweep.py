@@ -31,9 +31,9 @@ from tests.sweep_calls import CALLS, Case, actions_of, drawn
 from tests.sweep_world import HANG, USERS, WORK, Ended, Stat, World, forked, stood_in
 
 FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear")
-ASIDE = re.compile(r"(^|/)(\.staged-|\.aside-)|\.part$")
+ASIDE = re.compile(r"(^|/)\.staged-|\.part$")
 # written under their own names: chunks of a book, measured layers
-KEPT = re.compile(r"/\.(staged|aside)-|\.parts/|\.jsonl$|\.lock$")
+KEPT = re.compile(r"/\.staged-|\.parts/|\.jsonl$|\.lock$")
 NAMELESS = getattr(os, "O_TMPFILE", -1)  # a file without a name, in a folder
 DONE = (0, 1, 3)
 

@@ -104,7 +104,7 @@ OUTPUTS = [
         ["--phonemes", "a", "--save-dir", "{home}/thesis"],
         "it has no intermediates.json of this command",
     ),
-    ("ane", ["{home}/build", "--json", "{home}/thesis"], "not a file that could be replaced"),
+    ("ane", ["{home}/build", "--json", "{home}/thesis"], "is a folder: name a file in it"),
     ("ane", ["{home}/build", "--json", "/proc/x.json"], "cannot write /proc/x.json"),
     ("report", ["--out", "{home}/thesis"], "nothing was decided"),
 ]

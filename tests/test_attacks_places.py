@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kokoro_ane.core.errors import run_cli
-from mlprogram.scratch import SCRATCH
+from kokoro_ane.core.process import SCRATCH
 from tests.test_house import ROOT
 from tests.test_house import SOURCES as ALL
 
@@ -45,8 +45,8 @@ KINDS = {
 ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
 OWN = {  # file: kinds that it does itself, and why
     "mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
-    "mlprogram/command.py": ("writing", "to nowhere, in place of a closed stderr"),
-    "mlprogram/scratch.py": ("removing", "temporary", "the place for temporary files"),
+    "core/streams.py": ("writing", "to nowhere, in place of a closed stderr"),
+    "core/process.py": ("removing", "temporary", "the place for temporary files"),
     "core/staging.py": ("naming", "writing", "the place for output; its own plan.json"),
     "core/tensor_files.py": ("tensors", "the place for tensors"),
     "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
@@ -83,7 +83,6 @@ OWN = {  # file: kinds that it does itself, and why
         "writing",
         "its own settings as read back; adds to a log that outlives a killed run on purpose",
     ),
-    "bench/ane_times.py": ("writing", "the fitted numbers of the cost model, into a checkout"),
     "bench/chain_speed.py": (
         "writing",
         "a text, and a process's log, in a temporary folder; /proc",
@@ -179,13 +178,14 @@ def test_the_walk_sees_each(text: str, kind: str) -> None:
 OWN_GATE = {  # a main() that is called through another's gate
     "core/errors.py": "the gate itself",
     "kokoro_ane/cli.py": "hands on to the others",
+    "mlprogram/__main__.py": "a package of its own: kokoro-ane's verbs go through pipeline/examine.py",
     "mlprogram/ops_doc.py": "writes one page",
 }
 
 
 def test_every_command_goes_through_the_one_gate() -> None:
-    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, keeps temporary files
-    apart; mlprogram has its own.
+    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, and keeps temporary files
+    apart.
     """
     passed, past = set(), set()
     for path in SOURCES:

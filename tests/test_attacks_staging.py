@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from kokoro_ane.core import process as temporary
 from kokoro_ane.core import staging
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import (
     check_implied,
     discard,
@@ -29,9 +31,6 @@ from kokoro_ane.core.staging import (
 )
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
-from mlprogram import scratch as temporary
-from mlprogram.files import aside
-from mlprogram.scratch import scratch
 from tests.builds import left_behind
 from tests.test_attacks_output import of_ours, our_folder
 
@@ -178,7 +177,7 @@ class TestStaging:
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         code = (
-            "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from mlprogram.scratch"
+            "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from kokoro_ane.core.process"
             " import scratch\n"
         )
         code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
@@ -193,18 +192,6 @@ class TestStaging:
             assert not list(tmp_path.rglob("x"))
             assert folder.is_dir()
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
-
-    def test_mlprogram_clears_what_a_killed_one_left(self, tmp_path: Path) -> None:
-        # a stranger's name is no mark, our lock is
-        (tmp_path / ".aside-0123456789ab.json").write_text("years of work")
-        (tmp_path / ".aside-killed").mkdir()
-        (tmp_path / ".aside-killed" / "owner.lock").touch()
-        (tmp_path / ".aside-killed" / "z.json").write_text("half")
-        with aside(tmp_path / "x.json") as path:
-            path.write_text("{}")
-            with aside(tmp_path / "y.json") as other:  # a living one's is left alone
-                other.write_text("{}")
-        assert left_behind(tmp_path) == [".aside-0123456789ab.json", "x.json", "y.json"]
 
     def test_a_journal_is_never_without_its_settings(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -31,7 +31,7 @@ from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.decision import Choice, choose, time_ratio
+from kokoro_ane.eval.decision import Choice, choose
 from kokoro_ane.eval.execution import THREADS, Execution, Progress, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
@@ -52,24 +52,15 @@ from tests.release_build import level as made_level
 from tests.release_build import made_up, release
 
 
-def level(
-    name: str, megabytes: float, verdict: str, unfit: str | None = None, int8: float = 0.0
-) -> JudgedLevel:
-    """A judged level; its forecast rises as its size falls."""
+def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
+    """A judged level."""
     facts = PackageFacts(
         int(megabytes * 1e6),
-        int8,
+        0.0,
         {},
         {},
         "iOS17",
-        {
-            "m4": {
-                "ms": 2 / megabytes,
-                "low_ms": 1 / megabytes,
-                "high_ms": 4 / megabytes,
-                "fitted": 1.0,
-            }
-        },
+        {"m4": {"engine_low": 0.5, "engine_high": 1.0}},
     )
     record = {
         "verdict": verdict,
@@ -88,62 +79,23 @@ LEVELS = [
 ]
 
 
-def chosen(
-    levels: list[JudgedLevel], objective: str = "smallest", releasable: bool = True
-) -> Choice:
-    return choose(
-        levels, objective, "m4", None if releasable else "the demo voice is never released"
-    )
+def chosen(levels: list[JudgedLevel], releasable: bool = True) -> Choice:
+    return choose(levels, None if releasable else "the demo voice is never released")
 
 
 class TestChoice:
     def test_the_choice_its_costs_and_its_notes(self) -> None:
         assert chosen(LEVELS).level == "w8"
-        assert chosen(LEVELS, "fastest").level == "fp16"
         assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
-        assert "forecast for M4" in chosen(LEVELS, "fastest").reason
         choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
         assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
         assert [(best["by"], best["level"]) for best in choice.bests] == [
             ("size", "p6"),
-            ("the Neural Engine", "fp16"),
             ("fidelity", "w8"),
         ]
-        assert choice.bests[1]["costs"] == "uncompressed"
         assert chosen(LEVELS).notes == (
             "w4 keeps every gate but is not chosen: for the GPU",
             "p4 would be 2.00 MB: REJECT, pesq mean",
-        )
-
-    def test_int8_that_buys_no_time_is_told(self) -> None:
-        told = chosen([*LEVELS, level("w8a8", 6.9, "SHIP", int8=0.93)]).notes[-1]
-        assert told.startswith(
-            "w8a8 multiplies 93 % of its arithmetic in int8; that it is faster on M4 is UNDECIDED:"
-            " 1.01 of fp16's time"
-        )
-        assert told.endswith("what it saves is size")
-        assert not any(
-            "int8" in note
-            for note in chosen([*LEVELS, level("w8a8", 20.0, "SHIP", int8=0.93)]).notes
-        )
-        assert (
-            "forecast to be wrong"
-            in chosen([*LEVELS, level("w8a8", 2.1, "SHIP", int8=0.93)]).notes[-1]
-        )
-
-    def test_times_that_cannot_be_told_apart_are_undecided(self) -> None:
-        choice = chosen([*LEVELS, level("p8", 6.5, "SHIP")], "fastest")
-        assert choice.level == "p8"
-        assert choice.reason.startswith(
-            "which of p8, fp16 is the fastest is UNDECIDED, and p8 is the smallest"
-        )
-        outside = [level("fp16", 7.0, "SHIP"), level("w8", 4.0, "SHIP")]
-        # a network of a kind that was never fitted: the largest error ever made
-        outside[0].forecast["m4"]["fitted"] = 0.0
-        assert (
-            time_ratio(*outside, "m4").verdict
-            == "UNDECIDED"
-            != time_ratio(*LEVELS[:2], "m4").verdict
         )
 
     def test_nothing_ships(self) -> None:
@@ -315,13 +267,9 @@ class TestBadInput:
         assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
 
-def test_the_default_is_the_smallest_level_on_a_chip_of_the_rules() -> None:
-    arguments = parse_arguments([])
-    assert (arguments.objective, arguments.chip) == (
-        "smallest",
-        "m4",
-    )
-    assert arguments.chip in load_rules().chips
+def test_the_default_is_a_chip_of_the_rules() -> None:
+    assert parse_arguments([]).chip == "m4"
+    assert "m4" in load_rules().chips
 
 
 REPORT_LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
@@ -418,7 +366,7 @@ class TestPage:
             "The demo voice is never",
             "p6 (palette, 6 bits): 62 % smaller than fp16",
         ]
-        said += ["Best for size", "9.4 ms per second of audio (2.9 to 94), forecast for M4"]
+        said += ["Best for size", "Best for fidelity"]
         assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
         for needed in (
             "2026-11-22",
@@ -591,7 +539,7 @@ def test_means_have_their_intervals_on_page_and_terminal(
     assert low < p6["summary"]["pesq"]["mean"] < high
     assert f"<small>{figure(low)}–{figure(high)}</small>" in page(record, heard, [])
     levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
-    print_release(levels, choose(levels, "smallest", "m4", None), record["spread"], "m4")
+    print_release(levels, choose(levels, None), record["spread"])
     said = capsys.readouterr().out
     assert f"{low:.2f}-{high:.2f}" in said
     assert " more" in said

@@ -21,9 +21,9 @@ from pathlib import Path, PurePosixPath
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
+from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, write_json
 from kokoro_ane.core.voices import BIN_BYTES, SUFFIXES, read_pack
-from mlprogram.scratch import scratch
 
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
 DATA = Path(__file__).resolve().parent / "data"

@@ -1,1 +1,1 @@
-"""Benches of mlprogram: coremltools' own suites, Apple's Core AI runtime."""
+"""Benches of mlprogram: coremltools' own suites, and eager PyTorch."""

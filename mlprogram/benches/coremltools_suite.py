@@ -29,8 +29,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlprogram.benches.shared import ROOT
-from mlprogram.command import Parser, exit_code
-from mlprogram.errors import ProgramError
+from mlprogram.errors import ProgramError, exit_code
 from mlprogram.files import aside, check_target
 
 
@@ -310,7 +309,9 @@ def _others(counts: dict[str, int]) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """Flags."""
-    parser = Parser("mlprogram.benches.coremltools_suite", __doc__)
+    parser = argparse.ArgumentParser(
+        "mlprogram.benches.coremltools_suite", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument(
         "--suite", choices=tuple(SUITES), action="append", help="repeatable; default: all"
     )
@@ -348,7 +349,7 @@ def run(argv: list[str] | None) -> int:
     if min(arguments.files, arguments.sample, arguments.minutes) < 0:
         raise ProgramError("--files, --sample and --minutes are 0 or more")
     if arguments.out:
-        check_target(arguments.out, vars(arguments))
+        check_target(arguments.out)
     try:
         results = [run_suite(suite, arguments) for suite in arguments.suite or SUITES]
     except RuntimeError as problem:

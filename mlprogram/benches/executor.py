@@ -1,10 +1,9 @@
 """mlprogram against eager PyTorch: speed, peak memory and agreement, in one run.
 
-    OMP_NUM_THREADS=1 python -m mlprogram.benches.executor [--rounds 5] [--graph lai-vocoder]
+    OMP_NUM_THREADS=1 python -m mlprogram.benches.executor [--rounds 5]
 
-Builds a graph of residency_graphs.py with random weights (by default a vocoder of 50 M parameters,
-3 s of audio), converts it in fp32 and in fp16, and runs both packages and the PyTorch module on the
-same input, in turns. Exit 0: speed and memory are within limits; 1: not.
+Builds a generator of a vocoder with random weights, converts it in fp32 and in fp16, and runs both
+packages and the PyTorch module on the same input (3 s of audio), in turns. Exit 0: speed and memory are within limits; 1: not.
 
     OMP_NUM_THREADS=1 python -m mlprogram.benches.executor --packages Model-fp16.mlpackage Model-w8a8.mlpackage [--inputs FILE.npz]
 
@@ -20,71 +19,106 @@ import json
 import statistics
 import tempfile
 import time
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mlprogram.benches.shared import add_input_flags, inputs_of, peak_mib, snr_db, some_inputs
-from mlprogram.command import Parser, exit_code
-from mlprogram.errors import EXIT_MISSED, ProgramError
+import coremltools as ct
+import numpy as np
+import torch
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    import torch
+from mlprogram import Program
+from mlprogram.benches.shared import add_input_flags, inputs_of, peak_mib, snr_db
+from mlprogram.errors import EXIT_MISSED, ProgramError, exit_code
 
 SPEED_LIMIT, MEMORY_LIMIT, AGREEMENT_DB = 1.3, 1.5, 110.0  # ratios to eager; fp32 agreement with it
 
 
-def measure(graph: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """Every figure of the run."""
-    import torch
+class SnakeBlock(nn.Module):
+    """Three dilated convolutions of one kernel, each behind a norm over time and Snake."""
 
-    from mlprogram import Program
-    from mlprogram.benches.residency import build, cases, module_of
-
-    chosen = cases()
-    if graph not in chosen:
-        raise ProgramError(f"graph {graph!r} is unknown; one of {', '.join(chosen)}")
-    paths = {
-        precision: build(
-            replace(chosen[graph], precision=precision), folder, f"{graph}-{precision}"
+    def __init__(self, channels: int, kernel: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(
+            nn.Conv1d(channels, channels, kernel, dilation=dilation, padding="same")
+            for dilation in (1, 3, 5)
         )
+        self.norms = nn.ModuleList(nn.InstanceNorm1d(channels, affine=True) for _ in self.convs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [1, C, S] -> [1, C, S]."""
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            y = norm(x)
+            x = x + conv(y + torch.sin(y) ** 2)
+        return x
+
+
+def generator(frames: int = 240) -> tuple[nn.Module, Tensor]:
+    """An upsampling generator with random weights, and an input of 3 s at 80 frames a second."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for channels, stride in ((512, 10), (256, 6)):
+        kernel, half = 2 * stride, channels // 2
+        layers.append(nn.ConvTranspose1d(channels, half, kernel, stride, padding=stride // 2))
+        layers += [SnakeBlock(half, width) for width in (3, 7, 11)]
+    return nn.Sequential(*layers, nn.Conv1d(128, 22, 7, padding=3)).eval(), torch.randn(
+        1, 512, frames
+    )
+
+
+def converted(module: nn.Module, example: Tensor, precision: str, path: Path) -> Path:
+    """The module as a package, all of it in one precision."""
+    half = precision == "fp16"
+    model = ct.convert(
+        torch.jit.trace(module, example, check_trace=False),
+        inputs=[ct.TensorType("x", example.shape, np.float16 if half else np.float32)],
+        compute_precision=ct.precision.FLOAT16 if half else ct.precision.FLOAT32,
+        skip_model_load=True,
+        minimum_deployment_target=ct.target.iOS17,
+    )
+    model.save(str(path))
+    return path
+
+
+def measure(rounds: int, folder: Path, frames: int = 240) -> dict[str, Any]:
+    """Every figure of the run."""
+    module, x = generator(frames)
+    paths = {
+        precision: converted(module, x, precision, folder / f"{precision}.mlpackage")
         for precision in ("fp32", "fp16")
     }
-    module, start = module_of(chosen[graph]), time.perf_counter()
+    start = time.perf_counter()
     programs = {"fp32 declared": Program(paths["fp32"])}
     load_seconds = time.perf_counter() - start
     programs |= {
         "fp16 declared": Program(paths["fp16"]),
         "fp16 exact": Program(paths["fp16"], precision="exact"),
     }
-    given = {
-        name: torch.from_numpy(value)
-        for name, value in some_inputs(programs["fp32 declared"].inputs, seed=0).items()
-    }
-    halves = {
-        name: value.half() if value.is_floating_point() else value for name, value in given.items()
-    }
 
     @torch.no_grad()
-    def eager() -> Any:
-        return module(*given.values())
+    def eager() -> Tensor:
+        return module(x)
 
-    calls = {"eager": eager} | {
-        name: lambda p=p, x=given if "32" in name else halves: p(x) for name, p in programs.items()
+    def executed(program: Program, half: bool) -> Tensor:
+        (y,) = program({"x": x.half() if half else x}).values()
+        return y
+
+    calls: dict[str, Any] = {"eager": eager} | {
+        name: partial(executed, program, "fp16" in name) for name, program in programs.items()
     }
-    outputs = {name: _last(call()) for name, call in calls.items()}  # warm
+    outputs = {name: call() for name, call in calls.items()}  # warm
     seconds = timed(calls, rounds)
     engine, start = Program(paths["fp16"], precision="ane_numerics"), time.perf_counter()
-    outputs["fp16 ane_numerics"] = _last(engine(halves))
+    outputs["fp16 ane_numerics"] = executed(engine, half=True)
     # one call: it is there to judge, not to be fast
     seconds["fp16 ane_numerics"] = time.perf_counter() - start
     peak = {
         name: statistics.median(peak_mib(call) for _ in range(3)) for name, call in calls.items()
     }
     with torch.no_grad():
-        reference = _last(module.double()(*(value.double() for value in given.values())))
+        reference = module.double()(x.double())
     return {
-        "graph": graph,
         "threads": torch.get_num_threads(),
         "rounds": rounds,
         "load_seconds": load_seconds,
@@ -103,18 +137,6 @@ def measure(graph: str, rounds: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _last(result: Any) -> torch.Tensor:
-    """The last output, which is the one that matters of a graph of several."""
-    values = (
-        tuple(result.values())
-        if isinstance(result, dict)
-        else result
-        if isinstance(result, tuple)
-        else (result,)
-    )
-    return values[-1]
-
-
 def timed(calls: dict[str, Any], rounds: int) -> dict[str, float]:
     """Median seconds of each call, in turns."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -128,8 +150,6 @@ def timed(calls: dict[str, Any], rounds: int) -> dict[str, float]:
 
 def compare(arguments: argparse.Namespace) -> dict[str, Any]:
     """Two packages on the same inputs: processor seconds, and the second's to the first's."""
-    from mlprogram import Program
-
     programs = [Program(path) for path in arguments.packages]
     given = inputs_of(arguments, programs[0].inputs)
     seconds: list[list[float]] = [[] for _ in programs]
@@ -152,11 +172,8 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
-    parser = Parser("mlprogram.benches.executor", __doc__)
-    parser.add_argument(
-        "--graph",
-        default="lai-vocoder",
-        help="of `python -m mlprogram.benches.residency` (default: %(default)s)",
+    parser = argparse.ArgumentParser(
+        "mlprogram.benches.executor", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument(
         "--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts"
@@ -173,7 +190,7 @@ def run(argv: list[str] | None) -> int:
         print(json.dumps(compared))
         return EXIT_MISSED * (compared["ratio"] > SPEED_LIMIT)
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(arguments.graph, arguments.rounds, Path(folder))
+        figures = measure(arguments.rounds, Path(folder))
     print(f"{'':18}{'seconds':>9}{'ratio':>7}{'peak MiB':>10}{'ratio':>7}{'dB to float64':>15}")
     for name, snr in figures["snr_db_to_float64"].items():
         cells = [

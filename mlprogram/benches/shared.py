@@ -1,4 +1,4 @@
-"""What the commands of this folder share: exit codes, tables, agreement in dB, inputs for a
+"""What the commands of this folder share: exit codes, agreement in dB, inputs for a
 program, memory of the process.
 
     given = some_inputs(Program("Model.mlpackage").inputs, seed=0)
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,6 @@ from mlprogram.examine.storage import choose_shapes
 from mlprogram.interface import TensorSpec
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder that holds mlprogram/
-
-
-def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(
-        f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows)
-    )
 
 
 def snr_db(reference: np.ndarray, other: np.ndarray) -> float:

@@ -1,9 +1,10 @@
 """Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip
 m1`.
 
-Every figure is a forecast: placement from the rules in mlprogram/data/ane_rules.json, in two
-readings (forecast.py), and time with an 80 % interval (cost.py). On a Mac the device's own answer
-stands beside it; elsewhere those columns say that they were not measured.
+Placement is a forecast from the rules in mlprogram/data/ane_rules.json, in two readings
+(placement.py); operations, multiply-accumulates, bytes and segments are counts. On a Mac the
+device's own answer and times stand beside them; elsewhere those columns say that they were not
+measured.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
-from mlprogram.examine.cost import Time, Times, load_costs, times_of
-from mlprogram.examine.describe import last_line, mega, new_table, percent, shape_text, show, span
+from mlprogram.examine.describe import last_line, mega, new_table, percent, shape_text, show
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
-from mlprogram.examine.forecast import MEASURES, Forecast, Reading, forecast_residency
+from mlprogram.examine.placement import MEASURES, Forecast, Reading, forecast_placement
 from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
 from mlprogram.examine.rules import Rules, load_rules
 from mlprogram.files import aside, check_target
@@ -27,17 +27,13 @@ LABEL = "forecast, not a measurement"
 _COLOURS = {True: "#2a7f62", False: "#c8553d"}  # of segments on the engine, and elsewhere
 _LANES = {True: 0.25, False: -0.25}
 _FORMATS = (".png", ".svg", ".pdf")
-OUTSIDE = (
-    "the numbers were fitted to no network of this kind: the interval is the largest error they"
-    " made anywhere"
-)
-Row = tuple[Forecast, Times, "Facts | None"]
+Row = tuple[Forecast, "Facts | None"]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The command: tables, files asked for, then one JSON line."""
     for target in filter(None, (arguments.json, arguments.plot)):
-        check_target(target, vars(arguments))
+        check_target(target, arguments.package, arguments.rules)
     if arguments.plot:
         check_format(arguments.plot)  # before the other file is written
     rules = load_rules(arguments.rules)
@@ -65,10 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
         rule_table(rows, rules),
         _device_table(rows),
     )
-    if not all(times.optimistic.fitted for _, times, _ in rows):
-        print(f"* {OUTSIDE}")
     if arguments.per_op:
-        show(*(per_op_table(forecast, facts) for forecast, _, facts in rows))
+        show(*(per_op_table(forecast, facts) for forecast, facts in rows))
     _write_files(arguments, rows, rules)
     last_line(report(program, rows, rules, per_op=False))
     return _verdict(arguments.at_least, rows)
@@ -84,16 +78,11 @@ def _rows(
     profile = profile_program(program, shapes)
     core_ml = None if no_device else load_core_ml()
     facts = None if core_ml is None else measure(core_ml, program, shapes)
-    forecasts = [forecast_residency(profile, rules, chip) for chip in chips]
-    costs = load_costs()
-    return [
-        (forecast, times_of(forecast, rules.chips[forecast.chip], costs), facts)
-        for forecast in forecasts
-    ]
+    return [(forecast_placement(profile, rules, chip), facts) for chip in chips]
 
 
 def _verdict(at_least: float | None, rows: list[Row]) -> int:
-    lowest = min(forecast.lowest_share("macs") for forecast, _, _ in rows)
+    lowest = min(forecast.lowest_share("macs") for forecast, _ in rows)
     return EXIT_MISSED if at_least is not None and 100 * lowest < at_least else EXIT_GOOD
 
 
@@ -105,7 +94,7 @@ def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -
     if arguments.plot:
         first = rows[0][0].profile
         plot_segments(
-            [forecast for forecast, _, _ in rows if forecast.profile is first],
+            [forecast for forecast, _ in rows if forecast.profile is first],
             rules,
             arguments.plot,
         )
@@ -125,11 +114,11 @@ def inputs_text(profile: Profile) -> str:
 
 
 def share_table(rows: list[Row]) -> Any:
-    """Shares on the engine as optimistic / pessimistic, segments, crossings and time, one row for
-    each shape and chip.
+    """Shares on the engine as optimistic / pessimistic, segments and crossings, one row for each
+    shape and chip.
     """
     table = new_table(
-        f"{LABEL}: share on the engine and latency, optimistic / pessimistic reading",
+        f"{LABEL}: share on the engine, optimistic / pessimistic reading",
         "shape",
         "chip",
         "% ops",
@@ -137,11 +126,9 @@ def share_table(rows: list[Row]) -> Any:
         "% bytes",
         "segments",
         "crossings",
-        "ms (80 %), optimistic",
-        "pessimistic ms",
-        "whole graph may stay off, then ms",
+        "whole graph may stay off",
     )
-    for forecast, times, _ in rows:
+    for forecast, _ in rows:
         both = (forecast.optimistic, forecast.pessimistic)
         table.add_row(
             inputs_text(forecast.profile),
@@ -149,23 +136,9 @@ def share_table(rows: list[Row]) -> Any:
             *(" / ".join(percent(r.share(m)) for r in both) for m in MEASURES),
             " / ".join(str(r.cut.engine_segments) for r in both),
             " / ".join(str(r.cut.crossings) for r in both),
-            *latency_cells(forecast, times),
+            ", ".join(f.rule.id for f in forecast.graph_findings),
         )
     return table
-
-
-def latency_cells(forecast: Forecast, times: Times) -> tuple[str, str, str]:
-    """Both readings, and what happens if the whole graph stays off the engine, in words."""
-    all_off = (
-        ""
-        if times.cpu_fallback is None
-        else f"{', '.join(f.rule.id for f in forecast.graph_findings)}: {_cell(times.cpu_fallback)}"
-    )
-    return _cell(times.optimistic), _cell(times.pessimistic), all_off
-
-
-def _cell(time: Time) -> str:
-    return f"{time.ms:.3g} ({span(time.low_ms, time.high_ms)}){'' if time.fitted else ' *'}"
 
 
 def rule_table(rows: list[Row], rules: Rules) -> Any:
@@ -186,7 +159,7 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
     for rule in rules.rules:
         hits = [
             (forecast.chip, f.effect, f.detail)
-            for forecast, _, _ in rows
+            for forecast, _ in rows
             for found in (*(op.findings for op in forecast.ops), forecast.graph_findings)
             for f in found
             if f.rule.id == rule.id
@@ -195,7 +168,7 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
             most = max(
                 Counter(
                     (id(forecast), f.rule.id)
-                    for forecast, _, _ in rows
+                    for forecast, _ in rows
                     for op in forecast.ops
                     for f in op.findings
                     if f.rule.id == rule.id
@@ -224,7 +197,7 @@ def _device_table(rows: list[Row]) -> Any:
         "load ms",
         "prediction ms (median)",
     )
-    profiles = {id(forecast.profile): (forecast.profile, facts) for forecast, _, facts in rows}
+    profiles = {id(forecast.profile): (forecast.profile, facts) for forecast, facts in rows}
     for profile, facts in profiles.values():
         if facts is None:
             table.add_row(inputs_text(profile), *[NOT_MEASURED] * 4)
@@ -289,14 +262,12 @@ def report(program: OpenProgram, rows: list[Row], rules: Rules, per_op: bool) ->
     }
 
 
-def _forecast(
-    forecast: Forecast, times: Times, facts: Facts | None, per_op: bool
-) -> dict[str, Any]:
+def _forecast(forecast: Forecast, facts: Facts | None, per_op: bool) -> dict[str, Any]:
     result = {
         "chip": forecast.chip,
         "inputs": {t.name: list(t.shape) for t in forecast.profile.inputs},
         **{
-            name: _reading(getattr(forecast, name), getattr(times, name))
+            name: _reading(getattr(forecast, name))
             for name in ("optimistic", "pessimistic", "cpu_fallback")
         },
         "rules": forecast.rule_counts(("leaves", "may_leave", "graph_may_fail", "cost")),
@@ -326,18 +297,14 @@ def _forecast(
     return result
 
 
-def _reading(reading: Reading | None, time: Time | None) -> dict[str, Any] | None:
-    if reading is None or time is None:
+def _reading(reading: Reading | None) -> dict[str, Any] | None:
+    if reading is None:
         return None
     return {
         "share": dict(reading.shares),
         "segments": reading.cut.engine_segments,
         "crossings": reading.cut.crossings,
         "crossing_bytes": reading.cut.crossing_bytes,
-        "ms": time.ms,
-        "interval_ms": [time.low_ms, time.high_ms],
-        "fitted_kind": time.fitted,
-        "parts_ms": dict(time.parts),
     }
 
 

@@ -4,7 +4,7 @@ PKG`.
     description = describe(profile_program(program, shapes), top=10, by="bytes")
     description["totals"]["macs"]
 
-Definitions: MACs and FLOPs as in cost.py. Bytes moved are the run-time operands and results of each
+Definitions: MACs and FLOPs as in profile.py. Bytes moved are the run-time operands and results of each
 operation in their declared types, plus its weights as stored, as if every operation made a round
 trip; a change of shape moves nothing and a slice reads what it writes. The live peak is the largest
 sum of activation bytes alive at once in program order.
@@ -85,15 +85,6 @@ def percent(share: float) -> str:
     """A share with one decimal, never rounded up to 100."""
     value = int(share * 1000) / 10
     return f"{value:.1f}"
-
-
-def span(low: float, high: float) -> str:
-    """Two numbers as low to high with two or three digits."""
-    return f"{_short(low)} to {_short(high)}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -15,6 +15,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ import numpy as np
 
 from mlprogram.errors import ProgramError
 from mlprogram.examine.profile import OpenProgram
-from mlprogram.scratch import scratch, temporary_files_in
 
 NOT_MEASURED = "not measured (needs a Mac)"
 UNITS = ("CPU_ONLY", "CPU_AND_GPU", "CPU_AND_NE", "ALL")
@@ -118,8 +118,8 @@ def measure(
     """
     path, function = program.package.path, program.function.name
     inputs = _random_inputs(program, shapes, seed)
-    with scratch() as folder, temporary_files_in(folder):
-        copy = Path(shutil.copytree(path, folder / path.name))
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(path, Path(folder) / path.name))
         try:
             timings = {unit: _time(core_ml, copy, function, unit, inputs) for unit in UNITS}
             placement, outputs = _placement(core_ml, copy, function, inputs)

@@ -6,7 +6,7 @@ the limit?
 
 A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json (`on_chip_mib` from
 its chip table). Rules about a whole graph or a run of operations (graph_after, flexible_input,
-small_segment) are in forecast.py.
+small_segment) are in placement.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 source is an error, not a shrug.
 
     from mlprogram.examine.rules import load_rules
-    rules = load_rules(); rules.chips["m1"].fp16_tflops; rules.for_chip("m1")
+    rules = load_rules(); rules.chips["m1"].on_chip_mib; rules.for_chip("m1")
 
 Needs neither torch nor coremltools, so a command line can name the chips before anything heavy is
 loaded.
@@ -65,17 +65,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Chip:
-    """A chip: published rates of its engine and memory, the engine's working set, and (low, high)
-    assumed of the CPU beside it.
-    """
+    """A chip and the working set of its engine."""
 
     name: str
     generation: str
-    fp16_tflops: float
-    memory_gb_s: float
     on_chip_mib: float
-    cpu_gflops: tuple[float, float]
-    cpu_gb_s: tuple[float, float]
     sources: tuple[str, ...]
     confidence: str
     note: str
@@ -101,8 +95,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Numeric:
-    """One published fact of the engine's arithmetic or of its int8 rate: `low` to `high` is what
-    was published, if a number, in `unit`.
+    """One published fact of the engine's arithmetic: `low` to `high` is what was published, if a
+    number.
     """
 
     id: str
@@ -112,7 +106,6 @@ class Numeric:
     confidence: str
     low: float | None = None
     high: float | None = None
-    unit: str = ""
     remark: str = ""
 
 
@@ -217,24 +210,17 @@ def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
 
 def _checked(value: Any, kind: type, where: str) -> dict[str, Any]:
     names = {f.name for f in fields(kind)}
-    optional = {"remark", "low", "high", "unit"} & names
+    optional = {"remark", "low", "high"} & names
     _keys(value, names - optional, optional, where)
     return {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
 
 
 def _chip(value: Any, sources: Mapping[str, Source], where: str) -> Chip:
     chip = Chip(**_checked(value, Chip, where))
-    for rate in ("fp16_tflops", "memory_gb_s", "on_chip_mib"):
-        if not (isinstance(getattr(chip, rate), int | float) and getattr(chip, rate) > 0):
-            raise ProgramError(
-                f"{where}: {rate} must be a positive number; it is {getattr(chip, rate)!r}"
-            )
-    for pair in ("cpu_gflops", "cpu_gb_s"):
-        band = getattr(chip, pair)
-        if not (isinstance(band, tuple) and len(band) == 2 and 0 < band[0] <= band[1]):
-            raise ProgramError(
-                f"{where}: {pair} must be two positive numbers, low then high; it is {band}"
-            )
+    if not (isinstance(chip.on_chip_mib, int | float) and chip.on_chip_mib > 0):
+        raise ProgramError(
+            f"{where}: on_chip_mib must be a positive number; it is {chip.on_chip_mib!r}"
+        )
     _known(chip.sources, sources, "source", where)
     _one_of(chip.confidence, CONFIDENCES, "confidence", where)
     return chip
@@ -344,7 +330,7 @@ def summary(rules: Rules) -> str:
             f"Reviewed {rules.reviewed}. In brackets: the rule may hold for this chip.",
             (
                 "`python -m mlprogram rules` prints what each rule says, its sources and"
-                " confidence, and the rates assumed for each chip."
+                " confidence, and the working set of each chip."
             ),
             "",
             *listed,
@@ -369,11 +355,8 @@ def render(rules: Rules) -> str:
             "| --- | --- | --- | --- | --- | --- |",
             *(_rule_row(rule, rules) for rule in rules.rules),
             "",
-            (
-                "| chip | generation | fp16 TFLOPS | GB/s | working set MiB | CPU GFLOPS | CPU GB/s"
-                " | note | sources | confidence |"
-            ),
-            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| chip | generation | working set MiB | note | sources | confidence |",
+            "| --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
             "| arithmetic | says | published | chips | sources | confidence |",
@@ -420,7 +403,7 @@ def _numeric_row(numeric: Numeric, rules: Rules) -> str:
     )
     chips = "all" if set(numeric.chips) == set(rules.chips) else ", ".join(numeric.chips)
     return (
-        f"| {numeric.id} | {says} | {f'{span} {numeric.unit}'.strip()} | {chips} |"
+        f"| {numeric.id} | {says} | {span} | {chips} |"
         f" {', '.join(numeric.sources)} | {numeric.confidence} |"
     )
 
@@ -437,9 +420,7 @@ def _limits(rule: Rule) -> str:
 
 
 def _chip_row(chip: Chip) -> str:
-    rates = f"{chip.fp16_tflops:g} | {chip.memory_gb_s:g} | {chip.on_chip_mib:g}"
-    cpu = " | ".join(f"{low:g} to {high:g}" for low, high in (chip.cpu_gflops, chip.cpu_gb_s))
     return (
-        f"| {chip.name} | {chip.generation} | {rates} | {cpu} | {chip.note} |"
+        f"| {chip.name} | {chip.generation} | {chip.on_chip_mib:g} | {chip.note} |"
         f" {', '.join(chip.sources)} | {chip.confidence} |"
     )

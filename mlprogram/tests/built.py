@@ -29,7 +29,7 @@ from coremltools.converters.mil.mil import Function, types
 from coremltools.converters.mil.mil import Program as MilProgram
 
 from mlprogram import Program
-from mlprogram.examine.forecast import Forecast, forecast_residency
+from mlprogram.examine.placement import Forecast, forecast_placement
 from mlprogram.examine.profile import Profile, open_program, profile_program
 from mlprogram.examine.rules import load_rules
 
@@ -346,7 +346,7 @@ def forecast_of(
     **options: Any,
 ) -> Forecast:
     """The forecast of such a package for a chip, by the packaged rules."""
-    return forecast_residency(profile_of(inputs, build, folder, **options), load_rules(), chip)
+    return forecast_placement(profile_of(inputs, build, folder, **options), load_rules(), chip)
 
 
 def fired(forecast: Forecast) -> dict[str, str]:  # {rule id: effect} of everything found

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,13 @@ import pytest
 import torch
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mlprogram import Program, ProgramError
 from mlprogram.benches.shared import snr_db
 from mlprogram.dtypes import MODELS
-from mlprogram.numerics import ANE, TILE, core_ai_conv, core_ai_conv_transpose
+from mlprogram.numerics import ANE
 from mlprogram.ops import KERNELS
-from mlprogram.ops.conv import conv, conv_transpose
+from mlprogram.ops.conv import conv
 from mlprogram.plan import KERNELS_OF
 from mlprogram.tests.built import converted, program_of, save
 
@@ -193,73 +190,6 @@ def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path: Pat
 
 def halves(*shape: int, seed: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).half().float()
-
-
-def test_the_sum_is_rounded_before_the_bias() -> None:
-    x, weight, bias = (
-        halves(1, 32, 1, 50, seed=0),
-        halves(8, 32, 1, 3, seed=1),
-        40 * halves(8, seed=2),
-    )
-    rounded = core_ai_conv(x, weight, bias, pad_type="custom", pad=[0, 0, 1, 1])
-    sums = conv(x, weight, None, pad_type="custom", pad=[0, 0, 1, 1])
-    assert torch.equal(rounded, sums.half().float() + bias.view(1, -1, 1, 1))
-    # the control: once and twice are not the same
-    assert not torch.equal(rounded.half(), (sums + bias.view(1, -1, 1, 1)).half())
-
-
-def written_out(x: torch.Tensor, weight: torch.Tensor, stride: int, groups: int) -> torch.Tensor:
-    """The full transposed convolution [1, O, (W - 1) stride + K], each product added by itself in
-    fp16, by tiles. x [1, C, W].
-    """
-    channels, per_group, width = (
-        weight.shape[0] // groups,
-        weight.shape[1],
-        (x.shape[2] - 1) * stride + weight.shape[2],
-    )
-    y = np.zeros((groups * per_group, width), np.float16)
-    for group in range(groups):
-        for channel in range(channels):
-            own = group * channels + channel
-            for start, tap, out in product(
-                range(0, x.shape[2], TILE), range(weight.shape[2]), range(per_group)
-            ):
-                for column in range(start, min(start + TILE, x.shape[2])):
-                    value = float(x[0, own, column]) * float(weight[own, out, tap])
-                    place = (group * per_group + out, column * stride + tap)
-                    y[place] = np.float16(np.float32(float(y[place]) + value))
-    return torch.from_numpy(y).float()[None]
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.integers(1, 2), st.integers(0, 99)
-)
-def test_transposed_sums_are_in_fp16(
-    taps: int, stride: int, channels: int, groups: int, seed: int
-) -> None:
-    x, weight = (
-        halves(1, channels * groups, 2 * TILE + 3, seed=seed),
-        halves(channels * groups, 2, taps, seed=seed + 1),
-    )
-    found = core_ai_conv_transpose(x, weight, strides=[stride], groups=groups)
-    assert torch.equal(found, written_out(x, weight, stride, groups))
-
-
-def test_transposed_with_bias_padding_and_two_axes() -> None:
-    """The shape and, within fp16's sums, the values of the ordinary kernel; with many channels
-    those sums lose 20 dB.
-    """
-    x, weight, bias = halves(1, 256, 3, 9, seed=3), halves(256, 4, 2, 4, seed=4), halves(4, seed=5)
-    rest = {"pad": [0, 1, 1, 2], "pad_type": "custom", "strides": [1, 2], "dilations": [2, 1]}
-    wide, narrow = (
-        conv_transpose(x, weight, bias, **rest),
-        core_ai_conv_transpose(x, weight, bias, **rest),
-    )
-    assert narrow.shape == wide.shape
-    assert (
-        40 < snr_db(wide.numpy(), narrow.numpy()) < snr_db(wide.numpy(), wide.half().numpy()) - 10
-    )
 
 
 def program(folder: Path, dtype: type) -> Path:

@@ -2,9 +2,8 @@
 
 import copy
 import json
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlprogram.errors import ProgramError
-from mlprogram.examine.cost import (
-    PARTS,
-    UNDECIDED,
-    compared,
-    engine_parts,
-    load_costs,
-    steps_of,
-    times_of,
-)
-from mlprogram.examine.forecast import Forecast, cut_segments, forecast_residency
+from mlprogram.examine.placement import Forecast, cut_segments, forecast_placement
 from mlprogram.examine.profile import OpProfile, Profile, Tensor, open_program, profile_program
 from mlprogram.examine.rule_checks import CHECKS, padded_bytes
 from mlprogram.examine.rules import CONFIDENCES, EFFECTS, load_rules, parse_rules
 from mlprogram.graph import Operation
 from mlprogram.tests.built import converted, fired, forecast_of, profile_of, save
 
-RULES, COSTS = load_rules(), load_costs()
+RULES = load_rules()
 X = {"x": (1, 4, 1, 8)}
 rng = np.random.default_rng(0)
 
@@ -247,7 +237,7 @@ def rules_behind(forecast: Forecast, output: str) -> set[str]:
 @pytest.mark.parametrize("rule_id", [r for r in CASES if r not in ALONE])
 def test_rule_fires_and_is_silent(rule_id: str, together: Profile) -> None:
     forecast, name = (
-        forecast_residency(together, RULES, CASES[rule_id].chip),
+        forecast_placement(together, RULES, CASES[rule_id].chip),
         rule_id.replace("-", "_"),
     )
     assert rule_id in rules_behind(forecast, f"{name}_breaks")
@@ -352,7 +342,7 @@ def flexible_forecast(shapes: list[Any], folder: Path) -> Forecast:
         minimum_deployment_target=ct.target.iOS18,
     )
     program = open_program(path)
-    return forecast_residency(profile_program(program, program.shapes({})), RULES, "m4")
+    return forecast_placement(profile_program(program, program.shapes({})), RULES, "m4")
 
 
 def test_states_leave_a_rule_holds_in_both_readings_and_a_maybe_is_milder(tmp_path: Path) -> None:
@@ -365,7 +355,7 @@ def test_states_leave_a_rule_holds_in_both_readings_and_a_maybe_is_milder(tmp_pa
         )
     program = open_program(save(function, tmp_path / "state.mlpackage", ct.target.iOS18))
     assert (
-        fired(forecast_residency(profile_program(program, program.shapes({})), RULES, "m4"))[
+        fired(forecast_placement(profile_program(program, program.shapes({})), RULES, "m4"))[
             "state"
         ]
         == "may_leave"
@@ -457,94 +447,6 @@ def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
     assert forecast.cpu_fallback is None
 
 
-def test_a_step_takes_the_longest_of_what_it_needs(tmp_path: Path) -> None:
-    """One convolution, 10 MB of weights: memory decides, by hand."""
-    profile = profile_of({"x": (1, 1024, 1, 64)}, big, tmp_path)
-    chip, time = (
-        RULES.chips["m4"],
-        times_of(forecast_residency(profile, RULES, "m4"), RULES.chips["m4"], COSTS).optimistic,
-    )
-    weights = 2 * 1024 * 1024 * 5 / (chip.memory_gb_s * COSTS.memory_share * 1e6)
-    assert time.parts["chip memory"] == pytest.approx(weights)
-    assert time.parts["CPU"] == time.parts["crossings"] == 0
-    assert time.ms == pytest.approx(weights + COSTS.segment_ms + COSTS.step_us / 1e3)
-    # filters along one axis only
-    assert not time.fitted
-    assert time.high_ms / time.ms == pytest.approx(math.exp(COSTS.largest["single"]))
-
-
-@pytest.mark.parametrize("chip", list(RULES.chips))
-def test_intervals_hold_their_value_on_every_chip(branches: Profile, chip: str) -> None:
-    times = times_of(forecast_residency(branches, RULES, chip), RULES.chips[chip], COSTS)
-    for time in (times.optimistic, times.pessimistic):
-        assert 0 < time.low_ms < time.ms < time.high_ms < math.inf
-        assert set(time.parts) == set(PARTS)
-
-
-def test_elementwise_neighbours_are_one_step_and_a_norm_is_its_own(tmp_path: Path) -> None:
-    def chain(x):
-        for _ in range(4):
-            x = mb.relu(x=x)
-        return mb.instance_norm(x=x)
-
-    profile = profile_of({"x": (1, 64, 16, 1024)}, chain, tmp_path)  # 2 MiB a tensor
-    steps = steps_of(profile)
-    assert steps.tensors.tolist() == [[2 * 2**20, 2 * 2**20]] * 2
-    assert steps.passes.tolist() == [
-        0,
-        1,
-    ]
-
-
-def test_int8_pairs_multiply_faster_and_move_half(tmp_path: Path) -> None:
-    """The same convolution behind quantize and dequantize; with a norm as a second reader, the
-    dequantize is a pass of its own.
-    """
-
-    def pair(x, also_norm: bool):
-        y = mb.dequantize(
-            input=mb.quantize(input=x, scale=np.float16(0.1), output_dtype="int8"),
-            scale=np.float16(0.1),
-        )
-        weight = mb.constexpr_affine_dequantize(
-            quantized_data=np.ones((64, 64, 3, 3), np.int8),
-            zero_point=np.int8(0),
-            scale=np.float16(0.1),
-            axis=0,
-        )
-        z = mb.conv(x=y, weight=weight, pad_type="same")
-        return mb.add(x=mb.instance_norm(x=y), y=z) if also_norm else z
-
-    plain, taken_back = (
-        steps_of(profile_of({"x": (1, 64, 32, 32)}, lambda x, n=n: pair(x, n), tmp_path / str(n)))
-        for n in (False, True)
-    )
-    size = 64 * 32 * 32
-    assert plain.int8.tolist() == [0, 1]
-    assert plain.tensors.tolist() == [
-        [2 * size, size],
-        [size, 2 * size],
-    ]
-    # the pair is a pass, nothing is int8
-    assert taken_back.int8.sum() == 0
-    assert taken_back.tensors[:2, :2].tolist() == [[2 * size] * 2] * 2
-    ms = [
-        engine_parts(plain, RULES.chips["m4"], replace(COSTS, int8_gain=gain))[1]["arithmetic"]
-        for gain in (1.0, 2.0)
-    ]
-    assert ms[0] == pytest.approx(2 * ms[1])
-
-
-def test_a_ratio_is_told_only_where_its_interval_says_so() -> None:
-    low, high = COSTS.levels
-    verdicts = [
-        compared(ms, 1.0, COSTS, "levels", True).verdict
-        for ms in (0.99 * math.exp(low), 1.0, 1.01 * math.exp(high))
-    ]
-    assert verdicts == ["faster", UNDECIDED, "slower"]
-    assert compared(1.01 * math.exp(high), 1.0, COSTS, "levels", False).verdict == UNDECIDED
-
-
 def content() -> dict[str, Any]:
     place = Path(__file__).resolve().parents[1] / "data" / "ane_rules.json"
     return json.loads(place.read_text(encoding="utf-8"))
@@ -579,8 +481,7 @@ def test_the_data_file_is_complete_and_the_model_holds_what_was_published() -> N
         (lambda c: c["rules"][0].update(effect="explodes"), "effect 'explodes' is unknown"),
         (lambda c: c["rules"][0]["params"].update(limit=3), "unknown key 'limit'"),
         (lambda c: c["rules"].append(copy.deepcopy(c["rules"][0])), "stands there twice"),
-        (lambda c: c["chips"]["m1"].update(fp16_tflops=-5), "a positive number"),
-        (lambda c: c["chips"]["m1"].update(cpu_gflops=[5, 3]), "two positive numbers"),
+        (lambda c: c["chips"]["m1"].update(on_chip_mib=-5), "a positive number"),
         (lambda c: c["chips"]["m1"].pop("confidence"), "'confidence' is missing"),
         (lambda c: c.update(extra=1), "unknown key 'extra'"),
         (lambda c: c["numerics"][0].update(low=9e9), "low and high must be numbers in this order"),

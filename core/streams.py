@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mlprogram.errors import EXIT_BAD_INPUT, ProgramError, one_line
-from mlprogram.files import NO_ROOM
+from kokoro_ane.core.process import NO_ROOM
+from mlprogram.errors import EXIT_BAD_INPUT, one_line
 
 # how standard output says that it takes no more
 LOST = (errno.EPIPE, errno.EBADF, errno.EIO, *NO_ROOM)
@@ -72,31 +72,6 @@ def with_streams(command: Callable[[], int]) -> int:
         if told:
             return EXIT_BAD_INPUT
     print(f"error: {why}", file=sys.stderr)
-    return EXIT_BAD_INPUT
-
-
-def exit_code(command: Callable[[], int]) -> int:
-    """What a command gives; a user's mistake is one line on stderr and EXIT_BAD_INPUT, as are the
-    faults of `with_streams`.
-    """
-    return with_streams(lambda: _told(command))
-
-
-def _told(command: Callable[[], int]) -> int:
-    try:
-        return command()
-    except ProgramError as problem:
-        said = str(problem)
-    except (OSError, MemoryError, ImportError, RuntimeError) as problem:
-        if no_memory(problem):
-            said = NO_MEMORY
-        elif isinstance(problem, OSError) and (
-            problem.filename is not None or problem.errno not in LOST
-        ):
-            said = f"cannot use {problem.filename or 'a file'}: {problem.strerror}"
-        else:
-            raise
-    print(f"error: {one_line(said)}", file=sys.stderr)
     return EXIT_BAD_INPUT
 
 

@@ -1,5 +1,5 @@
-"""Temporary files that go with their process: removed when it ends or is interrupted, and by the
-next command where it was killed.
+"""What goes with a process: temporary files, removed when it ends or is interrupted and by the next
+command where it was killed; locks; and its signals.
 
     with scratch() as folder:  # TMPDIR/kokoro-ane-UID-x
         (folder / "x").touch()
@@ -7,6 +7,7 @@ next command where it was killed.
         run(arguments)
 """
 
+import errno
 import math
 import os
 import shutil
@@ -21,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+# how a disk says that it takes no more
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 LOCK, SCRATCH = "owner.lock", "kokoro-ane"
 INTERRUPTED, INTERRUPTED_CODE = "interrupted; nothing was left half-written", 2
 ONCE_S = 1.0  # a second signal within this time is the same impatience

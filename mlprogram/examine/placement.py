@@ -1,7 +1,7 @@
 """Which operations the Neural Engine of a chip would take: a forecast from the rules, in two
 readings, never a measurement.
 
-    forecast = forecast_residency(profile, rules, "m1")
+    forecast = forecast_placement(profile, rules, "m1")
     forecast.optimistic.share("macs"), forecast.pessimistic.share("macs"), forecast.ops[12].findings
 
 Two readings, because published observations disagree. In the optimistic one an operation leaves the
@@ -163,7 +163,7 @@ class Forecast:
         return dict(Counter(f.rule.id for f in found if f.effect in effects).most_common())
 
 
-def forecast_residency(profile: Profile, rules: Rules, chip: str) -> Forecast:
+def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
     """Apply every rule of the chip. Raises ProgramError for a chip that is not in the file."""
     on_chip_mib = rules.chip(chip).on_chip_mib
     chip = chip.lower()

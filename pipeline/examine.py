@@ -1,0 +1,34 @@
+"""What a package is made of, and what a chip's Neural Engine takes of it: mlprogram's examiner as
+commands of this project, which protect files and streams.
+
+    kokoro-ane describe build/KokoroVocoder-fp16.mlpackage
+    kokoro-ane ane build/KokoroVocoder-fp16.mlpackage --chip m1 --json forecast.json
+"""
+
+from contextlib import ExitStack
+
+from kokoro_ane.core.errors import InputError, Parser, command
+from mlprogram.__main__ import build_parser, run
+from mlprogram.errors import ProgramError
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself; `argv` begins with the verb."""
+    arguments = build_parser(Parser).parse_args(argv)
+    from kokoro_ane.core.staging import check_output, staged
+
+    with ExitStack() as held:
+        for flag in ("json", "plot"):
+            target = getattr(arguments, flag, None)
+            if target:
+                place = check_output(target, given=arguments)
+                setattr(arguments, flag, held.enter_context(staged(place)))
+        try:
+            return run(arguments)
+        except ProgramError as problem:
+            raise InputError(str(problem)) from None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
