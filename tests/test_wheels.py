@@ -17,6 +17,7 @@ import kokoro_ane
 from kokoro_ane import __version__
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core.checkpoint import Checkpoint
+from tests.demo_voice import DEMO_VOICE
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = ("bench", "training", "tests", "docs", "mlprogram/benches", "mlprogram/tests")
@@ -137,11 +138,11 @@ def test_it_works_beside_a_users_own_files_of_the_same_names(site: Path, tmp_pat
     code = """
 import kokoro_ane, mlprogram, sys
 assert all(hasattr(kokoro_ane, name) for name in kokoro_ane.__all__)
-samples, rate_hz = kokoro_ane.speak("Hello.", checkpoint="demo")
+samples, rate_hz = kokoro_ane.speak("Hello.", checkpoint=sys.argv[1])
 assert abs(samples).max() > 0.01 and samples.dtype == "float32" and rate_hz == 24000
 print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
 """
-    own, other, seconds = run(site, tmp_path, "-c", code).split()
+    own, other, seconds = run(site, tmp_path, "-c", code, str(DEMO_VOICE)).split()
     assert Path(own).is_relative_to(site)
     assert Path(other).is_relative_to(site)
     assert 0.3 < float(seconds) < 3
@@ -197,10 +198,10 @@ def test_judge_gives_verdict_and_figures(
     [
         (lambda: kokoro_ane.build("vocader"), "no stage 'vocader'"),
         (lambda: kokoro_ane.build("vocoder", precision="fp8"), "give fp16 or fp32"),
-        (lambda: kokoro_ane.build("vocoder", layout="round", checkpoint="demo"), "round"),
+        (lambda: kokoro_ane.build("vocoder", layout="round", checkpoint=str(DEMO_VOICE)), "round"),
         (lambda: kokoro_ane.judge("w9"), "no level 'w9'"),
         (lambda: kokoro_ane.judge("fp16", checkpoint="nowhere"), "neither a folder"),
-        (lambda: kokoro_ane.speak("Hi.", "nobody", checkpoint="demo"), "nobody"),
+        (lambda: kokoro_ane.speak("Hi.", "nobody", checkpoint=str(DEMO_VOICE)), "nobody"),
         (lambda: kokoro_ane.open_checkpoint("nowhere"), "neither a folder"),
     ],
 )
