@@ -172,6 +172,7 @@ def test_packages_and_models_of_2_tb(
 DAMAGE = {  # of a member's header: place there, place in the archive's own list, what stands there
     "encrypted": (6, 8, 1),
     "of an unknown method": (8, 10, 99),
+    "of another method, LZMA": (8, 10, 14),
     "of a wrong sum": (14, 16, 1),
     "cut off": None,
 }

@@ -21,6 +21,8 @@ from tests.demo_voice import DEMO_VOICE
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = ("bench", "training", "tests", "docs", "mlprogram/benches", "mlprogram/tests")
+# 9.6 of them are what `streaming` predicts for kokoro-int8 (vocoder/data)
+WHEEL_MB, MLPROGRAM_WHEEL_MB = 15.4, 0.2
 DATA = (
     ".json",
     ".npz",
@@ -31,7 +33,7 @@ DATA = (
     ".flac",
     ".pth",
     ".pt",
-    ".bin",
+    ".xz",
     ".onnx",
     ".css",
     ".js",
@@ -52,8 +54,8 @@ def tracked() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy, site = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("site")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    copy = tmp_path_factory.mktemp("tree")
     for name in tracked():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
@@ -73,7 +75,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
     )
-    for wheel in (copy / "dist").glob("*.whl"):
+    return sorted((copy / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def site(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("site")
+    for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
     return site
@@ -121,6 +129,12 @@ def test_two_names_and_every_file_of_the_rooms_are_installed(site: Path) -> None
         for room in NOT_INSTALLED
         if name.startswith((f"{room}/", f"kokoro_ane/{room}/"))
     ]
+
+
+def test_the_wheels_stay_small(wheels: list[Path]) -> None:
+    sizes_mb = {wheel.name.split("-")[0]: wheel.stat().st_size / 1e6 for wheel in wheels}
+    assert sizes_mb["kokoro_ane"] <= WHEEL_MB
+    assert sizes_mb["coreml_mlprogram"] <= MLPROGRAM_WHEEL_MB
 
 
 def test_it_works_beside_a_users_own_files_of_the_same_names(site: Path, tmp_path: Path) -> None:
