@@ -8,8 +8,8 @@ name one level and say why.
 Packages that are missing are built first. What was measured before is read from
 BUILD/release/cache: an interrupted run goes on where it stopped. Exit 0: the named level may be
 released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable
-(kokoro-int8 is judged like the hub's weights and never released). The last line of stdout is one JSON object; all
-of it is in BUILD/release/decision.json (with --product, product.json).
+(kokoro-int8 is judged like the hub's weights and never released). The last line of stdout is one
+JSON object; all of it is in BUILD/release/decision.json (with --product, product.json).
 """
 
 import argparse

@@ -3,10 +3,10 @@
     for line in speech_lines("judged"): print(line.speed, line.text)
     utterance = load(DATA / "check_speech.npz")
 
-core/data/speech: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning: for
-ranges, recipes, limits. judged: for verdicts only. second: other texts and voices, to see whether
-the verdicts agree. core/data/check_speech.npz is a sentence of flite's, with which builds are
-checked; tests/data/demo-voice has more of that kind.
+core/data/speech: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning:
+for ranges, recipes, limits. judged: for verdicts only. second: other texts and voices, to see
+whether the verdicts agree. core/data/check_speech.npz is a sentence of flite's, with which builds
+are checked; tests/data/demo-voice has more of that kind.
 """
 
 from collections.abc import Iterable
