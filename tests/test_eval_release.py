@@ -159,7 +159,7 @@ class TestChoice:
             "w8",
             False,
         )
-        assert "ever released" in choice.notes[1]
+        assert "not releasable" in choice.notes[1]
         assert chosen(LEVELS).may_be_released
 
 
