@@ -31,10 +31,10 @@ $(VENV)/.installed: pyproject.toml mlprogram/pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro resemblyzer distillmos xls-r-sqa
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=streaming|streaming-poly)
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=streaming|streaming-poly)
 	$(RUN) -m kokoro_ane build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) $(layout_flag)
 
-encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|demo|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
+encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
 	$(RUN) -m kokoro_ane build encoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS))
 
 g2p: venv ## build the G2P package (words outside the lexicon), execute it, check it (OUT=)
@@ -45,7 +45,7 @@ all: g2p encoder vocoder ## the three packages
 quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed|mixed18, LAYOUT=streaming|streaming-poly); exit 3 where it ships and may not be released
 	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
-release: venv ## judge every level, name the one to release, write the page; a demo voice ends with exit 3
+release: venv ## judge every level, name the one to release, write the page; exit 3 where it may not be released
 	$(RUN) -m kokoro_ane release $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS); code=$$?; \
 	[ $$code = 2 ] || $(RUN) -m kokoro_ane report $(checkpoint_flag) --build "$(OUT)"; exit $$code
 

@@ -70,9 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     from rich.progress import track
 
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.quantize.corpus import frozen_sentences
+    from kokoro_ane.quantize.corpus import unseen_sentences
 
-    texts = frozen_sentences("unseen")
+    texts = unseen_sentences()
     if not 1 <= arguments.sentences <= len(texts):
         raise InputError(f"--sentences {arguments.sentences}: 1 to {len(texts)} are there")
     checkpoint = open_checkpoint(arguments.checkpoint)

@@ -1,11 +1,11 @@
 """The whole chain, text to audio: real-time factor by length, time to first audio, memory.
 
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --layout streaming --text "One sentence." "Another one."
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --memory 1000,10000
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint demo --opening --runtimes mlprogram,onnx
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout streaming --text "One sentence." "Another one."
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --memory 1000,10000
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening --runtimes mlprogram,onnx
 
-The text is the demo corpus' 48 frozen sentences, over and over. Speed: one process, each length
+The text is the 48 judged and tuning sentences, over and over. Speed: one process, each length
 spoken once after a warm-up; models are loaded before the clock starts. With one thread seconds are
 the process' own CPU seconds, so that a busy machine does not count; with more they are wall
 seconds. Memory: the command a user types, in a process of its own, its high-water mark from the
@@ -34,12 +34,12 @@ import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
 from kokoro_ane.pipeline.text import TextReader, chunks
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
-from kokoro_ane.quantize.corpus import calibration, heldout
+from kokoro_ane.quantize.corpus import speech_lines
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import RUNTIMES, files_of, module_of, open_runtime
 from mlprogram.benches.shared import resident_kib
@@ -235,7 +235,7 @@ def print_opening(rows: list[dict[str, Any]]) -> None:
 
 def text_of(words: int) -> str:
     """So many words of the frozen sentences, the last sentence cut where the count is full."""
-    sentences = [utterance.text for utterance in (*heldout(), *calibration())]
+    sentences = [line.text for name in (JUDGED, TUNING) for line in speech_lines(name)]
     found = [word for sentence in sentences for word in sentence.split()]
     repeated = (found * (words // len(found) + 1))[:words]
     return " ".join(repeated)

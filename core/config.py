@@ -231,8 +231,6 @@ def not_releasable(name: str) -> str:
     """Why nothing of that checkpoint may be released, and what could be, for a reader of a table, a
     report or a model card.
     """
-    if name == "demo":
-        return "the demo voice is never released; real Kokoro is CHECKPOINT=hexgrad/Kokoro-82M"
     if name == "kokoro-int8":
         return (
             "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"

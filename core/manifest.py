@@ -1,7 +1,7 @@
 """The manifest beside each package: what it was made from, its contract, what was checked. Written
 last, by rename.
 
-    manifest = Manifest.load(Path("build/KokoroVocoder-demo-fp16.json"))
+    manifest = Manifest.load(Path("build/KokoroVocoder-kokoro-int8-fp16.json"))
     manifest.verify()          # the package on disk is the one that was checked
 
 A package without a manifest is not a package: every reader starts here.
@@ -32,7 +32,7 @@ FORMAT = 2  # 2: layout, functions, token lengths, compute units and alignment i
 
 
 def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str) -> str:
-    """KokoroVocoder-fp16, or KokoroVocoder-demo-fp16 for a checkpoint that may never be
+    """KokoroVocoder-fp16, or KokoroVocoder-kokoro-int8-fp16 for a checkpoint that may never be
     released.
     """
     name = f"{stage}-{method}" if releasable else f"{stage}-{checkpoint_name}-{method}"

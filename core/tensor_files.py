@@ -3,6 +3,7 @@
 tensors = read_tensors(Path("kokoro-v1_0.pth"))
 """
 
+import lzma
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ DAMAGED = (
     SyntaxError,
     BadZipFile,
     zlib.error,
+    lzma.LZMAError,
 )
 MAX_ELEMENTS = 1 << 31  # of one tensor: a stored one may be a single number repeated over any shape
 

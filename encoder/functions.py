@@ -43,8 +43,7 @@ class Encoder(nn.Module):
                 checkpoint.part(name)
             except InputError as problem:
                 raise InputError(
-                    f"{problem}: checkpoint {checkpoint.name!r} has no encoder; Kokoro-82M and the"
-                    " demo voice do"
+                    f"{problem}: checkpoint {checkpoint.name!r} has no encoder; Kokoro-82M has one"
                 ) from None
             checkpoint.load_part(getattr(encoder, name), name)
         return encoder.eval()

@@ -2,7 +2,7 @@
 held against what they were made from.
 
     # () where all are
-    wrong_scales(Path("KokoroVocoder-demo-fp16.mlpackage"), Path("KokoroVocoder-demo-w8.mlpackage"), balanced=False)
+    wrong_scales(Path("KokoroVocoder-fp16.mlpackage"), Path("KokoroVocoder-w8.mlpackage"), balanced=False)
 
 A wrong scale is an error along the channel's own weights, rounding one in all directions, so the
 two are told apart without a listener. What balancing moves is taken out or left out: factors of

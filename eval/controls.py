@@ -1,7 +1,7 @@
 """Prove that the gates reject and pass: models with a known error, and harmless changes, judged as
 if each were a compression level.
 
-    kokoro-ane controls [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
+    kokoro-ane controls [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
     # of the whole chain, on the tuning set: docs/release.md
     kokoro-ane controls --stage product
     # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md

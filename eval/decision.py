@@ -1,6 +1,6 @@
 """Which level to release, the smallest of those that ship, and the decision as plain data.
 
-    choice = choose(levels, withheld="the demo voice is never released")
+    choice = choose(levels, withheld="kokoro-int8 has rounded weights")
     write_json(out, decision_record(levels, choice, context, seed_variations(context), chip="m4"))
 
 The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every
@@ -44,7 +44,7 @@ NAMED = 3  # broken gates that a note names
 @dataclass(frozen=True)
 class Choice:
     """The decision: SHIP with a level, REJECT when every level is rejected, UNDECIDED otherwise.
-    `releasable`: false for a demo voice.
+    `releasable`: false for kokoro-int8.
 
     `bests`: what else one may choose by, with the level that is best by it and what it costs and
     saves.

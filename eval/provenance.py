@@ -31,7 +31,7 @@ from importlib.metadata import (
 from pathlib import Path
 
 from kokoro_ane.core import commit as commits
-from kokoro_ane.core.checkpoint import DEMO_NAME, KOKORO_INT8, Checkpoint
+from kokoro_ane.core.checkpoint import KOKORO_INT8, Checkpoint
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.quantize.sources import ROOT, files_behind, imported, sha256_of_files
 
@@ -215,7 +215,7 @@ def withheld(checkpoint: Checkpoint) -> str | None:
     """Why nothing of the checkpoint may be released, in words; None where it may."""
     if checkpoint.withheld is None:
         return uncommitted()
-    if checkpoint.name in (DEMO_NAME, KOKORO_INT8):
+    if checkpoint.name == KOKORO_INT8:
         return not_releasable(checkpoint.name)
     return f"{checkpoint.name} is not releasable: {checkpoint.withheld}"
 

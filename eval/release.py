@@ -1,15 +1,15 @@
 """Choose the compression level to release: judge every level on the same clips, print one table,
 name one level and say why.
 
-    kokoro-ane release [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane release [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
     # a level a stage, judged together: docs/release.md
     kokoro-ane release --product [--encoders w8g] [--methods p6]
 
 Packages that are missing are built first. What was measured before is read from
 BUILD/release/cache: an interrupted run goes on where it stopped. Exit 0: the named level may be
-released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable (a demo
-voice is judged like any other and never released). The last line of stdout is one JSON object; all
-of it is in BUILD/release/decision.json (with --product, product.json).
+released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable
+(kokoro-int8 is judged like the hub's weights and never released). The last line of stdout is one
+JSON object; all of it is in BUILD/release/decision.json (with --product, product.json).
 """
 
 import argparse

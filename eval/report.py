@@ -1,7 +1,7 @@
 """Write the release decision as one self-contained HTML page, and a blinded A/B listening pack
 beside it.
 
-    kokoro-ane report [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane report [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
 
 Reads BUILD/release/decision.json (`kokoro-ane release` writes it) and renders a few clips again for
 the players. Exit 0: written. Exit 2: bad input, or packages other than the decision is about. The

@@ -5,8 +5,8 @@ any machine.
 
     samples, rate_hz = kokoro_ane.speak("The ferry crossed the harbour.", voice="af_heart")
     kokoro_ane.phonemize("Hello, world.").phonemes
-    manifests = kokoro_ane.build("vocoder", checkpoint="demo")      # checked packages under build/
-    kokoro_ane.judge("w8a8", checkpoint="demo").verdict             # SHIP, REJECT or UNDECIDED
+    manifests = kokoro_ane.build("vocoder", checkpoint="kokoro-int8")  # checked, under build/
+    kokoro_ane.judge("w8a8", checkpoint="kokoro-int8").verdict         # SHIP, REJECT or UNDECIDED
 
 Each does what the command of its name does; its docstring says arguments, units and errors.
 Importing this costs nothing: PyTorch and coremltools come with the first call that needs them.

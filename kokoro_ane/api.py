@@ -1,8 +1,8 @@
 """What the commands `build` and `quality` do, as calls: the same defaults, the same checks, errors
 as exceptions.
 
-    manifests = build("vocoder", checkpoint="demo", layout="streaming")
-    judged = judge("w8a8", checkpoint="demo")
+    manifests = build("vocoder", checkpoint="kokoro-int8", layout="streaming")
+    judged = judge("w8a8", checkpoint="kokoro-int8")
     judged.verdict, judged.figures["pesq"]["mean"]
 """
 
@@ -48,7 +48,7 @@ def build(
     """Write the packages of "g2p", "encoder" or "vocoder" into `out`; each was executed and
     compared with PyTorch before it got its name.
 
-    checkpoint: a folder, "kokoro-int8", "demo", "hexgrad/Kokoro-82M", or None for the first that
+    checkpoint: a folder, "kokoro-int8", "hexgrad/Kokoro-82M", or None for the first that
     can be had. layout: of the vocoder. precision: "fp16" or "fp32". buckets: enumerated lengths in
     frames, 40 a second, rising; None for the command's own. `checkpoint`, `precision` and `buckets`
     do not matter to the G2P.

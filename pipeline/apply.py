@@ -1,6 +1,6 @@
 """Compress a built package: float weights in, a smaller checked package out.
 
-    kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
+    kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
     kokoro-ane quantize --method mixed --recipe my_recipe.json
     # weights of the encoder; `lossless` where they stand on an 8-bit grid
     kokoro-ane quantize --method w8g --stage encoder

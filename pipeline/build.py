@@ -1,7 +1,7 @@
 """Build the packages of a stage: checkpoint to .mlpackage, executed and compared before it gets its
 name.
 
-    kokoro-ane build vocoder [--checkpoint FOLDER|demo|kokoro-int8|hexgrad/Kokoro-82M] [--layout streaming] [--out build]
+    kokoro-ane build vocoder [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--layout streaming] [--out build]
     # iOS 17: two packages, because functions came with iOS 18
     kokoro-ane build encoder [--target iOS17]
     # files for another runtime, float32, any length; vocoder likewise

@@ -1,13 +1,13 @@
 """The release bundle: one folder to drop into an app or to upload.
 
-    kokoro-ane bundle --method p6 [--checkpoint demo] [--build build] [--out build/bundle-demo-p6]
+    kokoro-ane bundle --method p6 [--checkpoint FOLDER] [--build build] [--out build/bundle-p6]
     # the levels that `kokoro-ane release --product` named
     kokoro-ane bundle --product
-    # the files of ONNX Runtime instead of packages: build/bundle-demo-onnx-fp32
+    # the files of ONNX Runtime instead of packages: build/bundle-onnx-fp32
     kokoro-ane bundle --runtime onnx
     # a lexicon in the place of the rules that the Swift package reads text by
     kokoro-ane bundle --text words
-    kokoro-ane bundle --verify build/bundle-demo-p6
+    kokoro-ane bundle --verify build/bundle-p6
 
 Packages with their manifests, manifest.json, voices, vocabulary, what reads text, vectors, model
 card with the decision table, licences, SHA256SUMS. Encoder and vocoder are built where they are
@@ -64,7 +64,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-demo-streaming-METHOD)",
+        help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-streaming-METHOD)",
     )
     what = (
         "g2p's rules with their word lists, or only a lexicon and the G2P package (default:"

@@ -1,7 +1,7 @@
 """What a bundle holds, written aside and verified by opening it again.
 
-write_bundle(Path("build/bundle-demo-p6"), checkpoint, Path("build"), "p6", dialects=None)
-data, checked = verify_bundle(Path("build/bundle-demo-p6"))
+write_bundle(Path("build/bundle-p6"), checkpoint, Path("build"), "p6", dialects=None)
+data, checked = verify_bundle(Path("build/bundle-p6"))
 """
 
 import shutil
@@ -209,25 +209,16 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
     words.
     """
     (folder / "licenses").mkdir()
-    flite = (
-        "made from speech of flite's voices, Carnegie Mellon University (permissive):"
-        " licenses/flite.txt"
-    )
-    weights = (
-        flite
-        if checkpoint.name == "demo"
-        else "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
-    )
+    weights = "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
     if checkpoint.name == "kokoro-int8":
         weights += ". On 8-bit grids: ONNX export of kokoro-onnx by thewh1teagle (MIT)"
-    elif checkpoint.name not in ("demo", "kokoro-82m"):
+    elif checkpoint.name != "kokoro-82m":
         weights = (
             f"checkpoint `{checkpoint.name}`: its licence is not known to this tool; do not"
             " distribute without it"
         )
     for path in LICENSES.iterdir():
-        if path.stem != "flite" or checkpoint.name == "demo":
-            shutil.copy(path, folder / "licenses" / path.name)
+        shutil.copy(path, folder / "licenses" / path.name)
     lines = [
         "# Licences of what is inside",
         "",

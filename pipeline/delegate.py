@@ -1,7 +1,7 @@
 """The packages of a bundle in one .pte, for apps that run ExecuTorch: its Core ML delegate gets
 what was judged, byte for byte.
 
-    python -m kokoro_ane.pipeline.delegate build/bundle-demo-p6 [--out build/bundle-demo-p6.pte]
+    python -m kokoro_ane.pipeline.delegate build/bundle-p6 [--out build/bundle-p6.pte]
 
 Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies
 between them is the host's (docs/synthesis.md). The bundle is verified first; the packages are taken

@@ -58,10 +58,10 @@ def installed(name: str) -> str | None:
 
 def checkpoints() -> dict[str, bool]:
     """Homes of a checkpoint and whether each answers without a network."""
-    from kokoro_ane.core.checkpoint import DEMO_FOLDER, HUB_REPOSITORY, KOKORO_INT8
+    from kokoro_ane.core.checkpoint import HUB_REPOSITORY, KOKORO_INT8
     from kokoro_ane.core.kokoro_int8.cache import available
 
-    return {HUB_REPOSITORY: hub_is_cached(), KOKORO_INT8: available(), "demo": DEMO_FOLDER.is_dir()}
+    return {HUB_REPOSITORY: hub_is_cached(), KOKORO_INT8: available()}
 
 
 def hub_is_cached() -> bool:

@@ -1,6 +1,6 @@
 """Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
 
-    kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint demo] [--runtime torch|mlprogram|coreml|onnx]
+    kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--runtime torch|mlprogram|coreml|onnx]
         [--method w8a8]
     kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | kokoro-ane speak - --stream | aplay

@@ -1,6 +1,6 @@
 """The folder of test vectors: written aside, indexed with hashes, read back strictly.
 
-index = write_vectors(Path("build/vectors"), chain, {"name": "demo", "sha256": "..."}, packages)
+index = write_vectors(Path("build/vectors"), chain, {"name": "mine", "sha256": "..."}, packages)
 rows = check_vectors(Path("build/vectors"), chain, packages)
 """
 

@@ -1,8 +1,8 @@
 """Test vectors of the chain: inputs and outputs of every step, for a port to check itself step by
 step.
 
-    kokoro-ane vectors --out build/vectors [--checkpoint demo] [--build build] [--method fp16]
-    kokoro-ane vectors --check build/vectors [--checkpoint demo] [--build build] [--method fp16]
+    kokoro-ane vectors --out build/vectors [--checkpoint FOLDER] [--build build] [--method fp16]
+    kokoro-ane vectors --check build/vectors [--checkpoint FOLDER] [--build build] [--method fp16]
 
 OUT/index.json holds the steps (what each reads and writes, and how near a port has to come), the
 bucket lists, hashes of the packages, and for every tensor its file, shape, dtype and SHA-256.

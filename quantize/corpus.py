@@ -1,12 +1,12 @@
 """The frozen texts and utterances that levels are tuned and judged on.
 
     for line in speech_lines("judged"): print(line.speed, line.text)
-    for utterance in heldout(): print(utterance.id, utterance.frames, utterance.text)
+    utterance = load(DATA / "check_speech.npz")
 
-data/speech/: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning: for
-ranges, recipes, limits. judged: for verdicts only. second: other texts and voices, to see whether
-the verdicts agree. data/heldout/ (24 with recordings) and data/calibration/ (24) are flite's, for
-the demo voice; docs/demo-voice.md says how they were made. All of it lies in core/data.
+core/data/speech: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning:
+for ranges, recipes, limits. judged: for verdicts only. second: other texts and voices, to see
+whether the verdicts agree. core/data/check_speech.npz is a sentence of flite's, with which builds
+are checked; tests/data/demo-voice has more of that kind.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,6 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.tensor_files import read_npz
 
 DATA = Path(__file__).resolve().parents[1] / "core" / "data"
-VOICES = ("slt", "rms", "awb")
-RECORDING_RATE_HZ = 16_000  # flite's own rate
 
 
 class Line(NamedTuple):
@@ -37,7 +35,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """What flite said, as the vocoder is told it. F = sum(durations)."""
+    """A sentence as the vocoder is given it. F = sum(durations)."""
 
     id: str
     voice: str
@@ -46,8 +44,7 @@ class Utterance:
     input_ids: np.ndarray  # [T] int32, upstream's: 0, phonemes, 0
     durations: np.ndarray  # [T] int32, frames
     f0_hz: np.ndarray  # [2F] float32, 0 where unvoiced
-    energy: np.ndarray  # [2F] float32, demo.features.log_energy
-    recording: np.ndarray | None  # [400 F] float32 at 16 kHz, where bundled
+    energy: np.ndarray  # [2F] float32, ln of the mel spectrum's norm
     speed: float = 1.0  # that the durations were found at
 
     @property
@@ -56,21 +53,9 @@ class Utterance:
         return int(self.durations.sum())
 
 
-def heldout() -> list[Utterance]:
-    """24 sentences that are never in training, eight to a voice, with recordings."""
-    return load_folder(DATA / "heldout")
-
-
-def calibration() -> list[Utterance]:
-    """24 other sentences that are never in training, for activation ranges; no recordings."""
-    return load_folder(DATA / "calibration")
-
-
-def frozen_sentences(name: str) -> list[str]:
-    """Lines of data/NAME.txt: heldout, calibration, or unseen (102 sentences to listen to; nothing
-    is tuned or gated on them).
-    """
-    return (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+def unseen_sentences() -> list[str]:
+    """102 sentences to listen to; nothing is tuned or gated on them."""
+    return (DATA / "unseen.txt").read_text(encoding="utf-8").splitlines()
 
 
 def speech_file(name: str) -> Path:
@@ -108,27 +93,10 @@ def letters(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
-def load_folder(folder: Path) -> list[Utterance]:
-    """Every .npz of a folder, by name, with the .flac beside it if there is one."""
-    files = sorted(folder.glob("*.npz"))
-    if not files:
-        raise InputError(f"{folder} holds no .npz utterances")
-    return [load(file) for file in files]
-
-
 def load(file: Path) -> Utterance:
-    """One .npz, and its .flac if there is one."""
-    import soundfile
-
+    """An utterance from its .npz."""
     texts = ("id", "voice", "text", "phonemes")
     fields: dict[str, Any] = read_npz(
         file, names=("input_ids", "durations", "f0_hz", "energy", *texts)
     )
-    fields |= {name: str(fields[name]) for name in texts}
-    flac = file.with_suffix(".flac")
-    recording = None
-    if flac.exists():
-        recording, rate_hz = soundfile.read(flac, dtype="float32")
-        if rate_hz != RECORDING_RATE_HZ:
-            raise InputError(f"{flac} runs at {rate_hz} Hz, not {RECORDING_RATE_HZ}")
-    return Utterance(**fields, recording=recording)
+    return Utterance(**fields | {name: str(fields[name]) for name in texts})

@@ -51,7 +51,7 @@ class Request:
 
     def path(self, stage: str) -> Path:
         """Where a stage's manifest stands, or would:
-        build/KokoroVocoder-demo-streaming-fp16.json.
+        build/KokoroVocoder-streaming-fp16.json.
         """
         if self.files:
             level = f"{self.files}-{level_name(self.method, self.layout) if stage == VOCODER_NAME else FLOAT}"
@@ -83,7 +83,7 @@ class Request:
 
     def command(self, path: Path) -> str:
         """What builds the package or file of that manifest, for the user to type."""
-        source, runtime = self.source or source_name(self.checkpoint), self.files or None
+        source, runtime = self.source or self.checkpoint.source, self.files or None
         if path.stem.startswith(ENCODER_NAME):
             if self.encoder not in ("", *CONVERTED):
                 return quantize_command(
@@ -119,11 +119,6 @@ class Request:
         for path in (*self.encoders, self.vocoder):
             self.found(path, hint=" (or speak with --runtime torch)")
         return self.encoders, self.vocoder
-
-
-def source_name(checkpoint: "Checkpoint") -> str:
-    """What `--checkpoint` calls it."""
-    return checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else str(checkpoint.folder)
 
 
 def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:

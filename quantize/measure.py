@@ -2,7 +2,7 @@
 measured: an interrupted run goes on.
 
     trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
-    for entry in measured(trials, Path("build/sensitivity/demo.jsonl"), levels): ...
+    for entry in measured(trials, Path("build/sensitivity/kokoro-int8.jsonl"), levels): ...
 """
 
 import json

@@ -8,7 +8,7 @@
 
 In one dimension a cluster is an interval, so sums come from running totals and borders from a
 binary search: seconds where coremltools' own k-means (scikit-learn, seeded) took two minutes for
-the demo vocoder at 8 bits. A fit rounds one input's weights after the other and carries each error
+a small vocoder at 8 bits. A fit rounds one input's weights after the other and carries each error
 to the inputs not yet rounded, by the second moments of what the layer reads.
 """
 

@@ -78,8 +78,11 @@ class Recipe:
 
 def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
     """Where the recipe of a checkpoint for `mixed` or `mixed18` stands unless the user says
-    otherwise.
+    otherwise: in the checkpoint's folder, as METHOD.json, or else in RECIPES.
     """
+    beside = checkpoint.folder / f"{method}.json"
+    if beside.is_file():
+        return beside
     return RECIPES / f"{checkpoint.name}{'' if method == 'mixed' else '-' + method}.json"
 
 

@@ -1,6 +1,6 @@
 """Find out what each layer loses at each level, and the recipe that loses least under a budget.
 
-    kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|demo|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
     kokoro-ane sensitivity --size 0.45 --recipe my_recipe.json
     # for `mixed18`: tables for groups of rows, down to 3 bits
     kokoro-ane sensitivity --size18 0.25

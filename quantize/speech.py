@@ -38,7 +38,7 @@ from kokoro_ane.encoder.encoder_steps import (
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.encoder.prosody import TextEncoder
-from kokoro_ane.quantize.corpus import Line, Utterance, calibration, speech_file, speech_lines
+from kokoro_ane.quantize.corpus import DATA, Line, Utterance, load, speech_file, speech_lines
 from kokoro_ane.quantize.sources import ROOT, changed_since, files_behind, sha256_of_files
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
@@ -58,8 +58,9 @@ SPEAKERS = (
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
 # a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
 FASTER = 1.4
+CHECK_SPEECH = DATA / "check_speech.npz"  # a sentence of flite's
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
-# which Kokoro voice speaks the demo speaker's sentence that builds are checked with
+# which Kokoro voice speaks flite's sentence that builds are checked with
 STAND_IN = "af_heart"
 FEATURE_STEPS = tuple(
     step
@@ -131,7 +132,6 @@ def _utterance(
         voice=voice,
         text=line.text,
         phonemes=phonemes,
-        recording=None,
         speed=speed,
         **fields,
     )
@@ -279,13 +279,13 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 
 def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
-    """The first `frames` frames after the first half second of a calibration sentence: what builds
-    are checked with.
+    """The first `frames` frames after the first half second of CHECK_SPEECH: what builds are
+    checked with.
 
     By the checkpoint's own ids and voices. Another symbol stands for one that it does not know:
     numbers are compared, nobody listens.
     """
-    sentence, vocab = calibration()[0], checkpoint.config.vocab
+    sentence, vocab = load(CHECK_SPEECH), checkpoint.config.vocab
     known = sorted(vocab.values())
     ids = (
         vocab.get(symbol, known[place % len(known)])

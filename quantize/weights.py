@@ -1,7 +1,7 @@
 """Apply a plan to a saved package: int8 inputs first, then integers for the weights (coremltools'
 own passes), then palettes.
 
-model = compressed(Path("build/KokoroVocoder-demo-fp16.mlpackage"), plan, peaks={})
+model = compressed(Path("build/KokoroVocoder-fp16.mlpackage"), plan, peaks={})
 """
 
 import shutil

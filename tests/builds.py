@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.builder import build as build_stage
-from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint, open_checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.g2p.network import LetterToSound, save_weights
@@ -35,6 +35,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from mlprogram import Program
 from mlprogram.graph import Operation
+from tests.demo_voice import DEMO_VOICE
 
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 SMALLEST_G2P = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
@@ -47,7 +48,7 @@ def left_behind(folder: Path) -> list[str]:
 
 # the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
 def speaking_config() -> dict[str, Any]:
-    return tiny_config() | {"vocab": KokoroConfig.load(DEMO_FOLDER / "config.json").vocab}
+    return tiny_config() | {"vocab": KokoroConfig.load(DEMO_VOICE / "config.json").vocab}
 
 
 def small_config(kernel: int = 3) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import DEMO_NAME, Checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.export import package_sha256
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose, level_record
@@ -177,7 +177,8 @@ def level(name: str, damage: float) -> JudgedLevel:
 
 
 def made_up(
-    damages: dict[str, float], withheld: str | None = "the demo voice is never released"
+    damages: dict[str, float],
+    withheld: str | None = "demo is not releasable",
 ) -> dict[str, Any]:
     levels = [level(name, damage) for name, damage in damages.items()]
     choice = choose(levels, withheld)
@@ -187,7 +188,7 @@ def made_up(
         | {f"{name}_worst": value for name, value in floor.items()}
     }
     made = {
-        "checkpoint": DEMO_NAME,
+        "checkpoint": "demo",
         "checkpoint_sha256": "0" * 64,
         "commit": "0123456789abcdef+",
         "date": "2026-11-22",

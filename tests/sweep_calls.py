@@ -232,7 +232,7 @@ WORDS = (
         "features=1,3157,1,81",
         "NaN",
         "null",
-        "demo",
+        "hexgrad",
     ],
     "features=" + "9" * 30,
 )

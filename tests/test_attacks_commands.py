@@ -18,6 +18,7 @@ from kokoro_ane.cli import COMMANDS, OWN_VERB
 from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.staging import recover
+from tests.demo_voice import DEMO_VOICE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -196,7 +197,9 @@ def test_a_forged_plan_moves_nothing(home: Path, capsys: pytest.CaptureFixture) 
     )
     before, out = everything(home), home / "out" / "x.wav"
     assert (
-        kokoro_ane(["speak", "Hi.", "-o", str(out), "--checkpoint", "demo", "--runtime", "torch"])
+        kokoro_ane(
+            ["speak", "Hi.", "-o", str(out), "--checkpoint", str(DEMO_VOICE), "--runtime", "torch"]
+        )
         == 0
     )
     assert out.stat().st_size > 10_000

@@ -20,6 +20,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.g2p.part_of_speech import PATH, Tagger
 from kokoro_ane.quantize.corpus import load
+from tests.demo_voice import DEMO_VOICE
 
 ROOT = Path(__file__).resolve().parents[1]
 HUGE = 2 << 40
@@ -79,7 +80,7 @@ def test_standard_output_that_takes_nothing(verb: str, unbuffered: str) -> None:
 
 
 def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path: Path) -> None:
-    speak = f"speak - --checkpoint demo --runtime torch -o {tmp_path / 'x.wav'}"
+    speak = f"speak - --checkpoint {DEMO_VOICE} --runtime torch -o {tmp_path / 'x.wav'}"
     code, _, said = shell(f"{speak} <&-")
     assert code == 2
     assert len(said) == 1
@@ -107,9 +108,9 @@ def test_a_usage_error_is_one_line(verb: str, capsys: pytest.CaptureFixture) -> 
 @pytest.mark.parametrize(
     "verb",
     [
-        "speak hi --checkpoint demo --runtime torch --stream",
+        f"speak hi --checkpoint {DEMO_VOICE} --runtime torch --stream",
         "describe x",
-        "bundle --checkpoint demo",
+        f"bundle --checkpoint {DEMO_VOICE}",
     ],
 )
 @pytest.mark.parametrize("kilobytes", [200_000, 400_000])
@@ -171,6 +172,7 @@ def test_packages_and_models_of_2_tb(
 DAMAGE = {  # of a member's header: place there, place in the archive's own list, what stands there
     "encrypted": (6, 8, 1),
     "of an unknown method": (8, 10, 99),
+    "of another method, LZMA": (8, 10, 14),
     "of a wrong sum": (14, 16, 1),
     "cut off": None,
 }

@@ -34,7 +34,6 @@ from kokoro_ane.g2p.g2p_stage import (
 from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
 from kokoro_ane.g2p.neural import NeuralG2P
 from kokoro_ane.pipeline.build import main
-from kokoro_ane.quantize.corpus import heldout
 from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
@@ -43,6 +42,7 @@ from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_prog
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
 from tests.builds import SMALLEST_G2P, left_behind
+from tests.demo_voice import heldout
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py

@@ -22,7 +22,7 @@ from bench.comparison import (
     row,
 )
 from bench.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
-from kokoro_ane.core.checkpoint import DEMO_FOLDER, Checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import ProgramFacts, snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDING_ID
@@ -43,6 +43,7 @@ from kokoro_ane.encoder.lstm import PrefixLSTM
 from kokoro_ane.pipeline.build import main
 from mlprogram import Program
 from tests.builds import left_behind
+from tests.demo_voice import DEMO_VOICE
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"
@@ -201,7 +202,7 @@ class TestBuild:
         self, tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         folder = tmp_path / "vocoder_only"
-        shutil.copytree(DEMO_FOLDER, folder)
+        shutil.copytree(DEMO_VOICE, folder)
         weights = next(folder.glob("*.pth"))
         state = torch.load(weights, weights_only=True)
         torch.save({name: state[name] for name in ("decoder", "text_encoder")}, weights)

@@ -53,16 +53,17 @@ from kokoro_ane.eval.metrics.whole_clip import (
 )
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.waveform_faults import dipped, swaying
-from kokoro_ane.quantize.corpus import Utterance, heldout
+from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.locator import built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
-from tests.signals import delayed, glitched, phrase_of, replaced, resampled, white_noise
+from tests.demo_voice import DEMO_VOICE, heldout, recording
+from tests.signals import delayed, glitched, phrase_of, replaced, white_noise
 
 
 @pytest.fixture(scope="module")
 def reference() -> Reference:
-    return Reference(open_checkpoint("demo"), seed=5)
+    return Reference(open_checkpoint(str(DEMO_VOICE)), seed=5)
 
 
 def same(one: VocoderInputs, two: VocoderInputs) -> bool:
@@ -116,7 +117,7 @@ class InPyTorch:
     """In the package's place: the same network, so that what comes out is the reference's own."""
 
     def __init__(self, *_: object) -> None:
-        checkpoint = open_checkpoint("demo")
+        checkpoint = open_checkpoint(str(DEMO_VOICE))
         limits = AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1])
         self.backend = EncoderBackend(torch_functions(Encoder.of(checkpoint)), limits)
 
@@ -154,11 +155,7 @@ def test_an_encoder_that_is_not_built_names_the_command(
     reference: Reference, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="does not exist: run `kokoro-ane build encoder"):
-        built_encoder(reference.checkpoint, "demo", tmp_path, may_build=False)
-
-
-def recording(index: int) -> np.ndarray:
-    return resampled(heldout()[index].recording, 16_000)
+        built_encoder(reference.checkpoint, str(DEMO_VOICE), tmp_path, may_build=False)
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +269,7 @@ SEEDS = (1, 2, 3)
 
 @pytest.fixture(scope="module")
 def swelling() -> np.ndarray:
-    return resampled(heldout()[0].recording, 16_000)[:144_000]
+    return recording(0)[:144_000]
 
 
 @pytest.fixture(scope="module")

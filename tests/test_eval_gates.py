@@ -30,12 +30,13 @@ from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
 from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS, LATER, SHIPPED, THIRTEEN, Through
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
-from kokoro_ane.quantize.corpus import Utterance, heldout
+from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.source import gaussian_noise
+from tests.demo_voice import DEMO_VOICE, heldout
 from tests.signals import delayed, phrase_of, white_noise
 
 PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
@@ -222,7 +223,7 @@ def test_the_page_states_the_gates_and_every_control_s_metric() -> None:
 
 @pytest.fixture(scope="module")
 def reference() -> Reference:
-    return Reference(open_checkpoint("demo"), seed=0)
+    return Reference(open_checkpoint(str(DEMO_VOICE)), seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -437,7 +438,7 @@ def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_pat
 
 
 def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:
-    assert main(["--checkpoint", "demo", "--only", "level sways,hom"]) == 2
+    assert main(["--checkpoint", str(DEMO_VOICE), "--only", "level sways,hom"]) == 2
     said = capsys.readouterr().err
     assert "--only hom: no control is called so" in said
     assert "hum" in said

@@ -47,8 +47,8 @@ from kokoro_ane.eval.metrics.whole_clip import (
     voicing_error_percent,
 )
 from kokoro_ane.eval.waveform_faults import low_pass
-from kokoro_ane.quantize.corpus import heldout
-from tests.signals import one_sample_late, resampled, white_noise
+from tests.demo_voice import recording
+from tests.signals import one_sample_late, white_noise
 
 SECONDS = np.arange(SAMPLE_RATE_HZ) / SAMPLE_RATE_HZ
 
@@ -59,7 +59,7 @@ def tone(hz: float, amplitude: float = 0.3) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def speech() -> np.ndarray:
-    return resampled(heldout()[0].recording, 16_000)[12_000:60_000]
+    return recording(0)[12_000:60_000]
 
 
 def noise_of(seed: int, samples: int = SAMPLE_RATE_HZ) -> np.ndarray:
@@ -263,8 +263,7 @@ def sptk() -> types.ModuleType:
 
 @pytest.fixture(scope="module")
 def trial() -> Trial:  # A second of speech, and the same with a little noise
-    utterance = heldout()[0]
-    speech = resampled(utterance.recording, 16_000)[24_000:48_000]
+    speech = recording(0)[24_000:48_000]
     return Trial(speech, speech + 1e-3 * np.random.default_rng(0).standard_normal(len(speech)))
 
 
@@ -324,7 +323,7 @@ def test_tracker_on_known_pitch(hz: float) -> None:
 def test_pitch_against_praat_noise_cents_and_lost_voices() -> None:
     import parselmouth
 
-    speech = resampled(heldout()[0].recording, 16_000)
+    speech = recording(0)
     track = track_pitch(speech)
     praat = parselmouth.Sound(speech, SAMPLE_RATE_HZ).to_pitch_ac(
         time_step=0.01, pitch_floor=60, pitch_ceiling=400

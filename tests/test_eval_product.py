@@ -29,6 +29,7 @@ from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.decision_file import ABOUT, PRODUCT_ABOUT
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
+from tests.demo_voice import DEMO_VOICE
 from tests.release_build import release
 
 PERFECT = {name: METRICS[name].perfect for name in (*OWN, *HEARD)} | dict.fromkeys(DURATIONS, 0.0)
@@ -84,7 +85,7 @@ class TestTime:
 
 @pytest.fixture(scope="module")
 def reference() -> Reference:
-    return Reference(open_checkpoint("demo"), seed=0)
+    return Reference(open_checkpoint(str(DEMO_VOICE)), seed=0)
 
 
 def test_a_chain_that_is_the_reference_and_one_that_is_not(reference: Reference) -> None:

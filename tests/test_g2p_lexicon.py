@@ -23,6 +23,7 @@ from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import CMUDICT, OURS, BritishList, ListFile, extra_senses, read
 from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent, with_consonants
+from tests.demo_voice import DEMO_VOICE
 from tests.g2p_names import alike, heard, read_words, wrong
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,9 +52,7 @@ class Counted:
 
 class TestLists:
     def test_symbols_are_kokoros(self) -> None:
-        config = json.loads(
-            (ROOT / "core" / "data" / "demo" / "config.json").read_text(encoding="utf-8")
-        )
+        config = json.loads((DEMO_VOICE / "config.json").read_text(encoding="utf-8"))
         assert list(SYMBOLS) == list(config["vocab"])
         assert unknown_symbol("həlˈO") is None
         assert unknown_symbol("həl#O") == "#"

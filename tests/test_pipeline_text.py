@@ -33,9 +33,9 @@ from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions, Synth
 from kokoro_ane.pipeline.text import Chunk, Pauses, PhonemeReader, chunks, cut, halves
 from kokoro_ane.pipeline.timestamps import LINE, Subtitles, stamp, with_times
 from kokoro_ane.pipeline.validate import main as validate
+from tests.demo_voice import DEMO_VOICE
 from tests.test_pipeline_synthesis import VOICE, FakeFunctions, FakeVocoder
 
-DEMO = Path(__file__).resolve().parents[1] / "core" / "data" / "demo" / "config.json"
 TEXT = (
     "Hello world. It's five o'clock (nearly), isn't it?\n\nShe said “go home!” and left; nobody, it"
     " seems, minded."
@@ -44,7 +44,7 @@ TEXT = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = tiny_config() | {"vocab": KokoroConfig.load(DEMO).vocab}
+    config = tiny_config() | {"vocab": KokoroConfig.load(DEMO_VOICE / "config.json").vocab}
     return str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True))
 
 

@@ -2,6 +2,7 @@
 own speech, kept by content.
 """
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -18,7 +19,6 @@ import torch
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core import commit, identity
 from kokoro_ane.core.checkpoint import (
-    DEMO_FOLDER,
     HUB_REPOSITORY,
     HUB_REVISION,
     HUB_SHA256,
@@ -47,6 +47,7 @@ from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.sources import changed_since
 from kokoro_ane.quantize.speech import own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
+from tests.demo_voice import DEMO_VOICE
 
 DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
 
@@ -120,9 +121,10 @@ class TestReleasable:
         )
         assert hub["config"] == config_sha256(KokoroConfig.load(DATA / "config.json"))
         assert len(hub["voices"]) == 54
-        packs = list((DATA / "voices").glob("*.bin"))
-        assert packs
-        assert all(hub["voices"][path.stem] == voice_sha256(read_pack(path)) for path in packs)
+        assert cache.bundled_voices()
+        for name in cache.bundled_voices():
+            packed = (DATA / "voices" / f"{name}{cache.PACKED}").read_bytes()
+            assert hub["voices"][name] == hashlib.sha256(cache.unpacked_voice(packed)).hexdigest()
 
     def test_weights_config_and_each_voice_must_be_on_it(self) -> None:
         (hub,) = released()
@@ -171,26 +173,9 @@ class TestReleasable:
             == "core/data/releasable.json is not as the commit of this checkout holds it"
         )
 
-    def test_a_copy_of_the_demo_voice_without_its_two_fields_is_known_by_its_weights(
-        self, tmp_path: Path
-    ) -> None:
-        folder = Path(shutil.copytree(DEMO_FOLDER, tmp_path / "copy"))
-        unnamed = changed_config(
-            folder, lambda config: [config.pop("name"), config.pop("releasable")]
-        )
-        assert unnamed.name == "demo"
-        assert not unnamed.releasable
-        with pytest.raises(
-            InputError,
-            match=(
-                'holds the weights of demo, but its config.json gives the name kokoro-82m.*"name":'
-                ' "demo"'
-            ),
-        ):
-            changed_config(folder, lambda config: config.update({"name": "kokoro-82m"}))
-        named = changed_config(
-            folder, lambda config: config.update({"name": "demo", "releasable": True})
-        )
+    def test_a_config_that_calls_itself_releasable_is_not_believed(self, tmp_path: Path) -> None:
+        folder = Path(shutil.copytree(DEMO_VOICE, tmp_path / "copy"))
+        named = changed_config(folder, lambda config: config.update({"releasable": True}))
         assert not named.releasable
         assert "not on the list" in str(named.withheld)
 
@@ -337,7 +322,7 @@ class TestKey:
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checkpoint:
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
-    return Checkpoint.from_folder(DEMO_FOLDER)
+    return Checkpoint.from_folder(DEMO_VOICE)
 
 
 class TestOwnSpeech:

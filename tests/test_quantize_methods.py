@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
@@ -29,8 +29,9 @@ from kokoro_ane.quantize.methods import (
     method_named,
     with_settings,
 )
-from kokoro_ane.quantize.recipe import load_recipe
+from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
 from kokoro_ane.quantize.search import Option, first_within, trade_off
+from tests.demo_voice import DEMO_VOICE
 from tests.release_build import release
 
 LARGE = Layer(
@@ -273,6 +274,13 @@ class TestPlan:
 
 
 class TestRecipeFile:
+    def test_a_checkpoints_folder_brings_its_own(self) -> None:
+        checkpoint = open_checkpoint(str(DEMO_VOICE))
+        recipe = recipe_for(METHODS["mixed"], checkpoint, None)
+        assert recipe is not None
+        recipe.require_fits(checkpoint)
+        assert recipe_path(checkpoint, "mixed18") == RECIPES / "demo-mixed18.json"
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [

@@ -4,6 +4,7 @@ measure and judge.
 
 import dataclasses
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,7 @@ from tests.builds import (
     recipe_of,
     small_config,
 )
+from tests.demo_voice import DEMO_VOICE
 
 
 # kind of operation that holds each convolution's weight
@@ -326,7 +328,7 @@ class TestSensitivityCommand:
         monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
         two = lambda checkpoint, vocoder, _, **more: calibration_inputs(
             checkpoint, vocoder, 2, **more
-        )  # noqa: E731
+        )
         monkeypatch.setattr(measure, "calibration_inputs", two)
         return layers
 
@@ -551,17 +553,14 @@ class TestQualityCommand:
 
     def test_a_layout_is_built_under_its_name(self) -> None:
         fp16, w8a8 = (
-            Request(open_checkpoint("demo"), Path("a b"), level, "streaming-poly")
+            Request(open_checkpoint(str(DEMO_VOICE)), Path("a b"), level, "streaming-poly")
             for level in ("fp16", "w8a8")
         )
-        assert (
-            fp16.command(fp16.vocoder)
-            == "kokoro-ane build vocoder --layout streaming-poly --checkpoint demo --out 'a b'"
-        )
+        common = f"--layout streaming-poly --checkpoint {shlex.quote(str(DEMO_VOICE))}"
+        assert fp16.command(fp16.vocoder) == f"kokoro-ane build vocoder {common} --out 'a b'"
         assert (
             w8a8.command(w8a8.vocoder)
-            == "kokoro-ane quantize --method w8a8 --layout streaming-poly --checkpoint demo --build"
-            " 'a b'"
+            == f"kokoro-ane quantize --method w8a8 {common} --build 'a b'"
         )
 
     def test_another_checkpoint(

@@ -31,6 +31,7 @@ from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
 from tests.builds import once
+from tests.demo_voice import DEMO_VOICE
 
 pytest.importorskip("onnxruntime")
 ROOT = Path(__file__).resolve().parents[1]
@@ -318,7 +319,15 @@ def test_a_file_that_misses_its_limit_is_thrown_away(
 def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
     assert (
         build_stage(
-            ["vocoder", "--runtime", "onnx", "--layout", "streaming-poly", "--checkpoint", "demo"]
+            [
+                "vocoder",
+                "--runtime",
+                "onnx",
+                "--layout",
+                "streaming-poly",
+                "--checkpoint",
+                str(DEMO_VOICE),
+            ]
         )
         == 2
     )

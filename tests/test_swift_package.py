@@ -24,12 +24,12 @@ from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
 from kokoro_ane.pipeline.voice_file import decoded
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
+from tests.demo_voice import DEMO_VOICE, heldout
 from tests.swift_lines import lines
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = 'Slowly: <prosody rate="slow">one, two.</prosody> [pause 300ms] Three.<break time="1s"/>'
-JUDGED = (ROOT / "core/data/heldout.txt").read_text(encoding="utf-8").split("\n")
-TEXT = "\n".join([line for line in JUDGED if line and line[0] != "#"] + [MARKED])
+TEXT = "\n".join([*(utterance.text for utterance in heldout()), MARKED])
 
 
 def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
@@ -74,7 +74,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
     there, beside what it was made from.
     """
     source, bundle = (
-        os.environ.get("KOKORO_SWIFT_CHECKPOINT", "demo"),
+        os.environ.get("KOKORO_SWIFT_CHECKPOINT", str(DEMO_VOICE)),
         Path(os.environ.get("KOKORO_BUNDLE_ONNX", tmp_path / "none")),
     )
     if layout == "streaming" or not bundle.is_dir():

@@ -41,6 +41,7 @@ from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, GeneratorNo
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
 from tests.builds import once
+from tests.demo_voice import DEMO_VOICE
 
 SMALLEST_ALPHA = 9.48e-5  # generator.noise_res.1.alpha2.0; four alphas are negative
 LARGEST_ARGUMENT = 88.0  # of sin, generator.resblocks.1.alpha2.2
@@ -283,7 +284,7 @@ class TestHostTail:
         """
         from kokoro_ane.core.checkpoint import open_checkpoint
 
-        checkpoint = open_checkpoint("demo")
+        checkpoint = open_checkpoint(str(DEMO_VOICE))
         vocoder, speech = Vocoder.of(checkpoint), check_speech(checkpoint, 140)
         for layout in (PaddedLayout(), PaddedLayout(host_tail=True).with_tail_of(vocoder)):
             module = layout.module(vocoder, checkpoint.config.hidden_dim).eval()

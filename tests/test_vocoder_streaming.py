@@ -41,6 +41,7 @@ from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance
 from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
+from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
 from training.fit_statistics import main as fit
 
@@ -49,7 +50,7 @@ TEXT = "Hello from a stream. It is said in windows."
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    return open_checkpoint("demo")
+    return open_checkpoint(str(DEMO_VOICE))
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +250,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     common = [
         TEXT,
         "--checkpoint",
-        "demo",
+        str(DEMO_VOICE),
         "--runtime",
         "torch",
         "--layout",
@@ -291,7 +292,7 @@ def test_what_another_process_speaks_is_waited_for(
         order.append(number),
         path.touch(),
         other.release(),
-    )  # noqa: E731
+    )
     monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
     other.acquire()
     fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
@@ -301,14 +302,14 @@ def test_what_another_process_speaks_is_waited_for(
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "s.npz"
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
-    assert fit(["--checkpoint", "demo", *sizes, "--data", data, "--out", str(out)]) == 0
+    assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, "--out", str(out)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert report["error"] < report["error_of_the_average"]
-    assert load_predictor(out, open_checkpoint("demo")).voices
+    assert load_predictor(out, open_checkpoint(str(DEMO_VOICE))).voices
     # what was spoken serves again
     more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
-    assert fit(["--checkpoint", "demo", *sizes, "--data", data, *more]) == 0
+    assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, *more]) == 0
     both = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert both["sentences"] == report["sentences"] + both["spoken"]
     assert both["error"] < both["error_of_the_average"]
-    assert fit(["--checkpoint", "demo", "--count", "3"]) == 2
+    assert fit(["--checkpoint", str(DEMO_VOICE), "--count", "3"]) == 2

@@ -1,7 +1,7 @@
 """Features to samples: by a built vocoder package, executed on any machine, and by PyTorch in fp32,
 which it is held against.
 
-    package = open_package(Path("build/KokoroVocoder-demo-fp16.json"))
+    package = open_package(Path("build/KokoroVocoder-fp16.json"))
     samples = package.render(inputs)  # [600 F] float32 at 24 kHz
     reference = render_reference(vocoder, inputs)
 """

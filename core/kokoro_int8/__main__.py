@@ -34,10 +34,10 @@ def main(argv: list[str] | None = None) -> int:
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.kokoro_int8.cache import (
-        DATA,
         WEIGHTS,
         WEIGHTS_SHA256,
         add_voices,
+        bundled_voices,
         cached,
         writing,
     )
@@ -45,9 +45,8 @@ def main(argv: list[str] | None = None) -> int:
     folder = cached(thorough=True)
     added: tuple[str, ...] = ()
     if arguments.voices is not None:
-        bundled = [path.stem for path in (DATA / "voices").glob("*.bin")]
         with writing(folder):
-            added = add_voices(arguments.voices, folder / "voices", bundled)
+            added = add_voices(arguments.voices, folder / "voices", bundled_voices())
     checkpoint = open_checkpoint("kokoro-int8")
     counts = {
         name: sum(value.numel() for value in checkpoint.part(name).values())

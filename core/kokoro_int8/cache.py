@@ -19,7 +19,11 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+
+from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.identity import released
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
 from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, write_json
@@ -27,7 +31,7 @@ from kokoro_ane.core.voices import BIN_BYTES, SUFFIXES, read_pack
 
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
 DATA = Path(__file__).resolve().parent / "data"
-WEIGHTS = "kokoro-int8.safetensors"
+WEIGHTS, CONFIG, PACKED = "kokoro-int8.safetensors", "config.json", ".bin.xz"
 # of the file: names, shapes and bytes of every tensor
 WEIGHTS_SHA256 = "aab357b7d95248d2f83df7404b0369b0366d5c3ad6ba9848bf59b027f6d33440"
 CHECKED = "checked.json"
@@ -82,10 +86,15 @@ def cached(thorough: bool = False) -> Path:
 
 def faults(folder: Path, thorough: bool = False) -> dict[str, Callable[[Path], None]]:
     """The files that are missing or not as they were written, by name, and what mends each."""
-    broken: dict[str, Callable[[Path], None]] = {
-        name: _copy_bundled for name in _bundled() if not _same(folder / name, DATA / name)
-    }
-    weights = folder / WEIGHTS
+    broken: dict[str, Callable[[Path], None]] = {}
+    config, weights = folder / CONFIG, folder / WEIGHTS
+    if not config.is_file() or config.read_bytes() != (DATA / CONFIG).read_bytes():
+        broken[CONFIG] = _copy_config
+    (hub,) = released()
+    for name in bundled_voices():
+        voice = folder / "voices" / f"{name}.bin"
+        if not voice.is_file() or sha256_of(voice) != hub["voices"][name]:
+            broken[f"voices/{name}.bin"] = _unpack_voice
     if not weights.is_file() or (
         (thorough or _note(folder) != _stamp(folder)) and sha256_of(weights) != WEIGHTS_SHA256
     ):
@@ -123,18 +132,39 @@ def writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _bundled() -> list[str]:
-    voices = sorted((DATA / "voices").glob("*.bin"))
-    return [path.relative_to(DATA).as_posix() for path in (DATA / "config.json", *voices)]
+def bundled_voices() -> tuple[str, ...]:
+    """Names of the voices that come with this package."""
+    return tuple(
+        sorted(path.name.removesuffix(PACKED) for path in (DATA / "voices").glob(f"*{PACKED}"))
+    )
 
 
-def _same(path: Path, bundled: Path) -> bool:
-    return path.is_file() and path.read_bytes() == bundled.read_bytes()
-
-
-def _copy_bundled(target: Path) -> None:
+def _copy_config(target: Path) -> None:
     with staged(target) as aside:
-        aside.write_bytes((DATA / target.relative_to(cache_folder())).read_bytes())
+        aside.write_bytes((DATA / CONFIG).read_bytes())
+
+
+def _unpack_voice(target: Path) -> None:
+    packed = DATA / "voices" / f"{target.stem}{PACKED}"
+    with staged(target) as aside:
+        aside.write_bytes(unpacked_voice(packed.read_bytes()))
+
+
+def unpacked_voice(packed: bytes) -> bytes:
+    """A voice [510, 1, 256] float32 as raw bytes, from a fifth of their number.
+
+    A voice's rows lie on smooth curves. So what is stored are the third differences from row to
+    row of the numbers' 32 bits (modulo 2**32, with the sign in the lowest bit), in xz: first the
+    lowest byte of all of them, by column, then the next.
+    """
+    rows, _, width = VOICE_SHAPE
+    planes = np.frombuffer(lzma.decompress(packed), np.uint8).reshape(4, width, rows)
+    # [4, 256, 510] bytes -> [510, 256] words
+    signed = np.ascontiguousarray(planes.transpose(2, 1, 0)).view("<u4")[..., 0]
+    words = signed >> 1 ^ -(signed & 1)
+    for _ in range(3):
+        words = np.cumsum(words, axis=0, dtype=np.uint32)
+    return words.astype("<u4").tobytes()
 
 
 def _note(folder: Path) -> object:

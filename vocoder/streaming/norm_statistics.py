@@ -158,21 +158,21 @@ def predictor_path(checkpoint: Checkpoint) -> Path:
 
 
 def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
-    """The one that the user fitted, else the bundled one. InputError, with the command, where these
-    weights have none.
+    """The one that the user fitted, else the one in the checkpoint's folder, else the bundled one.
+    InputError, with the command, where these weights have none.
     """
-    own, bundled = predictor_path(checkpoint), DATA / f"statistics-{checkpoint.sha256[:16]}.npz"
-    found = next((path for path in (own, bundled) if path.is_file()), None)
-    if found is None:
+    name = f"statistics-{checkpoint.sha256[:16]}.npz"
+    places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
+    path = next((path for path in places if path.is_file()), None)
+    if path is None:
         told = (
             f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them,"
             " some 10 s of one core a sentence"
         )
         raise InputError(f"{told}; or take another layout")
-    return load_predictor(found, checkpoint)
+    return load_predictor(path, checkpoint)
 
 
 def fit_command(checkpoint: Checkpoint) -> str:
     """What fits a predictor, in a checkout."""
-    source = checkpoint.name if checkpoint.name in ("demo", "kokoro-int8") else checkpoint.folder
-    return f"python -m training.fit_statistics --checkpoint {source}"
+    return f"python -m training.fit_statistics --checkpoint {checkpoint.source}"

@@ -1,7 +1,7 @@
 """An utterance through the streaming layout's three functions, whoever runs them: packed, cut into
 windows, joined.
 
-    package = StreamingPackage(Path("build/KokoroVocoder-demo-streaming-fp16.json"))
+    package = StreamingPackage(Path("build/KokoroVocoder-streaming-fp16.json"))
     samples = package.render(inputs)                                      # [600 F]
     # the same samples, as they are computed
     for piece in package.pieces(features, style, frames): ...
