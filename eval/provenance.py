@@ -39,8 +39,10 @@ ROOTS = ("eval/judge.py", "eval/product_judge.py", "vocoder/render.py")
 DECIDES = ("eval/release.py", "eval/quality.py")  # from figures to what may be released
 # They judge figures and make none: moved limits judge again what was measured.
 LIMITS = ("eval/gates.py", "eval/prosody_gates.py", "eval/product_gates.py", "eval/verdict.py")
-WHOLE = ("mlprogram",)  # imports its own modules by name; the folders of NOT_CODE make no figure
-NOT_CODE = ("mlprogram/examine", "mlprogram/benches", "mlprogram/tests", *LIMITS)
+WHOLE = (
+    "mlprogram/src/mlprogram",
+)  # imports its own modules by name; the folders of NOT_CODE make no figure
+NOT_CODE = (f"{WHOLE[0]}/examine", f"{WHOLE[0]}/benches", *LIMITS)
 READ = ("g2p/data/normalize/*.json",)  # what that code reads from beside it: the words of a text
 CODE = (".py", ".so", ".pyd", ".dylib", ".dll")  # of a library
 THREADS = 2  # that hash libraries: 1 GB with PyTorch's, 2 s of CPU in a run that takes minutes

@@ -79,8 +79,9 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def _files_of(name: str) -> Iterator[Path]:
     """Our files behind a dotted name: the packages on its way, and the module itself."""
     parts = name.removeprefix("kokoro_ane.").split(".")
+    home = ROOT / "mlprogram" / "src" if parts[0] == "mlprogram" else ROOT
     for count in range(1, len(parts) + 1):
-        place = ROOT.joinpath(*parts[:count])
+        place = home.joinpath(*parts[:count])
         yield from (
             path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()
         )

@@ -44,7 +44,7 @@ from kokoro_ane.quantize.methods import method_named
 from kokoro_ane.quantize.recipe import Recipe, load_recipe
 from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
-from mlprogram.tests.test_compiled import OLD
+from test_compiled import OLD
 from tests.builds import left_behind
 from tests.release_build import made_up, shortened
 from tests.sweep_calls import changed, places

@@ -44,7 +44,7 @@ KINDS = {
 # a block in one of these writes what nobody sees yet
 ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
 OWN = {  # file: kinds that it does itself, and why
-    "mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
+    "mlprogram/src/mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
     "core/streams.py": ("writing", "to nowhere, in place of a closed stderr"),
     "core/process.py": ("removing", "temporary", "the place for temporary files"),
     "core/staging.py": ("naming", "writing", "the place for output; its own plan.json"),
@@ -94,7 +94,7 @@ OWN = {  # file: kinds that it does itself, and why
     ),
 }
 # they measure in temporary folders of their own
-SOURCES = [path for path in ALL if path.parts[:2] != ("mlprogram", "benches")]
+SOURCES = [path for path in ALL if "benches" not in path.parts]
 # of the repository's own data, and answers of processes that they start themselves: JSON and arrays
 # only
 BENCH = ("bench", "training")
@@ -178,8 +178,8 @@ def test_the_walk_sees_each(text: str, kind: str) -> None:
 OWN_GATE = {  # a main() that is called through another's gate
     "core/errors.py": "the gate itself",
     "kokoro_ane/cli.py": "hands on to the others",
-    "mlprogram/__main__.py": "a package of its own: kokoro-ane's verbs go through pipeline/examine.py",
-    "mlprogram/ops_doc.py": "writes one page",
+    "mlprogram/src/mlprogram/__main__.py": "a package of its own: kokoro-ane's verbs go through pipeline/examine.py",
+    "mlprogram/src/mlprogram/ops_doc.py": "writes one page",
 }
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("mlprogram/*.md")])
 SOURCES = sorted(
     path
-    for room in ROOT.iterdir()
+    for room in (*ROOT.iterdir(), ROOT / "mlprogram" / "src" / "mlprogram")
     if (room / "__init__.py").exists()
     for path in room.rglob("*.py")
 )
@@ -34,7 +34,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def exists(module: str) -> bool:
-    path = ROOT.joinpath(*module.split("."))
+    home = ROOT / "mlprogram" / "src" if module.startswith("mlprogram") else ROOT
+    path = home.joinpath(*module.split("."))
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 

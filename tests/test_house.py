@@ -113,7 +113,8 @@ def tokens(paths: list[Path]) -> int:
 
 def module_of(path: Path) -> str:
     """core.staging of core/staging.py: without the import name, as rooms stand in the tree."""
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    return name.removeprefix("mlprogram.src.")
 
 
 @cache

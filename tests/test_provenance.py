@@ -267,7 +267,7 @@ class TestKey:
             "core/layers.py",
             "core/voices.py",
             "quantize/speech.py",
-            "mlprogram/ops/conv.py",
+            "mlprogram/src/mlprogram/ops/conv.py",
             "eval/judge.py",
         } <= files
         assert not files & {"eval/gates.py", "eval/verdict.py", "eval/report.py", "eval/release.py"}

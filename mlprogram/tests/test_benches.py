@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from coremltools.converters.mil.mil import Builder as mb
 
+from built import package_of
 from mlprogram.benches import coremltools_suite, executor
 from mlprogram.benches.coremltools_suite import HALF, RULES, explanation, kind_of, main
-from mlprogram.tests.built import package_of
 
 GOOD = {
     "case": "f.py::T::t[precision='fp32']",

@@ -17,12 +17,12 @@ from coremltools.converters.mil.mil import Function, types
 from coremltools.proto import FeatureTypes_pb2, MIL_pb2
 from torch import nn
 
+from built import converted, save
 from mlprogram import MLModel, Program, ProgramError
 from mlprogram.constants import Constants
 from mlprogram.dtypes import dtype_of
 from mlprogram.miltext import parse_program
 from mlprogram.package import Package, open_package
-from mlprogram.tests.built import converted, save
 
 WORDS = {"FLOAT16": "Float16", "FLOAT32": "Float32", "DOUBLE": "Double", "INT32": "Int32"}
 

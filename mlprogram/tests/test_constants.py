@@ -17,10 +17,10 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
 from coremltools.libmilstoragepython import _BlobStorageReader, _BlobStorageWriter
 
+from built import save
 from mlprogram import NonFiniteInput, Program, ProgramError
 from mlprogram.dtypes import BY_NAME
 from mlprogram.package import BlobFile
-from mlprogram.tests.built import save
 
 Rng = np.random.Generator
 IOS16, IOS18 = ct.target.iOS16, ct.target.iOS18

@@ -15,8 +15,8 @@ import scipy.special
 import torch
 from torch.nn import functional as F
 
+from built import Case, check, makers, run_all, test_of
 from mlprogram.ops import KERNELS
-from mlprogram.tests.built import Case, check, makers, run_all, test_of
 
 Rng = np.random.Generator
 

@@ -20,14 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from mlprogram.__main__ import main
-from mlprogram.errors import ProgramError
-from mlprogram.examine import ane, device, shape_argument
-from mlprogram.examine.describe import generated_marks
-from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
-from mlprogram.examine.profile import OpenProgram, count_flops, count_macs, open_program
-from mlprogram.examine.rules import COMMAND
-from mlprogram.tests.built import (
+from built import (
     Compress,
     converted,
     joint,
@@ -37,6 +30,13 @@ from mlprogram.tests.built import (
     profile_of,
     sparse,
 )
+from mlprogram.__main__ import main
+from mlprogram.errors import ProgramError
+from mlprogram.examine import ane, device, shape_argument
+from mlprogram.examine.describe import generated_marks
+from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
+from mlprogram.examine.profile import OpenProgram, count_flops, count_macs, open_program
+from mlprogram.examine.rules import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -133,10 +133,7 @@ def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     [
         (
             ["ane", "{package}", "--chip", "m9"],
-            (
-                "chip 'm9' is not in mlprogram/data/ane_rules.json; it has m1, m2, m3, m4, m5, a14,"
-                " a15, a16,"
-            ),
+            ("chip 'm9' is not in data/ane_rules.json; it has m1, m2, m3, m4, m5, a14, a15, a16,"),
         ),
         (["ane", "{folder}"], "not an .mlpackage"),
         (["describe", "{folder}/none.mlpackage"], "nothing there"),
@@ -211,7 +208,7 @@ def test_help_loads_nothing_heavy() -> None:
     comes on top.
     """
     script = (
-        "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram'];"
+        "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram/src/mlprogram'];"
         " sys.modules['mlprogram'] = p\nfrom mlprogram.__main__ import main\ntry:\n    main(['ane',"
         " '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\nassert not {'torch',"
         " 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n"

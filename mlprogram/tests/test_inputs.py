@@ -16,8 +16,8 @@ from coremltools.converters.mil.mil import types
 from coremltools.proto import Model_pb2
 from torch import nn
 
+from built import converted, program_of
 from mlprogram import PRECISIONS, NonFiniteInput, Program, ProgramError, TensorSpec
-from mlprogram.tests.built import converted, program_of
 
 SHAPES = ((1, 4, 1, 10), (1, 4, 1, 20), (1, 4, 1, 40))
 

@@ -11,9 +11,9 @@ import pytest
 import scipy.special
 import torch
 
+from built import Case, makers, test_of
 from mlprogram.ops.conv import CONV
 from mlprogram.ops.linear import REDUCTION
-from mlprogram.tests.built import Case, makers, test_of
 
 Rng = np.random.Generator
 

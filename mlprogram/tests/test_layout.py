@@ -9,8 +9,8 @@ import coremltools as ct
 import numpy as np
 import torch
 
+from built import Case, makers, test_of
 from mlprogram.ops.indexing import gather as executed_gather
-from mlprogram.tests.built import Case, makers, test_of
 
 
 def tensor(*shape: int) -> np.ndarray:

@@ -17,8 +17,8 @@ from coremltools.converters.mil.mil.program import StateTensorPlaceholder
 from PIL import Image
 from torch import nn
 
+from built import converted, save
 from mlprogram import MLModel, Program, ProgramError
-from mlprogram.tests.built import converted, save
 
 IOS17, IOS18 = ct.target.iOS17, ct.target.iOS18
 

@@ -22,9 +22,9 @@ import torch
 from coremltools.converters.mil.frontend.milproto.load import load as load_milproto
 from torch import nn
 
+from built import joint, linear, palette, sparse
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
-from mlprogram.tests.built import joint, linear, palette, sparse
 
 LIMIT_DB = 100.0
 

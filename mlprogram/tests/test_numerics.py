@@ -16,6 +16,7 @@ import torch
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import Function, types
 
+from built import converted, program_of, save
 from mlprogram import Program, ProgramError
 from mlprogram.benches.shared import snr_db
 from mlprogram.dtypes import MODELS
@@ -23,7 +24,6 @@ from mlprogram.numerics import ANE
 from mlprogram.ops import KERNELS
 from mlprogram.ops.conv import conv
 from mlprogram.plan import KERNELS_OF
-from mlprogram.tests.built import converted, program_of, save
 
 IOS17 = ct.target.iOS17
 IOS18 = ct.target.iOS18

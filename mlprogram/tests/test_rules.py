@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from coremltools.converters.mil.mil import Function, types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from built import converted, fired, forecast_of, profile_of, save
 from mlprogram.errors import ProgramError
 from mlprogram.examine.placement import Forecast, cut_segments, forecast_placement
 from mlprogram.examine.profile import OpProfile, Profile, Tensor, open_program, profile_program
 from mlprogram.examine.rule_checks import CHECKS, padded_bytes
 from mlprogram.examine.rules import CONFIDENCES, EFFECTS, load_rules, parse_rules
 from mlprogram.graph import Operation
-from mlprogram.tests.built import converted, fired, forecast_of, profile_of, save
 
 RULES = load_rules()
 X = {"x": (1, 4, 1, 8)}
@@ -448,7 +449,7 @@ def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
 
 
 def content() -> dict[str, Any]:
-    place = Path(__file__).resolve().parents[1] / "data" / "ane_rules.json"
+    place = files("mlprogram") / "data" / "ane_rules.json"
     return json.loads(place.read_text(encoding="utf-8"))
 
 

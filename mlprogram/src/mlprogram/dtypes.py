@@ -12,7 +12,7 @@ next wider signed type, because PyTorch has next to no arithmetic for them.
 | exact | fp32 | fp32 |
 | exact64 | fp64 (fp32 tensors too) | fp64 |
 | declared64 | as declared | as declared, but sums of products in fp64 |
-| ane_numerics | as declared | as mlprogram/numerics.py models the Neural Engine |
+| ane_numerics | as declared | as numerics.py models the Neural Engine |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules and chips of mlprogram/data/ane_rules.json, read strictly: an unknown key, chip or
+"""The rules and chips of data/ane_rules.json, read strictly: an unknown key, chip or
 source is an error, not a shrug.
 
     from mlprogram.examine.rules import load_rules
@@ -146,7 +146,7 @@ def load_rules(path: str | Path | None = None) -> Rules:
     entry that is wrong.
     """
     place = files("mlprogram") / "data" / "ane_rules.json" if path is None else Path(path)
-    name = "mlprogram/data/ane_rules.json" if path is None else str(path)
+    name = "data/ane_rules.json" if path is None else str(path)
     try:
         return parse_rules(
             parse_json(

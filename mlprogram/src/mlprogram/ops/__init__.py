@@ -3,8 +3,8 @@
     from mlprogram.ops import CONTROL, KERNELS
     KERNELS["conv"].run(x, weight)
 
-One module for each family; constexpr operations are in mlprogram/constants.py, control flow and
-states in mlprogram/execute.py.
+One module for each family; constexpr operations are in constants.py, control flow and
+states in execute.py.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ from mlprogram.files import aside
 from mlprogram.numerics import ANE_KERNELS
 from mlprogram.ops import CONTROL, FAMILIES
 
-DOCUMENT = Path(__file__).resolve().parent / "OPERATIONS.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "OPERATIONS.md"
 _HEAD = """# Operations that mlprogram executes
 
 Written by `python -m mlprogram.ops_doc`; do not edit. `--print` says what each computes.
 Each has a test that runs it from a package on disk.
 
 *Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once). *Widened* ones
-get fp32 copies, and their result is rounded to the declared type. \\* : mlprogram/numerics.py
+get fp32 copies, and their result is rounded to the declared type. \\* : numerics.py
 replaces it under `precision="ane_numerics"`.
 """
 

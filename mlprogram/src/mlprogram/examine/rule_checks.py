@@ -4,7 +4,7 @@ the limit?
     # "width 24001 of 'x'", or None when the rule is kept
     CHECKS["axis_limit"](op, {"spatial": 16384, "channel": 65536})
 
-A check knows nothing of chips: limits come from mlprogram/data/ane_rules.json (`on_chip_mib` from
+A check knows nothing of chips: limits come from data/ane_rules.json (`on_chip_mib` from
 its chip table). Rules about a whole graph or a run of operations (graph_after, flexible_input,
 small_segment) are in placement.py.
 """

@@ -50,7 +50,7 @@ def build_parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) 
     _add_package(ane)
     _add_forecast(ane)
     rules = verbs.add_parser(
-        "rules", help="print the rules and chips of mlprogram/data/ane_rules.json as Markdown"
+        "rules", help="print the rules and chips of data/ane_rules.json as Markdown"
     )
     rules.add_argument(
         "--check",

@@ -1,7 +1,7 @@
 """Forecast what the Neural Engine of a chip takes of a program: `python -m mlprogram ane PKG --chip
 m1`.
 
-Placement is a forecast from the rules in mlprogram/data/ane_rules.json, in two readings
+Placement is a forecast from the rules in data/ane_rules.json, in two readings
 (placement.py); operations, multiply-accumulates, bytes and segments are counts. On a Mac the
 device's own answer and times stand beside them; elsewhere those columns say that they were not
 measured.
