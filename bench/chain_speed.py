@@ -33,7 +33,7 @@ from typing import Any
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument, threads_argument
+from kokoro_ane.core.commands import checkpoint_argument, layout_argument
 from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
@@ -53,6 +53,13 @@ def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> No
     print(
         "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
     )
+
+
+def threads_argument(text: str) -> int:
+    """A number of threads that PyTorch takes: 1 to 1024."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1024")
+    return int(text)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

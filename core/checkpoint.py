@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kokoro_ane.core.config import KokoroConfig, not_releasable
-from kokoro_ane.core.data_files import check_name
+from kokoro_ane.core.data_files import check_name, sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import Identity, released_weights, withheld
-from kokoro_ane.core.staging import sha256_of
 from kokoro_ane.core.tensor_files import by_part, plain_tensor, read_safetensors, read_tensors
 
 if TYPE_CHECKING:

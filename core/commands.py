@@ -17,9 +17,7 @@ from kokoro_ane.core.contract import (
     LAYOUTS,
     PADDED,
     STREAMED,
-    check_buckets,
 )
-from kokoro_ane.core.errors import InputError
 
 DEFAULT_BUILD = Path("build")
 
@@ -93,31 +91,12 @@ def print_table(
 MAX_SEED = 1 << 62
 
 
-def buckets_argument(text: str) -> tuple[int, ...]:
-    """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
-    try:
-        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
-    except InputError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of whole numbers such as 20,40,80"
-        ) from None
-
-
 def seed_argument(text: str) -> int:
     """A seed that every generator takes, with room for the next ones: 0 to 2**62."""
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= MAX_SEED):
         raise argparse.ArgumentTypeError(
             f"{text[:40]!r} is not a whole number from 0 to {MAX_SEED}"
         )
-    return int(text)
-
-
-def threads_argument(text: str) -> int:
-    """A number of threads that PyTorch takes: 1 to 1024."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= 1024):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 1 to 1024")
     return int(text)
 
 
@@ -155,17 +134,6 @@ def tail_argument(parser: argparse.ArgumentParser) -> None:
         choices=places,
         default=places[0],
         help="who computes conv_post and the inverse STFT",
-    )
-
-
-def settings_argument(parser: argparse.ArgumentParser) -> None:
-    """--set, beside a --method: quantize.methods.with_settings reads it."""
-    said = (
-        "a trial: another value for a setting of the method's activations; give what it makes a"
-        " folder of its own"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=said
     )
 
 

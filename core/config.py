@@ -21,9 +21,8 @@ from kokoro_ane.core.contract import (
     PROSODY_PER_FRAME,
     VOICE_SHAPE,
 )
-from kokoro_ane.core.data_files import check_name, conform
+from kokoro_ane.core.data_files import check_name, conform, read_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import read_json
 
 # far beyond any checkpoint, far below what hangs
 MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536

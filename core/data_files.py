@@ -1,6 +1,7 @@
-"""One check for data that nobody vouches for: parsed JSON against type hints, and names that become
-file names.
+"""Data that nobody vouches for: JSON from a file, checked against type hints; names that become
+file names; the hash of a file.
 
+    data = read_json(Path("build/x.json"), missing="`kokoro-ane build` writes it")
     # a dataclass or a TypedDict: its keys and their kinds
     conform(data, Manifest, "build/x.json")
     conform(data["buckets"], tuple[int, ...], "buckets")
@@ -10,14 +11,22 @@ number, Any is not looked into.
 """
 
 import dataclasses
+import hashlib
+import os
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.errors import CheckFailed, InputError
+from mlprogram import files
+from mlprogram.errors import ProgramError
 
+# of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
+LARGEST_BYTES = 1 << 32
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
 KINDS = {
     str: "a text",
@@ -26,6 +35,53 @@ KINDS = {
     bool: "true or false",
     type(None): "null",
 }
+
+
+def read_json(path: Path, missing: str, again: str = "") -> Any:
+    """Parsed JSON. InputError says `missing` when there is no such file, and `again` after what is
+    wrong with one that is not JSON.
+
+    Limits: those of mlprogram.files.parse_json, and its MAX_TEXT_BYTES.
+    """
+    try:
+        if path.is_file():
+            return parse_json(files.read_text(path), str(path), again)
+        state = "is not a file" if path.exists() else "does not exist"
+    except ProgramError as problem:
+        raise InputError(f"{problem}{again}") from None
+    except OSError as problem:
+        raise InputError(f"cannot read {path}: {problem.strerror}") from None
+    raise InputError(f"{path} {state}: {missing}")
+
+
+def parse_json(
+    text: str,
+    where: str,
+    again: str = "",
+    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:
+    """JSON from text that nobody vouches for; `where` names it in the InputError. `pairs`: instead
+    of a dict, from its pairs.
+    """
+    try:
+        return files.parse_json(text, where, pairs)
+    except ProgramError as problem:
+        raise InputError(f"{problem}{again}") from None
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal. Raises InputError for anything that is not one, a pipe for
+    one, and for more than LARGEST_BYTES.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} {'is not a file' if os.path.lexists(path) else 'does not exist'}")
+    if (size := path.stat().st_size) > LARGEST_BYTES:
+        raise InputError(
+            f"{path} has {size} bytes: no file of a checkpoint, package or bundle has more than"
+            f" {LARGEST_BYTES}"
+        )
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_name(name: str, where: str) -> str:
@@ -45,6 +101,29 @@ def check_inside(file: str, where: str) -> str:
     for part in check_kind(file, str, where).split("/"):
         check_name(part, where)
     return file
+
+
+@contextmanager
+def readable(path: Path, again: str, *others: type[Exception]) -> Iterator[None]:
+    """What is read in the block stands in the file `path`: a key or a kind that is wrong there
+    becomes an InputError, which ends with `again`.
+    """
+    try:
+        yield
+    except (InputError, CheckFailed):
+        raise
+    except (
+        AttributeError,
+        LookupError,
+        OverflowError,
+        RuntimeError,
+        StopIteration,
+        TypeError,
+        ValueError,
+        *others,
+    ) as problem:
+        what = f"{type(problem).__name__}: {str(problem)[:120]}".splitlines()[0]
+        raise InputError(f"{path} does not hold what it should ({what}): {again}") from None
 
 
 def conform(value: Any, hint: Any, where: str) -> None:

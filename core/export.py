@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kokoro_ane.core.data_files import read_json, sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import read_json, sha256_of, strangers
+from kokoro_ane.core.staging import strangers
 
 if TYPE_CHECKING:
     import coremltools as ct

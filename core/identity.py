@@ -15,11 +15,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypedDict, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commit import ROOT, differing, held
-from kokoro_ane.core.data_files import conform
-from kokoro_ane.core.staging import read_json
+from kokoro_ane.core.data_files import read_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,22 +27,10 @@ if TYPE_CHECKING:
     from kokoro_ane.core.config import KokoroConfig
     from kokoro_ane.core.voices import VoiceLibrary
 
-LIST = "core/data/releasable.json"
-RELEASABLE = ROOT / LIST
+# Checkpoints that may be released: repository, revision and the hashes of weights, config and each
+# voice. Fewer voices than it has are as good, others are not.
+RELEASABLE = Path(__file__).parent / "data" / "releasable.json"
 OWN_WORDS = ("name", "releasable")  # of config.json
-
-
-class Released(TypedDict):
-    """One entry of the list: the hashes of a checkpoint that may be released. Fewer voices than it
-    has are as good, others are not.
-    """
-
-    repository: str
-    revision: str
-    name: str
-    weights: str
-    config: str
-    voices: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -96,14 +83,12 @@ def voice_sha256(pack: "Tensor | np.ndarray") -> str:
 
 
 @cache
-def released() -> tuple[Released, ...]:
+def released() -> tuple[dict[str, Any], ...]:
     """The list."""
-    entries = read_json(RELEASABLE, "it belongs to this repository")
-    conform(entries, list[Released], str(RELEASABLE))
-    return tuple(cast(list[Released], entries))
+    return tuple(read_json(RELEASABLE, "it belongs to this repository"))
 
 
-def released_weights(weights_sha256: str) -> Released | None:
+def released_weights(weights_sha256: str) -> dict[str, Any] | None:
     """The entry of these weights: enough to refuse the others without a look at their voices."""
     return next((entry for entry in released() if entry["weights"] == weights_sha256), None)
 
@@ -118,8 +103,6 @@ def withheld(identity: Identity) -> str | None:
             f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable"
             " checkpoints"
         )
-    if (told := held()) and differing((LIST,), told):
-        return f"{LIST} is not as the commit of this checkout holds it"
     if identity.config != entry["config"]:
         return f"its config.json is not that of {entry['repository']}"
     other = next(

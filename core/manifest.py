@@ -9,8 +9,7 @@ A package without a manifest is not a package: every reader starts here.
 
 import dataclasses
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.contract import LAYOUTS, PADDED
-from kokoro_ane.core.data_files import check_name, conform
+from kokoro_ane.core.data_files import check_name, conform, read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_bytes, package_of_ours, package_sha256
-from kokoro_ane.core.staging import OwnFile, json_of, read_json, strangers, there, write_json
+from kokoro_ane.core.staging import OwnFile, json_of, json_text, strangers, there
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -52,32 +51,11 @@ def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in tools}
 
 
-@contextmanager
-def described(path: Path) -> Iterator[None]:
+def described(path: Path) -> AbstractContextManager[None]:
     """What a package's room reads from the fields that only it knows: a key or a kind that is wrong
     becomes an InputError.
     """
-    try:
-        yield
-    except InputError:
-        raise
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        IndexError,
-        RuntimeError,
-        OverflowError,
-    ) as problem:
-        what = (
-            f"{type(problem).__name__}:"
-            f" {str(problem).splitlines()[0][:120] if str(problem) else ''}"
-        )
-        raise InputError(
-            f"{path} does not describe such a package ({what}): run `{command_for(path.name)}`"
-            " again"
-        ) from None
+    return readable(path, f"run `{command_for(path.name)}` again")
 
 
 @dataclass(frozen=True)
@@ -132,9 +110,7 @@ class Manifest:
         return self.checkpoint["sha256"]
 
     def require_made_from(self, checkpoint: "Checkpoint", command: str) -> None:
-        """Raise InputError for a package of other weights, config or voices, and for one that says
-        of itself that it may be released.
-        """
+        """Raise InputError for a package of other weights, config or voices."""
         if self.checkpoint_sha256 != checkpoint.content_sha256:
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
             built, given = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
@@ -146,42 +122,27 @@ class Manifest:
                 f"{self.path} {told}: packages of different checkpoints do not fit together; run"
                 f" `{command}`"
             )
-        if self.releasable and not checkpoint.releasable:
-            raise InputError(
-                f"{self.path} says releasable: true, but {checkpoint.withheld}: it was edited; run"
-                f" `{command}`"
-            )
 
     def verify(self) -> None:
-        """Raise InputError unless the package on disk is the one this manifest was written for, as
-        large as it says.
-        """
+        """Raise InputError unless the package on disk is the one this manifest was written for."""
         folder = self.package.endswith(".mlpackage") or len(self.functions) > 1
         if not (self.package_path.is_dir() if folder else self.package_path.is_file()):
             raise InputError(
                 f"{self.package_path} is missing though {self.path} describes it: run"
                 f" `{command_for(self.stage)}` again"
             )
-        size = package_bytes(self.package_path)  # before it is read to be hashed
-        if size != self.package_bytes:
-            told = (
-                f"package_bytes {self.package_bytes}, but {self.package} has {size}: one of them"
-                " was changed"
-            )
-            raise InputError(f"{self.path} says {told}; run `{command_for(self.stage)}` again")
-        found = package_sha256(self.package_path)
-        if found != self.package_sha256:
-            told = f"its manifest says {self.package_sha256[:12]}"
+        sha256 = package_sha256(self.package_path)
+        if sha256 != self.package_sha256:
             raise InputError(
-                f"{self.package_path} has hash {found[:12]}, {told}: run"
-                f" `{command_for(self.stage)}` again"
+                f"{self.package_path} has hash {sha256[:12]}, its manifest says"
+                f" {self.package_sha256[:12]}: run `{command_for(self.stage)}` again"
             )
 
     def save(self, path: Path) -> "Manifest":
-        """Write as `path`; returns the manifest that knows its place."""
+        """Write as `path`, which is still aside; returns the manifest that knows its place."""
         data = dataclasses.asdict(self)
         del data["path"]
-        write_json(path, data)
+        path.write_text(json_text(data), encoding="utf-8")
         return dataclasses.replace(self, path=path)
 
     @classmethod

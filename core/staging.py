@@ -7,14 +7,16 @@ and nobody else's is ever replaced.
     with staged(Path("build/vectors"), vectors_of_ours) as aside:
         aside.mkdir()
 
-What is written stands in PARENT/.staged-*/new until then. Killed at any point, the next command
-that writes to PARENT puts back what was moved away, removes the rest, and says so. No link is
-written through: core.staging.check_output follows one that the user named.
+What is written stands in PARENT/.staged-*/new until then. To give several names at once, what stood
+there moves to old/, new/ becomes ready/ (from here on the new things count), and each of ready/
+moves to its place. A run that is killed leaves one of these folders: the next command that reads or
+writes in PARENT puts all of ready/, or else all of old/, in its place, removes the rest, and says
+so. It only ever fills a place where nothing stands. No link is written through: check_output
+follows one that the user named.
 """
 
 import argparse
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -27,7 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.process import (
     LOCK,
@@ -43,8 +44,6 @@ from mlprogram.errors import ProgramError
 
 Reason = Callable[[Path], str | None]  # why a folder or file is not one of ours, or None
 PROBE_BYTES = 1 << 16
-# of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
-LARGEST_BYTES = 1 << 32
 PREFIX = ".staged-"  # of folders that core.staging writes in
 NOT_COUNTED = (".DS_Store",)  # the Finder's
 
@@ -107,13 +106,9 @@ def check_output(
 
 def check_implied(target: Path, ours: Ours | None = None) -> Path:
     """`target`, a name that the user did not type. Raises InputError for a link too."""
-    with cannot_write(target):
+    with cannot_write(target), _alone_in(target.parent):
         real = Path(os.path.realpath(target))  # raises for what can be no name
-        if target.is_symlink():
-            raise InputError(
-                f"cannot write {target}: it is a link, which is followed only where it is named"
-            )
-        _check_replaceable(target, ours)
+        _require_free(target, ours)
         folder = next(parent for parent in real.parents if os.path.lexists(parent))
         if not folder.is_dir():
             raise InputError(f"cannot write {target}: {folder} is a file, not a folder")
@@ -122,7 +117,12 @@ def check_implied(target: Path, ours: Ours | None = None) -> Path:
     return target
 
 
-def _check_replaceable(place: Path, ours: Ours | None) -> None:
+def _require_free(place: Path, ours: Ours | None) -> None:
+    """Raise InputError unless nothing stands there, or what a command may replace."""
+    if place.is_symlink():
+        raise InputError(
+            f"cannot write {place}: it is a link, which is followed only where it is named"
+        )
     file, reason = ours is None or isinstance(ours, OwnFile), None
     try:
         # one look: between two, another process may have put its folder there
@@ -132,7 +132,7 @@ def _check_replaceable(place: Path, ours: Ours | None) -> None:
     if stat.S_ISDIR(status.st_mode):
         if ours is None or isinstance(ours, OwnFile):
             raise InputError(f"{place} is a folder: name a file in it")
-        reason = _reason(place, ours)
+        reason = ours(place) if any(place.iterdir()) else None
     elif not stat.S_ISREG(status.st_mode):
         raise InputError(f"cannot write {place}: it is a device, a pipe or a socket")
     elif not file:
@@ -144,33 +144,6 @@ def _check_replaceable(place: Path, ours: Ours | None) -> None:
             f"{place} is not replaced: {reason}. Name another {'file' if file else 'folder'}, or"
             " remove this one yourself"
         )
-
-
-def _reason(place: Path, ours: Reason) -> str | None:
-    """Why a folder is not ours; asked again when another process has replaced it in the
-    meantime.
-    """
-    while (found := identity(place)) is not None:
-        try:
-            reason = ours(place) if any(place.iterdir()) else None
-        except FileNotFoundError:
-            if identity(place) == found:
-                raise
-            continue
-        if reason is None or identity(place) == found:
-            return reason
-    return None
-
-
-def identity(place: Path) -> tuple[int, int, int] | None:
-    """What tells a file or folder from the one that took its place; None where nothing is. With its
-    time: inodes are used again.
-    """
-    try:
-        status = place.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def strangers(folder: Path, own: Collection[str]) -> str | None:
@@ -211,7 +184,7 @@ def cannot_write(target: Path) -> Iterator[None]:
         ) from None
 
 
-NEW, OLD, PLAN = "new", "old", "plan.json"
+NEW, OLD, READY = "new", "old", "ready"
 
 
 @contextmanager
@@ -231,8 +204,6 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
     """As `staged` for several in one folder, the last one named last: all of them are replaced, or
     none.
     """
-    # before they are checked: what comes meanwhile is checked again
-    seen = [identity(target) for target, _ in targets]
     places = tuple(check_implied(target, ours) for target, ours in targets)
     parent = places[0].parent
     # by this call, if it makes any; the inmost first
@@ -245,16 +216,12 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         (folder / NEW).mkdir()
         yield tuple(folder / NEW / place.name for place in places)
         interrupted_before()
-        _rights_by_umask(folder)
+        _rights_by_umask(folder / NEW)
         with _alone_in(parent):
-            for place, before, (_, ours) in zip(places, seen, targets, strict=True):
-                if identity(place) != before:
-                    check_implied(place, ours)  # somebody else's has come to stand there
-            try:
-                _named(folder, places)
-            except BaseException:
-                _roll_back(folder)
-                raise
+            _recover(parent)
+            for place, ours in targets:
+                _require_free(place, ours)  # another process may have put something there
+            _give_names(folder, places)
     except (OSError, RuntimeError) as problem:
         if _has_no_room(problem, folder):
             why = getattr(problem, "strerror", None) or "no room is left there"
@@ -263,8 +230,8 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
             ) from problem
         raise
     finally:
-        # interrupted once more while it was put back: the next command does that
-        if not (folder / PLAN).exists():
+        # interrupted once more while names were given: the next command does that
+        if not (folder / OLD).exists():
             removed(folder)
         release()
         with suppress(OSError):  # the first that holds something stays, and those that it stands in
@@ -278,7 +245,8 @@ def discard(folder: Path) -> None:
     """
     place, release = claimed(folder.parent, PREFIX)
     try:
-        folder.rename(place / OLD)
+        with _alone_in(folder.parent):
+            folder.rename(place / NEW)
     finally:
         removed(place)
         release()
@@ -307,185 +275,107 @@ def _alone_in(parent: Path) -> Iterator[None]:
     with ExitStack() as held:
         # a folder that may not be read, a file system without locks on folders
         with suppress(OSError):
-            number = os.open(parent, os.O_RDONLY)
+            number = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
             held.callback(os.close, number)
             fcntl.flock(number, fcntl.LOCK_EX)
         yield
 
 
-def _named(folder: Path, places: tuple[Path, ...]) -> None:
-    """Give what is in new/ its names. A single file is one rename; else what was there is kept in
-    old/ until all have their names.
-    """
-    if len(places) == 1 and not (folder / NEW / places[0].name).is_dir():
-        (folder / NEW / places[0].name).replace(places[0])
+def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
+    """Give what is in new/ its names. A single file is one rename; for all else see the module."""
+    new = folder / NEW
+    if len(places) == 1 and not (new / places[0].name).is_dir():
+        (new / places[0].name).replace(places[0])
         return
+    written, names = {path.name for path in new.iterdir()}, {place.name for place in places}
+    if written != names:
+        raise RuntimeError(f"{sorted(written)} was written where {sorted(names)} was expected")
     (folder / OLD).mkdir()
-    for place in places:
-        if place.is_file():
-            shutil.copy2(place, folder / OLD / place.name)
-    plan = {place.name: (folder / NEW / place.name).lstat().st_ino for place in places}
-    (folder / f"{PLAN}.new").write_text(json.dumps(plan), encoding="utf-8")
-    (folder / f"{PLAN}.new").replace(folder / PLAN)  # from here on a killed run is put back
-    for place in places:
-        if place.is_dir():  # rename does not replace a full folder
-            place.rename(folder / OLD / place.name)
-        (folder / NEW / place.name).replace(place)
-    (folder / PLAN).unlink()  # and from here on it is not: what is left may go in any order
+    try:
+        for place in places:
+            if place.exists():
+                place.rename(folder / OLD / place.name)
+        new.rename(folder / READY)
+        _settle(folder)
+    except BaseException:
+        _settle(folder)  # Ctrl-C between two of them: all, or none
+        raise
 
 
-def _roll_back(folder: Path) -> list[str]:
-    """Put back what `_named` had moved away, and take away what it had named; the names of what was
-    put back.
-
-    Raises InputError, and touches nothing, for a plan that `_named` cannot have written.
+def _settle(folder: Path) -> list[str]:
+    """Move all of ready/, or else of old/, to its place; the names. Raises InputError, and moves
+    nothing, where something stands there, and for links, which no run of ours leaves.
     """
-    if not os.path.lexists(folder / PLAN):
+    source = next((folder / part for part in (READY, OLD) if os.path.lexists(folder / part)), None)
+    if source is None:
         return []
-    back = []
-    for name, made in _plan_of(folder).items():
-        place, new, old = folder.parent / name, folder / NEW / name, folder / OLD / name
-        if os.path.lexists(place) and place.lstat().st_ino == made:  # it had its name already
-            place.rename(new)
-        if os.path.lexists(old):
-            if not os.path.lexists(place):
-                old.replace(place)
-            back.append(name)
-    (folder / PLAN).unlink()
-    return back
-
-
-def _plan_of(folder: Path) -> dict[str, int]:
-    """What `_named` gives names to, and the inode of each: what stands there otherwise is somebody
-    else's.
-    """
-    if any((folder / part).is_symlink() for part in (PLAN, NEW, OLD)):
-        raise InputError(f"{PLAN}, {NEW} or {OLD} in it is a link")
-    plan: dict[str, int] = read_json(folder / PLAN, "it was there just now")
-    conform(plan, dict[str, int], PLAN)
-    for name, made in plan.items():
-        place, old = folder.parent / name, folder / OLD / name
-        if (
-            Path(name).name != name
-            or name == ".."
-            or "\0" in name
-            or name.startswith(PREFIX)
-            or old.is_symlink()
-        ):
-            raise InputError(f"its {PLAN} names {name[:80]!r}, which no run of ours writes")
-        in_the_way = (
-            os.path.lexists(place)
-            and place.lstat().st_ino != made
-            and not os.path.lexists(folder / NEW / name)
-        )
-        if in_the_way and os.path.lexists(old):
-            raise InputError(f"{place} is neither what it made nor what it moved away")
-    return plan
+    # a package before its manifest, by which readers know it: "x.mlpackage" > "x.json"
+    paths = [] if source.is_symlink() else sorted(source.iterdir(), reverse=True)
+    if source.is_symlink() or any(path.is_symlink() for path in paths):
+        raise InputError(f"{source.name} or a file in it is a link")
+    for path in paths:
+        if os.path.lexists(folder.parent / path.name):
+            raise InputError(f"its {path.name} would replace {folder.parent / path.name}")
+    for path in paths:
+        path.rename(folder.parent / path.name)
+    shutil.rmtree(folder / OLD, ignore_errors=True)  # before ready/, which says that it may go
+    return [path.name for path in paths]
 
 
 def there(path: Path) -> bool:
-    """Whether a file stands there, once what killed processes left beside it is put back: a reader
-    sees what a writer would.
+    """Whether a file stands there, once what killed processes left beside it is in its place: a
+    reader sees what a writer would.
     """
     recover(path.parent)
     return path.is_file()
 
 
 def recover(parent: Path) -> None:
-    """Finish what killed processes left in `parent`: old packages come back, half-written things
-    go; a line on stderr for each.
+    """Clear what killed processes left in `parent`: old or new things get their names, half-written
+    ones go; a line on stderr for each.
 
     What no run of ours left there is not touched.
     """
+    if any(parent.glob(f"{PREFIX}*")):
+        with _alone_in(parent):
+            _recover(parent)
+
+
+def _recover(parent: Path) -> None:
     for folder in sorted(parent.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError):  # gone meanwhile, or not ours to touch
-            held = left_behind(folder)
-            if held is None:
+            lock = left_behind(folder)
+            if lock is None:
                 continue  # its owner lives
             try:
-                with _alone_in(parent):
-                    back = _roll_back(folder)
+                # only a lock: a living one that has not locked it yet, and takes another folder
+                begun, names = len(list(folder.iterdir())) > 1, _settle(folder)
                 removed(folder)
+                done = f"{', '.join(names)} put in place" if names else "half-written files removed"
+                if begun:
+                    print(f"{parent}: an earlier run was killed: {done}", file=sys.stderr)
             except InputError as problem:
                 print(f"{folder} is left alone: {problem}; remove it yourself", file=sys.stderr)
-                continue
             finally:
-                os.close(held)
-            told = f"{', '.join(back)} put back" if back else "half-written files removed"
-            print(f"{parent}: an earlier run was killed: {told}", file=sys.stderr)
+                os.close(lock)
 
 
-def _rights_by_umask(folder: Path) -> None:
+def _rights_by_umask(new: Path) -> None:
     """Give all of new/ the rights that a plain open and mkdir would: coremltools' files are 0600,
     its folders 0700.
     """
-    file, inner = folder / "rights", folder / "rights.d"
-    file.touch()
-    inner.mkdir()
-    file_mode, folder_mode = file.stat().st_mode & 0o777, inner.stat().st_mode & 0o777
-    for path in (folder / NEW).rglob("*"):
+    mode = new.stat().st_mode & 0o777  # what mkdir made of 0777; open would have made it of 0666
+    for path in new.rglob("*"):
         if not path.is_symlink():
-            path.chmod(folder_mode if path.is_dir() else file_mode)
-
-
-def read_json(path: Path, missing: str, again: str = "") -> Any:
-    """Parsed JSON. InputError says `missing` when there is no such file, and `again` after what is
-    wrong with one that is not JSON.
-
-    Limits: those of mlprogram.files.parse_json, and its MAX_TEXT_BYTES.
-    """
-    try:
-        if not path.is_file():
-            raise InputError(
-                f"{path} does not exist: {missing}"
-                if not path.exists()
-                else f"{path} is not a file: {missing}"
-            )
-        text = files.read_text(path)
-    except ProgramError as problem:
-        raise InputError(f"{problem}{again}") from None
-    except (OSError, ValueError) as problem:
-        if isinstance(problem, InputError):
-            raise
-        raise InputError(
-            f"cannot read {path}: {getattr(problem, 'strerror', None) or problem}"
-        ) from None
-    return parse_json(text, str(path), again)
-
-
-def parse_json(
-    text: str,
-    where: str,
-    again: str = "",
-    pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> Any:
-    """JSON from text that nobody vouches for; `where` names it in the InputError. `pairs`: instead
-    of a dict, from its pairs.
-    """
-    try:
-        return files.parse_json(text, where, pairs)
-    except ProgramError as problem:
-        raise InputError(f"{problem}{again}") from None
+            path.chmod(mode if path.is_dir() else mode & 0o666)
 
 
 def write_json(path: Path, data: Any, ours: OwnFile | None = None) -> None:
     """Write sorted, indented JSON by rename."""
     with staged(path, ours) as aside:
-        aside.write_text(
-            json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        aside.write_text(json_text(data), encoding="utf-8")
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal. Raises InputError for anything that is not one, a pipe for
-    one, and for more than LARGEST_BYTES.
-    """
-    if not path.is_file():
-        raise InputError(f"{path} {'is not a file' if os.path.lexists(path) else 'does not exist'}")
-    if (size := path.stat().st_size) > LARGEST_BYTES:
-        raise InputError(
-            f"{path} has {size} bytes: no file of a checkpoint, package or bundle has more than"
-            f" {LARGEST_BYTES}"
-        )
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def json_text(data: Any) -> str:
+    """JSON as every file holds it: sorted and indented."""
+    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

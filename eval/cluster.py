@@ -15,13 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core import STARTED_NS
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.execution import Engine, Execution, Plan, TimedResult, has_bench, measured_here
-from kokoro_ane.eval.provenance import code_files, code_sha256
-from kokoro_ane.eval.store import store_key
-from kokoro_ane.quantize.sources import changed_since
+from kokoro_ane.eval.store import MEASURING, store_key
+from kokoro_ane.quantize.sources import source_sha256
 
 TIMEOUT_S = 10  # for the scheduler's first answer
 # what it was asked for is not there
@@ -99,12 +97,8 @@ def require_same(key: Mapping[str, Any], plan: Plan, address: str) -> None:
     """Raise InputError where this process would give other figures, or give them under another
     key.
     """
-    if changed_since(code_files(), STARTED_NS):
-        raise InputError(
-            f"worker {address} is older than the sources that it finds: start it again"
-        )
     own = (
-        {"code_sha256": code_sha256()}
+        {"source_sha256": source_sha256(*MEASURING)}
         if has_bench(plan)
         else store_key(Checkpoint.from_folder(plan.checkpoint.folder), plan.seed)
     )

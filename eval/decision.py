@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from kokoro_ane.core.commit import short
 from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
@@ -22,7 +21,6 @@ from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.store import utterance_sha256
 from kokoro_ane.eval.verdict import (
     BOOTSTRAP_SEED,
     CONFIDENCE,
@@ -216,7 +214,6 @@ def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]
         store.figures(
             "seed_variation/threads",
             lambda: thread_variation(reference, first),
-            utterance_sha256(first),
         )
     ]
     return {
@@ -247,7 +244,7 @@ def decision_record(
         "reason": choice.reason,
         "costs": choice.costs,
         "bests": list(choice.bests),
-        "notes": [*choice.notes, *limits_notes(context)],
+        "notes": list(choice.notes),
         "chip": chip,
         "claim": context.claim,
         "levels": [level_record(level) for level in levels],
@@ -276,42 +273,12 @@ def level_record(level: JudgedLevel) -> dict[str, Any]:
     }
 
 
-def limits_notes(context: JudgeContext) -> list[str]:
-    """What a reader must know of limits that were set or moved after the figures: which commits,
-    and that these verdicts are by the new.
-    """
-    history, oldest = context.store.limits_history(), context.store.oldest()
-    now = history[-1]
-    told = f"the limits of commit {short(now['commit'])} ({now['committed'] or 'no date'})"
-    if len(history) > 1:
-        before = ", ".join(
-            f"{short(entry['commit'])} on {entry['first_used']}" for entry in history[:-1]
-        )
-        return [
-            "limits were moved after results: these figures were judged before under commit"
-            f" {before}; every verdict here is by {told}"
-        ]
-    if now["commit"].endswith("+") or now["commit"] == "none":
-        return [
-            "limits that no commit holds: eval/gates.py or eval/verdict.py differ from commit"
-            f" {now['commit'].rstrip('+')[:10]}"
-        ]
-    if oldest and datetime.fromisoformat(now["committed"]) > datetime.fromisoformat(oldest):
-        return [
-            f"limits are newer than results: {told} came after the first figure ({oldest}); every"
-            " verdict here is by them"
-        ]
-    return []
-
-
 def provenance(context: JudgeContext) -> dict[str, Any]:
     """Hashes, commit, versions, corpus, seeds."""
     return context.store.key | {
         "checkpoint": context.checkpoint.name,
         "commit": commit(),
         "date": datetime.now(UTC).date().isoformat(),
-        "oldest_figure": context.store.oldest(),
-        "limits": context.store.limits_history(),
         "seed_variation_seed": context.reference.seed + 1,
         "bootstrap": {"seed": BOOTSTRAP_SEED, "resamples": RESAMPLES, "confidence": CONFIDENCE},
         "precision": context.execution.precision,

@@ -42,7 +42,6 @@ from kokoro_ane.eval.judge import ClipResult, judge_clip
 from kokoro_ane.eval.product_judge import chain, judge_product, spoken
 from kokoro_ane.eval.reference import Reference, Subject
 from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.sources import files_behind, sha256_of_files
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 from kokoro_ane.vocoder.packing import VocoderInputs
 
@@ -107,8 +106,7 @@ class PackageFeatures:
 
 
 def arithmetic(runtime: str, precision: str) -> str:
-    """`precision` of the executed packages; of another runtime its name, its version and the hash
-    of our code that calls it.
+    """`precision` of the executed packages; of another runtime its name and its version.
 
     Raises InputError for a runtime that has no such precision.
     """
@@ -119,12 +117,9 @@ def arithmetic(runtime: str, precision: str) -> str:
             f"--precision {precision} is of the executed packages: {RUNTIMES[runtime].title} has"
             " its own arithmetic"
         )
-    code = sha256_of_files(
-        files_behind((f"{RUNTIMES[runtime].module.partition(':')[0].replace('.', '/')}.py",))
-    )
     needs = RUNTIMES[runtime].needs[-1]
     distribution = packages_distributions().get(needs, [needs])[0]  # apache-tvm holds tvm
-    return f"{runtime}-{version(distribution)}-{code[:8]}"
+    return f"{runtime}-{version(distribution)}"
 
 
 def opened(manifest: Path, how: str) -> Any:

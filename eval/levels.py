@@ -278,7 +278,6 @@ def full_record(
             "set": context.texts,
             "fewest_clips": FEWEST_CLIPS,
             "commit": commit(),
-            "limits": context.store.limits_history(),
             "libraries": context.store.key["libraries"],
         },
     }
@@ -350,7 +349,7 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
     """Judge a package that is there. InputError for one that is not what its name says
     (quantize/genuine.py).
     """
-    require_genuine(manifest, level_name(method.name, manifest.layout), context.checkpoint)
+    require_genuine(manifest, level_name(method.name, manifest.layout))
     facts = known_facts(manifest, context)
     wrong = wrong_channels(method, manifest, context)
     judgement = decided(
@@ -394,11 +393,11 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
     parent = find_package(
         context.build, context.checkpoint, method_named(method.parent), manifest.layout
     )
-    name, balanced = f"channels-{manifest.package_sha256[:16]}", method.balances
+    name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
+    balanced = method.balances
     found = context.store.figures(
         name,
         lambda: {"wrong": list(wrong_scales(parent.package_path, manifest.package_path, balanced))},
-        parent.package_sha256,
     )
     return list(found["wrong"])
 

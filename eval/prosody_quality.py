@@ -24,7 +24,7 @@ from kokoro_ane.eval.prosody_gates import PROSODY_GATES
 from kokoro_ane.eval.prosody_judge import ProsodyBench
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.reference import judged_clips
-from kokoro_ane.eval.store import Store, utterance_sha256
+from kokoro_ane.eval.store import Store
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.locator import built_encoder
 
@@ -65,15 +65,11 @@ def judged_encoder(
         return asdict(bench.clip(clip, say))
 
     for clip in shown(bench.clips, f"{name}: sentences"):
-        about = utterance_sha256(clip)
         bench.rows[clip.id] = store.figures(
-            f"prosody-rows/{clip.id}", partial(bench.row_variation, clip), about
+            f"prosody-rows/{clip.id}", partial(bench.row_variation, clip)
         )
-        clips.append(
-            ClipResult(
-                **store.figures(f"prosody-{sha256}/{clip.id}", partial(measured, clip), about)
-            )
-        )
+        figures = store.figures(f"prosody-{sha256}/{clip.id}", partial(measured, clip))
+        clips.append(ClipResult(**figures))
     made, why = decided(name, clips, gates=PROSODY_GATES), withheld(bench.checkpoint)
     return {
         "format": 1,

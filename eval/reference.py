@@ -19,10 +19,10 @@ import numpy as np
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
 from kokoro_ane.core.contract import BOTH, JUDGED, PROSODY_PER_FRAME, SECOND, TUNING
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.eval.gates import WORST
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
@@ -179,10 +179,7 @@ class Reference:
             kept = self._rendered(utterance)
             heard = Heard(kept["reference"].astype(np.float64)).plain()
             _keep(path, kept | {name: np.asarray(value) for name, value in heard.items()})
-        return _renders(
-            utterance.text,
-            read_checksummed_arrays(path, _about(path), "; delete it and it is rendered again"),
-        )
+        return _renders(utterance.text, read_npz(path, "; delete it and it is rendered again"))
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
         """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
@@ -223,18 +220,7 @@ def _renders(text: str, kept: dict[str, Any]) -> ReferenceRenders:
 def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
     """Write by rename: a file that is there is whole."""
     with staged(path) as aside, aside.open("wb") as stream:
-        np.savez(
-            stream,
-            allow_pickle=False,
-            **checksummed_arrays(
-                {name: np.asarray(value) for name, value in signals.items()}, _about(path)
-            ),
-        )
-
-
-def _about(path: Path) -> dict[str, str]:
-    """What a file of renders belongs to: its clip, and the store's key in the folder's name."""
-    return {"clip": path.stem, "store": path.parent.parent.name}
+        np.savez(stream, allow_pickle=False, **signals)
 
 
 @torch.no_grad()

@@ -91,7 +91,6 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.checksummed import CHECKSUM, checksummed
     from kokoro_ane.core.staging import check_implied, json_of
     from kokoro_ane.quantize.locator import parse_level
 
@@ -100,13 +99,12 @@ def main(argv: list[str] | None = None) -> int:
     encoders = [method_named(name, "encoder").name for name in arguments.encoders.split(",")]
     if product and arguments.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
-    ours, folder = json_of(CHECKSUM), arguments.out or arguments.build / "release"
+    ours, folder = json_of("verdict", "provenance"), arguments.out or arguments.build / "release"
     out = folder / ("product.json" if product else "decision.json")
     check_implied(out, ours)
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import write_json
-    from kokoro_ane.pipeline.decision_file import ABOUT, PRODUCT_ABOUT
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval.decision import choose, decision_record, seed_variations
@@ -135,8 +133,11 @@ def main(argv: list[str] | None = None) -> int:
             if product
             else decision_record(levels, choice, context, spread, arguments.chip)
         )
-    write_json(out, checksummed(record, PRODUCT_ABOUT if product else ABOUT), ours)
-    (print_products(levels, choice) if product else print_release(levels, choice, spread))
+    write_json(out, record, ours)
+    if product:
+        print_products(levels, choice)
+    else:
+        print_release(levels, choice, spread)
     short = {
         "verdict": choice.verdict,
         "level": choice.level,

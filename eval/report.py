@@ -119,12 +119,13 @@ def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
+    from kokoro_ane.core.data_files import readable
     from kokoro_ane.core.staging import check_output
     from kokoro_ane.eval.listening import pack_of_ours
-    from kokoro_ane.eval.reported import read_reported
+    from kokoro_ane.pipeline.decision_file import read_decision
 
     folder = arguments.out or arguments.build / "release"
-    record = read_reported(folder / "decision.json")
+    record = read_decision(folder / "decision.json")
     check_output(folder / "report.html", OURS)
     check_output(folder / "listening", pack_of_ours)
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -132,23 +133,25 @@ def main(argv: list[str] | None = None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
+        from jinja2 import UndefinedError
+
         from kokoro_ane.core.staging import staged
         from kokoro_ane.eval.listening import audition, chosen_clips, write_pack
         from kokoro_ane.eval.reference import Reference, judged_clips
         from kokoro_ane.eval.report_page import page
 
-    packages = judged_packages(record, checkpoint, arguments.build)
-    product = product_of(arguments.build, checkpoint)
-    clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
-    heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
     html = folder / "report.html"
+    with readable(folder / "decision.json", "run `kokoro-ane release` again", UndefinedError):
+        packages = judged_packages(record, checkpoint, arguments.build)
+        product = product_of(arguments.build, checkpoint)
+        clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
+        heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
+        text = page(record, heard, curves_of(arguments.build, checkpoint), product).encode()
+        in_doubt = [
+            level["method"] for level in record["levels"] if level["verdict"] == "SHIP"
+        ] or list(packages)[-1:]
     with staged(html, OURS) as aside:
-        aside.write_text(
-            page(record, heard, curves_of(arguments.build, checkpoint), product), encoding="utf-8"
-        )
-    in_doubt = [
-        level["method"] for level in record["levels"] if level["verdict"] == "SHIP"
-    ] or list(packages)[-1:]
+        aside.write_bytes(text)
     pairs = write_pack(folder / "listening", heard, in_doubt, arguments.pairs_seed)
     print(
         f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips"

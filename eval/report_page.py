@@ -12,10 +12,10 @@ phone shows the table as cards (eval/page/report.css).
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commit import short
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.eval.listening import REFERENCE, Heard, kept
 from kokoro_ane.eval.metrics.catalog import METRICS
@@ -35,6 +35,10 @@ from kokoro_ane.eval.report_figures import (
 )
 from kokoro_ane.eval.report_plots import size_plot, strip_plot
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
+from kokoro_ane.pipeline.decision_file import short
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PAGE = Path(__file__).resolve().parent / "page"
 BUDGET_BYTES = 2_100_000  # of all sound: the page stays under 3 MB
@@ -66,16 +70,11 @@ def page(
     """The whole page. `curves` are the plots that quantize.sensitivity drew for this package,
     `product` is report.product_of, where that can be said.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     levels, sounds = packed(record, auditions)
     strips = [
         strip_plot(record, metric) | {"unfolded": metric in UNFOLDED} for metric in gated(record)
     ]
-    environment = Environment(
-        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template("report.html.jinja").render(
+    return template().render(
         css=asset("report.css"),
         script=asset("report.js"),
         may_be_released=record["may_be_released"],
@@ -102,6 +101,16 @@ def page(
     )
 
 
+@cache
+def template() -> "Template":
+    """The page, in which every value is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined
+    ).get_template("report.html.jinja")
+
+
 def asset(name: str) -> str:
     """The style sheet or the script."""
     return (PAGE / name).read_text(encoding="utf-8")
@@ -114,9 +123,8 @@ def decision(record: Record) -> dict[str, Any]:
     source, level = record["provenance"], record["level"]
     clips = [clip for judged in judged_levels(record)[:1] for clip in judged["clips"]]
     made = (
-        f"{source['date']}, commit {short(source['commit'])}, limits of commit"
-        f" {short(source['limits'][-1]['commit'])}. {source['checkpoint']}, {len(clips)} sentences"
-        f" of the {source['set']} set, {len({clip['voice'] for clip in clips})} voices, noise seed"
+        f"{source['date']}, commit {short(source['commit'])}. {source['checkpoint']}, {len(clips)}"
+        f" sentences of the {source['set']} set, {len({clip['voice'] for clip in clips})} voices, noise seed"
         f" {source['seed']} (others from {source['seed_variation_seed']} on), {source['precision']}"
         f" precision, features by {source['features']} (the player's by PyTorch)."
     )

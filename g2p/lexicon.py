@@ -31,8 +31,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import parse_json
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, to_kokoro, unknown_symbol
 from kokoro_ane.g2p.morphology import DIGIT_NAMES, SUFFIXES, fold, is_clitic, stems, with_clitic
 from kokoro_ane.g2p.result import GB, US, Dialect, Source

@@ -22,9 +22,8 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.data_files import conform, read_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import read_json
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.alphabet import (
     ALPHABETS,

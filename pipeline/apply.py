@@ -21,7 +21,6 @@ from kokoro_ane.core.commands import (
     checkpoint_argument,
     layout_argument,
     print_table,
-    settings_argument,
 )
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import PADDED
@@ -73,7 +72,15 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         type=Path,
         help="for method mixed (default: the bundled recipe of the checkpoint)",
     )
-    settings_argument(parser)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="a trial: another value for a setting of the method's activations; give what it makes"
+        " a folder of its own",
+    )
     return parser.parse_args(argv)
 
 

@@ -23,10 +23,10 @@ from kokoro_ane.core.contract import (
     SAMPLE_RATE_HZ,
     VOICE_SHAPE,
 )
-from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.data_files import conform, read_json, sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import json_of, read_json, sha256_of, write_json
+from kokoro_ane.core.staging import json_text
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
 
 FORMAT, NAME = 3, "manifest.json"
@@ -37,7 +37,6 @@ VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = (
     "text",
     "vectors",
 )
-OURS = json_of("vocabulary", "vocoder")
 G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"
 G2P_ABSENT = (
     f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are"
@@ -178,8 +177,8 @@ class Assembly:
         return cls(data, root / NAME)
 
     def save(self, path: Path) -> "Assembly":
-        """Write by rename."""
-        write_json(path, self.data, OURS)
+        """Write into a bundle that is still aside."""
+        path.write_text(json_text(self.data), encoding="utf-8")
         return Assembly(self.data, path)
 
     @classmethod

@@ -16,8 +16,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import buckets_argument, checkpoint_argument, layout_argument
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, MAX_PHONEMES, PADDED, STREAMED, TOKEN_BUCKETS
+from kokoro_ane.core.commands import checkpoint_argument, layout_argument
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    MAX_PHONEMES,
+    PADDED,
+    STREAMED,
+    TOKEN_BUCKETS,
+    check_buckets,
+)
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
@@ -126,6 +133,18 @@ def check_portable(arguments: argparse.Namespace) -> None:
     from kokoro_ane.runtimes.registry import check_runtime
 
     check_runtime(arguments.runtime, "fp32", layout=getattr(arguments, "layout", PADDED))
+
+
+def buckets_argument(text: str) -> tuple[int, ...]:
+    """'20,40' -> (20, 40), for argparse; an ArgumentTypeError says what is wrong with the list."""
+    try:
+        return check_buckets(tuple(int(part) for part in text.split(",") if part.strip()))
+    except InputError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 20,40,80"
+        ) from None
 
 
 def token_buckets(text: str) -> tuple[int, ...]:

@@ -13,9 +13,10 @@ import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import G2P_NAME, PADDED
+from kokoro_ane.core.data_files import read_json, readable, sha256_of
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, strangers, write_json
+from kokoro_ane.core.staging import json_text, recover, staged, strangers
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import CMUDICT
@@ -100,15 +101,16 @@ def write_bundle(
     if product:
         require_judged(parts, product[1])
     manifest = Manifest.load(parts.vocoder)
-    require_genuine(manifest, level_name(method, layout), checkpoint)
-    decision, level = decision_for(build / "release" / "decision.json", manifest.package_sha256)
+    require_genuine(manifest, level_name(method, layout))
+    path = build / "release" / "decision.json"
+    decision, level = decision_for(path, manifest.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(
             f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled"
         )
     with staged(folder, bundle_of_ours) as aside:
         inside = _copied(parts, aside / "packages")
-        write_json(aside / VOCABULARY, checkpoint.config.vocab)
+        (aside / VOCABULARY).write_text(json_text(checkpoint.config.vocab), encoding="utf-8")
         (aside / VOICES).mkdir()
         for name in checkpoint.voices:
             (aside / VOICES / f"{name}{SUFFIX}").write_bytes(
@@ -138,9 +140,9 @@ def write_bundle(
             if product
             else ""
         )
-        (aside / CARD).write_text(
-            model_card(assembly.data, decision, level, contents, whole), encoding="utf-8"
-        )
+        with readable(path, "run `kokoro-ane release` again"):
+            card = model_card(assembly.data, decision, level, contents, whole)
+        (aside / CARD).write_text(card, encoding="utf-8")
         _write_sums(aside)
 
 

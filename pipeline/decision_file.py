@@ -1,91 +1,54 @@
-"""BUILD/release/decision.json, read as far as a bundle needs it, and the model card that tells it;
-eval/reported.py reads the rest.
+"""BUILD/release/decision.json, read as far as a bundle needs it, and the model card that tells it.
 
-    decision, level = decision_for(Path("build/release/decision.json"), manifest.package_sha256)
-    card = model_card(assembly.data, decision, level, contents)
+decision, level = decision_for(Path("build/release/decision.json"), manifest.package_sha256)
+card = model_card(assembly.data, decision, level, contents)
 """
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any
 
-from kokoro_ane.core.checksummed import read_checksummed
-from kokoro_ane.core.commit import short
-from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.data_files import read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
-PRODUCT_FORMAT, PRODUCT_ABOUT = 1, {"file": "product decision"}
-# 4: no times and no objective; 3: a forecast time with its interval; 2: with a checksum, facts read
-# off the package, the limits that judged
-FORMAT = 4
-ABOUT = {"file": "release decision"}
-AGAIN = "; run `kokoro-ane release` again"
+# 4: no times and no objective; 3: a forecast time with its interval; 2: facts read off the package
+FORMAT, PRODUCT_FORMAT = 4, 1
 NOT_JUDGED = (
     "Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its"
     " quality."
 )
-Figures = dict[str, float | None]
-
-
-class LevelSource(TypedDict):
-    """What a level was judged from."""
-
-    package_sha256: str
-    precision: NotRequired[str]
-
-
-class Level(TypedDict):
-    """One level; what was measured is missing where there was no package."""
-
-    method: str
-    verdict: str
-    bytes: int
-    failed: NotRequired[str | None]
-    reasons: NotRequired[list[str]]
-    broken: NotRequired[list[str]]
-    clips: NotRequired[list[Any]]
-    summary: NotRequired[dict[str, Figures] | None]
-    provenance: NotRequired[LevelSource | None]
-
-
-class Decision(TypedDict):
-    """What eval.decision.decision_record writes, as far as the bundle reads it."""
-
-    format: int
-    verdict: str
-    level: str | None
-    levels: list[Level]
-    provenance: dict[str, Any]
 
 
 def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """BUILD/release/product.json and the product that it names, if any. InputError when there is
-    none, it is not one, or it was edited.
+    none, or it is not one.
     """
-    path, again = build / "release" / "product.json", "; run `kokoro-ane release --product` again"
-    record = read_checksummed(
-        path, PRODUCT_ABOUT, "no product was decided; `kokoro-ane release --product` decides", again
+    record = _read(
+        build / "release" / "product.json", PRODUCT_FORMAT, "products", "release --product"
     )
-    if record.get("format") != PRODUCT_FORMAT:
-        raise InputError(f"{path} is no decision of format {PRODUCT_FORMAT}{again}")
     return record, next(
         (one for one in record["products"] if one["product"] == record["product"]), None
     )
 
 
-def read_decision(path: Path) -> Decision:
-    """The decision; InputError when there is none, it is not one, or it was edited."""
-    record = read_checksummed(
-        path, ABOUT, "nothing was decided; `kokoro-ane release` decides", AGAIN
-    )
-    if record.get("format") != FORMAT or "levels" not in record:
-        raise InputError(
-            f"{path} is no decision of format {FORMAT}: run `kokoro-ane release` again"
-        )
-    conform(record, Decision, str(path))
-    return cast(Decision, record)  # conform has seen every field
+def read_decision(path: Path) -> dict[str, Any]:
+    """The decision; InputError when there is none, or it is not one."""
+    return _read(path, FORMAT, "levels", "release")
+
+
+def _read(path: Path, number: int, rows: str, command: str) -> dict[str, Any]:
+    again = f"; run `kokoro-ane {command}` again"
+    record = read_json(path, f"nothing was decided; `kokoro-ane {command}` decides", again)
+    if not isinstance(record, dict) or record.get("format") != number or rows not in record:
+        raise InputError(f"{path} is no decision of format {number}{again}")
+    return record
+
+
+def short(commit: str) -> str:
+    """The first letters of a commit, with the "+" that says that files differ from it."""
+    return commit[:10] + ("+" if commit.endswith("+") else "")
 
 
 def not_let_out(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
@@ -107,9 +70,9 @@ def no_word_for(decision: Mapping[str, Any], command: str) -> str | None:
     if not decision.get("releasable") or not re.fullmatch(
         "[0-9a-f]{40}", str(decision["provenance"].get("commit"))
     ):
-        made_by = "sources that no commit holds, or altered libraries"
         return (
-            f"not releasable: the release decision was made by {made_by}; commit, then `{command}`"
+            "not releasable: the release decision was made by sources that no commit holds, or of a"
+            f" checkpoint that may not be released; commit, then `{command}`"
         )
     return None
 
@@ -123,12 +86,12 @@ def decision_for(
     if not path.is_file():
         return None, None
     decision = read_decision(path)
-    judged = (
-        level
-        for level in decision["levels"]
-        if (made := level.get("provenance")) and made.get("package_sha256") == package_sha256
-    )
-    return decision, next(judged, None)
+    with readable(path, "run `kokoro-ane release` again"):
+        for level in decision["levels"]:
+            made_from = level.get("provenance") or {}
+            if made_from.get("package_sha256") == package_sha256:
+                return decision, level | {"reasons": list(level["reasons"])}
+    return decision, None
 
 
 def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:

@@ -178,7 +178,7 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
 
 def read_report(path: Path) -> Report:
     """A report that is whole. InputError names the place of what is not."""
-    from kokoro_ane.core.staging import read_json
+    from kokoro_ane.core.data_files import read_json
     from mlprogram.examine.device import UNITS
 
     report: Any = read_json(path, "kokoro-ane device-report writes it on a Mac")

@@ -25,18 +25,10 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES
-from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.data_files import conform, parse_json, read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import LOCK, locked
-from kokoro_ane.core.staging import (
-    check_implied,
-    discard,
-    parse_json,
-    read_json,
-    staged,
-    strangers,
-    write_json,
-)
+from kokoro_ane.core.staging import check_implied, discard, json_text, staged, strangers, write_json
 from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk
 
@@ -78,7 +70,7 @@ def _made(folder: Path, content: Any) -> int | None:
     with ExitStack() as undone, suppress(_Taken):
         with staged(folder, free) as aside:
             aside.mkdir()
-            write_json(aside / SETTINGS, content)
+            (aside / SETTINGS).write_text(json_text(content), encoding="utf-8")
             lock = _signed(aside)
             assert lock is not None  # nobody else knows the folder yet
             undone.callback(os.close, lock)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import write_json
+from kokoro_ane.core.staging import json_text
 from kokoro_ane.g2p import alphabet
 from kokoro_ane.g2p.chunks import _whole_sentences
 from kokoro_ane.g2p.lexicon import Lexicon
@@ -105,7 +105,9 @@ def write_text_tables(folder: Path, language: Language) -> None:
     )
     (folder / f"{language}.texts.tsv").write_text("".join(rows), encoding="utf-8")
     spoken = [{"text": text, "chunks": spoken_chunks(g2p, text)} for text in MARKED]
-    write_json(folder / f"{language}.chunks.json", {"format": FORMAT, "texts": spoken})
+    (folder / f"{language}.chunks.json").write_text(
+        json_text({"format": FORMAT, "texts": spoken}), encoding="utf-8"
+    )
 
 
 def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
@@ -145,7 +147,9 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
         "arrays": places,
         "network": network_rules(dialect),
     }
-    write_json(folder / f"{dialect}.json", described | {"tagger": {"scale": tagger.scale}})
+    (folder / f"{dialect}.json").write_text(
+        json_text(described | {"tagger": {"scale": tagger.scale}}), encoding="utf-8"
+    )
 
 
 def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:

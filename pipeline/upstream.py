@@ -20,9 +20,9 @@ import torch
 
 from kokoro_ane.core.config import DecoderConfig, KokoroConfig
 from kokoro_ane.core.contract import FRAME_SAMPLES, FRAMES_PER_SECOND, HARMONICS, MAX_BUCKET_FRAMES
+from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
-from kokoro_ane.core.staging import read_json
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint

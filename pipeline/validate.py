@@ -165,19 +165,20 @@ def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
     """Tensors of every run, the report, and a plot of durations, pitch, energy and waveform."""
     import numpy as np
 
-    from kokoro_ane.core.staging import staged, write_json
+    from kokoro_ane.core.staging import json_text, staged
 
     with staged(folder, intermediates_of_ours) as aside:
         aside.mkdir()
         for name, tensors in runs.items():
             np.savez(aside / f"{name}.npz", allow_pickle=False, **tensors)
         plot(aside / PICTURE, runs)
-        write_json(aside / FIGURES, report)
+        (aside / FIGURES).write_text(json_text(report), encoding="utf-8")
 
 
 def intermediates_of_ours(folder: Path) -> str | None:
     """Why a folder is not one that `save` wrote, or None."""
-    from kokoro_ane.core.staging import read_json, strangers
+    from kokoro_ane.core.data_files import read_json
+    from kokoro_ane.core.staging import strangers
 
     try:
         runs = read_json(folder / FIGURES, "no folder of this command is without it")[

@@ -13,9 +13,9 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
-from kokoro_ane.core.data_files import check_inside, conform
+from kokoro_ane.core.data_files import check_inside, conform, read_json, sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, strangers, write_json
+from kokoro_ane.core.staging import json_text, staged, strangers
 from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
@@ -125,7 +125,7 @@ def write_vectors(
             "utterances": utterances,
             "text": _text(speeches) | {"file": JOINED, "sha256": sha256_of(aside / JOINED)},
         }
-        write_json(aside / INDEX, index)
+        (aside / INDEX).write_text(json_text(index), encoding="utf-8")
     return index
 
 
@@ -201,7 +201,6 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
 
 def load_index(folder: Path) -> dict[str, Any]:
     """index.json. InputError when it is missing or of another format."""
-    recover(folder.parent)
     index = read_json(
         folder / INDEX,
         f"{folder} holds no vectors; `kokoro-ane vectors --out {folder}` writes them",

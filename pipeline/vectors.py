@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import check_output
+    from kokoro_ane.core.staging import check_output, recover
     from kokoro_ane.pipeline.vector_files import (
         check_vectors,
         load_index,
@@ -109,6 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         # before seconds are spent on packages
         arguments.out = check_output(arguments.out, vectors_of_ours)
     else:
+        recover(arguments.check.parent)  # a run that wrote it may have been killed
         load_index(arguments.check)
     checkpoint = open_checkpoint(arguments.checkpoint)
     chain, packages = chain_of(checkpoint, arguments)

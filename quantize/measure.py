@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.data_files import conform, parse_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import parse_json
 from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
 from kokoro_ane.quantize.balance import (
     balance_channels,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.data_files import conform
+from kokoro_ane.core.data_files import conform, read_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import json_of, read_json, write_json
+from kokoro_ane.core.staging import json_of, write_json
 from kokoro_ane.quantize.methods import SCHEMES, Method, PaletteWeights
 
 RECIPES = Path(__file__).parent / "recipes"

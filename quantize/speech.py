@@ -5,8 +5,7 @@ encoder, in PyTorch fp32.
     judged = own_speech(checkpoint, "judged")       # for verdicts; calibration refuses it
 
 Another speaker's prosody under a voice is not what users hear. Features are kept in the user's
-cache folder, by checkpoint, voices, texts, threads and the code that makes them, each file with its
-own digest.
+cache folder, by checkpoint, voices, texts, threads and the code that makes them.
 """
 
 import hashlib
@@ -19,14 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.core import STARTED_NS
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
 from kokoro_ane.core.contract import BOUNDARY_ID, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
     MAX_SPEED,
@@ -39,7 +37,7 @@ from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.encoder.prosody import TextEncoder
 from kokoro_ane.quantize.corpus import DATA, Line, Utterance, load, speech_file, speech_lines
-from kokoro_ane.quantize.sources import ROOT, changed_since, files_behind, sha256_of_files
+from kokoro_ane.quantize.sources import source_sha256
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.source import HarmonicSource
@@ -96,23 +94,13 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     """The set "tuning", "judged" or "second" as this checkpoint says it; ids are NAME-00, NAME-01,
     ...
 
-    Raises InputError: a checkpoint without voices or encoder, a cached file that was altered.
+    Raises InputError: a checkpoint without voices or encoder, a cached file that is damaged.
     """
     voices, lines = speakers(checkpoint, name), speech_lines(name)
     told = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
-    code = files_behind((Path(__file__).relative_to(ROOT).as_posix(),))
-    path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices, code)}.npz"
-    if changed_since(code, STARTED_NS):
-        print(
-            "the code has changed since this process began: features are neither taken from"
-            f" {path.parent} nor kept",
-            file=sys.stderr,
-        )
-        stored = _spoken(checkpoint, told)
-    elif path.is_file():
-        stored = read_checksummed_arrays(
-            path, {"set": path.stem}, "; delete it and it is made again"
-        )
+    path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
+    if path.is_file():
+        stored = read_npz(path, "; delete it and it is made again")
     else:
         stored = _spoken(checkpoint, told)
         _keep(path, stored)
@@ -182,11 +170,10 @@ def _features(
     } | prosody
 
 
-def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str], code: tuple[Path, ...]) -> str:
+def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
+    code = source_sha256("core", "encoder", "vocoder", "quantize")
     # the last bits hang on threads
-    made_by = (
-        f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {sha256_of_files(code)}"
-    )
+    made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {code}"
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
     for voice in voices:
         digest.update(checkpoint.blend(voice).numpy().tobytes())
@@ -202,7 +189,7 @@ def _keep(path: Path, stored: Mapping[str, np.ndarray]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with staged(path) as aside, aside.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **checksummed_arrays(stored, {"set": path.stem}))
+            np.savez(stream, allow_pickle=False, **stored)
     except (OSError, InputError) as problem:
         print(f"features are not kept: {problem}", file=sys.stderr)
 

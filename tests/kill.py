@@ -30,10 +30,11 @@ from typing import Any
 import soundfile
 from matplotlib.image import imread
 
+from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.process import INTERRUPTED
-from kokoro_ane.core.staging import recover, sha256_of
+from kokoro_ane.core.staging import recover
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle_files import verify_bundle
 from kokoro_ane.pipeline.decision_file import read_decision

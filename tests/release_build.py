@@ -197,7 +197,6 @@ def made_up(
         "seed_variation_seed": 1,
         "precision": "declared",
         "features": "PyTorch fp32",
-        "limits": [{"commit": "fedcba9876543210"}],
         "libraries": {"torch": "2"},
         "clips": [clip.id for clip in clips(0.0)],
     }

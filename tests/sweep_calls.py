@@ -536,11 +536,6 @@ def json_field(path: Path, draw: random.Random) -> None:
             if draw.random() < 0.1
             else {}
         )
-        if data.pop("checksum_sha256", None):
-            from kokoro_ane.core.checksummed import checksummed
-            from kokoro_ane.pipeline.decision_file import ABOUT
-
-            data = checksummed(data, ABOUT)  # what is wrong with it beside its digest
     path.write_text(json.dumps(data), encoding="utf-8")
     return None
 

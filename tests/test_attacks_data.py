@@ -11,7 +11,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,18 @@ from hypothesis import strategies as st
 
 from bench.random_checkpoint import tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checksummed import checksummed
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
-from kokoro_ane.core.data_files import check_inside, check_name
+from kokoro_ane.core.data_files import check_inside, check_name, parse_json, read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, package_name
 from kokoro_ane.core.process import scratch
-from kokoro_ane.core.staging import parse_json, read_json
 from kokoro_ane.core.voices import VoiceLibrary, parse_blend, read_pack
-from kokoro_ane.eval.reported import read_reported
 from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.g2p.neural import WEIGHTS as BUNDLED
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.pipeline.assembly import Assembly
-from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT, read_decision
+from kokoro_ane.pipeline.decision_file import FORMAT, decision_for, model_card
 from kokoro_ane.pipeline.vector_files import load_index
 from kokoro_ane.quantize.locator import find_package
 from kokoro_ane.quantize.methods import method_named
@@ -46,7 +42,6 @@ from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
 from test_compiled import OLD
 from tests.builds import left_behind
-from tests.release_build import made_up, shortened
 from tests.sweep_calls import changed, places
 
 SHA = "0" * 64
@@ -88,7 +83,17 @@ LEVEL = {
     "reasons": ["good"],
     "provenance": {"package_sha256": SHA},
 }
-REPORTED = shortened(made_up({"fp16": 0.01}) | {"format": FORMAT})
+CARD = {"checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": True, "method": "w8"}
+CARD |= {"encoder": [PACKAGE], "vocoder": PACKAGE, "g2p": {}}
+
+
+def bundled(path: Path) -> None:
+    """As far as a bundle reads it: the level of this package, and the model card."""
+    decision, level = decision_for(path, SHA)
+    with readable(path, "run `kokoro-ane release` again"):
+        model_card(CARD, decision, level, [])
+
+
 READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
     "manifest": (
         {k: v for k, v in dataclasses.asdict(MANIFEST).items() if k != "path"},
@@ -107,9 +112,8 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
             "levels": [LEVEL],
             "provenance": {"seed": 0, "precision": "declared"},
         },
-        read_decision,
+        bundled,
     ),
-    "reported decision": (REPORTED, read_reported),
     "index.json": (
         {
             "format": 1,
@@ -144,9 +148,6 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
 
 def written(folder: Path, kind: str, text: str) -> Path:
     path = folder / ("index.json" if kind == "index.json" else f"{kind}.json")
-    with suppress(ValueError, RecursionError):
-        if kind.endswith("decision") and isinstance(data := json.loads(text), dict):
-            text = json.dumps(checksummed(data, ABOUT))  # what is wrong with it beside its digest
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -195,7 +196,7 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
                 refused += 1
                 assert len(str(problem).splitlines()) == 1, problem
                 assert len(str(problem)) < 1500, problem
-    assert refused > 100
+    assert refused > (20 if kind == "decision" else 100)
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -172,7 +172,7 @@ class Killed(BaseException):
 
 
 def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Replace a folder and its manifest together, and die at the `step`th rename or copy; False
+    """Replace a folder and its manifest together, and die at the `step`th rename or removal; False
     when it got through.
     """
     import kokoro_ane.core.staging as staging
@@ -180,19 +180,18 @@ def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     left = [step]
 
     def dying(real):
-        def call(*arguments: object) -> object:
+        def call(*arguments: object, **more: object) -> object:
             if not left[0]:
                 raise Killed
             left[0] -= 1
-            return real(*arguments)
+            return real(*arguments, **more)
 
         return call
 
     with monkeypatch.context() as patch:
         for name in ("rename", "replace", "touch"):
             patch.setattr(staging.Path, name, dying(getattr(Path, name)))
-        patch.setattr(staging.shutil, "copy2", dying(staging.shutil.copy2))
-        patch.setattr(staging, "_roll_back", lambda folder: [])
+        patch.setattr(staging.shutil, "rmtree", dying(shutil.rmtree))
         patch.setattr(staging, "removed", lambda _: None)
         try:
             with staged_together((parent / "p", of_ours), (parent / "p.json", None)) as (

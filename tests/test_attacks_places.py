@@ -47,7 +47,8 @@ OWN = {  # file: kinds that it does itself, and why
     "mlprogram/src/mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
     "core/streams.py": ("writing", "to nowhere, in place of a closed stderr"),
     "core/process.py": ("removing", "temporary", "the place for temporary files"),
-    "core/staging.py": ("naming", "writing", "the place for output; its own plan.json"),
+    "core/staging.py": ("naming", "removing", "the place for output"),
+    "core/manifest.py": ("writing", "into the path aside that its builder gives"),
     "core/tensor_files.py": ("tensors", "the place for tensors"),
     "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
     "training/loop.py": ("tensors", "the state of one's own training, no pickled code"),
@@ -68,6 +69,7 @@ OWN = {  # file: kinds that it does itself, and why
     "g2p/word_parts.py": ("json", "bundled"),
     "g2p/languages/grammar.py": ("json", "bundled"),
     "eval/metrics/listeners.py": ("tensors", "an installed package's, no pickled code"),
+    "pipeline/assembly.py": ("writing", "into the bundle's folder aside"),
     "pipeline/vector_files.py": ("writing", "into the folder aside"),
     "pipeline/bundle_files.py": ("writing", "into the folder aside"),
     "pipeline/text_tables.py": (

@@ -41,24 +41,14 @@ class TestStaging:
     def test_killed_while_it_cleans_up_the_new_one_stays(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The plan used to outlive its mark "done" or half of the old package, as it came: the half
-        one was then put back.
-        """
+        """Half of the old package is left in the folder aside: it is not put back."""
         our_folder(tmp_path / "p")
-
-        def half(folder: Path) -> None:
-            for path in sorted(folder.rglob("*"), reverse=True):
-                if (
-                    path.is_file()
-                    and path.name not in ("plan.json", "owner.lock")
-                    and "old/p/mark" not in path.as_posix()
-                ):
-                    path.unlink()
-
         with monkeypatch.context() as patch:
-            patch.setattr(staging, "removed", half)
+            patch.setattr(staging.shutil, "rmtree", lambda old, **_: (old / "p" / "data").unlink())
+            patch.setattr(staging, "removed", lambda _: None)
             with staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
+        assert list(tmp_path.glob(".staged-*/old/p/mark"))
         recover(tmp_path)
         assert (tmp_path / "p" / "data").read_text() == "new"
         assert left_behind(tmp_path) == ["p"]
@@ -73,7 +63,6 @@ class TestStaging:
         for name in ("new", "old"):
             (left / name).mkdir(parents=True)
             our_folder(left / name / "p", name)
-        (left / "plan.json").write_text('{"p": 7}')
         (left / "owner.lock").touch()
         with monkeypatch.context() as patch:
             patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
@@ -106,26 +95,8 @@ class TestStaging:
             killed += process.exitcode == -signal.SIGKILL
             recover(tmp_path)
             assert left_behind(tmp_path) in ([], ["p"])
-        assert 4 < killed < 12
+        assert 2 < killed < 12
         assert left_behind(tmp_path) == ["p"]
-
-    def test_a_plan_that_was_cut_off_is_cleared(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It could not be read, and its folder stayed for ever: it is renamed when it is complete,
-        now.
-        """
-        seen, real = [], Path.write_text
-
-        def write(path: Path, *given: object, **more: object) -> int:
-            seen.append(path.name)
-            return real(path, *given, **more)
-
-        monkeypatch.setattr(Path, "write_text", write)
-        with staged(tmp_path / "p", of_ours) as place:
-            our_folder(place)
-        assert "plan.json" not in seen
-        assert any(name.startswith("plan.json") for name in seen)
 
     def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
         """The folder of a process that had not locked it yet was taken for a leftover; the process
@@ -295,30 +266,49 @@ class TestStaging:
         )
         assert thesis.read_text() == "mine"
 
-    def test_interrupted_again_while_it_puts_back_the_old_one_stays(
+    def test_interrupted_again_while_names_are_given_the_next_command_goes_on(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Two signals, seconds apart: the second one ended the putting back, and the old package
-        went with the folder aside.
+        """The second signal ended the giving of names, and both packages went with the folder
+        aside.
         """
         our_folder(tmp_path / "p", "old")
-        moved, real = [], Path.replace
+        moved, real = [], Path.rename
 
         def interrupted(path: Path, target: Path) -> Path:
-            if path.name == "p" or target.name == "p":
+            if path.parent.name == "ready":
                 moved.append(path)
-                if len(moved) < 3:
-                    raise KeyboardInterrupt
+                raise KeyboardInterrupt
             return real(path, target)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", interrupted)
+            patch.setattr(Path, "rename", interrupted)
             with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
                 our_folder(place, "new")
         assert len(moved) == 2
         assert not (tmp_path / "p").exists()
         recover(tmp_path)
-        assert (tmp_path / "p" / "data").read_text() == "old"
+        assert (tmp_path / "p" / "data").read_text() == "new"
+        assert left_behind(tmp_path) == ["p"]
+
+    @pytest.mark.parametrize("part", ["old", "ready"])
+    def test_an_interrupt_while_names_are_given_leaves_one_of_both(
+        self, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        our_folder(tmp_path / "p", "old")
+        moved, real = [], Path.rename
+
+        def interrupted(path: Path, target: Path) -> Path:
+            if not moved and part in (path.parent.name, target.parent.name):
+                moved.append(real(path, target))
+                raise KeyboardInterrupt
+            return real(path, target)
+
+        monkeypatch.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
+            our_folder(place, "new")
+        assert moved
+        assert (tmp_path / "p" / "data").read_text() == {"old": "old", "ready": "new"}[part]
         assert left_behind(tmp_path) == ["p"]
 
 
@@ -417,35 +407,37 @@ REPLACED = """
 import os, shutil, sys
 from pathlib import Path
 from kokoro_ane.core import staging
-from kokoro_ane.core.checkpoint import Checkpoint
-manifest, real = Path(sys.argv[1]), Path.replace
+manifest, last, real = Path(sys.argv[1]), sys.argv[2], Path.rename
 package = manifest.with_suffix(".mlpackage")
-def replace(path, target):
-    return os._exit(9) if target == manifest else real(path, target)  # between the two renames
-with staging.staged_together((package, lambda _: None), (manifest, None)) as (new, told):
+def rename(path, target):
+    return os._exit(9) if last in (path.name, path.parent.name + path.suffix) else real(path, target)
+Path.rename = rename
+with staging.staged_together((package, lambda _: None), (manifest, None)) as (new, described):
     shutil.copytree(package, new)
-    told.write_text((new / "Manifest.json").write_text("{}") and "{}")
-    Path.replace = replace
+    shutil.copy(manifest, described)
+    if last == "new":
+        (new / "x").touch()
 """
 
 
-def test_readers_put_back_what_a_killed_build_moved(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+@pytest.mark.parametrize("last", ["new", "ready.mlpackage", "ready.json"])
+def test_readers_finish_what_a_killed_build_began(
+    last: str,
+    tiny_checkpoint: Checkpoint,
+    tiny_build: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ) -> None:
-    """Killed between the renames: the new package lies beside the old manifest, the good one in the
-    folder of the killed process.
+    """Killed between the renames: before the new package counts the old one comes back (the new one
+    would be refused: it holds a file more), and from there on the new one gets its names.
     """
     from kokoro_ane.pipeline.speak import main as speak
 
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     manifest = next(build.glob("KokoroVocoder*fp16.json"))
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", REPLACED, str(manifest)], cwd=ROOT, check=False
-        ).returncode
-        == 9
-    )
-    assert (manifest.with_suffix(".mlpackage") / "Manifest.json").read_text() == "{}"
+    killed = [sys.executable, "-c", REPLACED, str(manifest), last]
+    assert subprocess.run(killed, cwd=ROOT, check=False).returncode == 9
+    assert not manifest.exists()
     given = [
         "Hi.",
         "--checkpoint",
@@ -457,5 +449,5 @@ def test_readers_put_back_what_a_killed_build_moved(
         "--quiet",
     ]
     assert speak(given) == 0
-    assert "put back" in capsys.readouterr().err
+    assert f"{manifest.name} put in place" in capsys.readouterr().err
     assert not list(build.glob(".staged-*"))

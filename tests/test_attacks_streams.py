@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from kokoro_ane.cli import COMMANDS
-from kokoro_ane.core.checksummed import read_checksummed_arrays
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.part_of_speech import PATH, Tagger
 from kokoro_ane.quantize.corpus import load
 from tests.demo_voice import DEMO_VOICE
@@ -189,7 +189,7 @@ def test_a_damaged_npz_is_bad_input(how: str, tmp_path: Path) -> None:
         content[start + place] = value
     path.write_bytes(content if DAMAGE[how] else content[: len(content) // 2])
     for read in (
-        lambda: read_checksummed_arrays(path, {}, ""),
+        lambda: read_npz(path),
         lambda: load(path),
         lambda: Tagger.load(path),
     ):

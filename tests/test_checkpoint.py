@@ -22,9 +22,9 @@ import torch
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core import checkpoint as module
 from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkpoint
+from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import cache
-from kokoro_ane.core.staging import sha256_of
 from kokoro_ane.encoder.encoder_steps import input_ids
 from kokoro_ane.encoder.functions import Encoder
 from kokoro_ane.eval.release import main as release_main

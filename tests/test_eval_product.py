@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.checksummed import CHECKSUM, checksummed
 from kokoro_ane.core.contract import FRAME_SAMPLES, TUNING
+from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import read_json, write_json
+from kokoro_ane.core.staging import write_json
 from kokoro_ane.eval import product
 from kokoro_ane.eval.judge import ClipResult, decided
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
@@ -26,7 +26,6 @@ from kokoro_ane.eval.prosody_gates import DURATIONS, LENGTH, TOKENS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.pipeline.decision_file import ABOUT, PRODUCT_ABOUT
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
 from tests.demo_voice import DEMO_VOICE
@@ -195,13 +194,10 @@ def test_a_product_is_judged_named_and_bundled(
         "fp16+fp16, against the fp32 chain: SHIP"
         in (build / "bundle-tiny-fp16" / "MODEL_CARD.md").read_text()
     )
-    del found[CHECKSUM]
     found["products"][0]["packages"]["KokoroEncoder-tiny-fp16.mlpackage"] = "0" * 64
-    write_json(build / "release" / "product.json", checksummed(found, PRODUCT_ABOUT))
+    write_json(build / "release" / "product.json", found)
     assert bundle(flags) == 2
     assert "is not what the product decision judged" in capsys.readouterr().err
-    write_json(build / "release" / "product.json", found | {CHECKSUM: "0" * 64})
-    assert bundle(flags) == 2
     assert bundle([*flags, "--method", "p6"]) == 2
     assert "belong to a bundle without it" in capsys.readouterr().err
 
@@ -214,10 +210,9 @@ def test_a_stage_that_is_rejected_is_not_rendered(
 ) -> None:
     release(chain_build, "--methods", "fp16")
     path = chain_build[1] / "release" / "decision.json"
-    decision = read_json(path, "") | {}
-    del decision[CHECKSUM]
+    decision = read_json(path, "")
     decision["levels"][0]["verdict"] = REJECT
-    write_json(path, checksummed(decision, ABOUT))
+    write_json(path, decision)
     monkeypatch.setattr(
         "kokoro_ane.eval.execution.judge_product", lambda *_: pytest.fail("rendered")
     )

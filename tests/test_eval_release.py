@@ -138,8 +138,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     )
     known = {
         "checkpoint_sha256",
-        "corpus_sha256",
-        "code_sha256",
+        "source_sha256",
         "commit",
         "libraries",
         "seed",

@@ -17,10 +17,8 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import packages
 from kokoro_ane.core.kokoro_int8.cache import LARGEST_MEMBER_BYTES, WEIGHTS_SHA256, add_voices
 from kokoro_ane.core.kokoro_int8.packages import (
-    Part,
     decode,
     module_of,
-    off_the_grid,
     read_parts,
     torch_gates,
     weight_norm,
@@ -214,7 +212,7 @@ class Installed:
 @pytest.fixture
 def two_parts(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> tuple[dict, tuple[Part, ...], str]:
+) -> tuple[dict, tuple[str, ...], str]:
     contents, found = {"kokoro-part-1": b"one", "kokoro-part-2": b"two"}, {}
     for package, content in contents.items():
         path = tmp_path / package.replace("-", "_") / "part.bin"
@@ -228,10 +226,7 @@ def two_parts(
         return found[package]
 
     monkeypatch.setattr(packages, "distribution", distribution)
-    given = tuple(
-        Part(package, hashlib.sha256(content).hexdigest()) for package, content in contents.items()
-    )
-    return found, given, hashlib.sha256(b"onetwo").hexdigest()
+    return found, tuple(contents), hashlib.sha256(b"onetwo").hexdigest()
 
 
 def test_parts_are_joined_in_order(two_parts: tuple) -> None:
@@ -244,16 +239,13 @@ def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
     found, given, whole = two_parts
     path = tmp_path / "kokoro_part_2" / "part.bin"
     path.write_bytes(b"twO")
-    with pytest.raises(
-        InputError,
-        match=r"kokoro_part_2.part\.bin \(3 bytes\) has SHA-256 .*--no-deps kokoro-part-2==0\.1\.0",
-    ):
+    with pytest.raises(InputError, match=r"join to SHA-256 .*--no-deps kokoro-part-1==0\.1\.0 k"):
         read_parts(given, whole)
     path.unlink()
     pytest.raises(InputError, read_parts, given, whole).match(r"part\.bin is missing")
     found["kokoro-part-1"].version = "0.2.0"
     pytest.raises(InputError, read_parts, given, whole).match(
-        r"needs kokoro-part-1 0\.1\.0, installed is 0\.2\.0"
+        r"needs the package kokoro-part-1 0\.1\.0, installed is 0\.2\.0"
     )
     del found["kokoro-part-1"]
     with pytest.raises(
@@ -298,20 +290,6 @@ def test_the_real_parts_decode_to_the_pinned_weights_and_load_everywhere() -> No
     for name in ENCODER_PARTS:
         checkpoint.load_part(getattr(encoder, name), name)
     Vocoder.of(checkpoint)
-
-
-def test_off_the_grid_moves_codes_by_half_a_step_at_most_and_nothing_else() -> None:
-    codes = np.arange(-8, 8, dtype=np.int8).reshape(4, 4)
-    stored = {
-        "w_quantized": codes,
-        "w_scale": np.float32([0.5]),
-        "b": np.ones((2, 2), np.float32),
-        "z": np.zeros(1, np.int8),
-    }
-    moved, again = off_the_grid(stored, 3), off_the_grid(stored, 3)
-    assert 0 < np.abs(moved["w_quantized"] - codes).max() <= 0.5
-    assert np.array_equal(moved["w_quantized"], again["w_quantized"])
-    assert all(moved[name] is stored[name] for name in ("w_scale", "b", "z"))
 
 
 GOOD = np.full((510, 1, 256), 0.5, "<f4").tobytes()

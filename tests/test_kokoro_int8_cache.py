@@ -1,11 +1,10 @@
-"""The cache of kokoro-int8: written once, by one process, whole or not at all; what is half-written
-or altered is found and mended.
+"""The cache of kokoro-int8: written once, by one process, whole or not at all; what is missing or
+altered is found and mended.
 """
 
 import errno
 import hashlib
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import cache, packages
 from kokoro_ane.core.kokoro_int8.cache import (
     CACHE_VARIABLE,
-    CHECKED,
     WEIGHTS,
     cache_folder,
     cache_root,
@@ -71,7 +69,7 @@ def test_decoded_once_and_opened_like_any_checkpoint(
     folder = cached()
     assert cached() == folder == cache_folder()
     assert len(small) == 1
-    assert names(folder) >= {"config.json", WEIGHTS, CHECKED, "voices/af_heart.bin"}
+    assert names(folder) >= {"config.json", WEIGHTS, "voices/af_heart.bin"}
     assert "decoding 81,763,410 weights" in capsys.readouterr().err
     checkpoint = open_checkpoint("kokoro-int8")
     assert (checkpoint.name, checkpoint.releasable) == ("kokoro-int8", False)
@@ -130,42 +128,24 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [WEIGHTS, "config.json", "voices/bf_emma.bin"])
-def test_half_written_and_altered_files_are_mended(
+def test_missing_and_altered_files_are_mended(
     small: list[bytes], name: str, damage: object
 ) -> None:
     folder = cached()
-    before = {
-        path: path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != CHECKED
-    }
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     damage(folder / name)
-    assert cached() == folder
+    assert cached(thorough=name == WEIGHTS) == folder
     assert {path: path.read_bytes() for path in before} == before
     assert len(small) == (2 if name == WEIGHTS else 1)
 
 
-def test_weights_altered_behind_an_unchanged_time_are_found_by_the_thorough_check(
-    small: list[bytes],
-) -> None:
+def test_altered_weights_are_found_by_the_thorough_check(small: list[bytes]) -> None:
     folder = cached()
-    status = (folder / WEIGHTS).stat()
     flip(folder / WEIGHTS)
-    os.utime(folder / WEIGHTS, ns=(status.st_atime_ns, status.st_mtime_ns))
-    # what the quick check cannot see
     assert cached()
     assert len(small) == 1
     assert cached(thorough=True)
     assert len(small) == 2
-
-
-def test_a_copied_cache_is_read_once_and_noted(small: list[bytes]) -> None:
-    folder = cached()
-    os.utime(folder / WEIGHTS, ns=(1, 1))
-    (folder / CHECKED).write_text("{half", encoding="utf-8")
-    assert cached()
-    assert len(small) == 1
-    assert json.loads((folder / CHECKED).read_text(encoding="utf-8"))["mtime_ns"] == 1
 
 
 def test_voices_that_were_added_stay(small: list[bytes]) -> None:
@@ -174,7 +154,7 @@ def test_voices_that_were_added_stay(small: list[bytes]) -> None:
         (folder / "voices" / "af_heart.bin").read_bytes()
     )
     cut(folder / WEIGHTS)
-    assert (cached() / "voices" / "zz_mine.bin").is_file()
+    assert (cached(thorough=True) / "voices" / "zz_mine.bin").is_file()
 
 
 def test_leftovers_of_a_killed_process_go() -> None:
@@ -252,13 +232,9 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_what_judges_or_ships_reads_the_weights(
     small: list[bytes], module: str, flags: list[str], tmp_path: Path
 ) -> None:
-    """Altered weights behind an unchanged time; each command then ends at a flag that it
-    refuses.
-    """
+    """Altered weights; each command then ends at a flag that it refuses."""
     weights = cached() / WEIGHTS
-    status = weights.stat()
     flip(weights)
-    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
     command = importlib.import_module(module).main
     assert command([*flags, "--checkpoint", "kokoro-int8", "--build", str(tmp_path / "build")]) == 2
     assert len(small) == 2

@@ -15,11 +15,9 @@ import pytest
 from bench.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checksummed import checksummed
-from kokoro_ane.core.commit import short
+from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import sha256_of
 from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
 from kokoro_ane.g2p.neural import load_arrays
@@ -27,7 +25,7 @@ from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
-from kokoro_ane.pipeline.decision_file import ABOUT, FORMAT
+from kokoro_ane.pipeline.decision_file import FORMAT, short
 from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES, word_rows
 from kokoro_ane.pipeline.voice_file import encoded, keeps
@@ -394,7 +392,7 @@ ALTERED = "b" * 40  # of a decision that lets nothing out
     [
         ("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
         ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"),
-        ("SHIP", ALTERED, "", 3, "or altered libraries"),
+        ("SHIP", ALTERED, "", 3, "of a checkpoint that may not be released"),
         ("SHIP", CLEAN, "0" * 64, 3, "no release decision has judged this very package"),
         ("UNDECIDED", CLEAN, "", 3, "the release decision says UNDECIDED of this package"),
         ("REJECT", CLEAN, "", 1, "fp16 was judged and rejected: because; nothing was bundled"),
@@ -436,9 +434,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
         "provenance": {"precision": "declared", "commit": commit},
         "releasable": commit != ALTERED,
     }
-    (build / "release" / "decision.json").write_text(
-        json.dumps(checksummed(decision, ABOUT)), encoding="utf-8"
-    )
+    (build / "release" / "decision.json").write_text(json.dumps(decision), encoding="utf-8")
     assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
     assert out.exists() == (code != 1)
     assert said in (

@@ -1,14 +1,10 @@
-"""Nothing is believed that can be read: checkpoints, measurements, packages, limits; a checkpoint's
-own speech, kept by content.
+"""Who a checkpoint is, what may be released, the key of what is kept; a checkpoint's own speech,
+kept by content.
 """
 
 import hashlib
-import importlib.util
 import json
-import os
 import shutil
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +13,7 @@ import pytest
 import torch
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from kokoro_ane.core import commit, identity
+from kokoro_ane.core import identity
 from kokoro_ane.core.checkpoint import (
     HUB_REPOSITORY,
     HUB_REVISION,
@@ -25,26 +21,17 @@ from kokoro_ane.core.checkpoint import (
     Checkpoint,
     open_checkpoint,
 )
-from kokoro_ane.core.checksummed import (
-    checksummed,
-    checksummed_arrays,
-    read_checksummed,
-    read_checksummed_arrays,
-)
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import Identity, config_sha256, released, voice_sha256, withheld
 from kokoro_ane.core.kokoro_int8 import cache
-from kokoro_ane.core.staging import write_json
 from kokoro_ane.core.voices import read_pack
-from kokoro_ane.eval import provenance
-from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import judged_clips
+from kokoro_ane.eval.store import MEASURING
 from kokoro_ane.quantize import sources, speech
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
-from kokoro_ane.quantize.sources import changed_since
 from kokoro_ane.quantize.speech import own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.demo_voice import DEMO_VOICE
@@ -163,16 +150,6 @@ class TestReleasable:
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
         assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
 
-    def test_an_edited_list_releases_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        (hub,) = released()
-        who = Identity(hub["weights"], hub["config"], {"af_heart": hub["voices"]["af_heart"]})
-        assert withheld(who) is None
-        monkeypatch.setattr(identity, "held", lambda: {identity.LIST: "0" * 40})
-        assert (
-            withheld(who)
-            == "core/data/releasable.json is not as the commit of this checkout holds it"
-        )
-
     def test_a_config_that_calls_itself_releasable_is_not_believed(self, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(DEMO_VOICE, tmp_path / "copy"))
         named = changed_config(folder, lambda config: config.update({"releasable": True}))
@@ -200,123 +177,37 @@ class TestReleasable:
             open_checkpoint(str(Path(shutil.copytree(good, tmp_path / "int8"))))
 
 
-class TestChecksummed:
-    ABOUT = {"clip": "a"}
+class TestKey:
+    @pytest.fixture
+    def rooms(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Sources of this test's own, a lock file and a frozen text."""
+        monkeypatch.setattr(sources, "ROOT", tmp_path)
+        for name in ("core/a.py", "eval/gates.py", "constraints.txt", "core/data/speech/x.tsv"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("x", encoding="utf-8")
+        return tmp_path
 
     @pytest.mark.parametrize(
-        "edit",
+        ("name", "another"),
         [
-            lambda data: data.update({"pesq": 4.64}),
-            lambda data: data.update({"more": 1}),
-            lambda data: data.pop("mcd_db"),
-            lambda data: data.pop("checksum_sha256"),
+            ("core/a.py", True),
+            ("constraints.txt", True),
+            ("core/data/speech/x.tsv", True),
+            ("eval/gates.py", False),
+            ("g2p/b.py", False),
         ],
     )
-    def test_an_edited_file_is_found(self, tmp_path: Path, edit: Callable[[dict], object]) -> None:
-        data, path = checksummed({"pesq": 3.1, "mcd_db": 1.0}, self.ABOUT), tmp_path / "a.json"
-        write_json(path, data)
-        assert read_checksummed(path, self.ABOUT, "", "; again") == {"pesq": 3.1, "mcd_db": 1.0}
-        edit(data)
-        write_json(path, data)
-        pytest.raises(InputError, read_checksummed, path, self.ABOUT, "", "; again").match(
-            "; again"
-        )
-
-    def test_a_file_about_something_else_is_found(self, tmp_path: Path) -> None:
-        write_json(tmp_path / "b.json", checksummed({"pesq": 3.1}, self.ABOUT))
-        pytest.raises(
-            InputError, read_checksummed, tmp_path / "b.json", {"clip": "b"}, "", ""
-        ).match("edited or copied here")
-
-    def test_arrays(self, tmp_path: Path) -> None:
-        arrays, path = {"x": np.arange(4.0), "y": np.float64(3)}, tmp_path / "x.npz"
-        np.savez(
-            path,
-            **checksummed_arrays(
-                {name: np.asarray(value) for name, value in arrays.items()}, self.ABOUT
-            ),
-        )
-        kept = read_checksummed_arrays(path, self.ABOUT, "; again")
-        assert set(kept) == {"x", "y"}
-        assert np.array_equal(kept["x"], arrays["x"])
-        with np.load(path) as stored:
-            np.savez(
-                path, **{name: stored[name] for name in stored.files} | {"x": np.arange(4.0) + 1e-9}
-            )
-        pytest.raises(InputError, read_checksummed_arrays, path, self.ABOUT, "; again").match(
-            "it was edited.*; again"
-        )
-        path.write_bytes(path.read_bytes()[:100])
-        pytest.raises(InputError, read_checksummed_arrays, path, self.ABOUT, "; again").match(
-            "cannot be read as arrays.*; again"
-        )
-
-
-class TestKey:
-    def test_every_module_and_library_that_measures_is_in_the_key(self) -> None:
-        files = {path.relative_to(provenance.ROOT).as_posix() for path in provenance.code_files()}
-        # a partial's own
-        functions = [
-            getattr(metric.function, "func", metric.function) for metric in METRICS.values()
-        ]
-        modules = {function.__module__ for function in functions}
-        assert {
-            f"{name.removeprefix('kokoro_ane.').replace('.', '/')}.py" for name in modules
-        } <= files
-        assert {
-            "core/layers.py",
-            "core/voices.py",
-            "quantize/speech.py",
-            "mlprogram/src/mlprogram/ops/conv.py",
-            "eval/judge.py",
-        } <= files
-        assert not files & {"eval/gates.py", "eval/verdict.py", "eval/report.py", "eval/release.py"}
-        assert not files & {"quantize/compress.py"}
-        assert not any("benches" in name for name in files)
-        assert all(any(provenance.ROOT.glob(pattern)) for pattern in provenance.READ)
-        versions = provenance.library_versions()
-        # where one is installed
-        models = {"resemblyzer", "distillmos", "speechmos", "onnxruntime", "pocketsphinx"}
-        wanted = {"python", "torch", "numpy", "pesq", "pystoi", "scipy", "protobuf", "soundfile"}
-        wanted |= {name for name in models if importlib.util.find_spec(name)}
-        assert wanted <= set(versions)
-        assert "pytest" not in versions
-
-    def test_what_a_library_compiles_at_its_first_use_is_no_change(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_another_source_text_or_lock_file_is_another_key(
+        self, name: str, another: bool, rooms: Path
     ) -> None:
-        """librosa's numba code is kept in __pycache__: an interrupted first run would have measured
-        everything again.
-        """
-        for name in ("heard.py", "__init__.py", "__pycache__/heard.nbi"):
-            (tmp_path / "heard" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "heard" / name).write_text(name, encoding="utf-8")
-        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-        kept = provenance.Libraries.of({"heard"})
-        (tmp_path / "heard" / "__pycache__" / "heard.nbi").write_text("compiled", encoding="utf-8")
-        assert provenance.Libraries.of({"heard"}) == kept
-        (tmp_path / "heard" / "heard.py").write_text("altered", encoding="utf-8")
-        assert provenance.Libraries.of({"heard"}) != kept
+        key = sources.source_sha256.__wrapped__("core", "eval")
+        (rooms / name).parent.mkdir(exist_ok=True)
+        (rooms / name).write_text("y", encoding="utf-8")
+        assert (sources.source_sha256.__wrapped__("core", "eval") != key) == another
 
-    def test_a_time_that_was_put_back_does_not_hide_a_change(self, tmp_path: Path) -> None:
-        path, began = tmp_path / "a.py", time.time_ns()
-        path.write_text("x = 1\n", encoding="utf-8")
-        os.utime(path, (0, 0))
-        assert changed_since((path,), began - 10**9)
-        assert not changed_since((path,), began + 10**10)
-
-    def test_another_comment_in_the_limits_is_not_another_limit(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(provenance, "ROOT", tmp_path)
-        monkeypatch.setattr(commit, "ROOT", tmp_path)
-        monkeypatch.setattr(provenance, "LIMITS", ("gates.py",))
-        hashes = []
-        for text in ("LIMIT = 4.0\n", "LIMIT = 4.0  # why\n", "LIMIT = 3.9\n"):
-            (tmp_path / "gates.py").write_text(text, encoding="utf-8")
-            hashes.append(provenance.limits()["sha256"])
-        assert hashes[0] == hashes[1] != hashes[2]
-        assert provenance.limits()["commit"] == "none"
+    def test_what_they_name_is_there(self) -> None:
+        assert all(any(sources.ROOT.glob(name)) for name in (*sources.TEXTS, sources.LOCK_FILE))
+        assert all(any((sources.ROOT / room).glob("*.py")) for room in MEASURING)
 
 
 @pytest.fixture
@@ -343,7 +234,7 @@ class TestOwnSpeech:
         )
         assert not set(speakers(demo, SECOND)) & set(speakers(demo, JUDGED))
 
-    def test_features_are_kept_and_an_altered_file_is_refused(
+    def test_features_are_kept_and_a_damaged_file_is_refused(
         self, demo: Checkpoint, tmp_path: Path
     ) -> None:
         first = own_speech(demo, JUDGED)
@@ -354,13 +245,6 @@ class TestOwnSpeech:
             np.array_equal(a.energy, b.energy) and np.array_equal(a.durations, b.durations)
             for a, b in zip(first, again, strict=True)
         )
-        own_speech(demo, JUDGED)
-        (kept,) = (tmp_path / "speech").glob("judged-*.npz")
-        with np.load(kept) as stored:
-            fields = {name: stored[name] for name in stored.files}
-        fields["0/energy"] = fields["0/energy"] + 1
-        np.savez(kept, **fields)
-        pytest.raises(InputError, own_speech, demo, JUDGED).match("is not as it was written")
         kept.write_bytes(b"PK")
         pytest.raises(InputError, own_speech, demo, JUDGED).match("cannot be read as arrays")
 
@@ -391,37 +275,12 @@ class TestOwnSpeech:
     def test_other_code_has_another_file(
         self, demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Six worktrees shared the cache: a file checksummed by one's core/checksummed.py was read
-        by another's, under the same name.
-        """
+        """Six worktrees share the cache: what one's code wrote is not read by another's."""
         monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
         own_speech(demo, JUDGED)
-        assert {
-            "core/checksummed.py",
-            "core/voices.py",
-            "encoder/functions.py",
-            "quantize/speech.py",
-        } <= {
-            path.relative_to(sources.ROOT).as_posix()
-            for path in sources.files_behind(("quantize/speech.py",))
-        }
-        monkeypatch.setattr(speech, "sha256_of_files", lambda files: "another")
+        monkeypatch.setattr(speech, "source_sha256", lambda *_: "another")
         own_speech(demo, JUDGED)
         assert len(list((tmp_path / "speech").glob("judged-*.npz"))) == 2
-
-    def test_code_that_changed_under_a_process_keeps_nothing(
-        self,
-        demo: Checkpoint,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
-        """What runs is older than what stands on disk and names the file."""
-        monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
-        monkeypatch.setattr(speech, "STARTED_NS", 1)
-        own_speech(demo, JUDGED)
-        assert not (tmp_path / "speech").exists()
-        assert "features are neither taken from" in capsys.readouterr().err
 
 
 def stand_in() -> dict[str, np.ndarray]:

@@ -387,7 +387,7 @@ class TestPackage:
         )
         wanted = dataclasses.replace(recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen)
         manifest = build_compressed(METHODS[name], checkpoint, build, wanted)[1]
-        require_genuine(manifest, name, checkpoint)
+        require_genuine(manifest, name)
         program = program_of((checkpoint, build), name)
         assert manifest.target == METHODS[name].target or name == "mixed"
         layers = {layer.name: layer for layer in program_layers(program_of(built, "fp16"), vocoder)}

@@ -213,14 +213,13 @@ class TestW4:
         } == large_layers(copied)
         assert manifest.target == "iOS18"
         assert "Neural Engine" in manifest.compression["unfit_for_engine"]
-        require_genuine(manifest, "w4", copied[0])
+        require_genuine(manifest, "w4")
         for name in ("w8", "p4", "mixed"):
             pytest.raises(
                 InputError,
                 require_genuine,
                 dataclasses.replace(manifest, method=name),
                 name,
-                copied[0],
             ).match("renamed")
         snr_db = {
             name: manifest_of(copied, name).checks["figures"][-1]["value"] for name in ("w4", "w8")

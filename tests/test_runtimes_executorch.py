@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import lengths_of, sizes, solved
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import package_sha256
 from kokoro_ane.core.layers import AdaIN1d, Conv
@@ -30,6 +29,7 @@ from kokoro_ane.pipeline.delegate import compare, file_for, main, manifests_of, 
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
+from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
 from kokoro_ane.runtimes.executorch.pte_file import PteProgram, by_name, write
 from kokoro_ane.runtimes.executorch.pte_file import write as write_xnnpack
 from kokoro_ane.runtimes.exported import CenteredNorm, PartedConv, plain

@@ -206,9 +206,7 @@ class TestFiles:
             str(copy),
         ]
         assert quantize(flags) == 0
-        require_genuine(
-            Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8", tiny_checkpoint
-        )
+        require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8")
         facts = facts_of(copy / "KokoroVocoder-tiny-onnx-w8.onnx", 80)
         assert facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4
         assert facts.int8_macs_share == 0
@@ -248,10 +246,10 @@ class TestFiles:
         if not are_exact():
             pytest.skip("refused: ONNX Runtime loses bits of integer sums on this processor")
         manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
-        require_genuine(manifest, "w8a8", tiny_checkpoint)
+        require_genuine(manifest, "w8a8")
         for name in ("w8", "fp32"):
             with pytest.raises(InputError, match=f"which is not {name}: renamed"):
-                require_genuine(dataclasses.replace(manifest, method=name), name, tiny_checkpoint)
+                require_genuine(dataclasses.replace(manifest, method=name), name)
         facts = facts_of(manifest.package_path, 80)
         facts.require_told(manifest)
         assert facts.int8_macs_share > 0.5

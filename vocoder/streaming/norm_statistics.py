@@ -24,10 +24,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checksummed import checksummed_arrays, read_checksummed_arrays
+from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.staging import parse_json, staged
+from kokoro_ane.core.staging import staged
+from kokoro_ane.core.tensor_files import read_npz
 
 FORMAT = 2  # 2: inputs as the moments are, nothing taken off
 ARRAYS = ("mean", "scale", "landmarks", "width", "hidden", "outer", "bias", "centres")
@@ -129,13 +130,13 @@ def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
         np.savez_compressed(
             stream,
             allow_pickle=False,
-            **checksummed_arrays(arrays | {"words": np.asarray(json.dumps(words))}, {}),
+            **arrays | {"words": np.asarray(json.dumps(words))},
         )
 
 
 def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
-    """InputError: not written by save_predictor, changed since, of another checkpoint's weights."""
-    found = read_checksummed_arrays(path, {}, f"; `{fit_command(checkpoint)}` writes it again")
+    """InputError: not written by save_predictor, of another checkpoint's weights."""
+    found = read_npz(path, f"; `{fit_command(checkpoint)}` writes it again")
     words = parse_json(str(found.pop("words")), str(path))
     if words.get("format") != FORMAT or words["checkpoint"] != checkpoint.sha256:
         told = (
