@@ -383,7 +383,7 @@ def provenance(record: Record) -> str:
     }
     libraries = " ".join(f"{name}=={version}" for name, version in source["libraries"].items())
     facts = source | {"clips": " ".join(source["clips"]), "packages_sha256": packages}
-    facts |= {"libraries": libraries, "objective": record["objective"], "claim": record["claim"]}
+    facts |= {"libraries": libraries, "claim": record["claim"]}
     return json.dumps(facts, indent=1)
 
 
