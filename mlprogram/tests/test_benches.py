@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from coremltools.converters.mil.mil import Builder as mb
 
-from built import package_of
 from mlprogram.benches import coremltools_suite, executor
 from mlprogram.benches.coremltools_suite import HALF, RULES, explanation, kind_of, main
 
@@ -108,21 +105,3 @@ class TestSuite:
             > figures["snr_db_to_float64"]["fp16 ane_numerics"]
             > 30
         )
-
-
-def test_two_packages_on_the_same_inputs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    package = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
-    np.savez(tmp_path / "given.npz", x=np.ones((1, 4, 1, 8), np.float16))
-    for flags in ([], ["--inputs", str(tmp_path / "given.npz")]):
-        assert executor.main(
-            ["--packages", str(package), str(package), "--rounds", "2", *flags]
-        ) in (0, 1)
-        assert json.loads(capsys.readouterr().out)["shapes"] == {"x": [1, 4, 1, 8]}
-    np.savez(tmp_path / "other.npz", y=1)
-    assert (
-        executor.main(
-            ["--packages", str(package), str(package), "--inputs", str(tmp_path / "other.npz")]
-        )
-        == 2
-    )
-    assert "holds no x" in capsys.readouterr().err

@@ -90,12 +90,12 @@ def read_compiled(folder: Path) -> Model_pb2.Model:
 
 def stage_folders(folder: Path) -> tuple[Path, ...]:
     """Folders of the stages of a compiled pipeline, in order; none for any other model."""
-    found = [
+    stages = [
         path
         for path in folder.glob("model*")
         if path.is_dir() and path.name.removeprefix("model").isdecimal()
     ]
-    return tuple(sorted(found, key=lambda path: int(path.name.removeprefix("model"))))
+    return tuple(sorted(stages, key=lambda path: int(path.name.removeprefix("model"))))
 
 
 def _pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
@@ -104,10 +104,10 @@ def _pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
     spec.pipeline.models.extend(read_compiled(stage) for stage in stages)
     models = spec.pipeline.models
     spec.specificationVersion = max(model.specificationVersion for model in models)
-    known: set[str] = set()
+    names: set[str] = set()
     for model in models:
-        spec.description.input.extend(f for f in model.description.input if f.name not in known)
-        known |= {f.name for f in (*model.description.input, *model.description.output)}
+        spec.description.input.extend(f for f in model.description.input if f.name not in names)
+        names |= {f.name for f in (*model.description.input, *model.description.output)}
     for i, model in enumerate(models):
         later = {f.name for other in models[i + 1 :] for f in other.description.input}
         spec.description.output.extend(f for f in model.description.output if f.name not in later)

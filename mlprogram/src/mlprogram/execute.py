@@ -87,8 +87,10 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
         one = step.one
         # what a loop does thousands of times
         if one is not None and hook is None and not isinstance(result, tuple):
-            known = one.dtype is None or (result.dtype is one.dtype and result.shape == one.fixed)
-            env[one.slot] = result if known else finish(step, one, result)
+            as_declared = one.dtype is None or (
+                result.dtype is one.dtype and result.shape == one.fixed
+            )
+            env[one.slot] = result if as_declared else finish(step, one, result)
         else:
             _store(step, result if isinstance(result, tuple) else (result,), env, hook)
         for slot in step.frees:

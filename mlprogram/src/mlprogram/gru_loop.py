@@ -77,16 +77,16 @@ class GruLoop:
         w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))
         b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
         if self.dtype == torch.float16:
-            found = _rounded(x, rows.half(), w_x, w_h, b_x, b_h)
+            states = _rounded(x, rows.half(), w_x, w_h, b_x, b_h)
         else:
             state = rows[:1].to(self.dtype)
-            found = torch.cat(
+            states = torch.cat(
                 [
                     state,
                     torch.gru(x, state, (w_x, w_h, b_x, b_h), True, 1, 0.0, False, False, False)[0],
                 ]
             )
-        return torch.full_like(counter, steps), found.to(rows.dtype)
+        return torch.full_like(counter, steps), states.to(rows.dtype)
 
     def _bias(self, env: list[Any], side: int, like: Tensor) -> Tensor:
         size = len(like) // 3
@@ -112,9 +112,9 @@ def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h
     u, rest, one = x.new_empty(batch, 3 * width), x.new_empty(batch, width), x.new_ones(())
     gates, n = u.split(sizes, -1)
     r, z = gates.chunk(2, -1)
-    found, turned = torch.empty_like(rows), w_h.T
-    found[0] = rows[0]
-    steps = found.unbind(0)
+    states, turned = torch.empty_like(rows), w_h.T
+    states[0] = rows[0]
+    steps = states.unbind(0)
     for w_gates, w_n, h, after in zip(
         driven[0].unbind(0), driven[1].unbind(0), steps, steps[1:], strict=False
     ):
@@ -124,7 +124,7 @@ def _rounded(x: Tensor, rows: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h
         n.mul_(r).add_(w_n).tanh_()
         n.mul_(torch.sub(one, z, out=rest))
         torch.add(n, z.mul_(h), out=after)
-    return found
+    return states
 
 
 def recognized(
@@ -262,9 +262,11 @@ class _Trees:
     def _is(self, name: str, value: Any) -> bool:
         if name not in self._constants:
             return False
-        found = self._constants[name].value
+        constant = self._constants[name].value
         return (
-            found == value if isinstance(value, str) else found.size == 1 and found.item() == value
+            constant == value
+            if isinstance(value, str)
+            else constant.size == 1 and constant.item() == value
         )
 
 
@@ -276,11 +278,11 @@ def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> 
         case _:
             return None
     sides = [tuple(first), tuple(second)]
-    kept = next((s for s in sides if ("h",) in s), None)
-    fresh = next((s for s in sides if s is not kept), None)
-    if kept is None or fresh is None:
+    carried = next((s for s in sides if ("h",) in s), None)
+    fresh = next((s for s in sides if s is not carried), None)
+    if carried is None or fresh is None:
         return None
-    z = next((t for t in kept if t != ("h",)), None)
+    z = next((t for t in carried if t != ("h",)), None)
     n = next((t for t in fresh if t[0] == "tanh"), None)
     if z is None or n is None or ("rest", z) not in fresh or n[1][0] != "add":
         return None

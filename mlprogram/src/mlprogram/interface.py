@@ -174,7 +174,7 @@ def _default(feature: Model_pb2.FeatureDescription) -> float | None:
 
 
 def check_inputs(
-    specs: Mapping[str, TensorSpec], given: Mapping[str, Any], paired: bool
+    specs: Mapping[str, TensorSpec], values: Mapping[str, Any], paired: bool
 ) -> tuple[dict[str, torch.Tensor], dict[str, tuple[int, int]]]:
     """Tensors in program order for what the caller gave, and {name: (NaN count, infinity count)}
     for inputs that are not finite.
@@ -183,14 +183,14 @@ def check_inputs(
     values fit. `paired`: enumerated inputs pair by index (iOS 18 on). Raises ProgramError for a
     missing or unknown name, a wrong type, or a shape that is not allowed.
     """
-    unknown = sorted(set(given) - set(specs))
+    unknown = sorted(set(values) - set(specs))
     if unknown:
         raise ProgramError(f"unknown input {unknown[0]!r}; the program takes {_names(specs)}")
-    missing = [s.name for s in specs.values() if s.name not in given and s.default is None]
+    missing = [s.name for s in specs.values() if s.name not in values and s.default is None]
     if missing:
         raise ProgramError(f"missing input {missing[0]!r}; the program takes {_names(specs)}")
     tensors = {
-        name: _tensor(spec, given[name]) if name in given else _filled(spec)
+        name: _tensor(spec, values[name]) if name in values else _filled(spec)
         for name, spec in specs.items()
     }
     if paired:
@@ -278,20 +278,20 @@ def _check_pairs(specs: Mapping[str, TensorSpec], tensors: Mapping[str, torch.Te
 
 
 def _count_nonfinite(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, int]]:
-    found = {}
+    counts = {}
     for name, tensor in tensors.items():
         # one pass; a sum may overflow, so what fails is looked at
         if not tensor.is_floating_point() or torch.isfinite(tensor.sum()):
             continue
         if not torch.isfinite(tensor).all():
-            found[name] = (int(tensor.isnan().sum()), int(tensor.isinf().sum()))
+            counts[name] = (int(tensor.isnan().sum()), int(tensor.isinf().sum()))
             warnings.warn(
-                f"input '{name}' holds {found[name][0]} NaN and {found[name][1]} infinite values of"
+                f"input '{name}' holds {counts[name][0]} NaN and {counts[name][1]} infinite values of"
                 f" {tensor.numel()}",
                 NonFiniteInput,
                 stacklevel=4,
             )
-    return found
+    return counts
 
 
 _IMAGE, _ARRAY = FeatureTypes_pb2.ImageFeatureType, FeatureTypes_pb2.ArrayFeatureType
@@ -351,10 +351,10 @@ def _converted(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
 def _from_image(name: str, image: FeatureTypes_pb2.ImageFeatureType, value: Any) -> np.ndarray:
     """[3, H, W] or [H, W] from a PIL image of the mode the color layout wants."""
     mode, layout = _MODES.get(image.colorSpace, "RGB"), _IMAGE.ColorSpace.Name(image.colorSpace)
-    given = getattr(value, "mode", None)
-    if given is None or not hasattr(value, "getpixel"):
+    color_mode = getattr(value, "mode", None)
+    if color_mode is None or not hasattr(value, "getpixel"):
         raise TypeError(f"Image input, '{name}' must be of type PIL.Image.Image in the input dict")
-    if given != mode:
+    if color_mode != mode:
         layouts = "RGB/BGR" if mode == "RGB" else layout
         raise TypeError(
             f"{layouts} image input, '{name}', must be of type PIL.Image.Image with mode=='{mode}'"
@@ -380,8 +380,8 @@ def feature_value(feature: FeatureTypes_pb2.FeatureType, value: Any) -> Any:
     declared = (
         _ARRAY_TYPES.get(feature.type.multiArrayType.dataType) if kind == "multiArrayType" else None
     )
-    wanted = declared or (np.float32 if array.dtype == np.float16 else array.dtype)
-    return array.astype(wanted, copy=False)
+    numpy_type = declared or (np.float32 if array.dtype == np.float16 else array.dtype)
+    return array.astype(numpy_type, copy=False)
 
 
 def _to_image(image: FeatureTypes_pb2.ImageFeatureType, array: np.ndarray) -> Any:

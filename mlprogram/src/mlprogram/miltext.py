@@ -134,10 +134,10 @@ class _Parser:
             )
         return old
 
-    def _fail(self, wanted: str) -> None:
+    def _fail(self, expected: str) -> None:
         line = self._text.count("\n", 0, self._start) + 1
         raise ProgramError(
-            f"line {line}: '{self._token or 'end of the text'}' where {wanted} should stand"
+            f"line {line}: '{self._token or 'end of the text'}' where {expected} should stand"
         )
 
     def _take(self, token: str) -> None:
@@ -146,10 +146,10 @@ class _Parser:
         self._advance()
 
     def _skip(self, token: str) -> bool:
-        found = self._token == token
-        if found:
+        matches = self._token == token
+        if matches:
             self._advance()
-        return found
+        return matches
 
     def _name(self) -> str:
         if not re.match(r"[A-Za-z_@]", self._token):
@@ -158,12 +158,12 @@ class _Parser:
 
     def _listed(self, end: str, read: Any) -> list[Any]:
         """`read` again and again, parted by commas, up to `end`."""
-        found = []
+        items = []
         while not self._skip(end):
-            found.append(read())
+            items.append(read())
             if self._token != end:
                 self._take(",")
-        return found
+        return items
 
     # programs
     def program(self) -> tuple[MIL_pb2.Program, dict[str, dict[str, Any]]]:

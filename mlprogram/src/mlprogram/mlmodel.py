@@ -43,12 +43,12 @@ class MLState:
         """A new value for a state. Raises ProgramError for a name that is no state and a shape that
         is not its own.
         """
-        tensor, given = self._named(name), torch.from_numpy(np.array(value))
-        if given.shape != tensor.shape:
+        tensor, array = self._named(name), torch.from_numpy(np.array(value))
+        if array.shape != tensor.shape:
             raise ProgramError(
-                f"state '{name}' has shape {list(tensor.shape)}; given {list(given.shape)}"
+                f"state '{name}' has shape {list(tensor.shape)}; given {list(array.shape)}"
             )
-        tensor.copy_(given)
+        tensor.copy_(array)
 
     def _named(self, name: str) -> torch.Tensor:
         if name not in self.tensors:
@@ -100,15 +100,15 @@ class MLModel:
             raise error if whole else ProgramError(f"the pipeline cannot run: {error}") from error
 
     def _chosen_function(self, name: str | None) -> str | None:
-        known = [f.name for f in self._spec.description.functions]
+        names = [f.name for f in self._spec.description.functions]
         name = name or self._spec.description.defaultFunctionName or None
         if name is None:
-            return known[0] if len(known) == 1 else None
-        if not known and name != "main":
+            return names[0] if len(names) == 1 else None
+        if not names and name != "main":
             raise ProgramError('function_name must be "main" for non multifunction model')
-        if known and name not in known:
+        if names and name not in names:
             raise ProgramError(
-                f"function_name {name} not found in the model; it has {', '.join(known)}"
+                f"function_name {name} not found in the model; it has {', '.join(names)}"
             )
         return name
 
@@ -173,8 +173,8 @@ class MLModel:
         names = {f.name for f in self._description.input}
         unknown = sorted(set(data) - names)
         if unknown:
-            known = f"does not match any of the model input name(s), which are: {names}"
-            raise KeyError(f'Provided key "{unknown[0]}", in the input dict, {known}')
+            message = f"does not match any of the model input name(s), which are: {names}"
+            raise KeyError(f'Provided key "{unknown[0]}", in the input dict, {message}')
         if state is not None and not self.programs[0].states:
             raise ProgramError("the model keeps no state, and one was given")
         if len(self.programs) == 1:
@@ -188,13 +188,13 @@ class MLModel:
     def _run(
         self, program: Program, description: Any, data: Mapping[str, Any], state: MLState | None
     ) -> dict[str, Any]:
-        given = {
+        inputs = {
             f.name: program_value(f, program.inputs[f.name], data[f.name])
             for f in description.input
             if f.name in data
         }
         made = program(
-            given, state=None if state is None else state.tensors, generator=self._generator
+            inputs, state=None if state is None else state.tensors, generator=self._generator
         )
         return {f.name: feature_value(f, _output(made, f)) for f in description.output}
 

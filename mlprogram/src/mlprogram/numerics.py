@@ -40,7 +40,8 @@ class AneModel:
     # input channels (or terms of a dot product) between roundings to fp16; LAI gives no number,
     # chosen here
     block: int = 32
-    # a sum of two or more products this large leaves the array as infinity (ane-guide, M1 and A14)
+    # A sum of two or more products this large leaves the array as infinity: 2^15 on M1 and A14
+    # (ane-guide); 32,752 for matmul on M1 to M5, by a publication whose address is not known
     sum_limit: float = 2.0**15
     exp_limit: float = 11.094  # ln 65504: exp gives infinity from here (ane-guide)
     log_of_zero: float = -45440.0  # what log gives at zero (ane-guide)
@@ -201,11 +202,11 @@ ANE_KERNELS = MappingProxyType(
 def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function on float64 copies of its tensors."""
 
-    def wide(**given: Any) -> Tensor:
+    def wide(**arguments: Any) -> Tensor:
         return run(
             **{
                 name: value.double() if torch.is_tensor(value) else value
-                for name, value in given.items()
+                for name, value in arguments.items()
             }
         )
 
@@ -215,7 +216,7 @@ def in_float64(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def widened(kernels: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
     """The same kernels with sums in float64."""
     return MappingProxyType(
-        {name: replace(own, run=in_float64(own.run)) for name, own in kernels.items()}
+        {name: replace(narrow, run=in_float64(narrow.run)) for name, narrow in kernels.items()}
     )
 
 

@@ -184,10 +184,10 @@ class _Planner:
             self._define(Constant(output.name, value, output.dtype), scope)
 
     def _known(self, op: Operation, name: str, scope: Mapping[str, int | Constant]) -> Constant:
-        found = scope.get(name)
-        if not isinstance(found, Constant):
+        value = scope.get(name)
+        if not isinstance(value, Constant):
             raise ProgramError(f"{op.where()}: '{name}' must be a constant, and it is not")
-        return found
+        return value
 
     def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
         if op.op_type in CONTROL:
@@ -268,25 +268,25 @@ class _Planner:
         """The loop as a GRU, if it is one. Its weights stand where the body's own operations read
         them.
         """
-        found = recognized(op, self.constants, self.types)
-        if found is None:
+        loop = recognized(op, self.constants, self.types)
+        if loop is None:
             return None
         # weights may be constants of the body
-        known: dict[str, int | Constant] = {**self.constants, **scope}
-        dtype = self._precision.working(BY_NAME[found.dtype])
+        constants: dict[str, int | Constant] = {**self.constants, **scope}
+        dtype = self._precision.working(BY_NAME[loop.dtype])
 
         def slot(name: str, widen: torch.dtype | None = None) -> int:
-            return self._slot(name, known, widen, op.where())
+            return self._slot(name, constants, widen, op.where())
 
         widen = torch.float32 if dtype == torch.float16 else None
         counter, rows = (slot(n) for n in op.inputs["loop_vars"])
         weights = tuple(
-            (slot(a, widen), slot(b, widen)) for a, b in (found.weights[g] for g in GATES)
+            (slot(a, widen), slot(b, widen)) for a, b in (loop.weights[g] for g in GATES)
         )
         biases = tuple(
-            tuple(None if n is None else slot(n, widen) for n in found.biases[g]) for g in GATES
+            tuple(None if n is None else slot(n, widen) for n in loop.biases[g]) for g in GATES
         )
-        return GruLoop(slot(found.x), slot(found.end), counter, rows, weights, biases, dtype)
+        return GruLoop(slot(loop.x), slot(loop.end), counter, rows, weights, biases, dtype)
 
     def _is_half(self, name: str, scope: Mapping[str, int | Constant]) -> bool:
         """Whether a value arrives as an fp16 tensor; a constant is in its place in the type that is
@@ -352,25 +352,25 @@ class _Planner:
         """
         if name not in scope:
             raise ProgramError(f"{where}: there is no value '{name}' at this place")
-        found = scope[name]
-        if not isinstance(found, Constant):
-            return found
-        if not isinstance(found.value, np.ndarray) or found.dtype.torch is None:
-            return self._share(("host", repr(found.value)), found.value, lambda: found.value)
-        working = self._precision.working(found.dtype)
+        value = scope[name]
+        if not isinstance(value, Constant):
+            return value
+        if not isinstance(value.value, np.ndarray) or value.dtype.torch is None:
+            return self._share(("host", repr(value.value)), value.value, lambda: value.value)
+        working = self._precision.working(value.dtype)
         if widen is not None and working == torch.float16:
             working = widen
         place = (
-            found.value.__array_interface__["data"][0]
-            if found.value.nbytes > _SMALL
-            else found.value.tobytes()
+            value.value.__array_interface__["data"][0]
+            if value.value.nbytes > _SMALL
+            else value.value.tobytes()
         )
-        key = (place, found.value.shape, found.dtype.name, working, channels_last)
+        key = (place, value.value.shape, value.dtype.name, working, channels_last)
         stored = torch.channels_last if channels_last else torch.preserve_format
         return self._share(
             key,
-            found.value,
-            lambda: to_torch(found.value, found.dtype).to(working, memory_format=stored),
+            value.value,
+            lambda: to_torch(value.value, value.dtype).to(working, memory_format=stored),
         )
 
     def _share(self, key: tuple, owner: Any, make: Callable[[], Any]) -> int:
@@ -401,11 +401,11 @@ def _with_frees(
     """Give every step the slots to clear after it: values of this block that no later step and no
     output of the block needs.
     """
-    own = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
+    made = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
     last = {}
     for i, step in enumerate(steps):
         for slot in (*_slots_read(step), *(o.slot for o in step.outputs)):
-            if slot in own:
+            if slot in made:
                 last[slot] = i
     frees: list[list[int]] = [[] for _ in steps]
     for slot, at in last.items():

@@ -132,13 +132,13 @@ class Program:
                 self.precision.working(BY_NAME[self.inputs[name].dtype])
             )
         del tensors  # the environment alone keeps them, so that they die at their last use
-        kept = self._bind_states(state)
-        run = Run(hook, generator, dict(kept))
+        states = self._bind_states(state)
+        run = Run(hook, generator, dict(states))
         run_block(self._plan.body, env, run)
         # one value may be given back twice
         named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)
         outputs = {name: _own(env[slot]) for name, slot in named}
-        for slot, tensor in kept.items():
+        for slot, tensor in states.items():
             if run.states[slot] is not tensor:
                 tensor.copy_(run.states[slot])
         return outputs
@@ -149,13 +149,13 @@ class Program:
                 f"the program keeps states ({', '.join(self._states)}); pass"
                 " state=program.make_state()"
             )
-        given: dict[str, torch.Tensor] = {} if state is None else state
-        if set(given) != set(self._states):
+        states: dict[str, torch.Tensor] = {} if state is None else state
+        if set(states) != set(self._states):
             raise ProgramError(
-                f"states {sorted(given)} given, the program has {sorted(self._states)}; pass"
+                f"states {sorted(states)} given, the program has {sorted(self._states)}; pass"
                 " state=program.make_state()"
             )
-        return {self._slots[name]: given[name] for name in self._states}
+        return {self._slots[name]: states[name] for name in self._states}
 
 
 def _own(value: Any) -> Any:

@@ -111,13 +111,13 @@ def stand_on_a_mac() -> None:
     _deps._IS_MACOS = True
     for name, module in list(sys.modules.items()):
         if name.startswith("coremltools") and module is not None:
-            for known, value in (
+            for attribute, value in (
                 ("_is_macos", lambda: True),
                 ("_macos_version", lambda: MAC_VERSION),
                 ("_IS_MACOS", True),
             ):
-                if known in vars(module):
-                    setattr(module, known, value)
+                if attribute in vars(module):
+                    setattr(module, attribute, value)
 
 
 def seed_everything(seed: int) -> None:
@@ -174,10 +174,10 @@ class Recorder:
         one.
         """
         stand_on_a_mac()
-        kept = [item for item in items if _is_ours(item)]
+        ours = [item for item in items if _is_ours(item)]
         order = random.Random(self.seed)
         groups: dict[str, list[pytest.Item]] = collections.defaultdict(list)
-        for item in kept:
+        for item in ours:
             groups[item.nodeid.split("[")[0]].append(item)
         ranked = []
         for group in groups.values():
@@ -185,7 +185,7 @@ class Recorder:
             ranked += [(rank, order.random(), item) for rank, item in enumerate(group)]
         ranked.sort(key=lambda entry: entry[:2])
         items[:] = [item for _, _, item in (ranked[: self.sample] if self.sample else ranked)]
-        self.out.write(json.dumps({"collected": len(kept), "chosen": len(items)}) + "\n")
+        self.out.write(json.dumps({"collected": len(ours), "chosen": len(items)}) + "\n")
         del items[: self.skip]
 
     @pytest.hookimpl(hookwrapper=True)

@@ -104,9 +104,9 @@ RULES = (
 
 def explanation(case: dict[str, Any]) -> tuple[str, str]:
     """(cause, who) of a case that disagrees."""
-    said = " ".join([case["message"], *case["errors"]])
+    messages = " ".join([case["message"], *case["errors"]])
     for rule in RULES:
-        if re.search(rule.case, case["case"]) and re.search(rule.message, said, re.DOTALL):
+        if re.search(rule.case, case["case"]) and re.search(rule.message, messages, re.DOTALL):
             return rule.cause, rule.who
     return "not explained", "unknown"
 
@@ -142,12 +142,14 @@ def test_files(suite: str, count: int, seed: int) -> list[Path]:
 
     root = Path(coremltools.__file__).parent
     places = [root / part for part in SUITES[suite]]
-    found = [
+    matches = [
         file
         for place in places
         for file in ([place] if place.suffix == ".py" else sorted(place.rglob("test_*.py")))
     ]
-    return sorted(random.Random(seed).sample(found, min(count, len(found)))) if count else found
+    return (
+        sorted(random.Random(seed).sample(matches, min(count, len(matches)))) if count else matches
+    )
 
 
 def run_pytest(
@@ -220,7 +222,7 @@ def told(lines: list[dict[str, Any]], code: int) -> list[dict[str, Any]]:
     failure of the whole process.
     """
     begun = lines[-1].get("begun")
-    kept = [line for line in lines if "begun" not in line]
+    finished = [line for line in lines if "begun" not in line]
     if begun:
         died = {
             "case": begun,
@@ -230,10 +232,10 @@ def told(lines: list[dict[str, Any]], code: int) -> list[dict[str, Any]]:
             "predictions": 0,
             "errors": ["died"],
         }
-        kept.append(
+        finished.append(
             died | {"other_kind": False, "half": False, "worst": 0.0, "operations": [], "where": ""}
         )
-    return kept
+    return finished
 
 
 def kind_of(case: dict[str, Any]) -> str:
@@ -246,14 +248,14 @@ def kind_of(case: dict[str, Any]) -> str:
         return "predicts nothing" if case["outcome"] == "passed" else "does not convert here"
     if case["outcome"] == "passed":
         return "agrees"
-    asked = (
+    is_fp32 = (
         re.search(r"precision='fp32'|'mlprogram', 'fp32'|\['mlprogram-fp32", case["case"])
         is not None
     )
     missed = "Not equal to tolerance" in case["message"] and not case["errors"]
     return (
         "agrees to fp16"
-        if asked and missed and case["half"] and case["worst"] <= HALF
+        if is_fp32 and missed and case["half"] and case["worst"] <= HALF
         else "disagrees"
     )
 

@@ -3,13 +3,7 @@
     OMP_NUM_THREADS=1 python -m mlprogram.benches.executor [--rounds 5]
 
 Builds a generator of a vocoder with random weights, converts it in fp32 and in fp16, and runs both
-packages and the PyTorch module on the same input (3 s of audio), in turns. Exit 0: speed and memory are within limits; 1: not.
-
-    OMP_NUM_THREADS=1 python -m mlprogram.benches.executor --packages Model-fp16.mlpackage Model-w8a8.mlpackage [--inputs FILE.npz]
-
-Times two packages instead, on the same inputs (random ones from --seed, or those of an .npz file),
-in turns: the least processor time of the rounds of each, and the second's to the first's. Exit 1:
-above 1.3. The last line of stdout is one JSON object.
+packages and the PyTorch module on the same input (3 s of audio), in turns. Exit 0: speed and memory are within limits; 1: not. The last line of stdout is one JSON object.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from mlprogram import Program
-from mlprogram.benches.shared import add_input_flags, inputs_of, peak_mib, snr_db
+from mlprogram.benches.shared import peak_mib, snr_db
 from mlprogram.errors import EXIT_MISSED, ProgramError, exit_code
 
 SPEED_LIMIT, MEMORY_LIMIT, AGREEMENT_DB = 1.3, 1.5, 110.0  # ratios to eager; fp32 agreement with it
@@ -148,28 +142,6 @@ def timed(calls: dict[str, Any], rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def compare(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Two packages on the same inputs: processor seconds, and the second's to the first's."""
-    programs = [Program(path) for path in arguments.packages]
-    given = inputs_of(arguments, programs[0].inputs)
-    seconds: list[list[float]] = [[] for _ in programs]
-    for _ in range(arguments.rounds):
-        for program, times in zip(programs, seconds, strict=True):
-            start = time.process_time()  # other processes disturb it less than the clock
-            program(given)
-            times.append(time.process_time() - start)
-    least = [min(times) for times in seconds]
-    names = [path.stem for path in arguments.packages]
-    shapes = {name: list(value.shape) for name, value in given.items()}
-    return {
-        "shapes": shapes,
-        "packages": names,
-        "processor_seconds": least,
-        "ratio": least[1] / least[0],
-        "limit": SPEED_LIMIT,
-    }
-
-
 def run(argv: list[str] | None) -> int:
     """Measure, print a table and the JSON line."""
     parser = argparse.ArgumentParser(
@@ -178,17 +150,9 @@ def run(argv: list[str] | None) -> int:
     parser.add_argument(
         "--rounds", type=int, default=5, help="timed calls of each, in turns; the median counts"
     )
-    parser.add_argument(
-        "--packages", type=Path, nargs=2, metavar="PKG", help="time these two packages instead"
-    )
-    add_input_flags(parser)
     arguments = parser.parse_args(argv)
     if arguments.rounds < 1:
         raise ProgramError("--rounds is at least 1")
-    if arguments.packages:
-        compared = compare(arguments)
-        print(json.dumps(compared))
-        return EXIT_MISSED * (compared["ratio"] > SPEED_LIMIT)
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(arguments.rounds, Path(folder))
     print(f"{'':18}{'seconds':>9}{'ratio':>7}{'peak MiB':>10}{'ratio':>7}{'dB to float64':>15}")

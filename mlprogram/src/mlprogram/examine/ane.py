@@ -160,8 +160,8 @@ def rule_table(rows: list[Row], rules: Rules) -> Any:
         hits = [
             (forecast.chip, f.effect, f.detail)
             for forecast, _ in rows
-            for found in (*(op.findings for op in forecast.ops), forecast.graph_findings)
-            for f in found
+            for findings in (*(op.findings for op in forecast.ops), forecast.graph_findings)
+            for f in findings
             if f.rule.id == rule.id
         ]
         if hits and rule.effect != "note":

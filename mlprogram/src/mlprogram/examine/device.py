@@ -92,7 +92,7 @@ def load_core_ml() -> CoreML | None:
     import coremltools as ct
     from coremltools.models.compute_plan import MLComputePlan
 
-    asked = subprocess.run(
+    answer = subprocess.run(
         ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
         capture_output=True,
         text=True,
@@ -103,7 +103,7 @@ def load_core_ml() -> CoreML | None:
         MLComputePlan,
         ct.ComputeUnit,
         time.perf_counter,
-        asked.stdout.strip() or "unknown chip",
+        answer.stdout.strip() or "unknown chip",
     )
 
 

@@ -159,8 +159,8 @@ class Forecast:
         """How many operations each rule with one of these effects concerns, graph rules included
         once.
         """
-        found = [f for op in self.ops for f in op.findings] + list(self.graph_findings)
-        return dict(Counter(f.rule.id for f in found if f.effect in effects).most_common())
+        findings = [f for op in self.ops for f in op.findings] + list(self.graph_findings)
+        return dict(Counter(f.rule.id for f in findings if f.effect in effects).most_common())
 
 
 def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
@@ -171,20 +171,20 @@ def forecast_placement(profile: Profile, rules: Rules, chip: str) -> Forecast:
     findings = [_op_findings(op, held, on_chip_mib) for op in profile.ops]
     graph = (*_graph_findings(findings, held), *_input_findings(profile, held))
     off = frozenset(
-        i for i, found in enumerate(findings) if any(f.effect == "leaves" for f in found)
+        i for i, matches in enumerate(findings) if any(f.effect == "leaves" for f in matches)
     )
     optimistic = _reading(profile, off)
     _add_small_segments(profile, optimistic.cut, held, findings)
     perhaps = frozenset(
         i
-        for i, found in enumerate(findings)
-        if any(f.effect in ("leaves", "may_leave") for f in found)
+        for i, matches in enumerate(findings)
+        if any(f.effect in ("leaves", "may_leave") for f in matches)
     )
     pessimistic = _settle(profile, perhaps, held, findings)
     cpu_fallback = _reading(profile, frozenset(range(len(profile.ops)))) if graph else None
     ops = tuple(
-        OpForecast(op, tuple(found), i not in off, i not in pessimistic.off)
-        for i, (op, found) in enumerate(zip(profile.ops, findings, strict=True))
+        OpForecast(op, tuple(matches), i not in off, i not in pessimistic.off)
+        for i, (op, matches) in enumerate(zip(profile.ops, findings, strict=True))
     )
     return Forecast(chip, profile, ops, graph, optimistic, pessimistic, cpu_fallback)
 
@@ -211,9 +211,9 @@ def _graph_findings(
         named = rule.params["rules"] if rule.kind == "graph_after" else ()
         broken = Counter(
             f.rule.id
-            for found in findings
-            if all(f.rule.id in named for f in found if f.effect == "leaves")
-            for f in found
+            for matches in findings
+            if all(f.rule.id in named for f in matches if f.effect == "leaves")
+            for f in matches
             if f.rule.id in named
         )
         if broken:
@@ -300,6 +300,6 @@ def _settle(
             return reading
         off = frozenset(
             i
-            for i, found in enumerate(findings)
-            if any(f.effect in ("leaves", "may_leave") for f in found)
+            for i, matches in enumerate(findings)
+            if any(f.effect in ("leaves", "may_leave") for f in matches)
         )

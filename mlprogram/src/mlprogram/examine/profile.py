@@ -192,9 +192,9 @@ class OpenProgram:
         """Whether enumerated inputs pair by index."""
         return self.package.spec.specificationVersion >= _PAIRED_SINCE
 
-    def shapes(self, asked: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    def shapes(self, chosen: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """A full choice of input shapes. Raises ProgramError naming the allowed ones."""
-        return choose_shapes(self.inputs, asked, self.paired)
+        return choose_shapes(self.inputs, chosen, self.paired)
 
     def all_shapes(self) -> list[dict[str, tuple[int, ...]]]:
         """Every enumerated choice, smallest first."""
@@ -267,31 +267,31 @@ def open_program(path: str | Path, function: str | None = None) -> OpenProgram:
 
 def profile_program(program: OpenProgram, shapes: Mapping[str, tuple[int, ...]]) -> Profile:
     """Cost every operation for these input shapes, which `OpenProgram.shapes` has checked."""
-    found = infer_shapes(program.plan, program.function, shapes)
+    inferred = infer_shapes(program.plan, program.function, shapes)
     types = program.plan.types
     ops = tuple(
-        _profile_op(op, program, found)
+        _profile_op(op, program, inferred)
         for op in program.function.body.walk()
         if op.op_type != "const" and not op.op_type.startswith("constexpr_")
     )
     inputs = tuple(
-        _tensor(value, found.of[value.name])
+        _tensor(value, inferred.of[value.name])
         for value in program.function.inputs
-        if value.name in found.of
+        if value.name in inferred.of
     )
     outputs = tuple(
-        _tensor(types[name], found.of[name])
+        _tensor(types[name], inferred.of[name])
         for name in program.function.body.outputs
-        if name in found.of
+        if name in inferred.of
     )
-    return Profile(program, inputs, outputs, ops, found.how)
+    return Profile(program, inputs, outputs, ops, inferred.how)
 
 
 def _tensor(value: ValueType, shape: tuple[int, ...]) -> Tensor:
     return Tensor(value.name, shape, value.dtype.name, value.dtype.bits)
 
 
-def _profile_op(op: Operation, program: OpenProgram, found: Shapes) -> OpProfile:
+def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProfile:
     host = KERNELS[op.op_type].host if op.op_type in KERNELS else frozenset()
     constants, types = program.plan.constants, program.plan.types
     activations, weights, attributes, shapes = {}, [], {}, {}
@@ -304,13 +304,13 @@ def _profile_op(op: Operation, program: OpenProgram, found: Shapes) -> OpProfile
             elif name in constants:
                 shapes[key] = constants[name].value.shape
                 weights.append(_weight(name, program))
-            elif name in found.of:
-                shapes[key] = found.of[name]
-                activations[name] = _tensor(types[name], found.of[name])
+            elif name in inferred.of:
+                shapes[key] = inferred.of[name]
+                activations[name] = _tensor(types[name], inferred.of[name])
     outputs = tuple(
-        _tensor(value, found.of[value.name]) for value in op.outputs if value.name in found.of
+        _tensor(value, inferred.of[value.name]) for value in op.outputs if value.name in inferred.of
     )
-    times = found.times.get(op.name, 0) if op.path != program.function.name else 1
+    times = inferred.times.get(op.name, 0) if op.path != program.function.name else 1
     return _costed(
         op, tuple(activations.values()), tuple(weights), outputs, attributes, shapes, times
     )

@@ -94,22 +94,6 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Numeric:
-    """One published fact of the engine's arithmetic: `low` to `high` is what was published, if a
-    number.
-    """
-
-    id: str
-    says: str
-    chips: tuple[str, ...]
-    sources: tuple[str, ...]
-    confidence: str
-    low: float | None = None
-    high: float | None = None
-    remark: str = ""
-
-
-@dataclass(frozen=True)
 class Rules:
     """The whole file."""
 
@@ -118,7 +102,6 @@ class Rules:
     sources: Mapping[str, Source]
     chips: Mapping[str, Chip]
     rules: tuple[Rule, ...]
-    numerics: tuple[Numeric, ...]
     path: str = field(default="")
 
     def chip(self, name: str) -> Chip:
@@ -163,7 +146,7 @@ def parse_rules(content: Any, name: str) -> Rules:
     """Rules from the parsed file. Raises ProgramError for a missing or unknown key, chip, source,
     kind, effect or confidence.
     """
-    _keys(content, {"about", "reviewed", "sources", "chips", "rules", "numerics"}, set(), name)
+    _keys(content, {"about", "reviewed", "sources", "chips", "rules"}, set(), name)
     sources = {
         key: Source(**_checked(value, Source, f"{name}: source {key}"))
         for key, value in content["sources"].items()
@@ -180,11 +163,7 @@ def parse_rules(content: Any, name: str) -> Rules:
         )
         for i, value in enumerate(content["rules"])
     )
-    numerics = tuple(
-        _numeric(value, sources, chips, f"{name}: numerics {i}")
-        for i, value in enumerate(content["numerics"])
-    )
-    ids = [*(rule.id for rule in rules), *(numeric.id for numeric in numerics)]
+    ids = [rule.id for rule in rules]
     repeated = sorted({one for one in ids if ids.count(one) > 1})
     if repeated:
         raise ProgramError(f"{name}: rule {repeated[0]} stands there twice; ids are unique")
@@ -194,7 +173,6 @@ def parse_rules(content: Any, name: str) -> Rules:
         MappingProxyType(sources),
         MappingProxyType(chips),
         rules,
-        numerics,
         name,
     )
 
@@ -210,7 +188,7 @@ def _keys(value: Any, needed: set[str], optional: set[str], where: str) -> None:
 
 def _checked(value: Any, kind: type, where: str) -> dict[str, Any]:
     names = {f.name for f in fields(kind)}
-    optional = {"remark", "low", "high"} & names
+    optional = {"remark"} & names
     _keys(value, names - optional, optional, where)
     return {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
 
@@ -238,35 +216,19 @@ def _rule(value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], 
     return rule
 
 
-def _numeric(
-    value: Any, sources: Mapping[str, Source], chips: Mapping[str, Chip], where: str
-) -> Numeric:
-    numeric = Numeric(**_checked(value, Numeric, where))
-    bounds = [bound for bound in (numeric.low, numeric.high) if bound is not None]
-    if len(bounds) == 1 or bounds != sorted(bounds) or min(bounds, default=0) < 0:
-        raise ProgramError(
-            f"{where}: low and high must be numbers in this order; they are {numeric.low} and"
-            f" {numeric.high}"
-        )
-    _one_of(numeric.confidence, CONFIDENCES, "confidence", where)
-    _known(numeric.sources, sources, "source", where)
-    _known(numeric.chips, chips, "chip", where)
-    return numeric
-
-
 def _one_of(value: Any, allowed: tuple[str, ...], what: str, where: str) -> None:
     if value not in allowed:
         raise ProgramError(f"{where}: {what} {value!r} is unknown; one of {', '.join(allowed)}")
 
 
 def _known(
-    values: Any, known: Mapping[str, Any], what: str, where: str, may_be_empty: bool = False
+    values: Any, allowed: Mapping[str, Any], what: str, where: str, may_be_empty: bool = False
 ) -> None:
     if not values and not may_be_empty:
-        raise ProgramError(f"{where}: needs at least one {what}; known: {', '.join(known)}")
+        raise ProgramError(f"{where}: needs at least one {what}; known: {', '.join(allowed)}")
     for value in values:
-        if value not in known:
-            raise ProgramError(f"{where}: {what} {value!r} is unknown; known: {', '.join(known)}")
+        if value not in allowed:
+            raise ProgramError(f"{where}: {what} {value!r} is unknown; known: {', '.join(allowed)}")
 
 
 COMMAND = "python -m mlprogram rules --write docs/neural-engine.md"
@@ -316,10 +278,10 @@ def summary(rules: Rules) -> str:
     """The part of the page: rules by effect with the chips they hold for, and the sources."""
     listed = []
     for effect, words in _EFFECTS.items():
-        found = [rule for rule in rules.rules if rule.effect == effect]
+        matches = [rule for rule in rules.rules if rule.effect == effect]
         groups = {
-            chips: [r.id for r in found if _chips(r, rules) == chips]
-            for chips in dict.fromkeys(_chips(r, rules) for r in found)
+            chips: [r.id for r in matches if _chips(r, rules) == chips]
+            for chips in dict.fromkeys(_chips(r, rules) for r in matches)
         }
         listed.append(
             f"- **{words}**. "
@@ -359,10 +321,6 @@ def render(rules: Rules) -> str:
             "| --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
-            "| arithmetic | says | published | chips | sources | confidence |",
-            "| --- | --- | --- | --- | --- | --- |",
-            *(_numeric_row(numeric, rules) for numeric in rules.numerics),
-            "",
             "| source | |",
             "| --- | --- |",
             *(
@@ -387,24 +345,6 @@ def _chips(rule: Rule, rules: Rules) -> str:
         "all"
         if set(rule.chips) == set(rules.chips)
         else ", ".join((*rule.chips, *(f"({c})" for c in rule.maybe_chips)))
-    )
-
-
-def _numeric_row(numeric: Numeric, rules: Rules) -> str:
-    says = f"{numeric.says}.{f' {_sentence(numeric.remark)}' if numeric.remark else ''}"
-    span = (
-        ""
-        if numeric.low is None
-        else (
-            f"{numeric.low:g}"
-            if numeric.low == numeric.high
-            else f"{numeric.low:g} to {numeric.high:g}"
-        )
-    )
-    chips = "all" if set(numeric.chips) == set(rules.chips) else ", ".join(numeric.chips)
-    return (
-        f"| {numeric.id} | {says} | {span} | {chips} |"
-        f" {', '.join(numeric.sources)} | {numeric.confidence} |"
     )
 
 

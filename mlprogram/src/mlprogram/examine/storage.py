@@ -70,15 +70,15 @@ def read_storage(function: Function, plan: Plan) -> Storage:
     producers = {
         value.name: op for op in function.body.walk() for value in op.outputs if _is_constant(op)
     }
-    wanted = {
+    names = {
         name
         for op in function.body.walk()
         if not _is_constant(op)
         for name in tensor_operands(op)
         if name in producers
     }
-    wanted = {name for name in wanted if isinstance(plan.constants[name].value, np.ndarray)}
-    return Storage(MappingProxyType({name: _stored(name, producers) for name in sorted(wanted)}))
+    names = {name for name in names if isinstance(plan.constants[name].value, np.ndarray)}
+    return Storage(MappingProxyType({name: _stored(name, producers) for name in sorted(names)}))
 
 
 def tensor_operands(op: Operation) -> Iterator[str]:
@@ -238,21 +238,21 @@ def _run(plan: Plan, function: Function, inputs: Mapping[str, tuple[int, ...]], 
 
 
 def choose_shapes(
-    specs: Mapping[str, TensorSpec], asked: Mapping[str, tuple[int, ...]], paired: bool
+    specs: Mapping[str, TensorSpec], requested: Mapping[str, tuple[int, ...]], paired: bool
 ) -> dict[str, tuple[int, ...]]:
     """A shape for every input: the asked one, else the default. Raises ProgramError naming the
     allowed shapes.
     """
-    for name, shape in asked.items():
+    for name, shape in requested.items():
         if name not in specs:
             raise ProgramError(f"unknown input {name!r}; the program takes {_in_words(specs)}")
         if not specs[name].allows(shape):
             raise ProgramError(
                 f"input '{name}' has shape {list(shape)}; allowed: {specs[name].allowed()}"
             )
-    chosen = {name: asked.get(name, spec.shape) for name, spec in specs.items()}
+    chosen = {name: requested.get(name, spec.shape) for name, spec in specs.items()}
     if paired:
-        chosen |= _partners(specs, asked)
+        chosen |= _partners(specs, requested)
     for name, shape in chosen.items():
         if any(n < 0 for n in shape):
             raise ProgramError(
@@ -285,20 +285,22 @@ def all_choices(specs: Mapping[str, TensorSpec], paired: bool) -> list[dict[str,
 
 
 def _partners(
-    specs: Mapping[str, TensorSpec], asked: Mapping[str, tuple[int, ...]]
+    specs: Mapping[str, TensorSpec], requested: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of enumerated inputs that were not asked for, at the index of one that was: they pair
     from iOS 18 on.
     """
     enumerated = {name: spec for name, spec in specs.items() if len(spec.shapes) > 1}
-    index = next((enumerated[n].shapes.index(s) for n, s in asked.items() if n in enumerated), None)
+    index = next(
+        (enumerated[n].shapes.index(s) for n, s in requested.items() if n in enumerated), None
+    )
     return (
         {}
         if index is None
         else {
             n: s.shapes[index]
             for n, s in enumerated.items()
-            if n not in asked and index < len(s.shapes)
+            if n not in requested and index < len(s.shapes)
         }
     )
 

@@ -125,8 +125,8 @@ def conv_transpose(
     same = (
         [n * s for n, s in zip(x.shape[2:], strides, strict=True)] if pad_type == "same" else None
     )
-    wanted = output_shape[2:] if output_shape else same
-    crops = _crops(pad_type, pad, full, wanted)
+    sizes = output_shape[2:] if output_shape else same
+    crops = _crops(pad_type, pad, full, sizes)
     padding = [min(pair) if min(pair) >= 0 else 0 for pair in crops]
     rest = [(before - p, after - p) for (before, after), p in zip(crops, padding, strict=True)]
     y = _CONV_TRANSPOSE[rank - 1](x, weight, bias, strides, padding, 0, groups, dilations)
@@ -140,19 +140,19 @@ def conv_transpose(
 
 
 def _crops(
-    pad_type: str, pad: list[int] | None, full: list[int], wanted: list[int] | None
+    pad_type: str, pad: list[int] | None, full: list[int], sizes: list[int] | None
 ) -> list[tuple[int, int]]:
     """(before, after) to cut from the full output; negative where it must grow."""
     rank = len(full)
     if pad_type == "custom":
         pad = pad or [0] * 2 * rank
         return [
-            (pad[2 * i], full[i] - pad[2 * i] - wanted[i] if wanted else pad[2 * i + 1])
+            (pad[2 * i], full[i] - pad[2 * i] - sizes[i] if sizes else pad[2 * i + 1])
             for i in range(rank)
         ]
-    if wanted is None:
+    if sizes is None:
         return [(0, 0)] * rank
-    totals = [f - w for f, w in zip(full, wanted, strict=True)]
+    totals = [f - w for f, w in zip(full, sizes, strict=True)]
     return [(max(t, 0) // 2, t - max(t, 0) // 2) if pad_type == "same" else (0, t) for t in totals]
 
 

@@ -86,11 +86,11 @@ def scatter(
     validate_indices is None before iOS 17.
     """
     axis %= data.dim()
-    where, kept = _targets(indices, data.shape[axis], validate_indices)
+    where, inside = _targets(indices, data.shape[axis], validate_indices)
     # a row of a list
     if (
         mode in ("update", "add")
-        and kept is None
+        and inside is None
         and where.numel() == 1
         and updates.dim() == data.dim()
     ):
@@ -99,11 +99,11 @@ def scatter(
         row.copy_(updates) if mode == "update" else row.add_(updates)
         return y
     places = _places(data).index_select(axis, where.flatten())
-    if kept is not None:
-        kept = kept.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(
+    if inside is not None:
+        inside = inside.reshape([-1 if i == axis else 1 for i in range(data.dim())]).expand(
             places.shape
         )
-    return _combine(data, places, updates, mode, kept)
+    return _combine(data, places, updates, mode, inside)
 
 
 def scatter_along_axis(
@@ -115,10 +115,10 @@ def scatter_along_axis(
     validate_indices: bool | None = None,
 ) -> Tensor:
     """Elements of `data` at indices[i, j] along `axis` combined with updates[i, j]."""
-    where, kept = _targets(indices, data.shape[axis], validate_indices)
+    where, inside = _targets(indices, data.shape[axis], validate_indices)
     places = torch.take_along_dim(_places(data), where, axis)
     return _combine(
-        data, places, updates, mode, None if kept is None else kept.expand(places.shape)
+        data, places, updates, mode, None if inside is None else inside.expand(places.shape)
     )
 
 
@@ -135,16 +135,16 @@ def scatter_nd(
         for part, size in zip(indices.unbind(-1), data.shape, strict=False)
     ]
     places = _places(data)[tuple(where for where, _ in pairs)]
-    masks = [kept for _, kept in pairs if kept is not None]
+    masks = [inside for _, inside in pairs if inside is not None]
     if not masks:
         return _combine(data, places, updates, mode)
-    kept = torch.stack(masks).all(0)
+    inside = torch.stack(masks).all(0)
     return _combine(
         data,
         places,
         updates,
         mode,
-        kept.reshape(*kept.shape, *[1] * (places.dim() - kept.dim())).expand(places.shape),
+        inside.reshape(*inside.shape, *[1] * (places.dim() - inside.dim())).expand(places.shape),
     )
 
 
@@ -154,19 +154,19 @@ def _targets(indices: Tensor, size: int, validate: bool | None) -> tuple[Tensor,
     """
     if validate is not False:
         return _checked(indices, size, bool(validate)), None
-    kept = (indices >= 0) & (indices < size)
-    if bool(kept.all()):
+    inside = (indices >= 0) & (indices < size)
+    if bool(inside.all()):
         return indices.long(), None
     warnings.warn(
         f"a scatter's index is outside an axis of {size}, undefined in Core ML: not written",
         RuntimeWarning,
         stacklevel=2,
     )
-    return torch.where(kept, indices, 0).long(), kept
+    return torch.where(inside, indices, 0).long(), inside
 
 
 def _combine(
-    data: Tensor, places: Tensor, updates: Tensor, mode: str, kept: Tensor | None = None
+    data: Tensor, places: Tensor, updates: Tensor, mode: str, inside: Tensor | None = None
 ) -> Tensor:
     """data with updates[k] combined at flat place places[k], where it is kept; repeated places
     combine one after the other.
@@ -176,8 +176,8 @@ def _combine(
         places.flatten(),
         updates.flatten().to(data.dtype),
     )
-    if kept is not None:
-        places, updates = places[kept.flatten()], updates[kept.flatten()]
+    if inside is not None:
+        places, updates = places[inside.flatten()], updates[inside.flatten()]
     if mode == "update":
         flat[places] = updates
     elif mode in ("add", "sub"):

@@ -47,11 +47,13 @@ def kernel(
 
     `like`: a function that takes the same parameters and writes them all down.
     """
-    known = inspect.signature(like or run).parameters
-    notes = {name: str(p.annotation) for name, p in known.items()}
+    parameters = inspect.signature(like or run).parameters
+    notes = {name: str(p.annotation) for name, p in parameters.items()}
     wants_generator = "generator" in notes
     notes.pop("generator", None)
     variadic = frozenset(name for name, note in notes.items() if note in ("Tensors", "Scalars"))
     host = frozenset(name for name, note in notes.items() if "Tensor" not in note)
-    required = frozenset(name for name in notes if known[name].default is inspect.Parameter.empty)
+    required = frozenset(
+        name for name in notes if parameters[name].default is inspect.Parameter.empty
+    )
     return Kernel(run, frozenset(notes), required, host, variadic, half, wants_generator)

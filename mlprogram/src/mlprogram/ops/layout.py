@@ -258,7 +258,7 @@ def _index(
     plan: Any = zip(
         begin,
         end,
-        *(given or plain for given, plain in zip(options, usual, strict=True)),
+        *(option or plain for option, plain in zip(options, usual, strict=True)),
         strict=True,
     )
     index: list[int | slice] = []

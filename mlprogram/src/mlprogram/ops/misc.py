@@ -129,19 +129,19 @@ def non_maximum_suppression(
     """
     old = score_threshold is not None
     rows, marks = (boxes, scores) if old else (boxes.mT, scores.mT)
-    kept = [
+    by_image = [
         _survivors(b, s, iou_threshold, score_threshold, max_boxes, per_class_suppression)
         for b, s in zip(rows, marks, strict=True)
     ]
-    places = torch.full((len(kept), max_boxes), -1)
-    for i, survivors in enumerate(kept):
+    places = torch.full((len(by_image), max_boxes), -1)
+    for i, survivors in enumerate(by_image):
         places[i, : len(survivors)] = torch.tensor(survivors, dtype=torch.long)
     real = (places >= 0).unsqueeze(-1)
     picked = [
         torch.take_along_dim(t, places.clamp(min=0).unsqueeze(-1), 1) * real for t in (rows, marks)
     ]
     if old:
-        return (*picked, places, torch.tensor([len(k) for k in kept]))
+        return (*picked, places, torch.tensor([len(k) for k in by_image]))
     return (picked[0].mT, picked[1].mT, places)
 
 
@@ -149,14 +149,14 @@ def _survivors(
     boxes: Tensor, scores: Tensor, limit: float, least: float | None, count: int, per_class: bool
 ) -> list[int]:
     best, kind = scores.max(-1)
-    kept: list[int] = []
+    survivors: list[int] = []
     for i in torch.sort(best, descending=True, stable=True)[1].tolist():
-        if len(kept) == count or (least is not None and best[i] < least):
+        if len(survivors) == count or (least is not None and best[i] < least):
             break
-        rivals = [k for k in kept if not per_class or kind[k] == kind[i]]
+        rivals = [k for k in survivors if not per_class or kind[k] == kind[i]]
         if all(_overlap(boxes[i], boxes[k]) <= limit for k in rivals):
-            kept.append(i)
-    return kept
+            survivors.append(i)
+    return survivors
 
 
 def _overlap(a: Tensor, b: Tensor) -> float:
