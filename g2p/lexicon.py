@@ -34,7 +34,16 @@ from pathlib import Path
 from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, to_kokoro, unknown_symbol
-from kokoro_ane.g2p.morphology import DIGIT_NAMES, SUFFIXES, fold, is_clitic, stems, with_clitic
+from kokoro_ane.g2p.morphology import (
+    DIGIT_NAMES,
+    SUFFIXES,
+    fold,
+    is_clitic,
+    lacks_syllable,
+    stems,
+    unlikeliness,
+    with_clitic,
+)
 from kokoro_ane.g2p.result import GB, US, Dialect, Source
 from kokoro_ane.g2p.word_lists import (
     CMUDICT,
@@ -207,13 +216,21 @@ class Lexicon:
         )
 
     def _inflected(self, word: str, lists: "Lists") -> Found | None:
-        for suffix, stem in stems(word):
-            found = _listed(stem, lists) if len(stem) > 1 else None
-            if found is not None:
-                return self._as_heard(
-                    word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology")
-                )
-        return None
+        """The likeliest listed stem with its ending; the spelling's order decides among equals."""
+        candidates = [
+            (suffix, stem, found)
+            for suffix, stem in stems(word)
+            if len(stem) > 1 and (found := _listed(stem, lists)) is not None
+        ]
+        candidates = [
+            one for one in candidates if not lacks_syllable(word, one[1], one[2].phonemes)
+        ]
+        if not candidates:
+            return None
+        suffix, _, found = min(candidates, key=lambda one: unlikeliness(one[1], one[2].phonemes))
+        return self._as_heard(
+            word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology")
+        )
 
     def _slurred(self, word: str) -> Found | None:
         """As people type: lovin (the g of -ing left out; Lovin is a name), hasnt and youve without

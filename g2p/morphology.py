@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, restress
 from kokoro_ane.g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.word_lists import word_set
 
 VOICELESS = frozenset("ptkfθsʃʧ")
 SIBILANTS = frozenset("szʃʒʧʤ")
@@ -131,6 +132,27 @@ def _ing_stems(word: str) -> Iterator[str]:
     yield stem + "e"
     if len(word) > 5 and _DOUBLED.search(word):
         yield stem[:-1]
+
+
+# Stems that go last: rarer in wordfreq than their neighbour with or without an e, and past tenses
+_RARER = word_set(
+    "ach bast bing corps daube emerg fixe hamm hast past paye poss puls rang revers rout tens ting"
+    " toile travers vy"
+)
+_SOUNDED_E = re.compile("[^aeiouy]e$")
+
+
+def unlikeliness(stem: str, phonemes: str) -> tuple[bool, bool]:
+    """Sort key of a stem among the candidates of one word: the rarer one is last, before it a loan
+    word or name whose last e is said (Haile, Toure).
+    """
+    sounded = _SOUNDED_E.search(stem) is not None and phonemes[-1:] in ("A", "i", "ə")
+    return stem.lower() in _RARER, sounded
+
+
+def lacks_syllable(word: str, stem: str, phonemes: str) -> bool:
+    """Whether `word` adds -es to a stem that wants -s: only sibilants and o have -es."""
+    return word == f"{stem}es" and stem[-1] != "o" and phonemes[-1:] not in SIBILANTS
 
 
 # letters said in one breath; a longer string gets a space, and a stressed letter, every so often

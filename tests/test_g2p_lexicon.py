@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.g2p_common_words import coarse, kind_of
 from bench.g2p_heteronyms import SETS, Case, best_fixed, is_right, ours, read_cases, shuffled
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
@@ -37,6 +38,12 @@ def lexicon(dialect: str = "us") -> Lexicon:
 @cache
 def g2p(dialect: str) -> G2P:
     return G2P.load(dialect)
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Words and their phonemes, written in turn."""
+    parts = text.split()
+    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
 class Counted:
@@ -156,6 +163,49 @@ class TestLists:
                 right += SUFFIXES[suffix](to_kokoro(gold[found[1]]), dialect) == to_kokoro(phonemes)
         assert total > 1500
         assert right / total > share
+
+    @pytest.mark.parametrize(
+        ("dialect", "words"),
+        [
+            # a past tense or the rarer of two stems is none: rang, revers, puls, past, bing
+            (
+                "us",
+                "ranging ɹˈAnʤɪŋ reversing ɹəvˈɜɹsɪŋ pulsed pˈʌlst pasted pˈAstᵻd binged bˈɪnʤd",
+            ),
+            # the sounded e of a name or loan word: Chaine, Haile, Toure, Veere
+            ("us", "chained ʧˈAnd hailed hˈAld toured tˈʊɹd veered vˈɪɹd Chained ʧˈAnd"),
+            # -es behind a sibilant
+            ("us", "marches mˈɑɹʧᵻz lasses lˈæsᵻz posses pˈɑsiz psyches sˈIkiz finales fənˈæliz"),
+            # and the rest stays
+            ("us", "notes nˈOts planes plˈAnz refugees ɹˌɛfjəʤˈiz bathing bˈAðɪŋ heroes hˈɪɹOz"),
+            ("gb", "chained ʧˈAnd marches mˈɑːʧɪz hailed hˈAld ranging ɹˈAnʤɪŋ"),
+        ],
+    )
+    def test_the_likelier_of_two_stems_wins(self, dialect: str, words: str) -> None:
+        for word, phonemes in pairs(words):
+            assert lexicon(dialect).find(word).phonemes == phonemes
+
+    @pytest.mark.parametrize(
+        ("dialect", "words"),
+        [
+            ("us", "breathed bɹˈiðd resents ɹəzˈɛnts tours tˈʊɹz champs ʧˈæmps"),
+            ("us", "imagines ɪmˈæʤᵊnz Maria məɹˈiə dives dˈIvz skied skˈid amuse əmjˈuz"),
+            # no plural
+            ("us", "Pius pˈIəs Harris hˈɛɹəs Elias əlˈIəs wes wˈɛs"),
+            ("us", "athletes ˈæθlˌits obstacle ˈɑbstəkᵊl drawing dɹˈɔɪŋ dna dˌiˌɛnˈA"),
+            ("gb", "tours tˈʊəz imagines ɪmˈaʤɪnz Maria məɹˈiːə Elias ɪlˈIəs resent ɹɪzˈɛnt"),
+        ],
+    )
+    def test_wrong_entries_of_the_lists_are_mended(self, dialect: str, words: str) -> None:
+        for word, phonemes in pairs(words):
+            assert lexicon(dialect).find(word).phonemes == phonemes
+
+    def test_common_words_are_compared_by_what_is_heard(self) -> None:
+        assert coarse("ɹəvˈɜɹsɪŋ") == coarse("ɹivˈɜɹsɪŋ")
+        assert coarse("bˈʌTəɹ") == coarse("bˈʌtəɹ")
+        assert kind_of(coarse("tˈʊɹz"), coarse("tˈʊɹ")) == "consonant"
+        assert kind_of(coarse("ɹˈizˌɛnt"), coarse("ɹəzˈɛnt")) == "stress"
+        assert kind_of(coarse("amˈuz"), coarse("amˈOz")) == "vowel"
 
     @pytest.mark.parametrize("path", [CMUDICT, *OURS.values()], ids=lambda path: path.name)
     def test_every_entry_is_a_lower_case_word_in_the_vocabulary(self, path: Path) -> None:
