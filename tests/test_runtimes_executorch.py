@@ -38,8 +38,19 @@ from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 
 needs_executorch = pytest.mark.skipif(
-    importlib.util.find_spec("executorch") is None, reason="executorch is an extra"
+    importlib.util.find_spec("executorch") is None,
+    reason="executorch is an extra: .ci/run installs it in an environment of its own",
 )
+
+
+@pytest.fixture
+def without_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "executorch" else find(name, *rest),
+    )
 
 
 class TestLayers:
@@ -101,15 +112,10 @@ class TestLayers:
         assert (function.inputs, function.outputs) == (("a", "b"), ("sum", "z"))
         assert [float(value) for value in function.module(*function.example)] == [3.0, -1.0]
 
+    @pytest.mark.usefixtures("without_executorch")
     def test_a_runtime_that_is_not_installed_is_one_line(
-        self, monkeypatch: pytest.MonkeyPatch, tiny_checkpoint: Checkpoint, tmp_path: Path
+        self, tiny_checkpoint: Checkpoint, tmp_path: Path
     ) -> None:
-        find = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *rest: None if name == "executorch" else find(name, *rest),
-        )
         with pytest.raises(
             InputError,
             match=(
@@ -179,9 +185,6 @@ class TestLayers:
 
 
 NAMES = ("KokoroEncoder-tiny-fp16", "KokoroVocoder-tiny-fp16")
-without_executorch = pytest.mark.skipif(
-    importlib.util.find_spec("executorch") is not None, reason="executorch is installed"
-)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +240,7 @@ class TestSignatures:
 
 
 class TestWithoutExecutorch:
-    @without_executorch
+    @pytest.mark.usefixtures("without_executorch")
     def test_one_line_says_what_to_install(
         self, tmp_path: Path, capfd: pytest.CaptureFixture
     ) -> None:

@@ -222,14 +222,19 @@ class TestFiles:
         assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
 
     def test_w8a8_multiplies_integers_and_says_so(
-        self, tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
+        self,
+        tiny_checkpoint: Checkpoint,
+        build: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Built, opened and described like the others; the chain speaks with it."""
+        """Built, opened and described like the others; the chain speaks with it. A processor that
+        loses bits refuses it; opened nevertheless, there is more noise.
+        """
         import onnx
 
         from kokoro_ane.eval.levels import facts_of
         from kokoro_ane.pipeline.apply import main as quantize
-        from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, are_exact
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
         flags = [
@@ -242,9 +247,10 @@ class TestFiles:
             "--build",
             str(copy),
         ]
-        assert quantize(flags) == (0 if are_exact() else 2)
-        if not are_exact():
-            pytest.skip("refused: ONNX Runtime loses bits of integer sums on this processor")
+        if not onnx_file.are_exact():
+            assert quantize(flags) == 2
+            monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
+        assert quantize(flags) == 0
         manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
         require_genuine(manifest, "w8a8")
         for name in ("w8", "fp32"):
@@ -255,7 +261,7 @@ class TestFiles:
         assert facts.int8_macs_share > 0.5
         assert facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20
         assert {entry.key for entry in onnx.load(manifest.package_path).metadata_props} == {
-            INTEGERS
+            onnx_file.INTEGERS
         }
         reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
         whole = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8a8")).vocoder
@@ -300,10 +306,6 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 INNER, OUT = 12, 20
-EXACT = pytest.mark.skipif(
-    not onnx_file.are_exact(),
-    reason="ONNX Runtime loses bits of integer sums on this processor: refused",
-)
 
 
 # A convolution as the recipe prepares it, and the range of what it reads
@@ -364,7 +366,19 @@ def test_what_the_graph_has_folded_is_put_back() -> None:
     assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 
-@EXACT
+def make_unsigned(path: Path) -> None:
+    """Change a file's inputs from int8 to uint8 around 128. ONNX Runtime sums such products without
+    loss on any processor, but hardly faster than floats.
+    """
+    model = onnx.load(path)
+    constants = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"]
+    for tensor in (*model.graph.initializer, *constants):
+        if tensor.data_type == onnx.TensorProto.INT8:
+            zeros = onnx.numpy_helper.to_array(tensor) + np.uint8(128)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(zeros.astype(np.uint8), tensor.name))
+    onnx.save(model, path)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> None:
     conv, size = conv_of(kind, seed=1)
@@ -379,6 +393,8 @@ def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> 
     nodes = [node.op_type for node in onnx.load(tmp_path / "conv.onnx").graph.node]
     assert nodes.count("ConvInteger") == 1
     assert "QuantizeLinear" in nodes
+    if not onnx_file.are_exact():
+        make_unsigned(tmp_path / "conv.onnx")
     program = onnx_file.OnnxProgram(tmp_path / "conv.onnx", ("y",))
     for steps in LENGTHS:
         x = torch.randn(1, INNER, 1, steps)
@@ -451,7 +467,6 @@ def test_a_processor_that_saturates_is_refused(
         onnx_file.are_exact.cache_clear()
 
 
-@EXACT
 @pytest.mark.parametrize("biased", [True, False])
 def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) -> None:
     from kokoro_ane.runtimes.onnx.integer_conv import BLOCK, in_blocks
@@ -467,13 +482,13 @@ def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) 
         tmp_path / "whole.onnx",
     )
     model = onnx.load(tmp_path / "whole.onnx")
-    before = operations(model), int8_macs_share(model)
+    before = operations(model), int8_macs_share([model])
     in_blocks(model, "1")
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, tmp_path / "blocks.onnx")
     assert operations(model)["Loop"] == 1
     assert operations(model)["ConvInteger"] == before[0]["ConvInteger"] == 1
-    assert int8_macs_share(model) == before[1] > 0.9
+    assert int8_macs_share([model]) == before[1] > 0.9
     whole, blocks = (
         onnx_file.OnnxProgram(tmp_path / f"{name}.onnx", ("y",)) for name in ("whole", "blocks")
     )

@@ -1,8 +1,7 @@
 """TVM: what is refused without it; and where it is installed, every kernel of ours against PyTorch
 at several lengths, and the chain.
 
-apache-tvm (300 MB unpacked) is not in CI: there only the first half runs. `pip install
-"kokoro-ane[tvm]"` for the second.
+The second half needs apache-tvm (300 MB unpacked): `pip install "kokoro-ane[tvm]"`.
 """
 
 import importlib.util
@@ -29,7 +28,8 @@ from tests.builds import once
 from tests.test_runtimes_portable import spoken
 
 needs_tvm = pytest.mark.skipif(
-    importlib.util.find_spec("tvm") is None, reason="apache-tvm is an extra, not in CI"
+    importlib.util.find_spec("tvm") is None,
+    reason="apache-tvm is an extra: .ci/run installs it in an environment of its own",
 )
 V3 = "avx2 bmi2 fma f16c movbe"
 

@@ -38,8 +38,8 @@ from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.statistics_shift import corrected, exact, measured, statistics_of
 from kokoro_ane.runtimes.files import ONNX
-from kokoro_ane.runtimes.onnx import onnx_levels
-from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, are_exact, files_in
+from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
+from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
@@ -381,18 +381,17 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: Vocoder
 
 @pytest.fixture(scope="module")
 def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same for ONNX Runtime, in float32, with int8 weights, and where this processor can on
-    integers.
-    """
+    """The same for ONNX Runtime, in float32, with int8 weights, and on integers."""
     pytest.importorskip("onnxruntime")
     given = ["--runtime", "onnx", "--checkpoint", str(built[0].folder)]
 
     def make(out: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", built[1])
+            patch.setattr(onnx_file, "are_exact", lambda: True)
             for flags in (["encoder"], ["vocoder", "--layout", STREAMING]):
                 assert build([*flags, *given, "--out", str(out)]) == 0
-            for level in ("w8", "w8a8")[: 1 + are_exact()]:
+            for level in ("w8", "w8a8"):
                 assert (
                     quantize(
                         ["--method", level, "--layout", STREAMING, *given, "--build", str(out)]
@@ -404,16 +403,18 @@ def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_onnx_runtime_renders_what_the_package_renders(
-    built: Built, files: Path, speech: VocoderInputs
+    built: Built, files: Path, speech: VocoderInputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the same windows, at exact length; equal weights stand once; levels are told apart."""
+    # a processor that loses bits of integer sums adds noise here, which the wide limits allow
+    monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
     checkpoint, manifest = (
         built[0],
         Manifest.load(files / "KokoroVocoder-tiny-onnx-streaming-fp32.json"),
     )
-    fp32, w8 = (
+    fp32, w8, w8a8 = (
         ONNX.open_vocoder(files / f"KokoroVocoder-tiny-onnx-streaming-{level}.json")
-        for level in ("fp32", "w8")
+        for level in ("fp32", "w8", "w8a8")
     )
     long = check_speech(checkpoint, 220)
     whole = fp32.render(long)
@@ -437,14 +438,12 @@ def test_onnx_runtime_renders_what_the_package_renders(
         require_genuine(replace(manifest, method="w8"), "streaming-w8")
     facts = facts_of(w8.manifest.package_path, 80)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
-    if are_exact():
-        w8a8 = ONNX.open_vocoder(files / "KokoroVocoder-tiny-onnx-streaming-w8a8.json")
-        assert 10 < snr_db(whole, w8a8.render(long)) < 60
-        facts = facts_of(w8a8.manifest.package_path, 80)
-        facts.require_told(w8a8.manifest)
-        assert facts.int8_macs_share > 0.5
-        assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
-        require_genuine(w8a8.manifest, "streaming-w8a8")
+    assert 10 < snr_db(whole, w8a8.render(long)) < 60
+    facts = facts_of(w8a8.manifest.package_path, 80)
+    facts.require_told(w8a8.manifest)
+    assert facts.int8_macs_share > 0.5
+    assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
+    require_genuine(w8a8.manifest, "streaming-w8a8")
 
 
 def test_integers_in_windows_on_any_processor(
