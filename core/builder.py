@@ -172,14 +172,14 @@ PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours)
 def converted(function: Function, precision: str, target: str) -> "ct.models.MLModel":
     """One function as a Core ML model."""
     inputs, outputs = list(function.inputs), list(function.outputs)
-    kept = function.keep_fp32
+    fp32_operations = function.keep_fp32
     return convert(
         function.module,
         function.example,
         inputs=inputs,
         outputs=outputs,
         precision=precision,
-        keep_fp32=kept,
+        keep_fp32=fp32_operations,
         target=target,
     )
 
@@ -202,14 +202,16 @@ def manifest_of(
     kind: Kind = PACKAGE,
 ) -> Manifest:
     """Describe a package under the name that it will have."""
-    own = {name: facts[name] for name in part.functions}
+    facts_of_functions = {name: facts[name] for name in part.functions}
     operations: dict[str, int] = {}
-    for found in own.values():
-        for op_type, count in found.operations.items():
+    for function_facts in facts_of_functions.values():
+        for op_type, count in function_facts.operations.items():
             operations[op_type] = operations.get(op_type, 0) + count
     checks = {
         "figures": [asdict(figure) for figure in figures],
-        "structure": {name: found.as_dict() for name, found in own.items()},
+        "structure": {
+            name: function_facts.as_dict() for name, function_facts in facts_of_functions.items()
+        },
     }
     return Manifest(
         stage=part.stage,

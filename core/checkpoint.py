@@ -127,13 +127,13 @@ def _download() -> Path:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import snapshot_download
 
-    wanted: dict[str, Any] = {
+    request: dict[str, Any] = {
         "repo_id": HUB_REPOSITORY,
         "revision": HUB_REVISION,
         "allow_patterns": list(HUB_FILES),
     }
     try:
-        folder = Path(snapshot_download(**wanted, local_files_only=True))
+        folder = Path(snapshot_download(**request, local_files_only=True))
         if all((folder / name).exists() for name in HUB_FILES[:2]) and any(
             folder.glob(HUB_FILES[2])
         ):
@@ -146,7 +146,7 @@ def _download() -> Path:
         )
     try:
         _probe_hub()
-        return Path(snapshot_download(**wanted, etag_timeout=HUB_TIMEOUT_S))
+        return Path(snapshot_download(**request, etag_timeout=HUB_TIMEOUT_S))
     except Exception as problem:  # noqa: BLE001  no common base class; each is reported by name
         reason = str(problem).strip().splitlines() or [""]
         raise InputError(
@@ -205,18 +205,22 @@ class Checkpoint:
     def from_folder(cls, folder: Path, expected_sha256: str | None = None) -> "Checkpoint":
         """Find config.json and the one .pth or .safetensors file in `folder`."""
         config = KokoroConfig.load(folder / "config.json")
-        found = sorted(path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors"))
-        if len(found) != 1:
-            names = ", ".join(p.name for p in found) or "none"
+        weight_files = sorted(
+            path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors")
+        )
+        if len(weight_files) != 1:
+            names = ", ".join(p.name for p in weight_files) or "none"
             raise InputError(
                 f"{folder} must hold exactly one .pth file (or .safetensors) beside config.json;"
                 f" found: {names}"
             )
-        digest = sha256_of(found[0])
+        digest = sha256_of(weight_files[0])
         if expected_sha256 is not None and digest != expected_sha256:
-            stored = found[0].resolve()  # in the hub's cache a link: what it leads to has to go
+            stored = weight_files[
+                0
+            ].resolve()  # in the hub's cache a link: what it leads to has to go
             raise InputError(
-                f"{found[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and"
+                f"{weight_files[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and"
                 " download again"
             )
         config = (
@@ -224,8 +228,8 @@ class Checkpoint:
             if config.name
             else replace(config, name=_known_names().get(digest) or _name_of(folder))
         )
-        _require_own_name(config.name, digest, found[0])
-        return cls(folder, found[0], config, digest)
+        _require_own_name(config.name, digest, weight_files[0])
+        return cls(folder, weight_files[0], config, digest)
 
     @property
     def name(self) -> str:
@@ -343,9 +347,9 @@ class Checkpoint:
         """
         wrong = next(
             (
-                f"{field} is {said} there, {found} in the weights"
-                for field, said, found in self._sizes()
-                if said != found
+                f"{field} is {in_config} there, {in_weights} in the weights"
+                for field, in_config, in_weights in self._sizes()
+                if in_config != in_weights
             ),
             None,
         )
@@ -362,10 +366,10 @@ class Checkpoint:
         for field, (place, axis) in SIZES.items():
             value = reduce(getattr, field.split("."), self.config)
             part, layer = place.split(" ")
-            for index, said in enumerate(value if isinstance(value, tuple) else (value,)):
+            for index, size in enumerate(value if isinstance(value, tuple) else (value,)):
                 shape = self._weight_shape(part, layer.format(index))
                 if axis < len(shape):
-                    yield field, said, shape[axis]
+                    yield field, size, shape[axis]
 
     def _weight_shape(self, part: str, layer: str) -> tuple[int, ...]:
         names = ("weight", "weight_v", "parametrizations.weight.original1")
@@ -404,13 +408,13 @@ def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
     """Raise InputError for weights under another's name: what config.json calls them is believed
     only where the hash agrees.
     """
-    own = _known_names().get(weights_sha256)
-    if own == KOKORO_INT8 and name != own:
+    registered_name = _known_names().get(weights_sha256)
+    if registered_name == KOKORO_INT8 and name != registered_name:
         raise InputError(
-            f"{weights} holds the weights of {own}, but its config.json gives the name {name}: give"
-            f' it "name": "{own}"'
+            f"{weights} holds the weights of {registered_name}, but its config.json gives the name {name}: give"
+            f' it "name": "{registered_name}"'
         )
-    if name in (HUB_NAME, KOKORO_INT8) and own != name:
+    if name in (HUB_NAME, KOKORO_INT8) and registered_name != name:
         raise InputError(
             f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose"
             ' name its config.json or its folder gives: give it a "name" of its own'

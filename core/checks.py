@@ -124,6 +124,6 @@ class ProgramFacts:
 
 def require(promises: Mapping[str, bool], where: str) -> None:
     """Raise CheckFailed naming the first promise that is broken."""
-    for message, kept in promises.items():
-        if not kept:
+    for message, holds in promises.items():
+        if not holds:
             raise CheckFailed(f"structure of {where}: {message}")

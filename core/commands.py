@@ -61,8 +61,8 @@ def quantize_command(
 
 
 def _places(checkpoint: str | None, flag: str, folder: Path) -> list[str]:
-    given = [f"--checkpoint {shlex.quote(checkpoint)}"] if checkpoint else []
-    return given + ([f"{flag} {shlex.quote(str(folder))}"] if folder != DEFAULT_BUILD else [])
+    flags = [f"--checkpoint {shlex.quote(checkpoint)}"] if checkpoint else []
+    return flags + ([f"{flag} {shlex.quote(str(folder))}"] if folder != DEFAULT_BUILD else [])
 
 
 def command_for(name: str) -> str:

@@ -108,11 +108,7 @@ def readable(path: Path, again: str, *others: type[Exception]) -> Iterator[None]
     """What is read in the block stands in the file `path`: a key or a kind that is wrong there
     becomes an InputError, which ends with `again`.
     """
-    try:
-        yield
-    except (InputError, CheckFailed):
-        raise
-    except (
+    damage: tuple[type[Exception], ...] = (
         AttributeError,
         LookupError,
         OverflowError,
@@ -121,7 +117,12 @@ def readable(path: Path, again: str, *others: type[Exception]) -> Iterator[None]
         TypeError,
         ValueError,
         *others,
-    ) as problem:
+    )
+    try:
+        yield
+    except (InputError, CheckFailed):
+        raise
+    except damage as problem:
         what = f"{type(problem).__name__}: {str(problem)[:120]}".splitlines()[0]
         raise InputError(f"{path} does not hold what it should ({what}): {again}") from None
 

@@ -119,10 +119,10 @@ def _line(problem: Exception) -> str | None:
     if no_memory(problem):
         return NO_MEMORY
     if isinstance(problem, ModuleNotFoundError):
-        known = (problem.name or "").split(".")[0] in OWN
+        is_project_module = (problem.name or "").split(".")[0] in OWN
         return (
             None
-            if known
+            if is_project_module
             else f"{problem} in {sys.executable}: run `make venv`, then `. .venv/bin/activate`"
         )
     # a tree that could not be copied: (from, to, why) of each file

@@ -107,11 +107,11 @@ class _UpstreamWeight(nn.Module):
         errors: list[str],
     ) -> None:
         key = prefix + "weight"
-        found = self._take(state, prefix)
-        if found is None:
+        entry = self._take(state, prefix)
+        if entry is None:
             state.pop(key, None)
         else:
-            name, value = found
+            name, value = entry
             if tuple(value.shape) != self.upstream_shape():
                 errors.append(
                     f"{prefix}{name} has shape {list(value.shape)}, expected"
@@ -268,12 +268,14 @@ def upstream_state(module: nn.Module) -> dict[str, Tensor]:
     """The state dict upstream's class would hold for `module`: every load hook above, undone."""
     state: dict[str, Tensor] = {}
     for path, layer in module.named_modules():
-        own = (
+        layer_state = (
             layer.upstream_state()
             if hasattr(layer, "upstream_state")
             else {n: p.detach() for n, p in layer.named_parameters(recurse=False)}
         )
-        state |= {f"{path}.{name}".strip("."): tensor.clone() for name, tensor in own.items()}
+        state |= {
+            f"{path}.{name}".strip("."): tensor.clone() for name, tensor in layer_state.items()
+        }
     return state
 
 

@@ -113,13 +113,15 @@ class Manifest:
         """Raise InputError for a package of other weights, config or voices."""
         if self.checkpoint_sha256 != checkpoint.content_sha256:
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
-            built, given = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
+            built, current = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
             what = (
                 "the same weights with another config or other voices" if same else "other weights"
             )
-            told = f"was built from checkpoint {built}, but {checkpoint.folder} is {given}, {what}"
+            message = (
+                f"was built from checkpoint {built}, but {checkpoint.folder} is {current}, {what}"
+            )
             raise InputError(
-                f"{self.path} {told}: packages of different checkpoints do not fit together; run"
+                f"{self.path} {message}: packages of different checkpoints do not fit together; run"
                 f" `{command}`"
             )
 
@@ -152,13 +154,13 @@ class Manifest:
         """
         there(path)  # a build may have been killed while it took its names
         data = read_json(path, f"no package was built there; `{command_for(path.name)}` builds it")
-        known = {f.name for f in dataclasses.fields(cls)} - {"path"}
+        field_names = {f.name for f in dataclasses.fields(cls)} - {"path"}
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InputError(
                 f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again"
             )
-        if set(data) != known:
-            other = sorted(set(data) ^ known)[0]
+        if set(data) != field_names:
+            other = sorted(set(data) ^ field_names)[0]
             raise InputError(
                 f"{path} has other keys than a manifest: {other[:80]!r}; run"
                 f" `{command_for(path.name)}` again"
@@ -188,8 +190,8 @@ def _require_sound(data: dict[str, Any], where: str) -> None:
         raise InputError(f"{where}.checkpoint has no name and sha256")
     check_name(data["checkpoint"]["name"], f"{where}.checkpoint.name")
     if data["layout"] not in ("", *LAYOUTS):
-        told = f"no longer one of {', '.join(LAYOUTS)}; run `{command_for(data['stage'])}` again"
-        raise InputError(f"{where} says layout {data['layout'][:20]!r}, {told}")
+        message = f"no longer one of {', '.join(LAYOUTS)}; run `{command_for(data['stage'])}` again"
+        raise InputError(f"{where} says layout {data['layout'][:20]!r}, {message}")
     for key in ("buckets", "token_buckets"):
         lengths = data[key]
         if any(not 0 < length <= MAX_LENGTH for length in lengths) or lengths != sorted(

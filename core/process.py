@@ -142,14 +142,14 @@ class Interrupt:
 
     def unraisable(
         self,
-        found: "sys.UnraisableHookArgs",
+        unraised: "sys.UnraisableHookArgs",
         otherwise: Callable[["sys.UnraisableHookArgs"], object],
     ) -> None:
         """It came while a destructor or a C library's callback ran, and was swallowed there: no
         traceback, and the signal comes again.
         """
-        if not issubclass(found.exc_type, KeyboardInterrupt):
-            otherwise(found)
+        if not issubclass(unraised.exc_type, KeyboardInterrupt):
+            otherwise(unraised)
         elif not self.again.is_alive():
             self.swallowed, self.again.daemon = True, True
             self.again.start()

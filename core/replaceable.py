@@ -14,14 +14,14 @@ from mlprogram.files import MAX_TEXT_BYTES
 PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
 
 
-def needed(place: Path, given: Mapping[str, Any], manifests: bool = True) -> str | None:
+def needed(place: Path, arguments: Mapping[str, Any], manifests: bool = True) -> str | None:
     """Why a file there may not be replaced, though it was named: it is part of something, or two of
     the arguments `given` name it.
     """
     real = Path(os.path.realpath(place))
     paths = [
         (key, path)
-        for key, value in given.items()
+        for key, value in arguments.items()
         for path in (value if isinstance(value, list) else [value])
     ]
     same = [key for key, path in paths if isinstance(path, Path) and _same(path, real)]

@@ -82,7 +82,7 @@ def check_output(
     target: Path,
     ours: Ours | None = None,
     suffixes: Collection[str] = (),
-    given: argparse.Namespace | None = None,
+    arguments: argparse.Namespace | None = None,
 ) -> Path:
     """The path that will be written, of a name that the user typed: `target`, or what it is a link
     to. `given`: all that was typed.
@@ -98,7 +98,7 @@ def check_output(
         place = Path(os.path.realpath(target)) if target.is_symlink() else target
         if place.is_symlink():
             raise InputError(f"cannot write {target}: the link leads round in a circle")
-        why = needed(place, vars(given) if given else {}, ours is None)
+        why = needed(place, vars(arguments) if arguments else {}, ours is None)
         if why:
             raise InputError(f"{target} is not replaced: {why}. Name another file")
     return check_implied(place, ours)
@@ -146,13 +146,13 @@ def _require_free(place: Path, ours: Ours | None) -> None:
         )
 
 
-def strangers(folder: Path, own: Collection[str]) -> str | None:
+def strangers(folder: Path, expected: Collection[str]) -> str | None:
     """Why a folder is not ours alone: the first file in it that is not in `own` (relative names),
     or None.
     """
     # not rglob: a folder in it may go meanwhile
-    found = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
-    for path in sorted(found):
+    files = [Path(parent) / name for parent, _, names in os.walk(folder) for name in names]
+    for path in sorted(files):
         name = path.relative_to(folder).as_posix()
         inner = [folder / above for above in path.relative_to(folder).parents]
         half_written = any(
@@ -160,7 +160,7 @@ def strangers(folder: Path, own: Collection[str]) -> str | None:
         )
         if (
             not path.is_dir()
-            and name not in own
+            and name not in expected
             and path.name not in NOT_COUNTED
             and not half_written
         ):

@@ -49,7 +49,7 @@ class Step:
 def run_steps(
     steps: Iterable[Step],
     context: Any,
-    given: Tensors,
+    inputs: Tensors,
     clock: Callable[[], float] | None = None,
     seconds: dict[str, float] | None = None,
 ) -> Tensors:
@@ -58,9 +58,9 @@ def run_steps(
 
     `clock` and `seconds`: where the time of each stage is added up.
     """
-    tensors = dict(given)
+    tensors = dict(inputs)
     for step in steps:
-        if all(name in given for name in step.writes):
+        if all(name in inputs for name in step.writes):
             continue
         started = clock() if clock else 0.0
         tensors |= step.run(context, {name: tensors[name] for name in step.reads})
@@ -70,14 +70,16 @@ def run_steps(
 
 
 def computed(
-    function: Callable[..., Iterable[Any]], *given: np.ndarray, arrays: bool
+    function: Callable[..., Iterable[Any]], *arrays_in: np.ndarray, arrays: bool
 ) -> list[np.ndarray]:
     """What a backend's function makes of arrays. It takes and gives NumPy arrays, or tensors:
     memory shared, without gradients.
     """
     if arrays:
-        return list(function(*given))
+        return list(function(*arrays_in))
     import torch
 
     with torch.no_grad():
-        return [found.numpy() for found in function(*(torch.from_numpy(array) for array in given))]
+        return [
+            tensor.numpy() for tensor in function(*(torch.from_numpy(array) for array in arrays_in))
+        ]

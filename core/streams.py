@@ -51,12 +51,12 @@ def with_streams(command: Callable[[], int]) -> int:
     """What a command gives. Where standard output is closed, full, or not read to its end: one line
     on stderr, and EXIT_BAD_INPUT.
     """
-    why, told = _not_open(), False
+    why, reported = _not_open(), False
     if why is None:
         try:
             try:
                 code = command()
-                told = code == EXIT_BAD_INPUT
+                reported = code == EXIT_BAD_INPUT
             finally:
                 sys.stdout.flush()  # help too, after which argparse ends the process
             return code
@@ -69,7 +69,7 @@ def with_streams(command: Callable[[], int]) -> int:
                 raise
             why = lost(problem)
         silenced()
-        if told:
+        if reported:
             return EXIT_BAD_INPUT
     print(f"error: {why}", file=sys.stderr)
     return EXIT_BAD_INPUT
@@ -116,7 +116,7 @@ def no_memory(problem: BaseException) -> bool:
     """Whether that came of too little memory, while a library was loaded or ran: each says it in
     its own way.
     """
-    said = isinstance(problem, ImportError | RuntimeError) and any(
+    is_reported = isinstance(problem, ImportError | RuntimeError) and any(
         words in str(problem) for words in SAID_OF_MEMORY
     )
-    return said or isinstance(problem, MemoryError)
+    return is_reported or isinstance(problem, MemoryError)

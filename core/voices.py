@@ -111,12 +111,12 @@ class VoiceLibrary:
 
     def pack_array(self, name: str) -> np.ndarray:
         """`pack` in NumPy."""
-        known = name in self.names  # else the name is not put into a path
+        is_listed = name in self.names  # else the name is not put into a path
         path = next(
             (
                 self.folder / f"{name}{suffix}"
                 for suffix in SUFFIXES
-                if known and (self.folder / f"{name}{suffix}").is_file()
+                if is_listed and (self.folder / f"{name}{suffix}").is_file()
             ),
             None,
         )

@@ -118,7 +118,7 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
     """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of
     a corpus.
     """
-    library, known = (
+    library, symbol_ids = (
         VoiceLibrary(checkpoint.folder / "voices"),
         sorted(checkpoint.config.vocab.values()),
     )
@@ -126,10 +126,10 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
         raise InputError(f"{library.folder} holds no voice: the check needs at least one")
     utterances, generator = [], torch.Generator().manual_seed(0)
     for index, tokens in enumerate(n for n in CHECK_TOKENS if n <= buckets.tokens[-1]):
-        symbols = torch.randint(len(known), (tokens - 2,), generator=generator).tolist()
+        symbols = torch.randint(len(symbol_ids), (tokens - 2,), generator=generator).tolist()
         pack = library.pack(library.names[index % len(library.names)])
         style = style_row(pack, tokens - 2)[:, checkpoint.config.style_dim :]
-        ids = (BOUNDARY_ID, *(known[symbol] for symbol in symbols), BOUNDARY_ID)
+        ids = (BOUNDARY_ID, *(symbol_ids[symbol] for symbol in symbols), BOUNDARY_ID)
         utterances.append(Utterance(ids, style, SPEEDS[index % len(SPEEDS)]))
     return utterances
 
@@ -159,16 +159,16 @@ def _pairs(
     buckets: Buckets,
     limits: AlignmentLimits,
 ) -> list[tuple[Encoded, Encoded]]:
-    given, unbounded = (
+    arguments, unbounded = (
         (utterance.ids, utterance.style, utterance.speed),
         replace(limits, total_frames=sys.maxsize),
     )
     longest = buckets.frames[-1]
-    reference = encode(EncoderBackend(torch_twin, unbounded, None, longest), *given)
-    wanted = fills(buckets, len(utterance.ids), reference.asr.shape[-1])
+    reference = encode(EncoderBackend(torch_twin, unbounded, None, longest), *arguments)
+    bucket_fills = fills(buckets, len(utterance.ids), reference.asr.shape[-1])
     return [
-        (reference, encode(EncoderBackend(package, unbounded, fill, longest), *given))
-        for fill in wanted
+        (reference, encode(EncoderBackend(package, unbounded, fill, longest), *arguments))
+        for fill in bucket_fills
     ]
 
 
@@ -176,8 +176,8 @@ def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check
     """Worst figure of each tensor over all pairs; features are compared only where all durations
     agree.
     """
-    tokens = sum(len(wanted.durations) for wanted, _ in pairs)
-    changed = sum(int((wanted.durations != got.durations).sum()) for wanted, got in pairs)
+    tokens = sum(len(reference.durations) for reference, _ in pairs)
+    changed = sum(int((reference.durations != got.durations).sum()) for reference, got in pairs)
     figures = [
         Check(
             f"durations changed, of {tokens} tokens at {len(pairs)} fills",
@@ -192,13 +192,13 @@ def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check
     limit = LIMIT_SNR_DB[precision]
     for name in ("text", "asr", "hidden", "energy", "f0_hz"):
         worst = min(
-            snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy())
-            for wanted, got in pairs
+            snr_db(getattr(reference, name).numpy(), getattr(got, name).numpy())
+            for reference, got in pairs
         )
         figures.append(
             Check(f"{name} against PyTorch, worst fill", worst, limit, at_least=True, unit="dB")
         )
-    worst_hz = max(rmse(wanted.f0_hz.numpy(), got.f0_hz.numpy()) for wanted, got in pairs)
+    worst_hz = max(rmse(reference.f0_hz.numpy(), got.f0_hz.numpy()) for reference, got in pairs)
     return [
         *figures,
         Check(
@@ -258,15 +258,15 @@ class EncoderStage:
         """One LSTM operation for each two-way LSTM of PyTorch, no operation that hangs on data."""
         facts = ProgramFacts.of(program, INPUT_IDS if name == DURATION else FRAMES, FORBIDDEN)
         lengths = len(self.buckets.tokens if name == DURATION else self.buckets.frames)
-        wanted = sum(
+        expected_lstms = sum(
             isinstance(module, PrefixLSTM) for module in self.function(name).module.modules()
         )
-        found = facts.operations.get("lstm", 0)
-        own = {
+        lstms = facts.operations.get("lstm", 0)
+        lstm_promise = {
             f"{facts.count} operations, limit {MAX_OPERATIONS}": facts.count < MAX_OPERATIONS,
-            f"{found} LSTMs, expected {wanted}": found == wanted,
+            f"{lstms} LSTMs, expected {expected_lstms}": lstms == expected_lstms,
         }
-        require(facts.promises(self.precision, lengths) | own, f"function {name}")
+        require(facts.promises(self.precision, lengths) | lstm_promise, f"function {name}")
         return facts
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
@@ -312,7 +312,7 @@ def encoder_function(
         encoder.bert_encoder.out_features,
     )
     style = TensorType(STYLE, np.float32, shape=(1, style_dim))
-    kept = KEEP_FP32[name] if keep_fp32 is None else keep_fp32
+    fp32_operations = KEEP_FP32[name] if keep_fp32 is None else keep_fp32
     if name == DURATION:
         ids = torch.zeros(1, buckets.tokens[0], dtype=torch.int32)
         ids[:, -1] = PADDING_ID
@@ -327,7 +327,7 @@ def encoder_function(
             example,
             inputs,
             _float_outputs(DURATIONS, HIDDEN, TEXT),
-            kept,
+            fp32_operations,
         )
     shapes = tuple((1, hidden + 1, 1, frames) for frames in buckets.frames)
     example = (torch.ones(shapes[0]), torch.zeros(1, style_dim))
@@ -336,7 +336,7 @@ def encoder_function(
         example,
         (flexible(FRAMES, np.float32, shapes), style),
         _float_outputs(F0_HZ, ENERGY),
-        kept,
+        fp32_operations,
     )
 
 

@@ -168,12 +168,12 @@ def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Funct
     """Of executed programs by function name: of one package, of two, or of two files."""
 
     def duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
-        given = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
-        return given[DURATIONS], given[HIDDEN], given[TEXT]
+        outputs = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
+        return outputs[DURATIONS], outputs[HIDDEN], outputs[TEXT]
 
     def prosody(frames: Any, style: Any) -> tuple[Any, ...]:
-        given = programs[PROSODY]({FRAMES: frames, STYLE: style})
-        return given[F0_HZ], given[ENERGY]
+        outputs = programs[PROSODY]({FRAMES: frames, STYLE: style})
+        return outputs[F0_HZ], outputs[ENERGY]
 
     return Functions(duration, prosody)
 
@@ -217,14 +217,14 @@ class Context(Protocol):
         """Who computes."""
 
 
-def _ids(context: Context, given: Tensors) -> Tensors:
+def _ids(context: Context, tensors: Tensors) -> Tensors:
     return {
-        "ids": np.array(input_ids("".join(map(chr, given["phonemes"])), context.vocab), np.int32)
+        "ids": np.array(input_ids("".join(map(chr, tensors["phonemes"])), context.vocab), np.int32)
     }
 
 
-def _pad(context: Context, given: Tensors) -> Tensors:
-    ids = given["ids"]
+def _pad(context: Context, tensors: Tensors) -> Tensors:
+    ids = tensors["ids"]
     # [1, T]
     return {
         "input_ids": np.pad(
@@ -233,26 +233,26 @@ def _pad(context: Context, given: Tensors) -> Tensors:
     }
 
 
-def _style(context: Context, given: Tensors) -> Tensors:
-    row = style_row(context.voice, len(given["phonemes"]))  # [1, 256]
+def _style(context: Context, tensors: Tensors) -> Tensors:
+    row = style_row(context.voice, len(tensors["phonemes"]))  # [1, 256]
     half = row.shape[1] // 2
     return {"style_decoder": row[:, :half], "style_prosody": row[:, half:]}
 
 
-def _duration(context: Context, given: Tensors) -> Tensors:
-    style, backend = given["style_prosody"], context.encoder
-    inputs = (given["input_ids"], style, given["speed"].astype(style.dtype))
+def _duration(context: Context, tensors: Tensors) -> Tensors:
+    style, backend = tensors["style_prosody"], context.encoder
+    inputs = (tensors["input_ids"], style, tensors["speed"].astype(style.dtype))
     raw, hidden, text = computed(backend.functions.duration, *inputs, arrays=backend.arrays)
-    count = len(given["ids"])
+    count = len(tensors["ids"])
     return {"raw": raw[0, :count], "hidden": hidden[..., :count], "text": text[..., :count]}
 
 
-def _round(context: Context, given: Tensors) -> Tensors:
-    return {"durations": whole_frames(given["raw"], context.encoder.limits)}
+def _round(context: Context, tensors: Tensors) -> Tensors:
+    return {"durations": whole_frames(tensors["raw"], context.encoder.limits)}
 
 
-def _align(context: Context, given: Tensors) -> Tensors:
-    durations = given["durations"]
+def _align(context: Context, tensors: Tensors) -> Tensors:
+    durations = tensors["durations"]
     return {
         "token_of_frame": np.repeat(np.arange(len(durations)), durations)[
             : context.encoder.first_frames
@@ -260,22 +260,25 @@ def _align(context: Context, given: Tensors) -> Tensors:
     }
 
 
-def _asr(_: Context, given: Tensors) -> Tensors:
+def _asr(_: Context, tensors: Tensors) -> Tensors:
     # [1, C, 1, F] -> [1, C, F]
-    return {"asr": given["text"][..., given["token_of_frame"]][:, :, 0]}
+    return {"asr": tensors["text"][..., tensors["token_of_frame"]][:, :, 0]}
 
 
-def _frames(context: Context, given: Tensors) -> Tensors:
-    aligned = given["hidden"][..., given["token_of_frame"]]  # [1, C, 1, F]
+def _frames(context: Context, tensors: Tensors) -> Tensors:
+    aligned = tensors["hidden"][..., tensors["token_of_frame"]]  # [1, C, 1, F]
     return {"frames": packed_frames(aligned, context.encoder.frame_width(aligned.shape[-1]))}
 
 
-def _prosody(context: Context, given: Tensors) -> Tensors:
+def _prosody(context: Context, tensors: Tensors) -> Tensors:
     backend = context.encoder
     f0_hz, energy = computed(
-        backend.functions.prosody, given["frames"], given["style_prosody"], arrays=backend.arrays
+        backend.functions.prosody,
+        tensors["frames"],
+        tensors["style_prosody"],
+        arrays=backend.arrays,
     )
-    valid = PROSODY_PER_FRAME * len(given["token_of_frame"])
+    valid = PROSODY_PER_FRAME * len(tensors["token_of_frame"])
     return {"f0_hz": f0_hz[:, :valid], "energy": energy[:, :valid]}
 
 
@@ -350,13 +353,15 @@ class Encoded:
         """From the steps' tensors."""
         import torch
 
-        found = {
+        upstream_tensors = {
             name: torch.from_numpy(np.ascontiguousarray(tensors[name]))
             for name in cls.__dataclass_fields__
         }
-        count = found["asr"].shape[-1]
-        columns = {name: found[name][:, :, 0] for name in ("hidden", "text")}
-        return cls(**found | columns | {"frames": found["frames"][:, :-1, 0, :count]})
+        count = upstream_tensors["asr"].shape[-1]
+        columns = {name: upstream_tensors[name][:, :, 0] for name in ("hidden", "text")}
+        return cls(
+            **upstream_tensors | columns | {"frames": upstream_tensors["frames"][:, :-1, 0, :count]}
+        )
 
 
 @dataclass(frozen=True)
@@ -380,10 +385,10 @@ def encode(
 
     Raises InputError for a speed or a length that is out of range.
     """
-    given = {
+    inputs = {
         "ids": np.array(ids, np.int32),
         "style_prosody": style.numpy(),
         "speed": np.array([check_speed(speed)], np.float32),
     }
-    given |= {} if durations is None else {"durations": durations.astype(np.int64)}
-    return Encoded.of(run_steps(FROM_IDS, Encoding(backend), given))
+    inputs |= {} if durations is None else {"durations": durations.astype(np.int64)}
+    return Encoded.of(run_steps(FROM_IDS, Encoding(backend), inputs))

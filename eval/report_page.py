@@ -72,7 +72,9 @@ def page(
     """
     levels, sounds = packed(record, auditions)
     strips = [
-        strip_plot(record, metric) | {"unfolded": metric in UNFOLDED} for metric in gated(record)
+        plot | {"unfolded": metric in UNFOLDED}
+        for metric in gated(record)
+        if (plot := strip_plot(record, metric)) is not None
     ]
     return template().render(
         css=asset("report.css"),

@@ -67,15 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
 
-def _called(given: list[str], last: bool) -> int:
-    if given[:1] in (["-h"], ["--help"]):
+def _called(arguments: list[str], last: bool) -> int:
+    if arguments[:1] in (["-h"], ["--help"]):
         print(usage())
         return 0
-    if given[:1] == ["--version"]:
+    if arguments[:1] == ["--version"]:
         print(__version__)
         return 0
-    if not given or given[0] not in COMMANDS:
-        missed = f"no verb {given[0][:80]!r}; there are" if given else "give a verb"
+    if not arguments or arguments[0] not in COMMANDS:
+        missed = f"no verb {arguments[0][:80]!r}; there are" if arguments else "give a verb"
         print(
             f"error: {missed}: {', '.join(COMMANDS)} (`kokoro-ane --help` says what each does)",
             file=sys.stderr,
@@ -87,24 +87,24 @@ def _called(given: list[str], last: bool) -> int:
 
         with interruptible(last):
             try:
-                return _verb(given)
+                return _verb(arguments)
             except KeyboardInterrupt:  # while modules are imported
                 return _interrupted()
     except KeyboardInterrupt:
         return _interrupted()
 
 
-def _verb(given: list[str]) -> int:
+def _verb(arguments: list[str]) -> int:
     from kokoro_ane.core.streams import NO_MEMORY, no_memory
 
     try:
-        module = importlib.import_module(COMMANDS[given[0]][0])
+        module = importlib.import_module(COMMANDS[arguments[0]][0])
     except (ImportError, MemoryError, RuntimeError) as problem:
         if not no_memory(problem):
             raise
         print(f"error: {NO_MEMORY}", file=sys.stderr)
         return 2
-    code: int = module.main(given if given[0] in OWN_VERB else given[1:])
+    code: int = module.main(arguments if arguments[0] in OWN_VERB else arguments[1:])
     return code
 
 

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         for flag in ("json", "plot"):
             target = getattr(arguments, flag, None)
             if target:
-                place = check_output(target, given=arguments)
+                place = check_output(target, arguments=arguments)
                 setattr(arguments, flag, held.enter_context(staged(place)))
         try:
             return run(arguments)

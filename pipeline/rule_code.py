@@ -401,11 +401,9 @@ class Scope:
     def part(self, node: ast.expr) -> bytes:
         """Of an f-string: an expression and its format."""
         if isinstance(node, ast.FormattedValue):
-            wanted = (
-                node.format_spec.values[0].value
-                if isinstance(node.format_spec, ast.JoinedStr)
-                else ""
-            )  # type: ignore[attr-defined]
+            wanted = ""
+            if isinstance(node.format_spec, ast.JoinedStr):
+                wanted = node.format_spec.values[0].value  # type: ignore[attr-defined]
             return self.expression(node.value) + string(
                 "r" if node.conversion == ord("r") else wanted
             )
@@ -462,9 +460,8 @@ class Scope:
                 )
             except NameError as problem:
                 raise Unsupported(f"a pattern that is made where it runs, {problem}") from None
-            inner = ast.Call(
-                ast.Attribute(ast.Constant(fixed), function.attr), node.args[1:], node.keywords
-            )  # type: ignore[arg-type]
+            compiled = ast.Constant(fixed)  # type: ignore[arg-type]
+            inner = ast.Call(ast.Attribute(compiled, function.attr), node.args[1:], node.keywords)
             return self.call(inner)
         # any method of this module's classes
         if known is getattr and not isinstance(node.args[1], ast.Constant):

@@ -149,10 +149,12 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     ):
         raise InputError("--loudness needs -o FILE: it is known when the last word is spoken")
     if arguments.out is not None:
-        arguments.out = check_output(arguments.out, suffixes=SUFFIXES, given=arguments)
+        arguments.out = check_output(arguments.out, suffixes=SUFFIXES, arguments=arguments)
         check_implied(parts_of(arguments.out), resume_state_of_ours)
     if arguments.timestamps is not None:
-        arguments.timestamps = check_output(arguments.timestamps, suffixes=TIMES, given=arguments)
+        arguments.timestamps = check_output(
+            arguments.timestamps, suffixes=TIMES, arguments=arguments
+        )
     if arguments.dialect is not None:
         arguments.dialect = dialect_of(arguments.dialect)
     if arguments.trim and arguments.timestamps is not None:

@@ -293,21 +293,21 @@ def places(vocoder: Vocoder) -> dict[str, Place]:
     """By the name in EagerVocoder; transposed convolutions, F0_conv, N_conv and conv_post left
     out.
     """
-    found = {"residual": Place("asr_res.0")}
+    places = {"residual": Place("asr_res.0")}
     for block in ("encode", *(f"decode.{index}" for index in range(len(vocoder.decode)))):
-        found[f"{block}.conv1"] = Place(f"{block}.conv1", centred=True)
-        found[f"{block}.conv2"] = Place(f"{block}.conv2", outer=HALF_POWER)
-        found[f"{block}.shortcut"] = Place(f"{block}.conv1x1", outer=HALF_POWER)
+        places[f"{block}.conv1"] = Place(f"{block}.conv1", centred=True)
+        places[f"{block}.conv2"] = Place(f"{block}.conv2", outer=HALF_POWER)
+        places[f"{block}.shortcut"] = Place(f"{block}.conv1x1", outer=HALF_POWER)
     generator = vocoder.generator
     for index in range(len(generator.noise_res)):
-        found[f"generator.noise_convs.{index}"] = Place(f"generator.noise_convs.{index}")
-        found |= _snakes(vocoder, f"generator.noise_res.{index}", f"generator.noise_res.{index}")
+        places[f"generator.noise_convs.{index}"] = Place(f"generator.noise_convs.{index}")
+        places |= _snakes(vocoder, f"generator.noise_res.{index}", f"generator.noise_res.{index}")
     for index in range(len(generator.resblocks)):
         stage, member = divmod(index, generator.blocks_per_stage)
-        found |= _snakes(
+        places |= _snakes(
             vocoder, f"generator.stages.{stage}.{member}", f"generator.resblocks.{index}"
         )
-    return {name: place for name, place in found.items() if _is_there(vocoder, place.path)}
+    return {name: place for name, place in places.items() if _is_there(vocoder, place.path)}
 
 
 def _snakes(vocoder: Vocoder, name: str, path: str) -> Iterator[tuple[str, Place]]:

@@ -26,13 +26,13 @@ def as_array(value: Array) -> np.ndarray:
     return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
 
-def require_finite(name: str, value: Array, told: str = "features must be finite") -> None:
+def require_finite(name: str, value: Array, rule: str = "features must be finite") -> None:
     """Raise InputError for NaN or infinity, naming the tensor and the first place."""
     bad = np.argwhere(~np.isfinite(as_array(value)))
     if len(bad):
         raise InputError(
             f"{name} holds {len(bad)} NaN or infinite values, the first at {bad[0].tolist()}:"
-            f" {told}"
+            f" {rule}"
         )
 
 

@@ -34,8 +34,8 @@ def run_program(
     hook: Callable[..., None] | None = None,
 ) -> np.ndarray:
     """Pack into `bucket`, execute, join: [600 F] float32."""
-    given = {FEATURES: layout.pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
-    return layout.join(program(given, hook=hook)[layout.output].float(), inputs.frames).numpy()
+    arrays = {FEATURES: layout.pack(inputs, bucket), STYLE: inputs.style[:, :, None, None].float()}
+    return layout.join(program(arrays, hook=hook)[layout.output].float(), inputs.frames).numpy()
 
 
 class VocoderPackage:

@@ -136,11 +136,11 @@ class HarmonicSource:
         """f0_hz [B, 2F], 0 where unvoiced; noise [B, 600F, 9] standard normal -> excitation [B,
         600F] in float64.
         """
-        wanted = (f0_hz.shape[0], f0_hz.shape[1] * STEP_SAMPLES, HARMONICS)
-        if noise.shape != wanted:
+        expected_shape = (f0_hz.shape[0], f0_hz.shape[1] * STEP_SAMPLES, HARMONICS)
+        if noise.shape != expected_shape:
             raise InputError(
                 f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need"
-                f" {list(wanted)}"
+                f" {list(expected_shape)}"
             )
         # [B, 600F, 1]
         voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None].astype(

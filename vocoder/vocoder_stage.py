@@ -119,12 +119,12 @@ def fill_figures(
     tight = tight_noise = np.zeros(0)
     for bucket in buckets:
         where = f"{frames} frames in bucket {bucket} ({frames / bucket:.0%} full)"
-        found, plain = found_in(bucket), exact_in(bucket)
-        noise = noise_levels_db(found - plain)
+        rendered, plain = found_in(bucket), exact_in(bucket)
+        noise = noise_levels_db(rendered - plain)
         figures.append(
             Check(
                 f"SNR against PyTorch, {where}",
-                snr_db(reference, found),
+                snr_db(reference, rendered),
                 LIMIT_SNR_DB[precision],
                 at_least=True,
             )
@@ -195,13 +195,13 @@ class VocoderFacts(ProgramFacts):
 
     def require(self, precision: str, buckets: int) -> None:
         """Raise CheckFailed naming the first promise that is broken."""
-        own = {
+        tail_promises = {
             f"{self.not_rank_4} tensors are not of rank 4": not self.not_rank_4,
             f"fp16 inside the fp32 tail: {self.fp16_inside_tail[:3]}": not self.fp16_inside_tail,
             f"fp32 outside the tail: {self.fp32_outside_tail[:3]}": precision == "fp32"
             or not self.fp32_outside_tail,
         }
-        require(self.promises(precision, buckets) | own, "the program")
+        require(self.promises(precision, buckets) | tail_promises, "the program")
 
 
 def _tail(operations: list[Operation]) -> set[str]:

@@ -48,42 +48,46 @@ class Context(Protocol):
         """Who computes."""
 
 
-def _noise(_: Context, given: Tensors) -> Tensors:
+def _noise(_: Context, tensors: Tensors) -> Tensors:
     # [1, 600F, 9]
     return {
-        "noise": gaussian_noise(given["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(given["seed"][0]))
+        "noise": gaussian_noise(
+            tensors["f0_hz"].shape[1] // PROSODY_PER_FRAME, int(tensors["seed"][0])
+        )
     }
 
 
-def _excitation(context: Context, given: Tensors) -> Tensors:
+def _excitation(context: Context, tensors: Tensors) -> Tensors:
     # [1, 600F]
-    return {"excitation": context.vocoder.source.excitation(given["f0_hz"], given["noise"])}
+    return {"excitation": context.vocoder.source.excitation(tensors["f0_hz"], tensors["noise"])}
 
 
-def _spectrum(_: Context, given: Tensors) -> Tensors:
+def _spectrum(_: Context, tensors: Tensors) -> Tensors:
     # [1, 22, 120F + 1]
-    return {"spectrum": spectrum_of(given["excitation"]).astype(given["f0_hz"].dtype)}
+    return {"spectrum": spectrum_of(tensors["excitation"]).astype(tensors["f0_hz"].dtype)}
 
 
-def _pack(context: Context, given: Tensors) -> Tensors:
-    five = (given["style_decoder" if name == "style" else name] for name in FIELDS)
+def _pack(context: Context, tensors: Tensors) -> Tensors:
+    five = (tensors["style_decoder" if name == "style" else name] for name in FIELDS)
     (features,) = computed(
         lambda *inputs: (context.vocoder.pack(VocoderInputs(*inputs)),),
         *five,
         arrays=context.vocoder.arrays,
     )
-    return {"features": features, "style": given["style_decoder"][:, :, None, None]}
+    return {"features": features, "style": tensors["style_decoder"][:, :, None, None]}
 
 
-def _vocoder(context: Context, given: Tensors) -> Tensors:
-    frames = given["asr"].shape[-1]
+def _vocoder(context: Context, tensors: Tensors) -> Tensors:
+    frames = tensors["asr"].shape[-1]
 
     def render(features: Array, style: Array) -> tuple[Array]:
         return (context.vocoder.run(features, style, frames),)
 
     for name in ("features", "style"):
-        require_finite(name, given[name])
-    (waveform,) = computed(render, given["features"], given["style"], arrays=context.vocoder.arrays)
+        require_finite(name, tensors[name])
+    (waveform,) = computed(
+        render, tensors["features"], tensors["style"], arrays=context.vocoder.arrays
+    )
     require_finite("waveform", waveform, BROKEN)
     return {"waveform": waveform}
 

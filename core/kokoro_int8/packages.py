@@ -56,9 +56,13 @@ def read_parts(packages: Sequence[str] = PACKAGES, whole_sha256: str = ONNX_SHA2
 
 
 def _read(package: str) -> bytes:
-    found = _version(package)
-    if found != VERSION:
-        state = "which is not installed" if found is None else f"installed is {found}"
+    installed_version = _version(package)
+    if installed_version != VERSION:
+        state = (
+            "which is not installed"
+            if installed_version is None
+            else f"installed is {installed_version}"
+        )
         raise InputError(f"kokoro-int8 needs the package {package} {VERSION}, {state}: {INSTALL}")
     path = Path(str(distribution(package).locate_file(f"{package.replace('-', '_')}/part.bin")))
     if not path.is_file():

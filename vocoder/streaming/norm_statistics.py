@@ -136,15 +136,15 @@ def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
 
 def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
     """InputError: not written by save_predictor, of another checkpoint's weights."""
-    found = read_npz(path, f"; `{fit_command(checkpoint)}` writes it again")
-    words = parse_json(str(found.pop("words")), str(path))
+    stored = read_npz(path, f"; `{fit_command(checkpoint)}` writes it again")
+    words = parse_json(str(stored.pop("words")), str(path))
     if words.get("format") != FORMAT or words["checkpoint"] != checkpoint.sha256:
-        told = (
+        message = (
             f"{path} was fitted to weights {str(words.get('checkpoint'))[:12]}, {checkpoint.name}"
             f" has {checkpoint.sha256[:12]}"
         )
-        raise InputError(f"{told}: `{fit_command(checkpoint)}` fits one")
-    arrays = {name: found[name].astype(np.float32) for name in ARRAYS}
+        raise InputError(f"{message}: `{fit_command(checkpoint)}` fits one")
+    arrays = {name: stored[name].astype(np.float32) for name in ARRAYS}
     return StatisticsPredictor(
         **arrays,
         checkpoint=words["checkpoint"],
@@ -166,11 +166,11 @@ def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
     places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
     path = next((path for path in places if path.is_file()), None)
     if path is None:
-        told = (
+        message = (
             f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them,"
             " some 10 s of one core a sentence"
         )
-        raise InputError(f"{told}; or take another layout")
+        raise InputError(f"{message}; or take another layout")
     return load_predictor(path, checkpoint)
 
 

@@ -83,14 +83,14 @@ class PooledMoments(nn.Module):
         before = F.pad(rows[:, :, -self.reach :, :-1], (1, 0))
         after = F.pad(rows[:, :, : self.reach, 1:], (0, 1))
         low = self.low(torch.cat([before, rows, after], dim=2))  # [1, c, 20, B + 1]
-        found = (
+        branches = (
             (masked(self.up(frames), mask.upsampled(self.rate)), LOUD_SCALE),
             (low, QUIET_SCALE),
             (self.high(rows), QUIET_SCALE),
         )
         return [
             (x.mean(dim=(2, 3), keepdim=True), (x * scale).square().mean(dim=(2, 3), keepdim=True))
-            for x, scale in found
+            for x, scale in branches
         ]
 
 
@@ -111,15 +111,18 @@ class EntryMoments(nn.Module):
         """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean
         and log of the variance of each, [1, D - style_dim, 1, 1].
         """
-        scales, own = (LOUD_SCALE, QUIET_SCALE, QUIET_SCALE), (shares[0], shares[1], shares[1])
-        found: list[Tensor] = []
+        scales, branch_shares = (
+            (LOUD_SCALE, QUIET_SCALE, QUIET_SCALE),
+            (shares[0], shares[1], shares[1]),
+        )
+        moments: list[Tensor] = []
         for (mean, power), scale, share, offset in zip(
-            pooled, scales, own, self.offset.split(self.sizes, dim=1), strict=True
+            pooled, scales, branch_shares, self.offset.split(self.sizes, dim=1), strict=True
         ):
             inside = mean.float() / share.float()
             variance = F.relu(power.float() * (1 / scale**2) / share.float() - inside * inside)
-            found += [inside + offset, torch.log(variance + NORM_EPSILON)]
-        return torch.cat(found, dim=1)
+            moments += [inside + offset, torch.log(variance + NORM_EPSILON)]
+        return torch.cat(moments, dim=1)
 
 
 class Hidden(nn.Module):

@@ -73,11 +73,11 @@ class Lengths:
         """
         utterance = tuple(bucket for bucket in buckets if bucket <= measured)
         if not utterance or utterance[-1] < windows[-1]:
-            told = (
+            message = (
                 f"the streaming layout needs one from {windows[-1]}, its longest window, to"
                 f" {measured}"
             )
-            raise InputError(f"buckets {','.join(map(str, buckets))}: {told}")
+            raise InputError(f"buckets {','.join(map(str, buckets))}: {message}")
         return cls(buckets, utterance, windows)
 
     @classmethod
@@ -134,19 +134,19 @@ class StreamingChain:
         first, for an early sound; `hooks`: by function, see mlprogram.Program.
         """
 
-        def run(name: str, given: Mapping[str, Array]) -> Mapping[str, Array]:
+        def run(name: str, length: Mapping[str, Array]) -> Mapping[str, Array]:
             return self.functions[name](
-                given, **({"hook": hooks[name]} if hooks and name in hooks else {})
+                length, **({"hook": hooks[name]} if hooks and name in hooks else {})
             )
 
         decoded = run(DECODER, {FEATURES: features, STYLE: style})
         # [1, C, 2B], [1, 22, 120 (B + 1)]
         mixed, spectrum = _floats(decoded[FRAMES])[:, :, 0], unpacked_spectrum(features)
         if frames <= self.lengths.utterance[-1]:
-            given = features.shape[-1] - 1
+            length = features.shape[-1] - 1
             bucket = (
-                given
-                if given in self.lengths.utterance
+                length
+                if length in self.lengths.utterance
                 else bucket_for(frames, self.lengths.utterance)
             )
             mask = np.ones((1, 1, frames), np.float32)
@@ -156,8 +156,8 @@ class StreamingChain:
                 bucket,
                 mask,
             )
-            found = run(UTTERANCE, {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})
-            yield _floats(found[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
+            rendered = run(UTTERANCE, {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})
+            yield _floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
         for window in fixed_windows(frames, self.lengths.windows, early):
             low, high = window.start, window.start + window.frames
@@ -165,14 +165,14 @@ class StreamingChain:
                 slice(PROSODY_PER_FRAME * low, PROSODY_PER_FRAME * high),
                 slice(COLUMNS_PER_FRAME * low, COLUMNS_PER_FRAME * high + 1),
             )
-            found = run(
+            rendered = run(
                 WINDOW,
                 {
                     FEATURES: _packed(mixed[..., shown], spectrum[..., columns], window.frames),
                     AFFINE: decoded[AFFINE],
                 },
             )
-            yield _floats(found[WAVEFORM]).ravel()[
+            yield _floats(rendered[WAVEFORM]).ravel()[
                 FRAME_SAMPLES * (window.begin - low) : FRAME_SAMPLES * (window.end - low)
             ]
 

@@ -106,8 +106,8 @@ class DecoderFacts(ProgramFacts):
         ]
         wide = tuple(op.name for op, value in values if value.shape[2:] != (1, 1))
         facts = cls(**vars(ProgramFacts.of(program, FEATURES, FORBIDDEN)), wide_fp32=wide)
-        own = {f"fp32 beyond one column: {wide[:3]}": precision == "fp32" or not wide}
-        require(facts.promises(precision, lengths) | own, f"function {DECODER}")
+        tail_promise = {f"fp32 beyond one column: {wide[:3]}": precision == "fp32" or not wide}
+        require(facts.promises(precision, lengths) | tail_promise, f"function {DECODER}")
         return facts
 
 
@@ -175,14 +175,14 @@ class StreamingStage:
         """Layers that divide their input by an envelope."""
         inside = "" if name == DECODER else "generator."
         root = self.vocoder if name == DECODER else self.layers_of(name)
-        found = {
+        paths = {
             path
             for path, module in root.named_modules()
             if getattr(module, "envelope", None) is not None
         }
         return {
             inside + path.removesuffix(".conv")
-            for path in found
+            for path in paths
             if inside or not path.startswith("generator.")
         }
 
@@ -202,11 +202,11 @@ class StreamingStage:
             )
             module = copy.deepcopy(self.modules[name]).to(kind)
 
-            def run(given: Mapping[str, Any], hook: None = None) -> dict[str, torch.Tensor]:
+            def run(arrays: Mapping[str, Any], hook: None = None) -> dict[str, torch.Tensor]:
                 with torch.no_grad():
-                    found = module(*(torch.as_tensor(given[key]).to(kind) for key in inputs))
+                    result = module(*(torch.as_tensor(arrays[key]).to(kind) for key in inputs))
                 return dict(
-                    zip(outputs, found if isinstance(found, tuple) else (found,), strict=True)
+                    zip(outputs, result if isinstance(result, tuple) else (result,), strict=True)
                 )
 
             return run
@@ -250,13 +250,13 @@ class StreamingStage:
         shapes, rows = self.shapes(name), 2 * len(self.predictor.centres)
         second = (1, self.checkpoint.config.style_dim if name == DECODER else rows, 1, 1)
         types = flexible(FEATURES, dtype, shapes), TensorType(inputs[1], dtype, shape=second)
-        given = torch.ones(shapes[0]), torch.zeros(second)
+        example = torch.ones(shapes[0]), torch.zeros(second)
         made = tuple(
             TensorType(output, np.float32 if output == WAVEFORM else dtype) for output in outputs
         )
         return Function(
             self.modules[name],
-            given,
+            example,
             types,
             made,
             FP32_MODULES if name == DECODER else TAIL_MODULES,
@@ -268,11 +268,11 @@ class StreamingStage:
 
     def facts(self, name: str, program: Program) -> ProgramFacts:
         """See Stage."""
-        given = self.precision, len(self.buckets_of(name))
+        limits = self.precision, len(self.buckets_of(name))
         return (
-            DecoderFacts.read(program, *given)
+            DecoderFacts.read(program, *limits)
             if name == DECODER
-            else GeneratorFacts.read(program, name, *given)
+            else GeneratorFacts.read(program, name, *limits)
         )
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
@@ -304,7 +304,7 @@ class StreamingStage:
             self.in_torch().render(self.speech, bucket),
             exact.render(self.speech, bucket),
         )
-        told, early = (
+        title, early = (
             f"{self.speech.frames} frames in windows",
             exact.render(self.speech, bucket, early=True),
         )
@@ -314,10 +314,10 @@ class StreamingStage:
         )
         figures = [
             Check(
-                f"SNR against PyTorch, {told}", value, LIMIT_SNR_DB[self.precision], at_least=True
+                f"SNR against PyTorch, {title}", value, LIMIT_SNR_DB[self.precision], at_least=True
             ),
             Check(
-                f"cuts, exact arithmetic, {told}, short ones first",
+                f"cuts, exact arithmetic, {title}, short ones first",
                 cut,
                 LIMIT_PADDING_DB,
                 at_least=True,
@@ -325,7 +325,7 @@ class StreamingStage:
         ]
         for wide in wider[:1]:
             same = min(snr_db(plain, exact.render(self.speech, wide)), EQUAL_DB)
-            name = f"padding, exact arithmetic, {told}, bucket {wide} against {bucket}"
+            name = f"padding, exact arithmetic, {title}, bucket {wide} against {bucket}"
             figures.append(Check(name, same, LIMIT_TOLD_DB, at_least=True))
         return figures
 

@@ -88,7 +88,7 @@ def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Win
             f"windows of {', '.join(map(str, sizes))} frames for an utterance of {frames}:"
             f" {2 * HALO} are spoiled by edges"
         )
-    found: list[Window] = []
+    windows: list[Window] = []
     begin, used = 0, 0 if early else len(sizes) - 1
     while begin < frames:
         halo = HALO if begin else 0
@@ -96,6 +96,6 @@ def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Win
         size = last or sizes[used]
         start = frames - size if last else begin - halo
         end = frames if last else start + size - HALO
-        found.append(Window(start, size, begin, end))
+        windows.append(Window(start, size, begin, end))
         begin, used = end, min(used + 1, len(sizes) - 1)
-    return tuple(found)
+    return tuple(windows)
