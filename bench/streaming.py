@@ -1,7 +1,8 @@
 """The streaming layout in PyTorch, judged by every gate as a level is, against the fp32 model that
 measures its own statistics.
 
-    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
+    OMP_NUM_THREADS=1 python -m bench.streaming --checkpoint kokoro-int8 \\
+        [--set judged|second|tuning] [--clips 6] [--only pesq,mcd_db]
     # runs, operations, arithmetic and bytes moved of built packages of any layout
     python -m bench.streaming --count PACKAGE PACKAGE ... [--seconds 3,10,30]
 

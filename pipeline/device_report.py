@@ -2,7 +2,7 @@
 beside what the packages compute and move.
 
     # on a Mac
-    kokoro-ane device-report build/KokoroVocoder-fp16.mlpackage build/KokoroVocoder-w8a8.mlpackage --out device.json
+    kokoro-ane device-report build/KokoroVocoder-fp16.mlpackage --out device.json
     # anywhere
     kokoro-ane device-report --read device.json --build build
 

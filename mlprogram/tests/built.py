@@ -1,7 +1,8 @@
 """Build programs of single operations with coremltools' Builder, and hold what mlprogram computes
 against an independent reference.
 
-    check("gelu", run_all({"gelu": [Case({"x": x}, attrs={"mode": "EXACT"}, reference=lambda x, mode: ...)]}, tmp_path))
+    case = Case({"x": x}, attrs={"mode": "EXACT"}, reference=lambda x, mode: ...)
+    check("gelu", run_all({"gelu": [case]}, tmp_path))
 
 Many operations share a package on disk, one branch each. Every case runs in fp32 and in fp16, with
 its inputs at run time, and once more with its inputs as constants, where coremltools' own value
@@ -109,11 +110,11 @@ def converted(
     coremltools' own.
     """
     kinds = [ct.TensorType(o) if isinstance(o, str) else o for o in outputs] if outputs else None
-    given = {"minimum_deployment_target": ct.target.iOS17, "skip_model_load": True} | more
+    options = {"minimum_deployment_target": ct.target.iOS17, "skip_model_load": True} | more
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(module.eval(), examples, check_trace=False)
-        ct.convert(traced, inputs=inputs, outputs=kinds, **given).save(str(path))
+        ct.convert(traced, inputs=inputs, outputs=kinds, **options).save(str(path))
     return path
 
 
@@ -350,8 +351,8 @@ def forecast_of(
 
 
 def fired(forecast: Forecast) -> dict[str, str]:  # {rule id: effect} of everything found
-    found = [*(f for op in forecast.ops for f in op.findings), *forecast.graph_findings]
-    return {f.rule.id: f.effect for f in found}
+    findings = [*(f for op in forecast.ops for f in op.findings), *forecast.graph_findings]
+    return {f.rule.id: f.effect for f in findings}
 
 
 Compress = Callable[[ct.models.MLModel], ct.models.MLModel]

@@ -68,15 +68,15 @@ def row(feature: FeatureTypes_pb2.FeatureType) -> dict[str, str]:
             ]
         }
     array = feature.type.multiArrayType
-    found = common | {"type": "MultiArray", "shape": str(list(array.shape))}
-    found["dataType"] = WORDS[FeatureTypes_pb2.ArrayFeatureType.ArrayDataType.Name(array.dataType)]
+    cells = common | {"type": "MultiArray", "shape": str(list(array.shape))}
+    cells["dataType"] = WORDS[FeatureTypes_pb2.ArrayFeatureType.ArrayDataType.Name(array.dataType)]
     if array.WhichOneof("ShapeFlexibility") == "enumeratedShapes":
-        found["enumeratedShapes"] = str([list(s.shape) for s in array.enumeratedShapes.shapes])
+        cells["enumeratedShapes"] = str([list(s.shape) for s in array.enumeratedShapes.shapes])
     if array.WhichOneof("ShapeFlexibility") == "shapeRange":
-        found["shapeRange"] = str(
+        cells["shapeRange"] = str(
             [[r.lowerBound, r.upperBound] for r in array.shapeRange.sizeRanges]
         )
-    return found
+    return cells
 
 
 class Writer:
@@ -177,21 +177,29 @@ def padded(content: object) -> str:  # floats in hexadecimal, as Apple's compile
 
 # the syntax of published folders, older compilers' (ios16) and newer ones' (ios18)
 OLD = """program(1.0)
-[buildInfo = dict<tensor<string, []>, tensor<string, []>>({{"coremlc-component-MIL", "3500.14.1"}, {"coremlc-version", "3500.32.1"}})]
+[buildInfo = dict<tensor<string, []>, tensor<string, []>>({{"coremlc-component-MIL", "3500.14.1"},
+  {"coremlc-version", "3500.32.1"}})]
 {
-    func main<ios16>(tensor<fp16, [1, ?]> audio) [FlexibleShapeInformation = tuple<tuple<tensor<string, []>, dict<tensor<string, []>,
-        tensor<int32, [?]>>>, tuple<tensor<string, []>, dict<tensor<string, []>, list<tensor<int32, [2]>, ?>>>>((("DefaultShapes",
-        {{"audio", [1, 4]}}), ("RangeDims", {{"audio", [[1, 1], [2, 9]]}})))] {
-            tensor<fp16, []> gain = const()[name = tensor<string, []>("op_1"), val = tensor<fp16, []>(-0x1.8p+0)];
-            tensor<bool, []> together = const()[name = tensor<string, []>("op_2"), val = tensor<bool, []>(false)];
-            tensor<int32, []> axis = const()[name = tensor<string, []>("op_3"), val = tensor<int32, []>(-1)];
+    func main<ios16>(tensor<fp16, [1, ?]> audio) [FlexibleShapeInformation =
+        tuple<tuple<tensor<string, []>, dict<tensor<string, []>, tensor<int32, [?]>>>,
+        tuple<tensor<string, []>, dict<tensor<string, []>, list<tensor<int32, [2]>, ?>>>>
+        ((("DefaultShapes", {{"audio", [1, 4]}}), ("RangeDims", {{"audio", [[1, 1], [2, 9]]}})))] {
+            tensor<fp16, []> gain = const()[name = tensor<string, []>("op_1"),
+                val = tensor<fp16, []>(-0x1.8p+0)];
+            tensor<bool, []> together = const()[name = tensor<string, []>("op_2"),
+                val = tensor<bool, []>(false)];
+            tensor<int32, []> axis = const()[name = tensor<string, []>("op_3"),
+                val = tensor<int32, []>(-1)];
             tensor<fp16, [1, ?]> loud = mul(x = audio, y = gain)[name = tensor<string, []>("op_4")];
-            tensor<fp16, [1, ?]> both = concat(axis = axis, interleave = together, values = (audio, loud))[name = tensor<string, []>("b")];
-            tensor<fp16, [1, ?]> first, tensor<fp16, [1, ?]> second = split(axis = axis, num_splits = tensor<int32, []>(2), x = both);
+            tensor<fp16, [1, ?]> both = concat(axis = axis, interleave = together,
+                values = (audio, loud))[name = tensor<string, []>("b")];
+            tensor<fp16, [1, ?]> first, tensor<fp16, [1, ?]> second = split(axis = axis,
+                num_splits = tensor<int32, []>(2), x = both);
         } -> (second, first);
 }"""
 NEW = """program(1.3)
-[buildInfo = dict<string, string>({{"coremlc-component-MIL", "3510.2.1"}, {"coremltools-version", "9.0"}})]
+[buildInfo = dict<string, string>({{"coremlc-component-MIL", "3510.2.1"},
+  {"coremltools-version", "9.0"}})]
 {
     func main<ios18>(state<tensor<fp16, [2]>> memory, tensor<fp16, [2]> x) {
             tensor<fp16, [2]> before = read_state(input = memory)[name = string("before")];

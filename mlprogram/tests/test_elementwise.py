@@ -315,12 +315,14 @@ def test_fp16_kernel_rounds_once(name: str) -> None:
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_softmax_of_fp16_is_the_nearest_value(axis: int) -> None:
     x = (torch.randn(40, 50, 60, generator=torch.Generator().manual_seed(axis)) * 3).half()
-    exact, found = (
+    exact, computed = (
         torch.softmax(x.double(), axis),
         KERNELS["softmax"].run(x, axis=axis).half().double(),
     )
     step = 2.0 ** (torch.floor(torch.log2(exact)).clamp(min=-14) - 10)
-    assert float(((found - exact).abs() / step).max()) <= 0.502  # half a step and the error of fp32
+    assert (
+        float(((computed - exact).abs() / step).max()) <= 0.502
+    )  # half a step and the error of fp32
 
 
 IMAGE, WIDER = (np.random.default_rng(0).normal(size=(2, 3, 4, width)) for width in (5, 6))
@@ -477,10 +479,10 @@ def crop_resize(rng: Rng) -> Case:
     boxes = np.stack([top, left, top + 3, left + 2.5], 1)
     width_first, normal = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
     scale = np.array([5.0, 6.0, 5.0, 6.0]) if normal else np.ones(4)
-    given = (boxes / scale)[:, [1, 0, 3, 2]] if width_first else boxes / scale
+    regions = (boxes / scale)[:, [1, 0, 3, 2]] if width_first else boxes / scale
 
-    def reference(x, given, indices, *_):
-        boxes = (given[:, [1, 0, 3, 2]] if width_first else given) * scale
+    def reference(x, regions, indices, *_):
+        boxes = (regions[:, [1, 0, 3, 2]] if width_first else regions) * scale
         rows = [
             np.einsum(
                 "chw,ah,bw->cab",
@@ -502,7 +504,7 @@ def crop_resize(rng: Rng) -> Case:
     return Case(
         {
             "x": rng.normal(size=(2, 3, 6, 7)),
-            "boxes": given,
+            "boxes": regions,
             "box_indices": np.array([1, 0], np.int32),
         },
         reference,
@@ -513,11 +515,12 @@ def crop_resize(rng: Rng) -> Case:
 
 CASES |= makers(globals()) | {
     "upsample_bilinear": [
-        upsample_bilinear(*given)
-        for given in ((1, 2, True), (3, 1, False), (2, 3, True), (2, 2, False))
+        upsample_bilinear(*attributes)
+        for attributes in ((1, 2, True), (3, 1, False), (2, 3, True), (2, 2, False))
     ],
     "upsample_nearest_neighbor": [
-        upsample_nearest_neighbor(*given) for given in ((1.0, 1.5), (3.0, 2.0), (2.0, 3.0))
+        upsample_nearest_neighbor(*attributes)
+        for attributes in ((1.0, 1.5), (3.0, 2.0), (2.0, 3.0))
     ],
     "resize_nearest_neighbor": [
         resize_nearest_neighbor(*size) for size in ((1, 11), (7, 3), (4, 6), (9, 1))
@@ -555,7 +558,7 @@ def test_crop_resize_before_ios17(tmp_path: Path) -> None:
             )
         return np.stack(rows)
 
-    given = {2: boxes, 1: np.concatenate([np.zeros((2, 1)), boxes], 1)}
+    regions = {2: boxes, 1: np.concatenate([np.zeros((2, 1)), boxes], 1)}
     cases = [
         Case(
             {"x": rng.normal(size=(batch, 3, 6, 7)), "roi": roi[:, None, :, None, None]},
@@ -563,6 +566,6 @@ def test_crop_resize_before_ios17(tmp_path: Path) -> None:
             attrs=attrs,
             ulps=2,
         )
-        for batch, roi in given.items()
+        for batch, roi in regions.items()
     ]
     check("crop_resize", run_all({"crop_resize": cases}, tmp_path, ct.target.iOS16))

@@ -208,7 +208,8 @@ def test_help_loads_nothing_heavy() -> None:
     comes on top.
     """
     script = (
-        "import sys, types; p = types.ModuleType('mlprogram'); p.__path__ = ['mlprogram/src/mlprogram'];"
+        "import sys, types; p = types.ModuleType('mlprogram');"
+        " p.__path__ = ['mlprogram/src/mlprogram'];"
         " sys.modules['mlprogram'] = p\nfrom mlprogram.__main__ import main\ntry:\n    main(['ane',"
         " '--help'])\nexcept SystemExit as stop:\n    assert stop.code == 0\nassert not {'torch',"
         " 'coremltools', 'numpy', 'rich', 'matplotlib'} & set(sys.modules)\n"

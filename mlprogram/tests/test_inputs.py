@@ -170,9 +170,9 @@ REFUSED = {
 class TestRefusals:
     @pytest.mark.parametrize("name", REFUSED)
     def test_input_that_does_not_fit_is_one_clear_line(self, name: str, package: Path) -> None:
-        given, message = REFUSED[name]
+        inputs, message = REFUSED[name]
         with pytest.raises(ProgramError, match=message) as caught:
-            Program(package)(given)
+            Program(package)(inputs)
         assert "\n" not in str(caught.value)
 
     def test_integer_input_out_of_range(self, tmp_path: Path) -> None:

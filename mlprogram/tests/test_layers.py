@@ -523,8 +523,10 @@ def test_convolution_of_rows(channels: int) -> None:
         torch.randn(channels, channels, 1, 7, generator=generator),
     )
     bias = torch.randn(channels, generator=generator)
-    found = CONV["conv"].run(x, weight, bias, pad_type="custom", pad=[0, 0, 9, 9], dilations=[1, 3])
+    computed = CONV["conv"].run(
+        x, weight, bias, pad_type="custom", pad=[0, 0, 9, 9], dilations=[1, 3]
+    )
     exact = torch.conv2d(
         x.double(), weight.double(), bias.double(), padding=(0, 9), dilation=(1, 3)
     )
-    torch.testing.assert_close(found.double(), exact, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(computed.double(), exact, atol=1e-4, rtol=1e-4)

@@ -20,7 +20,7 @@ def tensor(*shape: int) -> np.ndarray:
 
 
 def calls(function, x: np.ndarray, *attrs: dict, **more) -> list[Case]:
-    return [Case({"x": x}, function, attrs=given, **more) for given in attrs]
+    return [Case({"x": x}, function, attrs=attributes, **more) for attributes in attrs]
 
 
 def concatenated(values: list[np.ndarray], axis: int, interleave: bool) -> np.ndarray:

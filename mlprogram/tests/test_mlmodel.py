@@ -118,12 +118,12 @@ class TestKinds:
         channels = 3 if mode == "RGB" else 1
         model = image_model(tmp_path / "m.mlpackage", layout, channels)
         pixels = np.random.default_rng(0).integers(0, 254, (4, 6, 3)).astype(np.uint8)
-        given = Image.fromarray(pixels if mode == "RGB" else pixels[..., 0]).convert(mode)
-        out = model.predict({"x": given})["y"]
+        picture = Image.fromarray(pixels if mode == "RGB" else pixels[..., 0]).convert(mode)
+        out = model.predict({"x": picture})["y"]
         assert out.mode == {"RGB": "RGBA"}.get(mode, mode)
         values = np.asarray(out)
         np.testing.assert_array_equal(
-            values[..., :3] if mode == "RGB" else values, np.asarray(given) + 1
+            values[..., :3] if mode == "RGB" else values, np.asarray(picture) + 1
         )
         assert mode != "RGB" or (values[..., 3] == 255).all()
 
@@ -244,15 +244,15 @@ def test_state_is_kept_between_calls(tmp_path: Path) -> None:
 
 
 def test_several_functions_and_the_default_one(plain: Path, tmp_path: Path) -> None:
-    second, wanted = (
+    second, descriptor = (
         convert(Affine(10), (1, 3), tmp_path / "b.mlpackage"),
         ct.utils.MultiFunctionDescriptor(),
     )
-    wanted.add_function(str(plain), "main", "twice")
-    wanted.add_function(str(second), "main", "tenfold")
-    wanted.default_function_name = "tenfold"
+    descriptor.add_function(str(plain), "main", "twice")
+    descriptor.add_function(str(second), "main", "tenfold")
+    descriptor.default_function_name = "tenfold"
     path = tmp_path / "both.mlpackage"
-    ct.utils.save_multifunction(wanted, str(path))
+    ct.utils.save_multifunction(descriptor, str(path))
     x = {"x": [[1, 2, 3]]}
     assert MLModel(path).predict(dict(x))["y"].tolist() == [[11, 21, 31]]
     assert MLModel(path).function_name == "tenfold"

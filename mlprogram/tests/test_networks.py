@@ -156,11 +156,11 @@ def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
     make, shape = NETWORKS[name]
     model = convert(make().eval(), shape, ct.target.iOS17)
     program, spec = Program(stored(model, tmp_path / "n.mlpackage")), model.get_spec()
-    theirs, found = load_milproto(spec, spec.specificationVersion, model.weights_dir), []
+    theirs, differences = load_milproto(spec, spec.specificationVersion, model.weights_dir), []
 
     def walk(block: Any) -> None:
         for op in block.operations:
-            found.append(op)
+            differences.append(op)
             for inner in op.blocks:
                 walk(inner)
 
@@ -169,8 +169,10 @@ def test_reader_sees_what_coremltools_reads(name: str, tmp_path: Path) -> None:
         program.outputs
     )
     ours = [op for op in program.operations if op.op_type != "const"]
-    assert [op.op_type for op in ours] == [op.op_type for op in found if op.op_type != "const"]
-    for op in (op for op in found if op.op_type == "const" and op.name in used):
+    assert [op.op_type for op in ours] == [
+        op.op_type for op in differences if op.op_type != "const"
+    ]
+    for op in (op for op in differences if op.op_type == "const" and op.name in used):
         np.testing.assert_array_equal(
             np.asarray(program.constant(op.name)), np.asarray(op.outputs[0].val)
         )

@@ -34,17 +34,17 @@ def run_both(
     folder: Path,
     target: ct.target = IOS17,
     dtype: Any = types.fp16,
-    **given: np.ndarray,
+    **inputs: np.ndarray,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(declared, engine) results of a program of one output over fp16 inputs."""
     with Function(
-        {n: mb.placeholder(shape=v.shape, dtype=dtype) for n, v in given.items()},
+        {n: mb.placeholder(shape=v.shape, dtype=dtype) for n, v in inputs.items()},
         opset_version=target,
     ) as function:
         function.set_outputs([mb.identity(x=body(**function.inputs), name="y")])
     path = save(function, folder / "e.mlpackage", target)
     declared, engine = (
-        Program(path, precision=p)(given)["y"].float() for p in ("declared", "ane_numerics")
+        Program(path, precision=p)(inputs)["y"].float() for p in ("declared", "ane_numerics")
     )
     return declared, engine
 
@@ -285,14 +285,14 @@ class TestDefects:
         sample.
         """
         torch.manual_seed(0)
-        given = {
+        inputs = {
             "x": torch.randn(5, 2, 3),
             "weight_ih": torch.randn(16, 3),
             "weight_hh": torch.randn(16, 4),
         }
         h, c = torch.randn(2, 7, 4)
         longer, exact = (
-            KERNELS["lstm"].run(initial_h=h[:n], initial_c=c[:n], **given) for n in (7, 2)
+            KERNELS["lstm"].run(initial_h=h[:n], initial_c=c[:n], **inputs) for n in (7, 2)
         )
         assert all(torch.equal(one, other) for one, other in zip(longer, exact, strict=True))
 
@@ -301,15 +301,15 @@ class TestDefects:
         z near 0.
         """
         weight_hh = np.array([[4, 0], [0, -4], [0, 1], [1, 0], [-9, -9], [-9, -9]], np.float32)
-        given = {
+        inputs = {
             "x": ones(1, 1, 1) * 0,
             "initial_h": ones(1, 2),
             "weight_ih": ones(6, 1) * 0,
             "weight_hh": weight_hh,
         }
         low, high = np.tanh(1 / (1 + np.exp([4.0, -4.0])))
-        near(run("gru", **given)[1], [low, high])
-        near(run("gru", reset_after=True, **given)[1], [high, low])
+        near(run("gru", **inputs)[1], [low, high])
+        near(run("gru", reset_after=True, **inputs)[1], [high, low])
 
     @pytest.mark.parametrize("steps", [1, 6])
     def test_gru_that_resets_after_the_product_is_pytorch_s(self, steps: int) -> None:
@@ -327,13 +327,13 @@ class TestDefects:
         near(last, final.detach())
 
     def test_scaled_tanh_in_a_recurrent_layer_is_tanh(self) -> None:
-        given = {
+        inputs = {
             "x": ones(1, 1, 1),
             "initial_h": ones(1, 1) * 0,
             "weight_ih": ones(1, 1),
             "weight_hh": ones(1, 1),
         }
-        near(run("rnn", activation="scaled_tanh", **given)[1], [np.tanh(1.0)])
+        near(run("rnn", activation="scaled_tanh", **inputs)[1], [np.tanh(1.0)])
 
     @pytest.mark.parametrize(
         ("box", "want"),
@@ -470,10 +470,10 @@ class TestDefects:
         indices = indices.unsqueeze(1) if op == "scatter_nd" else indices
         call, data = KERNELS[op].run, torch.ones(3)
         with pytest.warns(RuntimeWarning, match="outside an axis of 3"):
-            found = call(
+            result = call(
                 data=data, indices=indices, updates=updates, mode=mode, validate_indices=False
             )
-        assert found.tolist() == [1, 6 if mode == "add" else 5, 1]
+        assert result.tolist() == [1, 6 if mode == "add" else 5, 1]
         assert data.tolist() == [1, 1, 1]
         older = call(data=data, indices=indices[:2], updates=updates[:2], mode=mode)
         assert older[2] == (7 if mode == "add" else 6)

@@ -185,13 +185,13 @@ class TestExecution:
             )
             return [mb.identity(x=r, name=f"y{i}") for i, r in enumerate(results)]
 
-        given = (
+        inputs = (
             {"boxes": boxes, "scores": scores}
             if old
             else {"boxes": boxes.swapaxes(1, 2), "scores": scores.swapaxes(1, 2)}
         )
-        out = program_of(body, tmp_path, target, **{n: v.shape for n, v in given.items()})(
-            {n: np.ascontiguousarray(v) for n, v in given.items()}
+        out = program_of(body, tmp_path, target, **{n: v.shape for n, v in inputs.items()})(
+            {n: np.ascontiguousarray(v) for n, v in inputs.items()}
         )
         assert out["y2"].tolist() == ([[1, 2, -1, -1]] if old else [[1, 2, 4, -1]])
         picked = out["y0"] if old else out["y0"].mT
@@ -289,8 +289,8 @@ def test_the_document_is_current_and_every_operation_known_and_tested() -> None:
     # _const_symbolic (internal)
     from coremltools.converters.mil.mil.ops.registry import SSAOpRegistry
 
-    known = set(KERNELS) | set(CONSTEXPR) | set(CONTROL) | {"const"}
-    assert set(SSAOpRegistry.core_ops) - known == {"conv_quantized", "_const_symbolic"}
+    executed = set(KERNELS) | set(CONSTEXPR) | set(CONTROL) | {"const"}
+    assert set(SSAOpRegistry.core_ops) - executed == {"conv_quantized", "_const_symbolic"}
 
 
 @pytest.fixture
@@ -321,20 +321,20 @@ def test_the_readme_runs_and_its_figures_are_those(
     text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
     monkeypatch.chdir(model.parent)
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    found: dict = {}
-    exec(example, found)
-    assert found["scores"].shape == (1, 10)
-    assert 0 < found["error"] < 0.01
-    assert "scores" in found["largest"]
-    said = {}
+    record: dict = {}
+    exec(example, record)
+    assert record["scores"].shape == (1, 10)
+    assert 0 < record["error"] < 0.01
+    assert "scores" in record["largest"]
+    outputs = {}
     for verb, line in re.findall(r"^python -m mlprogram (describe|ane) (.*)$", text, re.MULTILINE):
         assert main([verb, *shlex.split(line)]) == 0
-        said[verb] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert said["describe"]["totals"]["live_peak_bytes"] == 262_144
-    assert said["describe"]["by_type"]["conv"]["macs"] == 19_759_104
-    for found in said["ane"]["forecasts"]:
-        segments = [found[reading]["segments"] for reading in ("optimistic", "pessimistic")]
-        assert found["chip"] != "m1" or "{} / {}".format(*segments) in text
+        outputs[verb] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert outputs["describe"]["totals"]["live_peak_bytes"] == 262_144
+    assert outputs["describe"]["by_type"]["conv"]["macs"] == 19_759_104
+    for record in outputs["ane"]["forecasts"]:
+        segments = [record[reading]["segments"] for reading in ("optimistic", "pessimistic")]
+        assert record["chip"] != "m1" or "{} / {}".format(*segments) in text
 
 
 @pytest.mark.slow

@@ -226,13 +226,13 @@ def rules_behind(forecast: Forecast, output: str) -> set[str]:
     apart.
     """
     made_by = {t.name: op for op in forecast.ops for t in op.profile.outputs}
-    todo, found = [t.name for t in made_by[output].profile.activations], set()
+    todo, ids = [t.name for t in made_by[output].profile.activations], set()
     while todo:
         op = made_by.get(todo.pop())
         if op is not None:
-            found |= {f.rule.id for f in op.findings}
+            ids |= {f.rule.id for f in op.findings}
             todo += [t.name for t in op.profile.activations]
-    return found
+    return ids
 
 
 @pytest.mark.parametrize("rule_id", [r for r in CASES if r not in ALONE])
@@ -251,17 +251,17 @@ def test_rule_alone_fires_and_is_silent(rule_id: str, tmp_path: Path) -> None:
     broken = forecast_of(
         case.chip, case.inputs, case.breaks, tmp_path, dtype=case.dtype, target=case.target
     )
-    kept = forecast_of(
+    keeping = forecast_of(
         case.chip, case.kept_inputs or case.inputs, case.keeps, tmp_path, target=case.target
     )
     assert rule_id in fired(broken), fired(broken)
-    assert rule_id not in fired(kept), fired(kept)
+    assert rule_id not in fired(keeping), fired(keeping)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=8))
 def test_rank_limit_is_exact(shape: list[int]) -> None:
-    found = CHECKS["rank_limit"](record("relu", tuple(shape)), {"max": 5})
-    assert (found is not None) == (len(shape) > 5)
+    message = CHECKS["rank_limit"](record("relu", tuple(shape)), {"max": 5})
+    assert (message is not None) == (len(shape) > 5)
 
 
 @given(st.integers(1, 20000), st.integers(1, 70000), st.integers(1, 20000), st.integers(2, 5))

@@ -3,7 +3,9 @@ every constexpr, each computed once.
 
     from mlprogram.constants import CONSTEXPR, Constants
     Constants(package).read(value_proto)  # np.ndarray, str or list
-    CONSTEXPR["constexpr_affine_dequantize"](quantized_data=q, zero_point=0, scale=np.float16(0.1), axis=0)
+    CONSTEXPR["constexpr_affine_dequantize"](
+        quantized_data=q, zero_point=0, scale=np.float16(0.1), axis=0
+    )
 
 Two constants that point at the same bytes give the same array object, so shared weights are held
 once. Definitions of constexpr operations: coremltools 9.0, mil/ops/defs/iOS16/constexpr_ops.py and

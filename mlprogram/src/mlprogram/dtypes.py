@@ -8,7 +8,7 @@ next wider signed type, because PyTorch has next to no arithmetic for them.
 
 | precision | fp16 tensors | arithmetic |
 | --- | --- | --- |
-| declared | stored as fp16, so rounded after every operation | fp32 inside an operation, one rounding at its end |
+| declared | fp16, so rounded after every operation | fp32 in an operation, rounded at its end |
 | exact | fp32 | fp32 |
 | exact64 | fp64 (fp32 tensors too) | fp64 |
 | declared64 | as declared | as declared, but sums of products in fp64 |

@@ -286,8 +286,8 @@ def _count_nonfinite(tensors: Mapping[str, torch.Tensor]) -> dict[str, tuple[int
         if not torch.isfinite(tensor).all():
             counts[name] = (int(tensor.isnan().sum()), int(tensor.isinf().sum()))
             warnings.warn(
-                f"input '{name}' holds {counts[name][0]} NaN and {counts[name][1]} infinite values of"
-                f" {tensor.numel()}",
+                f"input '{name}' holds {counts[name][0]} NaN and {counts[name][1]} infinite values"
+                f" of {tensor.numel()}",
                 NonFiniteInput,
                 stacklevel=4,
             )

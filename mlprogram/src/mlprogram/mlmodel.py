@@ -1,6 +1,7 @@
 """A drop-in for coremltools' `MLModel.predict` on machines without Core ML.
 
-    mlprogram.MLModel("Classifier.mlpackage", function_name="main").predict({"image": pil_image})["classLabel"]
+    model = mlprogram.MLModel("Classifier.mlpackage", function_name="main")
+    model.predict({"image": pil_image})["classLabel"]
 
 The names, types and exceptions are coremltools'; the arithmetic is `mlprogram.Program`'s, which
 stays reachable as `model.programs`. It reads .mlpackage, .mlmodel and compiled .mlmodelc, and

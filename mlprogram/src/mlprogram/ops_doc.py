@@ -25,9 +25,9 @@ _HEAD = """# Operations that mlprogram executes
 Written by `python -m mlprogram.ops_doc`; do not edit. `--print` says what each computes.
 Each has a test that runs it from a package on disk.
 
-*Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in fp32 and rounds once). *Widened* ones
-get fp32 copies, and their result is rounded to the declared type. \\* : numerics.py
-replaces it under `precision="ane_numerics"`.
+*Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in
+fp32 and rounds once). *Widened* ones get fp32 copies, and their result is rounded to the declared
+type. \\* : numerics.py replaces it under `precision="ane_numerics"`.
 """
 
 

@@ -1,7 +1,8 @@
 """pytest plugin: coremltools' own tests predict through mlprogram instead of Core ML.
 mlprogram.benches.coremltools_suite runs it.
 
-    python -m pytest -p mlprogram.benches.coremltools_plugin --suite-out cases.jsonl --pyargs coremltools.converters.mil.mil.ops.tests
+    python -m pytest -p mlprogram.benches.coremltools_plugin --suite-out cases.jsonl \\
+        --pyargs coremltools.converters.mil.mil.ops.tests
 
 Off a Mac those tests convert and stop. Here coremltools is told that it stands on one, and its door
 to Core ML (`_MLModelProxy`) is this file's `Proxy`, an `mlprogram.MLModel`. What a test checks

@@ -282,7 +282,8 @@ def run_suite(suite: str, arguments: argparse.Namespace) -> dict[str, Any]:
 def print_tables(results: list[dict[str, Any]]) -> None:
     """By suite, then by cause."""
     print(
-        f"{'suite':14}{'collected':>10}{'run':>8}{'judged':>8}{'agree':>8}{'to fp16':>9}{'share':>9}{'> 1 % of scale':>16}"
+        f"{'suite':14}{'collected':>10}{'run':>8}{'judged':>8}{'agree':>8}{'to fp16':>9}"
+        f"{'share':>9}{'> 1 % of scale':>16}"
     )
     for row in results:
         agree, half = (row["counts"].get(kind, 0) for kind in ("agrees", "agrees to fp16"))

@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python -m mlprogram.benches.executor [--rounds 5]
 
 Builds a generator of a vocoder with random weights, converts it in fp32 and in fp16, and runs both
-packages and the PyTorch module on the same input (3 s of audio), in turns. Exit 0: speed and memory are within limits; 1: not. The last line of stdout is one JSON object.
+packages and the PyTorch module on the same input (3 s of audio), in turns. Exit 0: speed
+and memory are within limits; 1: not. The last line of stdout is one JSON object.
 """
 
 from __future__ import annotations

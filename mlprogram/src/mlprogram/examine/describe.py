@@ -4,10 +4,10 @@ PKG`.
     description = describe(profile_program(program, shapes), top=10, by="bytes")
     description["totals"]["macs"]
 
-Definitions: MACs and FLOPs as in profile.py. Bytes moved are the run-time operands and results of each
-operation in their declared types, plus its weights as stored, as if every operation made a round
-trip; a change of shape moves nothing and a slice reads what it writes. The live peak is the largest
-sum of activation bytes alive at once in program order.
+Definitions: MACs and FLOPs as in profile.py. Bytes moved are the run-time operands and results of
+each operation in their declared types, plus its weights as stored, as if every operation made a
+round trip; a change of shape moves nothing and a slice reads what it writes. The live peak is the
+largest sum of activation bytes alive at once in program order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Recurrent layers over [S, B, I]: lstm, gru, rnn, in either direction.
 
-    RECURRENT["lstm"].run(x, initial_h=h, initial_c=c, weight_ih=w, weight_hh=u, direction="forward")
+    RECURRENT["gru"].run(x, initial_h=h, weight_ih=w, weight_hh=u, direction="forward")
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/recurrent.py and iOS18/recurrent.py. MIL orders the
 gates of an LSTM i, f, o, g (PyTorch: i, f, g, o) and those of a GRU r, n, z (PyTorch: r, z, n). An

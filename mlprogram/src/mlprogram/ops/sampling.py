@@ -1,7 +1,9 @@
 """Sampling of an image [B, C, H, W] at computed places: resample, affine, crop_resize.
 
-    SAMPLING["resample"].run(x, coordinates, sampling_mode="bilinear", padding_mode="border", padding_value=0.0,
-                             coordinates_mode="unnormalized", align_corners=True)
+    SAMPLING["resample"].run(
+        x, coordinates, sampling_mode="bilinear", padding_mode="border", padding_value=0.0,
+        coordinates_mode="unnormalized", align_corners=True
+    )
 
 Definitions: coremltools 9.0, mil/ops/defs/iOS15/image_resizing.py and later versions.
 """
