@@ -81,6 +81,9 @@ LEVEL = {
     "bytes": 1,
     "failed": None,
     "reasons": ["good"],
+    "broken": [],
+    "clips": [{}],
+    "summary": {"pesq": {"mean": 4.5, "worst": 4.2}, "mcd_db": {"mean": 0.1}},
     "provenance": {"package_sha256": SHA},
 }
 CARD = {"checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": True, "method": "w8"}
@@ -110,7 +113,8 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
             "verdict": "SHIP",
             "level": "w8",
             "levels": [LEVEL],
-            "provenance": {"seed": 0, "precision": "declared"},
+            "releasable": True,
+            "provenance": {"commit": "a" * 40, "precision": "declared"},
         },
         bundled,
     ),

@@ -160,7 +160,7 @@ def test_packages_and_models_of_2_tb(
     manifest = Manifest.load(path)
     sparse(tmp_path / manifest.package / "Data" / "weights.bin")
     (tmp_path / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match="was changed"):
+    with pytest.raises(InputError, match="no file of a checkpoint, package or bundle has more"):
         Manifest.load(tmp_path / path.name).verify()  # before it is read
     assert (
         import_module("mlprogram.__main__").main(["describe", str(sparse(tmp_path / "x.mlmodel"))])
