@@ -35,7 +35,7 @@ def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
     level's gates. None where nothing was measured.
     """
     levels, digits = judged_levels(record), digits_of(metric)
-    rows = [("another seed", [clip["seed_variation"] for clip in levels[0]["clips"]], [])]
+    rows = [("another seed", [clip["variation"] for clip in levels[0]["clips"]], [])]
     for level in levels:
         gates = [check for check in level["checks"] if metric_of(check) == metric]
         rows.append((level["method"], [clip["figures"] for clip in level["clips"]], gates))
