@@ -107,11 +107,13 @@ def judged(
     """
     from kokoro_ane.eval.judge import check_record, decided, judge_clip
     from kokoro_ane.eval.reference import Reference
+    from kokoro_ane.eval.renditions import VocoderComparison, VocoderSubject
     from kokoro_ane.eval.verdict import MISSING, statistic
 
     reference, results = Reference(checkpoint, 0, renders), []
+    comparison, subject = VocoderComparison(reference), VocoderSubject(reference, backend)
     for clip in clips:
-        results.append(judge_clip(reference, backend, clip, only=only))
+        results.append(judge_clip(comparison, subject, clip, only=only))
         shown = {
             name: round(results[-1].figures[name], 3)
             for name in QUICK
@@ -120,7 +122,7 @@ def judged(
         print(clip.id, clip.voice, f"{clip.frames} frames", shown, flush=True)
     decision = decided(JUDGED_AS, results).decision
     sound = [clip for clip in results if clip.defect is None]
-    figures, seeds = [clip.figures for clip in sound], [clip.seed_variation for clip in sound]
+    figures, seeds = [clip.figures for clip in sound], [clip.variation for clip in sound]
     rows = [
         (
             name,

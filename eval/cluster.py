@@ -84,10 +84,10 @@ def measured_there(
             " --nthreads 1"
         )
     require_same(key, plan, worker.address)
-    found = Execution.of(execution.precision, execution.encoder, execution.scale).name
-    if found != execution.name:
+    name = Execution.of(execution.precision, execution.encoder, execution.stage).name
+    if name != execution.name:
         raise InputError(
-            f"worker {worker.address} finds another encoder under {execution.features}: {found},"
+            f"worker {worker.address} finds another encoder under {execution.features}: {name},"
             f" not {execution.name}"
         )
     return measured_here(plan, package, manifest, execution, *of_clip)

@@ -1,7 +1,7 @@
 """Which level to release, the smallest of those that ship, and the decision as plain data.
 
     choice = choose(levels, withheld="kokoro-int8 has rounded weights")
-    write_json(out, decision_record(levels, choice, context, seed_variations(context), chip="m4"))
+    write_json(out, decision_record(levels, choice, context))
 
 The record holds everything that is needed to decide again: hashes, commit, versions, seeds, every
 figure.
@@ -20,6 +20,7 @@ from kokoro_ane.eval.metrics.catalog import METRICS, measure
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import VocoderComparison
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.verdict import (
     BOOTSTRAP_SEED,
@@ -204,35 +205,25 @@ def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]
     first.
     """
     store, reference = context.store, context.reference
+    comparison = VocoderComparison(reference)
     other_seed = [
-        store.seed_variation(clip)
-        or store.keep_seed_variation(clip, reference.of(clip).seed_variation())
+        store.variation(clip) or store.keep_variation(clip, comparison.variation(clip))
         for clip in context.clips
     ]
-    first = context.clips[0]
-    threads = [
-        store.figures(
-            "seed_variation/threads",
-            lambda: thread_variation(reference, first),
-        )
-    ]
-    return {
-        name: _spread(figures) for name, figures in ((OTHER_SEED, other_seed), (THREADS, threads))
-    }
+    first, name = context.clips[0], "vocoder-variation/threads"
+    threads = store.figures(name, lambda: thread_variation(reference, first))
+    spreads = {OTHER_SEED: other_seed, THREADS: [threads]}
+    return {name: _spread(figures) for name, figures in spreads.items()}
 
 
 def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    known = [name for name in figures[0] if name in METRICS]
-    means = {name: statistic(name, MEAN, figures) for name in known}
-    return means | {f"{name}_worst": statistic(name, WORST, figures) for name in known}
+    names = [name for name in figures[0] if name in METRICS]
+    means = {name: statistic(name, MEAN, figures) for name in names}
+    return means | {f"{name}_worst": statistic(name, WORST, figures) for name in names}
 
 
 def decision_record(
-    levels: Sequence[JudgedLevel],
-    choice: Choice,
-    context: JudgeContext,
-    spread: Mapping[str, Any],
-    chip: str,
+    levels: Sequence[JudgedLevel], choice: Choice, context: JudgeContext
 ) -> dict[str, Any]:
     """Decision first, then levels, the model's own spread, provenance."""
     return {
@@ -245,31 +236,25 @@ def decision_record(
         "costs": choice.costs,
         "bests": list(choice.bests),
         "notes": list(choice.notes),
-        "chip": chip,
         "claim": context.claim,
         "levels": [level_record(level) for level in levels],
-        "spread": dict(spread),
+        "spread": seed_variations(context),
         "provenance": provenance(context),
     }
 
 
 def level_record(level: JudgedLevel) -> dict[str, Any]:
     """One level: what it is, what was measured, what was forecast."""
-    own: dict[str, Any] = {
+    decision = ("format", "stage", "method", "verdict", "releasable", "withheld")
+    return {
         "method": level.method,
         "title": level.title,
         "failed": level.failed,
         "unfit_for_engine": level.unfit,
-    }
-    own |= {
         "bytes": level.bytes,
         "verdict": level.verdict,
         "facts": asdict(level.facts) if level.facts else None,
-    }
-    return own | {
-        key: value
-        for key, value in level.record.items()
-        if key not in ("format", "method", "verdict", "releasable", "withheld")
+        **{name: value for name, value in level.record.items() if name not in decision},
     }
 
 

@@ -1,4 +1,4 @@
-"""How a level's clips are executed: by which arithmetic, on whose features, in how many processes.
+"""How clips are executed: by which arithmetic, on whose features, in how many processes.
 
     # the whole chain of packages; without manifests: features in PyTorch fp32
     execution = Execution.of("declared", encoder_manifests)
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import packages_distributions, version
@@ -37,72 +37,50 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
-from kokoro_ane.encoder.encoder_steps import EncoderBackend
+from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.judge import ClipResult, judge_clip
-from kokoro_ane.eval.product_judge import chain, judge_product, spoken
-from kokoro_ane.eval.reference import Reference, Subject
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import (
+    COMPARISONS,
+    Comparison,
+    EncoderSubject,
+    ProductSubject,
+    Reader,
+    Subject,
+    VocoderSubject,
+)
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
-from kokoro_ane.vocoder.packing import VocoderInputs
 
 DECLARED = "declared"
-# what figures are held against: other noise; a product's, other style rows too
-SEEDS, ROWS = "seed_variation", "row_variation"
 THREADS, LOG_EVERY_S, FEWEST_TIMED = "OMP_NUM_THREADS", 15.0, 3
-SeedVariations = Mapping[str, dict[str, float]]  # by clip id, those that are known
+Variations = Mapping[str, dict[str, float]]  # natural variations by clip id, where measured before
 TimedResult = tuple[ClipResult, float | None]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """`name` is what figures are kept under: the precision, and the hash of the encoder package
-    where one is executed.
+    """What is executed, and as what it is judged: the precision, the manifests of the encoder where
+    one is executed (one, or the two of an iOS 17 build), the stage. `name` is what figures are kept
+    under.
     """
 
     precision: str
     encoder: tuple[Path, ...]
     name: str
-    scale: str = SEEDS
+    stage: str = VOCODER
 
     @classmethod
-    def of(cls, precision: str, encoder: tuple[Path, ...] = (), scale: str = SEEDS) -> Self:
-        """`encoder`: manifests (one, or the two of an iOS 17 build). `scale` ROWS: they are judged
-        as a product (eval/product_judge.py). Raises InputError for one that cannot be read.
-        """
-        hashes, encoder = (
-            [Manifest.load(path).package_sha256[:16] for path in encoder],
-            tuple(path.absolute() for path in encoder),
-        )
-        return cls(
-            precision,
-            encoder,
-            "-".join([precision, *hashes, *([scale] if scale != SEEDS else [])]),
-            scale,
-        )
+    def of(cls, precision: str, encoder: tuple[Path, ...] = (), stage: str = VOCODER) -> Self:
+        """Raises InputError for a manifest that cannot be read."""
+        hashes = [Manifest.load(path).package_sha256[:16] for path in encoder]
+        name = "-".join([precision, *hashes, *([stage] if stage != VOCODER else [])])
+        return cls(precision, tuple(path.absolute() for path in encoder), name, stage)
 
     @property
     def features(self) -> str:
         """Who computes them, in words."""
         return ", ".join(path.stem for path in self.encoder) or "PyTorch fp32"
-
-
-class PackageFeatures:
-    """Responsibilities: 1. open the encoder package once; 2. the vocoder's inputs from it. It
-    renders nothing.
-    """
-
-    def __init__(self, execution: Execution, reference: Reference) -> None:
-        self._reference = reference
-        self._package = EncoderPackage(execution.encoder, execution.precision)
-
-    def of(self, clip: Utterance) -> VocoderInputs:
-        """Text features, F0 and energy as the package gives them, with the durations it finds."""
-        return spoken(self._reference, self.backend, clip)[1]
-
-    @property
-    def backend(self) -> EncoderBackend:
-        """Who executes it."""
-        return self._package.backend
 
 
 def arithmetic(runtime: str, precision: str) -> str:
@@ -123,7 +101,7 @@ def arithmetic(runtime: str, precision: str) -> str:
 
 
 def opened(manifest: Path, how: str) -> Any:
-    """What renders `manifest` by that arithmetic: a Subject."""
+    """What renders `manifest` by that arithmetic: a Renderer."""
     runtime = how.partition("-")[0]
     if runtime in RUNTIMES:
         return module_of(runtime).open_vocoder(manifest)
@@ -141,50 +119,50 @@ class Plan:
 
 
 class ClipBench:
-    """Responsibilities: 1. the fp32 reference, once; 2. the package in work; 3. one clip at a
+    """Responsibilities: 1. the fp32 reference, once; 2. what is judged, open; 3. one clip at a
     time.
     """
 
     def __init__(self, plan: Plan, reference: Reference | None = None) -> None:
         self.plan = plan
         self._reference = reference
-        self._open: dict[tuple[Path, str], Subject] = {}
-        self._features: dict[Execution, PackageFeatures] = {}
+        self._open: dict[tuple[Path, Execution], tuple[Comparison, Subject]] = {}
 
     @cached_property
     def reference(self) -> Reference:
         """The fp32 renders."""
         return self._reference or Reference(self.plan.checkpoint, self.plan.seed, self.plan.renders)
 
-    def clip(
+    def subject(self, manifest: Path, execution: Execution) -> Subject:
+        """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged."""
+        reader = None
+        if execution.encoder:
+            package = EncoderPackage(execution.encoder, execution.precision)
+            reader = Reader(self.reference, package.backend)
+            if execution.stage == ENCODER:
+                return EncoderSubject(reader)
+        vocoder = opened(manifest, execution.precision)
+        if reader and execution.stage == PRODUCT:
+            return ProductSubject(reader, vocoder)
+        return VocoderSubject(self.reference, vocoder, reader)
+
+    def timed(
         self,
         manifest: Path,
         execution: Execution,
         clip: Utterance,
-        seed_variation: dict[str, float] | None,
-    ) -> ClipResult:
-        """Figures of one clip."""
-        wanted = manifest, execution.precision
-        if wanted not in self._open:
-            self._open = {wanted: opened(*wanted)}
-        if execution.scale == ROWS:
-            make = chain(self.reference, self.features(execution).backend, self._open[wanted])
-            return judge_product(self.reference, make, clip, seed_variation)
-        inputs = self.features(execution).of(clip) if execution.encoder else None
-        return judge_clip(self.reference, self._open[wanted], clip, seed_variation, inputs=inputs)
-
-    def timed(self, manifest: Path, execution: Execution, *of_clip: Any) -> TimedResult:
-        """`clip`, and the seconds that it took; None for the first of a package, which is opened
-        then, as is whatever measures.
+        variation: dict[str, float] | None,
+    ) -> TimedResult:
+        """Figures of one clip, and the seconds that it took; None for the first of a package, which
+        is opened then, as is whatever measures.
         """
-        warm, start = (manifest, execution.precision) in self._open, time.monotonic()
-        return self.clip(manifest, execution, *of_clip), time.monotonic() - start if warm else None
-
-    def features(self, execution: Execution) -> PackageFeatures:
-        """By the encoder package, opened once."""
-        if execution not in self._features:
-            self._features = {execution: PackageFeatures(execution, self.reference)}
-        return self._features[execution]
+        key, start = (manifest, execution), time.monotonic()
+        warm = key in self._open
+        if not warm:
+            comparison = COMPARISONS[execution.stage](self.reference)
+            self._open = {key: (comparison, self.subject(manifest, execution))}
+        result = judge_clip(*self._open[key], clip, variation)
+        return result, time.monotonic() - start if warm else None
 
 
 _BENCHES: list[ClipBench] = []  # of a worker process: one, of the plan in work
@@ -210,18 +188,18 @@ def has_bench(plan: Plan) -> bool:
     return any(bench.plan == plan for bench in _BENCHES)
 
 
-def measured_here(plan: Plan, package: str, manifest: Path, *asked: Any) -> TimedResult:
+def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> TimedResult:
     """In a worker process: `ClipBench.timed`. `package`: the hash of what `manifest` has to
     describe.
     """
     if not has_bench(plan):
         _BENCHES[:] = [ClipBench(plan)]
-    if (found := Manifest.load(manifest).package_sha256) != package:
+    if (sha256 := Manifest.load(manifest).package_sha256) != package:
         raise InputError(
-            f"{manifest} describes package {found[:12]} here, {package[:12]} is judged: was it"
+            f"{manifest} describes package {sha256[:12]} here, {package[:12]} is judged: was it"
             " built again meanwhile?"
         )
-    return _BENCHES[0].timed(manifest, *asked)
+    return _BENCHES[0].timed(manifest, *of_clip)
 
 
 @dataclass(frozen=True)
@@ -244,10 +222,10 @@ class Engine:
                 count, multiprocessing.get_context("spawn"), _start, (plan.threads,)
             )
 
-        told = (
+        message = (
             "a worker process was ended, perhaps for want of memory: --workers 1 needs half of it"
         )
-        return cls(count, start, measured_here, {BrokenProcessPool: told})
+        return cls(count, start, measured_here, {BrokenProcessPool: message})
 
 
 @contextmanager
@@ -280,10 +258,10 @@ class Workers:
         self, reference: Reference, renders: Path, count: int, engine: Engine | None = None
     ) -> None:
         """`reference`: of this process, for one worker. `engine`: other machines' workers."""
-        known = reference.checkpoint
-        # without tensors that have been read
+        checkpoint = reference.checkpoint
+        # a copy, without tensors that have been read
         checkpoint = replace(
-            known, folder=known.folder.absolute(), weights=known.weights.absolute()
+            checkpoint, folder=checkpoint.folder.absolute(), weights=checkpoint.weights.absolute()
         )
         self.count, self._remote = count, engine is not None
         self._plan = Plan(checkpoint, reference.seed, renders.absolute(), torch.get_num_threads())
@@ -313,7 +291,7 @@ class Workers:
         manifest: Path,
         execution: Execution,
         clips: Sequence[Utterance],
-        seed_variations: SeedVariations,
+        variations: Variations,
     ) -> Iterator[tuple[Utterance, ClipResult, float | None]]:
         """Every clip with its figures and `ClipBench.timed`'s seconds, in the order in which they
         are done.
@@ -322,10 +300,8 @@ class Workers:
             return
         if not self._remote and (self.count == 1 or len(clips) == 1):
             for clip in clips:
-                yield (
-                    clip,
-                    *self._own.timed(manifest, execution, clip, seed_variations.get(clip.id)),
-                )
+                variation = variations.get(clip.id)
+                yield clip, *self._own.timed(manifest, execution, clip, variation)
             return
         self._executor = self._executor or self._engine.start(self._plan)
         # so that the last ones to end are short
@@ -333,17 +309,17 @@ class Workers:
         sha256 = Manifest.load(manifest).package_sha256
         measure = partial(self._engine.measure, self._plan, sha256, manifest.absolute(), execution)
         tasks = {
-            self._executor.submit(measure, clip, seed_variations.get(clip.id)): clip
+            self._executor.submit(measure, clip, variations.get(clip.id)): clip
             for clip in longest_first
         }
         try:
             for done in as_completed(tasks):
                 yield tasks[done], *done.result()
         except tuple(self._engine.lost) as problem:
-            told = next(
-                told for kind, told in self._engine.lost.items() if isinstance(problem, kind)
+            messages = (
+                message for kind, message in self._engine.lost.items() if isinstance(problem, kind)
             )
-            raise InputError(told) from None
+            raise InputError(next(messages)) from None
 
 
 def in_words(seconds: float) -> str:
@@ -358,37 +334,21 @@ def in_words(seconds: float) -> str:
     )
 
 
-class Progress:
+class Progress(Bar):
     """Responsibilities: 1. count clips; 2. tell the time left. On stderr, and nothing is left of
     the bar when it ends.
     """
 
     def __init__(self, total: int) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+        console, left = Console(stderr=True), TextColumn("{task.fields[left]}")
+        terminal = console.is_terminal
+        super().__init__(*columns, left, console=console, transient=True, disable=not terminal)
         self.total, self.done, self.workers = total, 0, 1
-        self.told = time.monotonic()
-        self.open: dict[str, int] = {}  # clips of the level in work, each with its frames
+        self.logged = time.monotonic()
+        self.frames: dict[str, int] = {}  # of each open clip of the level in work
         self.rates: list[float] = []  # seconds of one worker for a frame of that level
-        console = Console(stderr=True)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
-        self._bar = Bar(*columns, console=console, transient=True) if console.is_terminal else None
-        self._task = self._bar.add_task("clips", total=total, left="") if self._bar else None
-
-    def __enter__(self) -> Self:
-        (self._bar or nullcontext()).__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        (self._bar or nullcontext()).__exit__(kind, problem, trace)
+        self.row = self.add_task("clips", total=total, left="")
 
     @property
     def left_s(self) -> float | None:
@@ -397,34 +357,30 @@ class Progress:
         """
         if len(self.rates) < FEWEST_TIMED:
             return None
-        return (
-            statistics.median(self.rates)
-            * sum(self.open.values())
-            / max(1, min(self.workers, len(self.open)))
-        )
+        workers = max(1, min(self.workers, len(self.frames)))
+        return statistics.median(self.rates) * sum(self.frames.values()) / workers
 
-    def begin(self, name: str, found: int, clips: Sequence[Utterance], workers: int) -> None:
+    def begin(self, name: str, done: int, clips: Sequence[Utterance], workers: int) -> None:
         """A level: clips that were measured before, and those that will be now."""
-        self.open, self.rates, self.workers = {clip.id: clip.frames for clip in clips}, [], workers
-        self.step(name, found)
+        self.frames = {clip.id: clip.frames for clip in clips}
+        self.rates, self.workers = [], workers
+        # an encoder of a product is judged on clips of its own
+        self.total = max(self.total, self.done + done + len(clips))
+        self.step(name, done)
 
     def measured(self, name: str, clip: Utterance, seconds: float | None) -> None:
         """A clip of it is done, in so many seconds of its worker; see ClipBench.timed."""
-        frames = self.open.pop(clip.id)
+        frames = self.frames.pop(clip.id)
         self.rates += [seconds / frames] if seconds is not None else []
         self.step(name)
 
     def step(self, name: str, clips: int = 1) -> None:
         """So many clips of a level are done, or will not be."""
         self.done += clips
-        left = (
-            "" if self.left_s is None or not self.open else f"{name}: {in_words(self.left_s)} left"
-        )
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self.done, description=name, left=left)
-        elif time.monotonic() - self.told >= LOG_EVERY_S and self.done < self.total:
-            self.told = time.monotonic()
-            print(
-                f"{name}: {self.done} of {self.total} clips{f'; {left}' if left else ''}",
-                file=sys.stderr,
-            )
+        left = f"{name}: {in_words(self.left_s)} left" if self.frames and self.left_s else ""
+        self.update(self.row, completed=self.done, total=self.total, description=name, left=left)
+        late = time.monotonic() - self.logged >= LOG_EVERY_S
+        if self.disable and late and self.done < self.total:
+            self.logged = time.monotonic()
+            line = f"{name}: {self.done} of {self.total} clips"
+            print(f"{line}; {left}" if left else line, file=sys.stderr)

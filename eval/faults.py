@@ -1,12 +1,13 @@
-"""What a known error is, the model that errors are put into, and what the gates say of it.
+"""Known errors of a vocoder, and the model that they are put into.
 
-    Spoilt(Faults(checkpoint, vocoder, seed=0), of_tail(HALVED)).render(inputs)
+    block_dropped(Faults.of(reference), inputs)   # [600 F] float32
+    of_tail(HALVED)(faults, inputs), of_waveform(hum)(faults, inputs)
 
-Errors of the model are injected into a copy of the PyTorch vocoder; the vocoder itself is never
-changed.
+Errors of the model are injected into a copy of the PyTorch vocoder (its features, source, mask,
+weights or inverse STFT), the others are done to the waveform. The vocoder itself is never changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,21 +18,38 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    FRAME_SAMPLES,
+    HARMONICS,
+    HOP_SAMPLES,
+    N_FFT,
+    PROSODY_PER_FRAME,
+    SAMPLE_RATE_HZ,
+    bucket_for,
+)
 from kokoro_ane.core.layers import Mask
-from kokoro_ane.eval.gates import MEAN, gates_for
-from kokoro_ane.eval.judge import ClipResult, decided, judge_clip
+from kokoro_ane.core.voices import style_row
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.verdict import statistic
-from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.decoder import BINS, InverseStft, Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.source import gaussian_noise
+from kokoro_ane.vocoder.source import (
+    SINE_AMPLITUDE,
+    STEP_SAMPLES,
+    VOICED_ABOVE_HZ,
+    VOICED_NOISE,
+    gaussian_noise,
+    spectrum_of,
+)
 
 UNNORMALIZED, HALVED, LATE, NONE = "unnormalized", "halved", "late", "none"
-JUDGED_AS = "w8"  # the common gates, without what fp16 is held to
 DROPOUT_SAMPLES = SAMPLE_RATE_HZ // 100  # 10 ms
+WRONG_FRAMES = 3  # 75 ms
+OTHER_STYLE = 0.15
+DC_BIN, NYQUIST_BIN = 0, N_FFT // 2
+PULSE_STEP_SAMPLES = 240  # 10 ms between the pulses of a generator that is stuck
+STYLE_ROW = 60  # phonemes: the row of another voice that the wrong voice takes
 
 
 class BrokenTail(InverseStft):
@@ -85,6 +103,11 @@ class Faults:
     vocoder: Vocoder
     seed: int
 
+    @classmethod
+    def of(cls, reference: Reference) -> "Faults":
+        """Of the fp32 model."""
+        return cls(reference.checkpoint, reference.vocoder, reference.seed)
+
     def source(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
         """The harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
         return self.vocoder.generator.m_source.spectrum(f0_hz, noise)
@@ -118,101 +141,6 @@ class Faults:
 Render = Callable[[Faults, VocoderInputs], np.ndarray]  # [600 F] float32 of a clip's inputs
 
 
-@dataclass(frozen=True)
-class Control:
-    """One known error: the metric that is expected to catch it, how it renders, where it was
-    seen.
-    """
-
-    name: str
-    metric: str
-    render: Render
-    seen: str
-
-
-@dataclass(frozen=True)
-class Harmless:
-    """One change that nobody hears: how it renders, why it does no harm, and the metric that may
-    name it, where the graph is wrong.
-    """
-
-    name: str
-    render: Render
-    why: str
-    named_by: str | None = None
-
-
-@dataclass(frozen=True)
-class Spoilt:
-    """A control or a harmless change as something to judge."""
-
-    faults: Faults
-    change: Render
-
-    def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32 with the change in it."""
-        return self.change(self.faults, inputs)
-
-
-@dataclass(frozen=True)
-class Caught:
-    """What became of one control."""
-
-    name: str
-    broken: tuple[str, ...]
-    pesq: float
-    mcd_db: float
-
-    @property
-    def rejected(self) -> bool:
-        """At least one gate is broken."""
-        return bool(self.broken)
-
-
-class ControlTrials:
-    """Responsibilities: 1. the fp32 renders' own spread, measured once; 2. each control against the
-    gates. `only`: these metrics.
-    """
-
-    def __init__(
-        self, reference: Reference, clips: Sequence[Utterance], only: Sequence[str] = ()
-    ) -> None:
-        self._reference, self._clips, self._only = reference, clips, only
-        self._faults = Faults(reference.checkpoint, reference.vocoder, reference.seed)
-        self._renders = {clip.id: reference.of(clip) for clip in clips}
-        self._seed_variation = {
-            clip.id: self._renders[clip.id].seed_variation(only) for clip in clips
-        }
-
-    def caught(self, control: Control | Harmless) -> Caught:
-        """Judge one control. Of a harmless change the gates that may name it do not count."""
-        changed = Spoilt(self._faults, control.render)
-        results = [self._result(changed, clip) for clip in self._clips]
-        silent = tuple(f"{result.id} {result.defect}" for result in results if result.defect)
-        held = [
-            gate
-            for gate in gates_for(JUDGED_AS)
-            if gate.metric != getattr(control, "named_by", None)
-        ]
-        made = decided(JUDGED_AS, results, gates=held)
-        found = (statistic(name, MEAN, made.figures) for name in ("pesq", "mcd_db"))
-        return Caught(
-            control.name,
-            silent + made.decision.broken,
-            *(float("nan") if value is None else value for value in found),
-        )
-
-    def _result(self, changed: Spoilt, clip: Utterance) -> ClipResult:
-        return judge_clip(
-            self._reference,
-            changed,
-            clip,
-            self._seed_variation[clip.id],
-            self._renders[clip.id],
-            self._only,
-        )
-
-
 def of_waveform(change: Callable[[np.ndarray], np.ndarray]) -> Render:
     """A change of the rendered samples (eval/waveform_faults.py)."""
     return lambda faults, inputs: change(faults.rendered(inputs))
@@ -229,3 +157,243 @@ def rounded(weight: Tensor, bits: int, axis: int) -> Tensor:
     others = [i for i in range(weight.dim()) if i != axis]
     scale = weight.abs().amax(dim=others, keepdim=True).clamp(min=1e-12) / most
     return torch.round(weight / scale).clamp(-most, most) * scale
+
+
+def wrong_phone(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """Three frames about the loudest voiced one take the text features of another phone: of all
+    frames', those at the median distance.
+    """
+    at = max(1, min(loudest_frame(inputs), inputs.frames - 2))
+    distance = (inputs.asr - inputs.asr[..., at : at + 1]).norm(dim=1)[0]  # [F]
+    others = int((distance > 0).sum())  # 0 in a held vowel: one phone, and nothing to take
+    other = int(distance.argsort()[len(distance) - others + others // 2]) if others else at
+    asr = inputs.asr.clone()
+    asr[..., at - 1 : at - 1 + WRONG_FRAMES] = inputs.asr[..., other : other + 1]
+    return faults.rendered(inputs, asr=asr)
+
+
+def loudest_frame(inputs: VocoderInputs) -> int:
+    """The frame of the loudest voiced prosody value; of the loudest at all where nothing is
+    voiced.
+    """
+    voiced = inputs.f0_hz[0] > VOICED_ABOVE_HZ
+    energy = (
+        inputs.energy[0]
+        if not bool(voiced.any())
+        else torch.where(voiced, inputs.energy[0], torch.full_like(inputs.energy[0], -1e9))
+    )
+    return int(energy.argmax()) // PROSODY_PER_FRAME
+
+
+def noise_again(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """Noise drawn harmonic by harmonic, each time from seed 0: nine equal noises, 6 dB more of them
+    on real Kokoro.
+    """
+    noise = gaussian_noise(inputs.frames, 0)[..., :1].repeat(HARMONICS, axis=2)  # [1, 600 F, 9]
+    return of_noise(faults, inputs, noise)
+
+
+def half_phase(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The running sum of the phase kept in fp16: from the 2048th cycle on it moves in whole ones,
+    from the 64th in sixteenths.
+    """
+    steps = (inputs.f0_hz[0].double() * STEP_SAMPLES / SAMPLE_RATE_HZ).numpy().astype(np.float16)
+    cycles, total = np.zeros(len(steps)), np.float16(0)
+    for i, step in enumerate(steps):
+        total = np.float16(total + step)
+        cycles[i] = float(total)
+    return faults.rendered(
+        inputs, spectrum=source_of(faults, inputs, torch.from_numpy(cycles)[None])
+    )
+
+
+def source_of(faults: Faults, inputs: VocoderInputs, cycles: Tensor) -> Tensor:
+    """The harmonic spectrum [1, 22, 120F + 1] of phases given in cycles [1, 2F] at the F0 rate,
+    otherwise as `HarmonicSource`.
+    """
+    # [1, 1, 600F]
+    phase = F.interpolate(cycles[:, None], scale_factor=float(STEP_SAMPLES), mode="linear")
+    # [1, 600F, 9]
+    sines = np.sin(2 * np.pi * phase.transpose(1, 2).numpy() * np.arange(1, HARMONICS + 1))
+    voiced = np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[
+        ..., None
+    ].astype(np.float64)
+    noise = faults.noise(inputs) * (voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3)
+    merge = faults.vocoder.generator.m_source.host
+    excitation = np.tanh(
+        (sines * SINE_AMPLITUDE * voiced + noise) @ merge.weights.astype(np.float64) + merge.bias
+    )
+    return torch.from_numpy(spectrum_of(excitation)).float()
+
+
+def lost_duration(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The duration of the loudest phone is NaN, cast to an integer and held at 1: the phone lasts
+    one frame, all after it comes early.
+    """
+    at = loudest_frame(inputs)
+    same = ((inputs.asr - inputs.asr[..., at : at + 1]).abs().amax(dim=1)[0] == 0).numpy()
+    start = at - int(np.argmin(same[: at + 1][::-1])) + 1 if not same[: at + 1].all() else 0
+    stop = at + int(np.argmin(same[at:])) if not same[at:].all() else len(same)
+    frames = np.r_[0 : start + 1, stop : len(same)]
+    # the last frame, pause, is drawn out
+    filled = np.r_[frames, np.full(len(same) - len(frames), len(same) - 1)]
+    f0_hz, energy = (
+        _rows(track, filled, PROSODY_PER_FRAME) for track in (inputs.f0_hz, inputs.energy)
+    )
+    spectrum = faults.source(f0_hz, faults.noise(inputs))
+    early = replace(
+        inputs,
+        asr=inputs.asr[..., torch.from_numpy(filled)],
+        f0_hz=f0_hz,
+        energy=energy,
+        spectrum=spectrum,
+    )
+    return render_reference(faults.vocoder, early)
+
+
+def _rows(track: Tensor, frames: np.ndarray, step: int) -> Tensor:
+    """track [1, step F] -> the values of `frames`."""
+    return track.reshape(1, -1, step)[:, torch.from_numpy(frames)].reshape(1, -1)
+
+
+def other_style(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """85 % of the style and 15 % of another voice's, the nearest one."""
+    row = min(len(faults.checkpoint.voice(faults.checkpoint.voices[0])), 60) - 1
+    half = inputs.style.shape[1]
+    styles = [faults.checkpoint.voice(voice)[row, :, :half] for voice in faults.checkpoint.voices]
+    nearest = sorted(styles, key=lambda style: float((style - inputs.style).norm()))
+    other = nearest[min(1, len(nearest) - 1)]  # the first is the voice itself
+    return faults.rendered(inputs, style=(1 - OTHER_STYLE) * inputs.style + OTHER_STYLE * other)
+
+
+class Through(nn.Module):
+    """A residual block that is not there."""
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """x, unchanged."""
+        return x
+
+
+def block_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The first residual block of the last stage passes its input on."""
+    copy = deepcopy(faults.vocoder)
+    copy.generator.resblocks[copy.generator.blocks_per_stage] = Through()  # type: ignore[assignment]
+    return render_reference(copy.eval(), inputs)
+
+
+def alpha_doubled(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The Snakes of the last stage have twice their alpha."""
+    copy = deepcopy(faults.vocoder)
+    last = copy.generator.resblocks[copy.generator.blocks_per_stage :]
+    with torch.no_grad():
+        for snake in [s for block in last for s in (*block.alpha1, *block.alpha2)]:
+            for parameter in snake.parameters():
+                parameter.mul_(2.0)
+    return render_reference(copy.eval(), inputs)
+
+
+def other_half(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The prosody's half of the style row in the decoder, of the voice that the style is nearest
+    to.
+    """
+    half = inputs.style.shape[1]
+    # [510 voices, 2 half]
+    rows = torch.cat([faults.checkpoint.voice(voice)[:, 0] for voice in faults.checkpoint.voices])
+    nearest = rows[(rows[:, :half] - inputs.style).norm(dim=1).argmin()]
+    return faults.rendered(inputs, style=nearest[None, half:])
+
+
+def delayed(track: Tensor, frames: int) -> Tensor:
+    """A curve [1, 2F] that many frames late, its first value held."""
+    step = frames * PROSODY_PER_FRAME
+    return torch.cat([track[:, :1].repeat(1, step), track[:, :-step]], dim=1)
+
+
+def of_f0(faults: Faults, inputs: VocoderInputs, f0_hz: Tensor) -> np.ndarray:
+    """Another F0, in the source and in the decoder."""
+    return faults.rendered(inputs, f0_hz=f0_hz, spectrum=faults.source(f0_hz, faults.noise(inputs)))
+
+
+def of_noise(faults: Faults, inputs: VocoderInputs, noise: np.ndarray) -> np.ndarray:
+    """Another source noise."""
+    return faults.rendered(inputs, spectrum=faults.source(inputs.f0_hz, noise))
+
+
+def voiced_everywhere(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """Unvoiced places are voiced at the mean pitch: no frame has noise alone."""
+    voiced = inputs.f0_hz > VOICED_ABOVE_HZ
+    mean = inputs.f0_hz[voiced].mean() if bool(voiced.any()) else torch.tensor(150.0)
+    f0_hz = torch.where(voiced, inputs.f0_hz, mean) * 1.0
+    # a held vowel is voiced already: it is flat
+    return of_f0(faults, inputs, torch.where(voiced.all(), f0_hz * 0.9, f0_hz))
+
+
+def said_twice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The loudest 25 ms twice, everything after them 25 ms late, the end cut off."""
+    signal = faults.rendered(inputs)
+    at = (loudest_frame(inputs) + 1) * FRAME_SAMPLES
+    return np.concatenate([signal[:at], signal[at - FRAME_SAMPLES : -FRAME_SAMPLES]])
+
+
+def frames_swapped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The text features of the loudest three frames and of the three before them change places."""
+    at = max(3, min(loudest_frame(inputs), inputs.frames - 3))
+    order = torch.arange(inputs.frames)
+    order[at - 3 : at + 3] = torch.cat([order[at : at + 3], order[at - 3 : at]])
+    return faults.rendered(inputs, asr=inputs.asr[..., order])
+
+
+def real_bins(factor: float) -> Render:
+    """DC and Nyquist where they are negative: atan2 is `factor` times the pi it should be. -1:
+    atan2(-0, negative); 0: the sign is lost.
+    """
+
+    def render(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+        spectrum = inputs.spectrum.clone()
+        for real in (DC_BIN, NYQUIST_BIN):
+            phase = spectrum[:, N_FFT // 2 + 1 + real]
+            phase[phase.abs() > torch.pi / 2] *= factor
+        return faults.rendered(inputs, spectrum=spectrum)
+
+    return render
+
+
+def pulse_noise(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """A generator whose state is stuck at zero: one pulse each 10 ms, of the noise's power, in
+    place of noise.
+    """
+    noise = np.zeros_like(faults.noise(inputs))
+    noise[:, ::PULSE_STEP_SAMPLES] = PULSE_STEP_SAMPLES**0.5
+    return of_noise(faults, inputs, noise)
+
+
+def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """Padded to its bucket without the prefix mask: normalizations and convolutions see the
+    padding.
+    """
+    frames = bucket_for(inputs.frames + 1, DEFAULT_BUCKETS)
+    padded = {}
+    for name in ("asr", "f0_hz", "energy", "spectrum"):
+        tensor = getattr(inputs, name)
+        columns = tensor.shape[-1] // inputs.frames * (frames - inputs.frames)
+        padded[name] = F.pad(tensor, (0, columns))
+    samples = faults.rendered(inputs, **padded)
+    return samples[: len(samples) * inputs.frames // frames]
+
+
+def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """The style of the voice that is farthest from the right one."""
+    half = faults.checkpoint.config.style_dim
+    styles = [
+        style_row(faults.checkpoint.voice(voice), STYLE_ROW)[:, :half]
+        for voice in faults.checkpoint.voices
+    ]
+    return faults.rendered(
+        inputs, style=max(styles, key=lambda style: float((style - inputs.style).norm()))
+    )
+
+
+def dropout(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    """10 ms of the tail's magnitudes overflowed to zero, where the clip is loudest."""
+    start, stop = dropout_columns(faults.rendered(inputs))
+    return render_reference(faults.with_tail(silent=(start, stop)), inputs)

@@ -1,6 +1,7 @@
 """One compression level for the release table: its package found or built, judged, and described.
 
     level = judged_level(METHODS["w8"], "streaming", context)
+    encoder = judged_encoder("w8g", context)
     level.verdict, level.bytes, level.record["summary"]
 
 Packages are built by the same commands a user types. A level that cannot be built stays in the
@@ -8,9 +9,11 @@ table with the reason. Size, shares and forecasts are read off the package, neve
 a manifest that says otherwise is an InputError.
 """
 
+import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +30,16 @@ from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import package_bytes
 from kokoro_ane.core.manifest import Manifest, level_name
+from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.channel_gains import wrong_scales
-from kokoro_ane.eval.gates import FEWEST_CLIPS
-from kokoro_ane.eval.judge import ClipResult, Judgement, decided, plain_decision
+from kokoro_ane.eval.execution import DECLARED, Execution, in_words
+from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
+from kokoro_ane.eval.judge import ClipResult, Judgement, decided
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.verdict import UNDECIDED
 from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.locator import built_package, find_package, missing
+from kokoro_ane.quantize.locator import built_encoder, built_package, find_package, missing
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
@@ -254,27 +259,33 @@ def _onnx(path: Path) -> PackageFacts:
 
 
 def full_record(
-    judgement: Judgement, manifest: Manifest, facts: PackageFacts, context: JudgeContext
+    judgement: Judgement,
+    manifests: Sequence[Manifest],
+    context: JudgeContext,
+    size_bytes: int,
+    facts: PackageFacts | None = None,
 ) -> dict[str, Any]:
-    """Provenance, decision, summary, what the package is, and every clip's figures."""
-    why = withheld(context.checkpoint)
+    """Provenance, decision, summary, what the package is, and every clip's figures. `manifests`: of
+    all that was executed, what was judged first.
+    """
+    why, first, execution = withheld(context.checkpoint), manifests[0], context.execution
     return {
         "format": FORMAT,
+        "stage": execution.stage,
         "method": judgement.method,
-        **plain_decision(judgement.decision),
-        "releasable": why is None and manifest.releasable,
+        "releasable": why is None and all(manifest.releasable for manifest in manifests),
         "withheld": why,
-        "summary": judgement.summary(),
-        "facts": asdict(facts),
-        "clips": [asdict(clip) for clip in judgement.clips],
+        **judgement.record(),
+        "facts": asdict(facts) if facts else None,
         "provenance": {
-            "package": manifest.package,
-            "package_sha256": manifest.package_sha256,
-            "package_bytes": facts.bytes,
-            "checkpoint": manifest.checkpoint,
+            "package": first.package,
+            "package_sha256": first.package_sha256,
+            "packages": {manifest.package: manifest.package_sha256 for manifest in manifests},
+            "package_bytes": size_bytes,
+            "checkpoint": first.checkpoint,
             "seed": context.reference.seed,
-            "precision": context.execution.precision,
-            "features": context.execution.features,
+            "precision": execution.precision,
+            "features": execution.features,
             "set": context.texts,
             "fewest_clips": FEWEST_CLIPS,
             "commit": commit(),
@@ -285,15 +296,14 @@ def full_record(
 
 def short_record(record: dict[str, Any], out: Path) -> dict[str, Any]:
     """One line's worth: verdict, broken gates, summary, where the rest is."""
-    kept = {
-        key: record[key]
-        for key in ("method", "verdict", "releasable", "broken", "reasons", "summary")
-    }
-    kept["summary"] = {
-        name: {k: v if v is None else round(v, 4) for k, v in row.items()}
-        for name, row in kept["summary"].items()
-    }
-    return kept | {
+    names = ("stage", "method", "verdict", "releasable", "broken", "reasons")
+    return {name: record[name] for name in names} | {
+        "summary": {
+            name: {
+                column: value if value is None else round(value, 4) for column, value in row.items()
+            }
+            for name, row in record["summary"].items()
+        },
         "clips": len(record["clips"]),
         "package_sha256": record["provenance"]["package_sha256"],
         "file": str(out),
@@ -329,13 +339,31 @@ class JudgedLevel:
         return self.facts.forecast if self.facts else {}
 
 
+def judged_levels(context: JudgeContext, names: Sequence[tuple[Method, str]]) -> list[JudgedLevel]:
+    """Every level of a method and a layout; one line on stderr as each is done."""
+    levels: list[JudgedLevel] = []
+    for method, layout in names:
+        start = time.monotonic()
+        levels.append(judged_level(method, layout, context))
+        outcome, took = levels[-1].failed or levels[-1].verdict, in_words(time.monotonic() - start)
+        count = f"{len(levels)} of {len(names)} levels"
+        print(f"{levels[-1].method}: {outcome} ({took}; {count})", file=sys.stderr)
+    return levels
+
+
 def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLevel:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
     never built over.
     """
-    failed = _failure(method, layout, context)
+    failed = missing(method, layout, context.checkpoint, context.build)
+    if failed and context.may_build:
+        try:
+            built_package(method, layout, context.checkpoint, context.source, context.build)
+            failed = None
+        except (InputError, CheckFailed) as problem:
+            failed = f"not built: {problem}"
     if failed:
         name = level_name(method.name, layout)
         context.progress.step(name, len(context.clips))
@@ -346,16 +374,16 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
 
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
-    """Judge a package that is there. InputError for one that is not what its name says
+    """Judge a vocoder's package that is there. InputError for one that is not what its name says
     (quantize/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
     facts = known_facts(manifest, context)
     wrong = wrong_channels(method, manifest, context)
-    judgement = decided(
-        method.name, measured_clips(manifest, context), context.claim, manifest.layout, wrong
-    )
-    record = full_record(judgement, manifest, facts, context)
+    gates = gates_for(method.name, manifest.layout)
+    results = measured_clips(manifest.level, manifest, context)
+    judgement = decided(method.name, results, context.claim, wrong, gates)
+    record = full_record(judgement, [manifest], context, facts.bytes, facts)
     return JudgedLevel(
         manifest.level,
         method.title,
@@ -368,13 +396,31 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
     )
 
 
+def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
+    """Find or build an encoder's level and judge it. Raises as built_encoder."""
+    paths = built_encoder(
+        context.checkpoint, context.source, context.build, context.may_build, name
+    )
+    manifests = [Manifest.load(path) for path in paths]
+    for manifest in manifests:
+        manifest.verify()
+    context = replace(context, execution=Execution.of(DECLARED, paths, ENCODER))
+    results = measured_clips(name, manifests[0], context)
+    judgement = decided(name, results, context.claim, gates=gates_for(name, stage=ENCODER))
+    size_bytes = sum(manifest.package_bytes for manifest in manifests)
+    record = full_record(judgement, manifests, context, size_bytes)
+    return JudgedLevel(
+        name, f"encoder {name}", manifest=manifests[0], record=record, judgement=judgement
+    )
+
+
 def known_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
     """Of its package, read once. InputError where the manifest says otherwise."""
     name = f"facts-{manifest.package_sha256[:16]}"
-    kept = context.store.figures(
+    cached = context.store.figures(
         name, lambda: asdict(facts_of(manifest.package_path, FORECAST_FRAMES))
     )
-    facts = PackageFacts.of(kept, f"{context.store.folder}: facts of {manifest.package}")
+    facts = PackageFacts.of(cached, f"{context.store.folder}: facts of {manifest.package}")
     facts.require_told(manifest)
     return facts
 
@@ -395,45 +441,34 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
     )
     name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
     balanced = method.balances
-    found = context.store.figures(
+    figures = context.store.figures(
         name,
         lambda: {"wrong": list(wrong_scales(parent.package_path, manifest.package_path, balanced))},
     )
-    return list(found["wrong"])
+    return list(figures["wrong"])
 
 
-def measured_clips(manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
-    """Figures of every clip, measured at most once, in the clips' order."""
-    store, sha256, scale = context.store, manifest.package_sha256, context.execution.scale
-    found = {
+def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
+    """Figures of every clip, measured at most once, in the clips' order. `manifest`: the vocoder's,
+    or the encoder's where that is judged; `name`: for the progress display.
+    """
+    store, sha256, execution = context.store, manifest.package_sha256, context.execution
+    results = {
         clip.id: result
         for clip in context.clips
-        if (result := store.clip_result(sha256, context.execution, clip)) is not None
+        if (result := store.clip_result(sha256, execution, clip)) is not None
     }
-    open_ends = [clip for clip in context.clips if clip.id not in found]
-    context.progress.begin(manifest.level, len(found), open_ends, context.workers.count)
-    known = {
-        clip.id: kept
+    open_ends = [clip for clip in context.clips if clip.id not in results]
+    context.progress.begin(name, len(results), open_ends, context.workers.count)
+    variations = {
+        clip.id: variation
         for clip in open_ends
-        if (kept := store.seed_variation(clip, scale)) is not None
+        if (variation := store.variation(clip, execution.stage)) is not None
     }
-    for clip, result, seconds in context.workers.measure(
-        manifest.path, context.execution, open_ends, known
-    ):
-        found[clip.id] = store.keep_clip(sha256, context.execution, clip, result)
-        if clip.id not in known:
-            store.keep_seed_variation(clip, result.seed_variation, scale)
-        context.progress.measured(manifest.level, clip, seconds)
-    return [found[clip.id] for clip in context.clips]
-
-
-def _failure(method: Method, layout: str, context: JudgeContext) -> str | None:
-    """Why there is no package, or None."""
-    told = missing(method, layout, context.checkpoint, context.build)
-    if told is None or not context.may_build:
-        return told
-    try:
-        built_package(method, layout, context.checkpoint, context.source, context.build)
-    except (InputError, CheckFailed) as problem:
-        return f"not built: {problem}"
-    return None
+    measured = context.workers.measure(manifest.path, execution, open_ends, variations)
+    for clip, result, seconds in measured:
+        results[clip.id] = store.keep_clip(sha256, execution, clip, result)
+        if clip.id not in variations:
+            store.keep_variation(clip, result.variation, execution.stage)
+        context.progress.measured(name, clip, seconds)
+    return [results[clip.id] for clip in context.clips]

@@ -24,7 +24,7 @@ from kokoro_ane.core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import staged, strangers
-from kokoro_ane.eval.reference import Reference, Subject
+from kokoro_ane.eval.reference import Reference, Renderer
 from kokoro_ane.quantize.corpus import Utterance
 
 REFERENCE = "fp32 reference"
@@ -42,7 +42,7 @@ class Heard:
 
 
 def audition(
-    reference: Reference, packages: Mapping[str, Callable[[], Subject]], clips: Sequence[Utterance]
+    reference: Reference, packages: Mapping[str, Callable[[], Renderer]], clips: Sequence[Utterance]
 ) -> list[Heard]:
     """Render each clip by the reference and by every package. One package is open at a time:
     fourteen took 6 GB.

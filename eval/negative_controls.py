@@ -1,372 +1,165 @@
-"""The negative controls: errors that ports of this model really shipped, or that the gates claim to
-catch; and what does no harm.
+"""The negative controls of every stage: errors that ports of this model really shipped, or that the
+gates claim to catch, and what does no harm.
 
-    CONTROLS["mask dropped"].render(faults, inputs)   # [600 F] float32
+    CONTROLS[VOCODER]["mask dropped"].subject(Setting(reference, clips)).render(clip)
 
-Errors of the model are injected into the PyTorch vocoder (its features, source, mask, weights or
-inverse STFT), the others are done to the waveform. A gate that rejects nothing proves nothing, and
-one that rejects HARMLESS is wrong in the other direction: `kokoro-ane controls` runs them all.
+A gate that rejects nothing proves nothing, and one that rejects what is harmless is wrong in the
+other direction: `kokoro-ane controls` runs them all.
 """
 
-from copy import deepcopy
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kokoro_ane.core.contract import (
-    DEFAULT_BUCKETS,
-    FRAME_SAMPLES,
-    HARMONICS,
-    N_FFT,
-    PROSODY_PER_FRAME,
-    SAMPLE_RATE_HZ,
-    bucket_for,
-)
-from kokoro_ane.core.voices import style_row
+from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.encoder.encoder_steps import EncoderBackend
+from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval import waveform_faults as wave
+from kokoro_ane.eval.control_trials import Control, Setting
 from kokoro_ane.eval.faults import (
     HALVED,
     LATE,
     UNNORMALIZED,
-    Control,
     Faults,
-    Harmless,
     Render,
-    dropout_columns,
+    alpha_doubled,
+    block_dropped,
+    delayed,
+    dropout,
+    frames_swapped,
+    half_phase,
+    lost_duration,
+    mask_dropped,
+    noise_again,
+    of_f0,
+    of_noise,
     of_tail,
     of_waveform,
+    other_half,
+    other_style,
+    pulse_noise,
+    real_bins,
+    said_twice,
+    voiced_everywhere,
+    wrong_phone,
+    wrong_voice,
 )
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import (
+    ROW_STEPS,
+    EncoderSubject,
+    ProductSubject,
+    Reader,
+    Rendition,
+    Subject,
+    VocoderSubject,
+)
+from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.quantize.locator import Request
 from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.source import (
-    SINE_AMPLITUDE,
-    STEP_SAMPLES,
-    VOICED_ABOVE_HZ,
-    VOICED_NOISE,
-    gaussian_noise,
-    spectrum_of,
-)
+from kokoro_ane.vocoder.render import open_package, render_reference
+from kokoro_ane.vocoder.source import gaussian_noise
 
-WRONG_FRAMES = 3  # 75 ms
-OTHER_STYLE = 0.15
-DC_BIN, NYQUIST_BIN = 0, N_FFT // 2
-PULSE_STEP_SAMPLES = 240  # 10 ms between the pulses of a generator that is stuck
-STYLE_ROW = 60  # phonemes: the row of another voice that the wrong voice takes
 UNSEEN_SEED = 7  # more than the seeds of the variation
+FAR_ROW, FASTER = 50, 1.03  # phonemes; the speed that is asked for
+# a product's vocoder and encoder, one of them rejected alone
+PAIRS = (("p4", "w8g"), ("p6", "p6g"))
 
 
-def wrong_phone(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Three frames about the loudest voiced one take the text features of another phone: of all
-    frames', those at the median distance.
-    """
-    at = max(1, min(loudest_frame(inputs), inputs.frames - 2))
-    distance = (inputs.asr - inputs.asr[..., at : at + 1]).norm(dim=1)[0]  # [F]
-    others = int((distance > 0).sum())  # 0 in a held vowel: one phone, and nothing to take
-    other = int(distance.argsort()[len(distance) - others + others // 2]) if others else at
-    asr = inputs.asr.clone()
-    asr[..., at - 1 : at - 1 + WRONG_FRAMES] = inputs.asr[..., other : other + 1]
-    return faults.rendered(inputs, asr=asr)
+@dataclass(frozen=True)
+class Spoilt:
+    """The fp32 vocoder with an error in it."""
+
+    faults: Faults
+    change: Render
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """[600 F] float32."""
+        return self.change(self.faults, inputs)
 
 
-def loudest_frame(inputs: VocoderInputs) -> int:
-    """The frame of the loudest voiced prosody value; of the loudest at all where nothing is
-    voiced.
-    """
-    voiced = inputs.f0_hz[0] > VOICED_ABOVE_HZ
-    energy = (
-        inputs.energy[0]
-        if not bool(voiced.any())
-        else torch.where(voiced, inputs.energy[0], torch.full_like(inputs.energy[0], -1e9))
-    )
-    return int(energy.argmax()) // PROSODY_PER_FRAME
-
-
-def noise_again(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Noise drawn harmonic by harmonic, each time from seed 0: nine equal noises, 6 dB more of them
-    on real Kokoro.
-    """
-    noise = gaussian_noise(inputs.frames, 0)[..., :1].repeat(HARMONICS, axis=2)  # [1, 600 F, 9]
-    return of_noise(faults, inputs, noise)
-
-
-def half_phase(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The running sum of the phase kept in fp16: from the 2048th cycle on it moves in whole ones,
-    from the 64th in sixteenths.
-    """
-    steps = (inputs.f0_hz[0].double() * STEP_SAMPLES / SAMPLE_RATE_HZ).numpy().astype(np.float16)
-    cycles, total = np.zeros(len(steps)), np.float16(0)
-    for i, step in enumerate(steps):
-        total = np.float16(total + step)
-        cycles[i] = float(total)
-    return faults.rendered(
-        inputs, spectrum=source_of(faults, inputs, torch.from_numpy(cycles)[None])
+def spoilt(change: Render) -> Callable[[Setting], Subject]:
+    """The vocoder with that change, as something to judge."""
+    return lambda setting: VocoderSubject(
+        setting.reference, Spoilt(Faults.of(setting.reference), change)
     )
 
 
-def source_of(faults: Faults, inputs: VocoderInputs, cycles: Tensor) -> Tensor:
-    """The harmonic spectrum [1, 22, 120F + 1] of phases given in cycles [1, 2F] at the F0 rate,
-    otherwise as `HarmonicSource`.
-    """
-    # [1, 1, 600F]
-    phase = torch.nn.functional.interpolate(
-        cycles[:, None], scale_factor=float(STEP_SAMPLES), mode="linear"
-    )
-    # [1, 600F, 9]
-    sines = np.sin(2 * np.pi * phase.transpose(1, 2).numpy() * np.arange(1, HARMONICS + 1))
-    voiced = np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[
-        ..., None
-    ].astype(np.float64)
-    noise = faults.noise(inputs) * (voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3)
-    merge = faults.vocoder.generator.m_source.host
-    excitation = np.tanh(
-        (sines * SINE_AMPLITUDE * voiced + noise) @ merge.weights.astype(np.float64) + merge.bias
-    )
-    return torch.from_numpy(spectrum_of(excitation)).float()
+def error(name: str, metric: str, change: Render, seen: str) -> Control:
+    """An error of the vocoder, the metric that is expected to catch it, and where it was seen."""
+    return Control(name, spoilt(change), seen, metric)
 
 
-def lost_duration(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The duration of the loudest phone is NaN, cast to an integer and held at 1: the phone lasts
-    one frame, all after it comes early.
-    """
-    at = loudest_frame(inputs)
-    same = ((inputs.asr - inputs.asr[..., at : at + 1]).abs().amax(dim=1)[0] == 0).numpy()
-    start = at - int(np.argmin(same[: at + 1][::-1])) + 1 if not same[: at + 1].all() else 0
-    stop = at + int(np.argmin(same[at:])) if not same[at:].all() else len(same)
-    kept = np.r_[0 : start + 1, stop : len(same)]
-    # the last frame, pause, is drawn out
-    filled = np.r_[kept, np.full(len(same) - len(kept), len(same) - 1)]
-    f0_hz, energy = (
-        _rows(track, filled, PROSODY_PER_FRAME) for track in (inputs.f0_hz, inputs.energy)
-    )
-    spectrum = faults.source(f0_hz, faults.noise(inputs))
-    early = replace(
-        inputs,
-        asr=inputs.asr[..., torch.from_numpy(filled)],
-        f0_hz=f0_hz,
-        energy=energy,
-        spectrum=spectrum,
-    )
-    return render_reference(faults.vocoder, early)
-
-
-def _rows(track: Tensor, frames: np.ndarray, step: int) -> Tensor:
-    """track [1, step F] -> the values of `frames`."""
-    return track.reshape(1, -1, step)[:, torch.from_numpy(frames)].reshape(1, -1)
-
-
-def other_style(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """85 % of the style and 15 % of another voice's, the nearest one."""
-    row = min(len(faults.checkpoint.voice(faults.checkpoint.voices[0])), 60) - 1
-    half = inputs.style.shape[1]
-    styles = [faults.checkpoint.voice(voice)[row, :, :half] for voice in faults.checkpoint.voices]
-    far = sorted(
-        (style for style in styles), key=lambda style: float((style - inputs.style).norm())
-    )
-    other = far[1] if len(far) > 1 else far[0]  # the first is the voice itself
-    return faults.rendered(inputs, style=(1 - OTHER_STYLE) * inputs.style + OTHER_STYLE * other)
-
-
-class Through(nn.Module):
-    """A residual block that is not there."""
-
-    def forward(self, x: Tensor, *_: object) -> Tensor:
-        """x, unchanged."""
-        return x
-
-
-def block_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The first residual block of the last stage passes its input on."""
-    copy = deepcopy(faults.vocoder)
-    copy.generator.resblocks[copy.generator.blocks_per_stage] = Through()  # type: ignore[assignment]
-    return render_reference(copy.eval(), inputs)
-
-
-def alpha_doubled(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The Snakes of the last stage have twice their alpha."""
-    copy = deepcopy(faults.vocoder)
-    last = copy.generator.resblocks[copy.generator.blocks_per_stage :]
-    with torch.no_grad():
-        for snake in [s for block in last for s in (*block.alpha1, *block.alpha2)]:
-            for parameter in snake.parameters():
-                parameter.mul_(2.0)
-    return render_reference(copy.eval(), inputs)
-
-
-def other_half(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The prosody's half of the style row in the decoder, of the voice that the style is nearest
-    to.
-    """
-    half = inputs.style.shape[1]
-    # [510 voices, 2 half]
-    rows = torch.cat([faults.checkpoint.voice(voice)[:, 0] for voice in faults.checkpoint.voices])
-    nearest = rows[(rows[:, :half] - inputs.style).norm(dim=1).argmin()]
-    return faults.rendered(inputs, style=nearest[None, half:])
-
-
-def _late(track: Tensor, frames: int) -> Tensor:
-    """A curve [1, 2F] that many frames late, its first value held."""
-    step = frames * PROSODY_PER_FRAME
-    return torch.cat([track[:, :1].repeat(1, step), track[:, :-step]], dim=1)
-
-
-def of_f0(faults: Faults, inputs: VocoderInputs, f0_hz: Tensor) -> np.ndarray:
-    """Another F0, in the source and in the decoder."""
-    return faults.rendered(inputs, f0_hz=f0_hz, spectrum=faults.source(f0_hz, faults.noise(inputs)))
-
-
-def of_noise(faults: Faults, inputs: VocoderInputs, noise: np.ndarray) -> np.ndarray:
-    """Another source noise."""
-    return faults.rendered(inputs, spectrum=faults.source(inputs.f0_hz, noise))
-
-
-def voiced_everywhere(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Unvoiced places are voiced at the mean pitch: no frame has noise alone."""
-    voiced = inputs.f0_hz > VOICED_ABOVE_HZ
-    mean = inputs.f0_hz[voiced].mean() if bool(voiced.any()) else torch.tensor(150.0)
-    f0_hz = torch.where(voiced, inputs.f0_hz, mean) * 1.0
-    # a held vowel is voiced already: it is flat
-    return of_f0(faults, inputs, torch.where(voiced.all(), f0_hz * 0.9, f0_hz))
-
-
-def said_twice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The loudest 25 ms twice, everything after them 25 ms late, the end cut off."""
-    signal = faults.rendered(inputs)
-    at = (loudest_frame(inputs) + 1) * FRAME_SAMPLES
-    return np.concatenate([signal[:at], signal[at - FRAME_SAMPLES : -FRAME_SAMPLES]])
-
-
-def frames_swapped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The text features of the loudest three frames and of the three before them change places."""
-    at = max(3, min(loudest_frame(inputs), inputs.frames - 3))
-    order = torch.arange(inputs.frames)
-    order[at - 3 : at + 3] = torch.cat([order[at : at + 3], order[at - 3 : at]])
-    return faults.rendered(inputs, asr=inputs.asr[..., order])
-
-
-def real_bins(factor: float) -> Render:
-    """DC and Nyquist where they are negative: atan2 is `factor` times the pi it should be. -1:
-    atan2(-0, negative); 0: the sign is lost.
-    """
-
-    def render(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-        spectrum = inputs.spectrum.clone()
-        for real in (DC_BIN, NYQUIST_BIN):
-            phase = spectrum[:, N_FFT // 2 + 1 + real]
-            phase[phase.abs() > torch.pi / 2] *= factor
-        return faults.rendered(inputs, spectrum=spectrum)
-
-    return render
-
-
-def pulse_noise(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """A generator whose state is stuck at zero: one pulse each 10 ms, of the noise's power, in
-    place of noise.
-    """
-    noise = np.zeros_like(faults.noise(inputs))
-    noise[:, ::PULSE_STEP_SAMPLES] = PULSE_STEP_SAMPLES**0.5
-    return of_noise(faults, inputs, noise)
-
-
-def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """Padded to its bucket without the prefix mask: normalizations and convolutions see the
-    padding.
-    """
-    frames = bucket_for(inputs.frames + 1, DEFAULT_BUCKETS)
-    padded = {
-        name: _padded(getattr(inputs, name), inputs.frames, frames)
-        for name in ("asr", "f0_hz", "energy", "spectrum")
-    }
-    samples = faults.rendered(inputs, **padded)
-    return samples[: len(samples) * inputs.frames // frames]
-
-
-def _padded(tensor: Tensor, frames: int, wanted: int) -> Tensor:
-    columns = tensor.shape[-1] // frames * (wanted - frames)
-    return torch.nn.functional.pad(tensor, (0, columns))
-
-
-def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The style of the voice that is farthest from the right one."""
-    half = faults.checkpoint.config.style_dim
-    styles = [
-        style_row(faults.checkpoint.voice(voice), STYLE_ROW)[:, :half]
-        for voice in faults.checkpoint.voices
-    ]
-    return faults.rendered(
-        inputs, style=max(styles, key=lambda style: float((style - inputs.style).norm()))
-    )
-
-
-def dropout(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """10 ms of the tail's magnitudes overflowed to zero, where the clip is loudest."""
-    start, stop = dropout_columns(faults.rendered(inputs))
-    return render_reference(faults.with_tail(silent=(start, stop)), inputs)
+def harmless(name: str, change: Render, why: str, named_by: str = "") -> Control:
+    """A change of the vocoder that nobody hears, and the metric that may name it."""
+    return Control(name, spoilt(change), why, named_by, rejected=False)
 
 
 THIRTEEN = (
-    Control(
+    error(
         "atan2 flipped at DC",
         "mcd_db",
         real_bins(0.0),
         "Core ML's atan2(0, negative) is 0: word error rate 10.38 % until found",
     ),
-    Control(
+    error(
         "overlap-add factor 1.5",
         "level_db",
         of_tail(UNNORMALIZED),
         "inverse STFT without normalization, in a published port",
     ),
-    Control(
+    error(
         "interior bins halved",
         "band_2_4_khz_db",
         of_tail(HALVED),
         "one-sided factor lost in every bucket of a published port",
     ),
-    Control(
+    error(
         "DC instead of noise",
         "mcd_db",
         lambda f, x: of_noise(f, x, np.ones_like(f.noise(x))),
         "noise replaced by a constant, in a published port",
     ),
-    Control(
+    error(
         "mask dropped",
         "thd_n_increase_db",
         mask_dropped,
         "statistics over the padding: level moves by 3 dB in a published port",
     ),
-    Control(
+    error(
         "one sample shift",
         "lag_samples",
         of_tail(LATE),
         "off-by-one in a trim: not heard, but the graph is wrong",
     ),
-    Control("dropout 10 ms", "click_db", dropout, "a chunk boundary or an overflow to zero"),
-    Control(
+    error("dropout 10 ms", "click_db", dropout, "a chunk boundary or an overflow to zero"),
+    error(
         "low-pass 9 kHz",
         "lsd_db",
         of_waveform(wave.band_limited),
         "a generator stage lost; at three quarters of the voice's own band",
     ),
-    Control(
-        "hard clipping", "clipping_percent", of_waveform(wave.clipped), "saturating int8 range"
-    ),
-    Control(
+    error("hard clipping", "clipping_percent", of_waveform(wave.clipped), "saturating int8 range"),
+    error(
         "F0 off by 3 %",
         "f0_rmse_cents",
         lambda f, x: of_f0(f, x, x.f0_hz * 1.03),
         "pitch drawn out at the wrong rate",
     ),
-    Control("wrong voice", "mcd_db", wrong_voice, "style row of another pack"),
-    Control(
+    error("wrong voice", "mcd_db", wrong_voice, "style row of another pack"),
+    error(
         "seed-0 pulse train",
         "mcd_db",
         pulse_noise,
         "xorshift started at 0 stays at 0, in a published port",
     ),
-    Control(
+    error(
         "int4 everything",
         "pesq",
         lambda f, x: render_reference(f.int4, x),
@@ -374,39 +167,39 @@ THIRTEEN = (
     ),
 )
 SHIPPED = (
-    Control(
+    error(
         "wrong phone",
         "local_spectrum_db",
         wrong_phone,
         "75 ms of another phone: PESQ 4.30, MCD 0.19, shipped by the means alone",
     ),
-    Control(
+    error(
         "dipped 60 ms",
         "local_level_db",
         of_waveform(wave.dipped),
         "the loudest 60 ms 9 dB quieter: a block's scale overflowed there",
     ),
-    Control(
+    error(
         "negative real bin flipped",
         "mcd_db",
         real_bins(-1.0),
         "atan2(-0, negative) is -pi, in a published port",
     ),
-    Control(
+    error(
         "noise of seed 0 in every call",
         "lsd_db",
         noise_again,
         "a fixed seed in every call of the generator, in a published port",
     ),
-    Control("phase summed in fp16", "mcd_db", half_phase, "a cumulative sum on the engine"),
-    Control(
+    error("phase summed in fp16", "mcd_db", half_phase, "a cumulative sum on the engine"),
+    error(
         "NaN duration",
         "local_spectrum_db",
         lost_duration,
         "compiled programs without flexible shapes gave NaN durations",
     ),
-    Control("15 % of another voice", "mcd_db", other_style, "styles blended by a wrong index"),
-    Control(
+    error("15 % of another voice", "mcd_db", other_style, "styles blended by a wrong index"),
+    error(
         "one boundary a sample late",
         "lag_samples",
         of_waveform(wave.late_from_the_middle),
@@ -414,92 +207,263 @@ SHIPPED = (
     ),
 )
 LATER = (
-    Control("residual block dropped", "mcd_db", block_dropped, "a branch of a stage not added"),
-    Control("Snake alpha doubled", "mcd_db", alpha_doubled, "a scale folded in twice"),
-    Control(
+    error("residual block dropped", "mcd_db", block_dropped, "a branch of a stage not added"),
+    error("Snake alpha doubled", "mcd_db", alpha_doubled, "a scale folded in twice"),
+    error(
         "other half of the style", "mcd_db", other_half, "columns 128 to 256 instead of 0 to 128"
     ),
-    Control(
+    error(
         "F0 a frame late",
         "mcd_db",
-        lambda f, x: of_f0(f, x, _late(x.f0_hz, frames=1)),
+        lambda f, x: of_f0(f, x, delayed(x.f0_hz, frames=1)),
         "off-by-one in the alignment of prosody",
     ),
-    Control("voiced everywhere", "mcd_db", voiced_everywhere, "F0 not set to 0 where unvoiced"),
-    Control(
+    error("voiced everywhere", "mcd_db", voiced_everywhere, "F0 not set to 0 where unvoiced"),
+    error(
         "noise 18 dB louder",
         "mcd_db",
         lambda f, x: of_noise(f, x, 8 * f.noise(x)),
         "uniform bits not scaled",
     ),
-    Control(
+    error(
         "energy two frames late",
         "mcd_db",
-        lambda f, x: f.rendered(x, energy=_late(x.energy, frames=2)),
+        lambda f, x: f.rendered(x, energy=delayed(x.energy, frames=2)),
         "a track of another rate cut instead of drawn out",
     ),
-    Control(
+    error(
         "25 ms said twice",
         "local_spectrum_db",
         said_twice,
         "overlap counted twice where pieces are joined",
     ),
-    Control(
+    error(
         "three frames swapped", "local_spectrum_db", frames_swapped, "rows packed in another order"
     ),
-    Control("constant added", "pause_floor_db", of_waveform(wave.offset), "a bias lost on its way"),
-    Control("hum", "pause_floor_db", of_waveform(wave.hum), "the DC bin modulated"),
-    Control("click in a pause", "click_db", of_waveform(wave.clicked), "one overflow"),
-    Control(
+    error("constant added", "pause_floor_db", of_waveform(wave.offset), "a bias lost on its way"),
+    error("hum", "pause_floor_db", of_waveform(wave.hum), "the DC bin modulated"),
+    error("click in a pause", "click_db", of_waveform(wave.clicked), "one overflow"),
+    error(
         "level sways",
         "gain_variation_db",
         of_waveform(wave.swaying),
         "a scale that depends on the block: 2 dB either way",
     ),
-    Control(
+    error(
         "roughness, 8 % at 27 Hz",
         "roughness_percent",
         of_waveform(wave.rough),
         "a scale that changes from block to block",
     ),
-    Control(
+    error(
         "roughness, 3 % at 40 Hz",
         "roughness_percent",
         of_waveform(wave.trembling),
         "the same once a frame",
     ),
-    Control(
+    error(
         "ghost voice at -36 dB",
         "pause_peak_db",
         of_waveform(wave.haunted),
         "a buffer of another call not cleared",
     ),
-    Control("echo at -20 dB", "lsd_db", of_waveform(wave.echoing), "state kept from another call"),
-    Control("8 bits", "pause_floor_db", of_waveform(wave.eight_bits), "samples stored too short"),
+    error("echo at -20 dB", "lsd_db", of_waveform(wave.echoing), "state kept from another call"),
+    error("8 bits", "pause_floor_db", of_waveform(wave.eight_bits), "samples stored too short"),
 )
-CONTROLS = MappingProxyType({control.name: control for control in (*THIRTEEN, *SHIPPED, *LATER)})
 
 HARMLESS = (
-    Harmless(
+    harmless(
         "another noise seed",
         lambda f, x: of_noise(f, x, gaussian_noise(x.frames, f.seed + UNSEEN_SEED)),
         "nobody can say which of two renders is right",
     ),
-    Harmless(
+    harmless(
         "polarity",
         of_waveform(wave.turned_over),
         "a sign cannot be heard: every metric but `polarity` turns the clip over first",
     ),
-    Harmless(
+    harmless(
         "0.3 dB quieter",
         of_waveform(wave.quieter),
         "below what a listener notices; THD+N takes the gain out, `level_db` holds it",
     ),
-    Harmless(
+    harmless(
         "0.25 ms late",
         of_waveform(wave.later),
         "not heard; PESQ and THD+N undo it, frames of 25 ms hardly see it",
         "lag_samples",
     ),
-    Harmless("hiss at -70 dB", of_waveform(wave.hiss), "below the model's own noise"),
+    harmless("hiss at -70 dB", of_waveform(wave.hiss), "below the model's own noise"),
+)
+
+
+class Dropped(nn.Module):
+    """A block that is not there: a curve's block passes x and its mask on, an LSTM the part of x
+    [1, T, C + S] without the style.
+    """
+
+    def __init__(self, width: int | None = None) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Tensor, *others: Tensor) -> object:
+        """x and the last of the others; with a width x [1, T, width]."""
+        return (x, others[-1]) if self.width is None else x[..., : self.width]
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A subject that is given another clip."""
+
+    subject: Subject
+    change: Callable[[Utterance], Utterance]
+
+    def render(self, clip: Utterance) -> Rendition:
+        """The changed clip."""
+        return self.subject.render(self.change(clip))
+
+
+@dataclass(frozen=True)
+class Fp32:
+    """The fp32 vocoder, with the noise of another seed."""
+
+    reference: Reference
+    other_seed: int = 0
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """[600 F]."""
+        if self.other_seed:
+            inputs = self.reference.with_noise(inputs, self.other_seed)
+        return self.reference.clock(inputs)
+
+
+def blunted(setting: Setting, block: str) -> EncoderBackend:
+    """The fp32 encoder without its first block of F0 or energy, or without the second layer of the
+    duration encoder.
+    """
+    encoder = Encoder.of(setting.reference.checkpoint)
+    if block == "duration":
+        encoder.predictor.text_encoder.lstms[2] = Dropped(encoder.bert_encoder.out_features)
+    else:
+        curve = encoder.predictor.F0 if block == "F0" else encoder.predictor.N
+        curve[0] = Dropped()  # type: ignore[assignment]
+    return replace(setting.reference.encoder, functions=torch_functions(encoder))
+
+
+@torch.no_grad()
+def exchanged(setting: Setting) -> EncoderBackend:
+    """The two letters that the sentences have most take each other's embeddings, in ALBERT and in
+    the text encoder.
+    """
+    checkpoint = setting.reference.checkpoint
+    encoder, vocab = Encoder.of(checkpoint), checkpoint.config.vocab
+    letters = {number for symbol, number in vocab.items() if symbol.isalpha()}
+    counts = Counter(int(i) for clip in setting.clips for i in clip.input_ids if int(i) in letters)
+    (one, _), (other, _) = counts.most_common(2)
+    for weight in (
+        encoder.bert.embeddings.word_embeddings.weight,
+        encoder.text_encoder.embedding.weight,
+    ):
+        assert isinstance(weight, Tensor)
+        weight[[one, other]] = weight[[other, one]]
+    return replace(setting.reference.encoder, functions=torch_functions(encoder))
+
+
+def swapped(clip: Utterance) -> Utterance:
+    """Two different symbols behind the sentence's middle change places."""
+    ids = clip.input_ids.copy()
+    at = next((i for i in range(len(ids) // 2, len(ids) - 2) if ids[i] != ids[i + 1]), 1)
+    ids[[at, at + 1]] = ids[[at + 1, at]]
+    return replace(clip, input_ids=ids)
+
+
+def read(setting: Setting, backend: EncoderBackend | None = None, **how: float) -> EncoderSubject:
+    """The fp32 encoder, or another; how: as Reader."""
+    return EncoderSubject(Reader(setting.reference, backend, **how))  # type: ignore[arg-type]
+
+
+def spoken(
+    setting: Setting, backend: EncoderBackend | None = None, other_seed: int = 0, **how: float
+) -> ProductSubject:
+    """The fp32 chain; how: as Reader."""
+    reader = Reader(setting.reference, backend, **how)  # type: ignore[arg-type]
+    return ProductSubject(reader, Fp32(setting.reference, other_seed))
+
+
+def packages(setting: Setting, method: str, level: str) -> ProductSubject | None:
+    """The executed chain of two packages, where both stand in the build folder."""
+    request = Request(setting.reference.checkpoint, setting.build, method, encoder=level)
+    if not all(path.is_file() for path in (request.vocoder, *request.encoders)):
+        return None
+    reader = Reader(setting.reference, EncoderPackage(request.encoders).backend)
+    return ProductSubject(reader, open_package(request.vocoder))
+
+
+def _dropped(block: str) -> Control:
+    return Control(
+        f"a block of {block} dropped",
+        lambda setting: read(setting, blunted(setting, block)),
+        "a layer that is not loaded",
+    )
+
+
+ENCODER_CONTROLS = (
+    *map(_dropped, ("F0", "energy", "duration")),
+    Control("two tokens swapped", lambda s: Altered(read(s), swapped), "ids in another order"),
+    Control(f"a style row {FAR_ROW} away", lambda s: read(s, step=FAR_ROW), "row by another count"),
+    Control("speed 3 % off", lambda s: read(s, faster=FASTER), "a speed that is rounded"),
+    Control(
+        "two phonemes' embeddings exchanged",
+        lambda s: read(s, exchanged(s)),
+        "a row of a table at another's place",
+    ),
+    Control("fp32 itself", read, "the same model", rejected=False),
+)
+PRODUCT_CONTROLS = (
+    Control(
+        "another noise seed",
+        lambda s: spoken(s, other_seed=UNSEEN_SEED),
+        "nobody can say which of two renders is right",
+        rejected=False,
+    ),
+    Control("speed 3 % off", lambda s: spoken(s, faster=FASTER), "a speed that is rounded"),
+    Control(
+        f"a style row {FAR_ROW} away", lambda s: spoken(s, step=FAR_ROW), "row by another count"
+    ),
+    Control(
+        "a block of F0 dropped",
+        lambda s: spoken(s, blunted(s, "F0")),
+        "a layer that is not loaded",
+    ),
+)
+
+
+def _rows(make: Callable[..., Subject]) -> tuple[Control, ...]:
+    """Both neighbouring style rows."""
+
+    def control(step: int) -> Control:
+        why = "a prosody that nobody could call wrong"
+        return Control(f"style row n {step:+d}", lambda s: make(s, step=step), why, rejected=False)
+
+    return tuple(map(control, ROW_STEPS))
+
+
+def _pair(method: str, level: str) -> Control:
+    return Control(
+        f"vocoder {method}, encoder {level}",
+        lambda setting: packages(setting, method, level),
+        "one of them is rejected alone",
+    )
+
+
+def _named(*controls: Control) -> Mapping[str, Control]:
+    return MappingProxyType({control.name: control for control in controls})
+
+
+CONTROLS: Mapping[str, Mapping[str, Control]] = MappingProxyType(
+    {
+        VOCODER: _named(*THIRTEEN, *SHIPPED, *LATER, *HARMLESS),
+        ENCODER: _named(*ENCODER_CONTROLS, *_rows(read)),
+        PRODUCT: _named(*_rows(spoken), *PRODUCT_CONTROLS, *(_pair(*levels) for levels in PAIRS)),
+    }
 )

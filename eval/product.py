@@ -1,36 +1,40 @@
-"""`kokoro-ane release --product`: one level a stage, the combination judged as executed from text
-to sound, and what to ship named.
+"""A product: a level of the encoder in front of a level of the vocoder, judged as executed from text
+to sound.
 
-    products = judged_products(context, encoders=("w8g", "lossless"), methods=("p6",))
-    choice = choose(products, "smallest", "m4", withheld(checkpoint))
+    product = judged_product(context, vocoder="p6", encoder="w8g")
+    # only of stages that ship alone; what is missing is said
+    products = judged_products(context, [("w8g", "p6"), ("lossless", "p6")])
 
-Only stages that ship alone are rendered together: vocoders by BUILD/release/decision.json, encoders
-by their own gates, whose figures are measured where they are missing. Nothing is guessed: a product
-with a vocoder that nobody judged is UNDECIDED, and its command is named.
+Vocoders are taken by BUILD/release/decision.json, encoders by their own gates, whose figures are
+measured where they are missing. Nothing is guessed: a product with a vocoder that nobody judged is
+UNDECIDED, and its command is named.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.contract import BOTH
+from kokoro_ane.core.contract import BOTH, NUMERIC
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval import PRODUCT
 from kokoro_ane.eval.decision import Choice, provenance
-from kokoro_ane.eval.execution import ROWS, Execution
-from kokoro_ane.eval.judge import decided, plain_decision
-from kokoro_ane.eval.levels import JudgedLevel, known_facts, measured_clips
-from kokoro_ane.eval.product_gates import PRODUCT_GATES
-from kokoro_ane.eval.prosody_judge import ProsodyBench
-from kokoro_ane.eval.prosody_quality import judged_encoder
+from kokoro_ane.eval.execution import Execution
+from kokoro_ane.eval.gates import PRODUCT_GATES
+from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.levels import (
+    JudgedLevel,
+    full_record,
+    judged_encoder,
+    known_facts,
+    measured_clips,
+)
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.verdict import REJECT, SHIP, UNDECIDED
 from kokoro_ane.g2p.alphabet import spoken_by
 from kokoro_ane.g2p.result import US
-from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for, read_decision
+from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
 from kokoro_ane.pipeline.voice_file import first_voice_bytes
 from kokoro_ane.quantize.locator import Request, find_package, parse_level
@@ -38,108 +42,95 @@ from kokoro_ane.quantize.locator import Request, find_package, parse_level
 if TYPE_CHECKING:
     from kokoro_ane.eval.session import JudgeContext
 
-PARTS = ("text", "encoder", "vocoder", "voice")
 
-
-def shipping_vocoders(build: Path, layout: str) -> tuple[str, ...]:
-    """Levels of the layout that BUILD/release/decision.json lets ship; fp16, which is then told to
-    be unjudged, where it names none.
+def judged_products(context: "JudgeContext", names: Sequence[tuple[str, str]]) -> list[JudgedLevel]:
+    """Every combination of an encoder and a vocoder; one line on stderr as each is done. Raises
+    InputError for a vocoder that is not built.
     """
-    path = build / "release" / "decision.json"
-    named = (
-        [level["method"] for level in read_decision(path)["levels"] if level["verdict"] == SHIP]
-        if path.is_file()
-        else []
-    )
-    parsed = [(name, *parse_level(name)) for name in named]
-    return tuple(
-        name for name, method, of in parsed if of == layout and not method.unfit_for_engine
-    ) or ("fp16",)
-
-
-def judged_products(
-    context: "JudgeContext", encoders: Sequence[str], methods: Sequence[str]
-) -> list[JudgedLevel]:
-    """Every encoder with every vocoder; one line on stderr as each is done. Raises InputError for a
-    vocoder that is not built.
-    """
-    bench = ProsodyBench(context.checkpoint, judged_clips(context.checkpoint, BOTH))
+    clips = tuple(judged_clips(context.checkpoint, BOTH))
+    both = replace(context, clips=clips, texts=BOTH, claim=NUMERIC)
+    alone: dict[str, JudgedLevel] = {}
     products: list[JudgedLevel] = []
-    for encoder in encoders:
-        try:
-            judged = judged_encoder(
-                bench, context.store, encoder, context.source, context.build, context.may_build
-            )
-        except CheckFailed as problem:
-            products += [
-                JudgedLevel(f"{name}+{encoder}", name, failed=f"encoder not built: {problem}")
-                for name in methods
-            ]
-            continue
-        for name in methods:
-            products.append(judged_product(context, judged, name))
-            print(f"{products[-1].method}: {products[-1].verdict}", file=sys.stderr)
+    for encoder, vocoder in names:
+        if encoder not in alone:
+            try:
+                alone[encoder] = judged_encoder(encoder, both)
+            except CheckFailed as problem:
+                reason = f"encoder not built: {problem}"
+                alone[encoder] = JudgedLevel(encoder, f"encoder {encoder}", failed=reason)
+        if failed := alone[encoder].failed:
+            products.append(JudgedLevel(f"{vocoder}+{encoder}", vocoder, failed=failed))
+        else:
+            products.append(judged_product(context, vocoder, encoder, alone[encoder].verdict))
+        print(f"{products[-1].method}: {products[-1].verdict}", file=sys.stderr)
     return products
 
 
-def judged_product(context: "JudgeContext", encoder: dict[str, Any], name: str) -> JudgedLevel:
-    """One combination of an encoder's record and a vocoder's level. Text is read by g2p's rules, as
-    a bundle holds them, in the fp32 chain too; sizes are with one voice, the first.
+def judged_product(
+    context: "JudgeContext", vocoder: str, encoder: str, encoder_alone: str | None = None
+) -> JudgedLevel:
+    """One combination. `encoder_alone`: the verdict of the encoder; where it is given, only stages
+    that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
+    chain too; sizes are with one voice, the first.
     """
-    method, layout = parse_level(name)
-    manifest = find_package(context.build, context.checkpoint, method, layout)
-    facts, level = known_facts(manifest, context), encoder["method"]
-    _, vocoder = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
-    alone = {"encoder": encoder["verdict"], "vocoder": vocoder["verdict"] if vocoder else UNDECIDED}
-    text, voice = (
-        TEXT_BYTES[spoken_by(context.checkpoint.voices[0]) or US],
-        first_voice_bytes(context.checkpoint),
+    checkpoint, build = context.checkpoint, context.build
+    method, layout = parse_level(vocoder)
+    manifest = find_package(build, checkpoint, method, layout)
+    facts, paths = (
+        known_facts(manifest, context),
+        Request(checkpoint, build, encoder=encoder).encoders,
     )
+    manifests = [manifest, *(Manifest.load(path) for path in paths)]
     parts = {
-        "text": text,
-        "encoder": encoder["provenance"]["package_bytes"],
+        "text": TEXT_BYTES[spoken_by(checkpoint.voices[0]) or US],
+        "encoder": sum(each.package_bytes for each in manifests[1:]),
         "vocoder": facts.bytes,
-        "voice": voice,
+        "voice": first_voice_bytes(checkpoint),
     }
-    packages = {manifest.package: manifest.package_sha256} | encoder["provenance"]["packages"]
-    reasons = (
-        []
-        if vocoder
-        else [f"vocoder {name} was not judged: `kokoro-ane release --methods {name}` judges it"]
+    whole, judgement = replace(facts, bytes=sum(parts.values())), None
+    record: dict[str, Any] = {
+        "stages": {"encoder": encoder, "vocoder": vocoder},
+        "parts": parts,
+        "packages": {each.package: each.package_sha256 for each in manifests},
+    }
+    if encoder_alone is not None:
+        record |= _alone(context, vocoder, manifest, encoder_alone)
+    if not record.get("reasons"):
+        execution = Execution.of(context.execution.precision, paths, PRODUCT)
+        context, name = replace(context, execution=execution), f"{vocoder}+{encoder}"
+        results = measured_clips(name, manifest, context)
+        judgement = decided(name, results, context.claim, gates=PRODUCT_GATES)
+        record |= full_record(judgement, manifests, context, whole.bytes)
+    return JudgedLevel(
+        f"{vocoder}+{encoder}",
+        f"vocoder {vocoder}, encoder {encoder}",
+        method.unfit_for_engine,
+        None,
+        manifest,
+        whole,
+        record,
+        judgement,
     )
-    reasons += [
+
+
+def _alone(
+    context: "JudgeContext", vocoder: str, manifest: Manifest, encoder_alone: str
+) -> dict[str, Any]:
+    """The verdicts of both stages alone, and the reasons not to render them together."""
+    _, level = decision_for(context.build / "release" / "decision.json", manifest.package_sha256)
+    alone = {"encoder": encoder_alone, "vocoder": level["verdict"] if level else UNDECIDED}
+    reasons = [
         f"the {stage} alone: {verdict}" for stage, verdict in alone.items() if verdict != SHIP
     ]
-    told = {
+    if not level:
+        command = f"kokoro-ane release --methods {vocoder}"
+        reasons.insert(0, f"vocoder {vocoder} was not judged: `{command}` judges it")
+    return {
+        "alone": alone,
         "verdict": REJECT if REJECT in alone.values() else UNDECIDED,
         "reasons": reasons,
         "broken": [],
         "summary": {},
-    }
-    record = {
-        "stages": {"encoder": level, "vocoder": name},
-        "alone": alone,
-        "parts": parts,
-        "packages": packages,
-    }
-    record |= told if reasons else combination(context, manifest, level)
-    title, whole = f"vocoder {name}, encoder {level}", replace(facts, bytes=sum(parts.values()))
-    return JudgedLevel(
-        f"{name}+{level}", title, method.unfit_for_engine, None, manifest, whole, record
-    )
-
-
-def combination(context: "JudgeContext", vocoder: Manifest, level: str) -> dict[str, Any]:
-    """Verdict, checks, summary and clips of the executed chain."""
-    encoders = Request(context.checkpoint, context.build, encoder=level).encoders
-    results = measured_clips(
-        vocoder,
-        replace(context, execution=Execution.of(context.execution.precision, encoders, ROWS)),
-    )
-    made = decided(level, results, context.claim, vocoder.layout, gates=PRODUCT_GATES)
-    return plain_decision(made.decision) | {
-        "summary": made.summary(),
-        "clips": [asdict(clip) for clip in results],
     }
 
 
@@ -151,37 +142,14 @@ def product_record(
     """What BUILD/release/product.json holds: the decision first, then every product with its
     parts.
     """
-    head = asdict(choice) | {
+    return asdict(choice) | {
         "format": PRODUCT_FORMAT,
         "product": choice.level,
-    }
-    rows = [
-        {"product": one.method, "failed": one.failed, "bytes": one.bytes, "verdict": one.verdict}
-        | one.record
-        for one in products
-    ]
-    return head | {"products": rows, "provenance": provenance(context)}
-
-
-def print_products(products: Sequence[JudgedLevel], choice: Choice) -> None:
-    """Decision, notes, table, what is wrong."""
-    print("\n  - ".join((f"{choice.verdict}  {choice.reason}", *choice.notes)))
-    rows, wrong = (
-        [],
-        [
-            f"{one.method}: {one.failed or '; '.join(one.record['reasons'])}"
+        "products": [
+            {"product": one.method, "failed": one.failed, "bytes": one.bytes}
+            | {"verdict": one.verdict}
+            | one.record
             for one in products
-            if one.verdict != SHIP
         ],
-    )
-    for one in products:
-        sizes = [f"{one.record['parts'][part] / 1e6:.2f}" if one.record else "-" for part in PARTS]
-        mcd = one.record.get("summary", {}).get("mcd_db")
-        near = f"{mcd['mean']:.2f} ({mcd['seed_variation_mean']:.2f})" if mcd else "-"
-        rows.append((one.method, *sizes, f"{one.bytes / 1e6:.2f}", near, one.verdict))
-    print_table(
-        "MB of each part; MCD, dB (of a neighbouring row)",
-        ("product", *PARTS, "all", "MCD", ""),
-        rows,
-    )
-    print(*wrong, sep="\n")
+        "provenance": provenance(context),
+    }

@@ -4,6 +4,8 @@ fp32 model, sentence by sentence.
     python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] [--precision ane_numerics] [--layout streaming] [--features package]
     # durations, F0, energy, text features: docs/encoder.md
     python eval/quality.py --method w8g --stage encoder
+    # the whole chain, from text to sound: docs/release.md
+    python eval/quality.py --method p6+w8g --stage product
     # what ONNX Runtime makes of its own file, by the same gates
     python eval/quality.py --method fp32 --runtime onnx
 
@@ -23,29 +25,43 @@ if __package__ in (None, ""):
 
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
+from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 from kokoro_ane.eval.session import PYTORCH, session, session_arguments
 from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
+    from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.eval.levels import JudgedLevel
+    from kokoro_ane.eval.session import JudgeContext
+
+# flags that are the vocoder's alone, each with what it is elsewhere
+OF_THE_VOCODER = {
+    "layout": PADDED,
+    "runtime": DEFAULT_RUNTIME,
+    "features": PYTORCH,
+    "precision": "declared",
+}
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane quality", __doc__)
-    levels = tuple(dict.fromkeys((*LEVELS, *STAGE_METHODS["encoder"])))
-    parser.add_argument("--method", required=True, choices=levels, help="level to judge")
+    names = ", ".join(dict.fromkeys((*LEVELS, *STAGE_METHODS["encoder"])))
     parser.add_argument(
-        "--stage",
-        choices=("vocoder", "encoder"),
-        default="vocoder",
-        help="whose level (default: %(default)s)",
+        "--method",
+        required=True,
+        help=f"level to judge: {names}; of a product VOCODER+ENCODER, such as p6+w8g",
+    )
+    parser.add_argument(
+        "--stage", choices=STAGES, default=VOCODER, help="whose level (default: %(default)s)"
     )
     parser.add_argument(
         "--runtime",
@@ -59,6 +75,56 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def check_level(arguments: argparse.Namespace) -> None:
+    """Raise InputError for a level that the stage does not have, or a flag that is the vocoder's
+    alone.
+    """
+    stage, name = arguments.stage, arguments.method
+    vocoder, plus, encoder = name.partition("+")
+    if stage == VOCODER:
+        if name not in LEVELS:
+            other = ENCODER if name in STAGE_METHODS[ENCODER] else PRODUCT if plus else ""
+            hint = f"is of the {other}: give --stage {other}" if other else "is no level"
+            raise InputError(f"--method {name} {hint}; there are: {', '.join(LEVELS)}")
+        return
+    for flag, default in OF_THE_VOCODER.items():
+        if getattr(arguments, flag) != default:
+            raise InputError(f"--{flag} belongs to the vocoder's levels")
+    if stage == PRODUCT and not (vocoder and encoder):
+        raise InputError(f"--method {name}: a product is VOCODER+ENCODER, such as p6+w8g")
+    method_named(encoder if plus else name, ENCODER)
+
+
+def prepared(
+    arguments: argparse.Namespace, checkpoint: "Checkpoint"
+) -> "tuple[str, Callable[[JudgeContext], JudgedLevel]]":
+    """The stem of the file of figures, and what judges the level; packages are built here or by
+    that.
+    """
+    from kokoro_ane.eval.levels import judged_encoder, judged_package
+    from kokoro_ane.eval.product import judged_product
+    from kokoro_ane.quantize.locator import built_encoder, built_package, parse_level
+    from kokoro_ane.runtimes.registry import judged_manifest
+
+    name, source, build = arguments.method, arguments.checkpoint, arguments.build
+    if arguments.stage == ENCODER:
+        return f"encoder-{name}", partial(judged_encoder, name)
+    if arguments.stage == PRODUCT:
+        vocoder, _, encoder = name.partition("+")
+        built_package(*parse_level(vocoder), checkpoint, source, build)
+        built_encoder(checkpoint, source, build, True, encoder)
+        return f"product-{name}", partial(judged_product, vocoder=vocoder, encoder=encoder)
+    runtime = arguments.runtime
+    method, manifest = judged_manifest(runtime, name, arguments.layout, checkpoint, source, build)
+    stem = manifest.path.stem
+    flags = (arguments.precision, arguments.features, runtime)
+    plain = (*OF_THE_VOCODER.values(), *stem.split("-"))
+    return (
+        "-".join((stem, *(flag for flag in flags if flag not in plain))),
+        partial(judged_package, method, manifest),
+    )
+
+
 def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
     """The level that the flags name, built where it is missing, and the file that holds every
     clip's figures.
@@ -66,89 +132,31 @@ def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_implied, check_output, json_of
 
-    ours = json_of("clips", "provenance")
-    if arguments.out:
-        arguments.out = check_output(arguments.out, ours, (".json",), arguments)
-    check_implied(arguments.build / "quality" / "x.json")
+    check_level(arguments)
+    ours, folder, out = json_of("clips", "provenance"), arguments.build / "quality", arguments.out
+    if out:
+        out = check_output(out, ours, (".json",), arguments)
+    check_implied(folder / "x.json")
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.eval.levels import judged_package
-        from kokoro_ane.runtimes.registry import judged_manifest
-
-    asked = (arguments.runtime, arguments.method, arguments.layout)
-    method, manifest = judged_manifest(*asked, checkpoint, arguments.checkpoint, arguments.build)
-    flags = (arguments.precision, arguments.features, arguments.runtime)
-    named = (
-        flag
-        for flag in flags
-        if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-"))
-    )
-    out = (
-        arguments.out
-        or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
-    )
+        from kokoro_ane.eval import product  # noqa: F401
+    stem, judge = prepared(arguments, checkpoint)
+    out = out or folder / f"{stem}.json"
     check_implied(out, ours)
-    with session(
-        arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True
-    ) as context:
-        level = judged_package(method, manifest, context)
+    cache = arguments.build / "release" / "cache"
+    with session(arguments, checkpoint, 1, cache, may_build=True) as context:
+        level = judge(context)
     write_json(out, level.record, ours)
     return level, out
-
-
-def judge_encoder(arguments: argparse.Namespace) -> int:
-    """The same of the encoder's level, on both judged sets."""
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import check_implied, json_of, write_json
-
-    method_named(arguments.method, "encoder")
-    own = {
-        "layout": PADDED,
-        "runtime": DEFAULT_RUNTIME,
-        "features": PYTORCH,
-        "precision": "declared",
-    }
-    for flag, default in own.items():
-        if getattr(arguments, flag) != default:
-            raise InputError(f"--{flag} belongs to the vocoder's levels")
-    ours, out = (
-        json_of("clips", "provenance"),
-        arguments.out or arguments.build / "quality" / f"encoder-{arguments.method}.json",
-    )
-    check_implied(out, ours)
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
-    with quiet_coremltools():
-        from kokoro_ane.eval.prosody_quality import judged_encoder, print_prosody, prosody_bench
-
-    with prosody_bench(
-        checkpoint, arguments.seed, arguments.build / "release" / "cache", arguments.clips
-    ) as (bench, store):
-        record = judged_encoder(
-            bench, store, arguments.method, arguments.checkpoint, arguments.build
-        )
-    write_json(out, record, ours)
-    print_prosody(record)
-    short = {
-        key: record[key]
-        for key in ("stage", "method", "verdict", "releasable", "broken", "reasons", "summary")
-    }
-    print(json.dumps(short | {"clips": len(record["clips"]), "file": str(out)}, allow_nan=False))
-    return exit_of(record["verdict"], record["releasable"])
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    if arguments.stage == "encoder":
-        return judge_encoder(arguments)
-    if arguments.method not in LEVELS:
-        raise InputError(f"--method {arguments.method} is of the encoder: give --stage encoder")
-    level, out = judged(arguments)
+    level, out = judged(parse_arguments(argv))
     from kokoro_ane.eval.levels import short_record
     from kokoro_ane.eval.terminal import print_judgement
 

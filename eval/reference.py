@@ -2,14 +2,13 @@
 against.
 
     reference = Reference(checkpoint, seed=0, folder=None)
-    renders = reference.of(clip)  # reference, three other seeds, held vowel, and the seed variation
+    renders = reference.of(clip)  # the sentence, the same by three other seeds, a held vowel
 
 The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and
 identical for all renders; only the harmonic source's noise differs in the other seeds. With a
 folder, renders are kept there: a further level costs only its own execution.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,8 +23,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
-from kokoro_ane.eval.gates import WORST
-from kokoro_ane.eval.metrics.catalog import METRICS, measure
+from kokoro_ane.encoder.prosody import TextEncoder
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
 from kokoro_ane.quantize.corpus import Utterance, require_disjoint
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
@@ -40,8 +38,8 @@ HELD_FRAMES = 48  # 1.2 s, of which 0.8 s are measured
 OTHER_SEEDS = 3
 
 
-class Subject(Protocol):
-    """Whatever renders: a package, or a model with a known error."""
+class Renderer(Protocol):
+    """Whatever makes sound of features: a vocoder's package, or a model with a known error."""
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """[600 F] float32."""
@@ -88,29 +86,18 @@ class ReferenceRenders:
         for i, (signal, vowel) in enumerate(
             zip(self.other_seeds, self.vowel_other_seeds, strict=True)
         ):
-            left = self.baseline.without(i)
+            others = self.baseline.without(i)
             trials.append(
                 Trial(
                     self.reference,
                     signal,
-                    left.other_seeds,
+                    others.other_seeds,
                     Tone(self.pitch_hz, self.vowel, vowel),
                     self.text,
-                    left,
+                    others,
                 )
             )
         return trials
-
-    def seed_variation(self, only: Sequence[str] = ()) -> dict[str, float]:
-        """The model's own spread: every metric's mean over the other seeds, and under "NAME worst"
-        the worst of them.
-        """
-        figures = [measure(trial, only) for trial in self.seed_trials()]
-        means = {name: float(np.mean([figure[name] for figure in figures])) for name in figures[0]}
-        return means | {
-            f"{name} {WORST}": METRICS[name].worst([figure[name] for figure in figures])
-            for name in means
-        }
 
 
 class Reference:
@@ -120,9 +107,17 @@ class Reference:
 
     def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
-        self.vocoder, self._encoder = Vocoder.of(checkpoint), text_encoder(checkpoint)
         self._renders: dict[str, ReferenceRenders] = {}  # by clip
         self._last: tuple[Utterance, VocoderInputs] | None = None  # the clip in work
+
+    @cached_property
+    def vocoder(self) -> Vocoder:
+        """The checkpoint's, in float32."""
+        return Vocoder.of(self.checkpoint)
+
+    @cached_property
+    def _text_encoder(self) -> TextEncoder:
+        return text_encoder(self.checkpoint)
 
     @cached_property
     def _eager(self) -> EagerVocoder:
@@ -138,30 +133,37 @@ class Reference:
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
         """Features of a clip, with the noise of `seed + other_seed`."""
-        said = self._said(utterance)
-        if other_seed == 0:
-            return said
-        noise = gaussian_noise(said.frames, self.seed + other_seed)
-        return replace(said, spectrum=self.vocoder.generator.m_source.spectrum(said.f0_hz, noise))
+        inputs = self._features(utterance)
+        return self.with_noise(inputs, other_seed) if other_seed else inputs
+
+    def with_noise(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
+        """Other features, with the noise of `seed + other_seed`."""
+        noise = gaussian_noise(inputs.frames, self.seed + other_seed)
+        spectrum = self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
+        return replace(inputs, spectrum=spectrum)
 
     def vowel_inputs(
         self, utterance: Utterance, other_seed: int = 0
     ) -> tuple[VocoderInputs, float]:
         """Features of a clip's held vowel and its F0 in Hz."""
-        return held_vowel(utterance, self._said(utterance), self.vocoder, self.seed + other_seed)
+        return held_vowel(
+            utterance, self._features(utterance), self.vocoder, self.seed + other_seed
+        )
 
     def clock(self, inputs: VocoderInputs) -> np.ndarray:
         """The fp32 render of features that are not the reference's own [600 F] float64."""
         return render_reference(self._eager, inputs).astype(np.float64)
 
-    def _said(self, utterance: Utterance) -> VocoderInputs:
+    def _features(self, utterance: Utterance) -> VocoderInputs:
         """Features of a clip with the noise of `seed`: encoded once for all of its seeds and its
         vowel.
         """
         if self._last is None or self._last[0] is not utterance:
             self._last = (
                 utterance,
-                vocoder_inputs(self.checkpoint, self.vocoder, self._encoder, utterance, self.seed),
+                vocoder_inputs(
+                    self.checkpoint, self.vocoder, self._text_encoder, utterance, self.seed
+                ),
             )
         return self._last[1]
 
@@ -176,9 +178,9 @@ class Reference:
         if path is None:
             return _renders(utterance.text, self._rendered(utterance))
         if not path.is_file():
-            kept = self._rendered(utterance)
-            heard = Heard(kept["reference"].astype(np.float64)).plain()
-            _keep(path, kept | {name: np.asarray(value) for name, value in heard.items()})
+            signals = self._rendered(utterance)
+            heard = Heard(signals["reference"].astype(np.float64)).plain()
+            _keep(path, signals | {name: np.asarray(value) for name, value in heard.items()})
         return _renders(utterance.text, read_npz(path, "; delete it and it is rendered again"))
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
@@ -206,15 +208,14 @@ class Reference:
         return names | {"pitch_hz": np.asarray(held[0][1])}
 
 
-def _renders(text: str, kept: dict[str, Any]) -> ReferenceRenders:
+def _renders(text: str, arrays: dict[str, Any]) -> ReferenceRenders:
     signals: dict[str, Any] = {
-        name: kept[name].astype(np.float64) for name in ("reference", "vowel")
+        name: arrays[name].astype(np.float64) for name in ("reference", "vowel")
     }
-    seeds: dict[str, Any] = {
-        name: tuple(kept[name].astype(np.float64)) for name in ("other_seeds", "vowel_other_seeds")
-    }
-    heard = Heard.read(kept) if "words" in kept else None
-    return ReferenceRenders(text, pitch_hz=float(kept["pitch_hz"]), heard=heard, **signals, **seeds)
+    for name in ("other_seeds", "vowel_other_seeds"):
+        signals[name] = tuple(arrays[name].astype(np.float64))
+    heard = Heard.read(arrays) if "words" in arrays else None
+    return ReferenceRenders(text, pitch_hz=float(arrays["pitch_hz"]), heard=heard, **signals)
 
 
 def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
@@ -225,7 +226,7 @@ def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
 
 @torch.no_grad()
 def held_vowel(
-    utterance: Utterance, said: VocoderInputs, vocoder: Vocoder, seed: int
+    utterance: Utterance, inputs: VocoderInputs, vocoder: Vocoder, seed: int
 ) -> tuple[VocoderInputs, float]:
     """Inputs of the clip's held vowel, for THD+N, with the noise of `seed`, and its F0 in Hz.
 
@@ -238,9 +239,9 @@ def held_vowel(
     f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)
     energy = torch.full_like(f0_hz, float(utterance.energy[loudest]))
     # [1, hidden, F]
-    asr = said.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
+    asr = inputs.asr[..., loudest // PROSODY_PER_FRAME, None].repeat(1, 1, HELD_FRAMES)
     spectrum = vocoder.generator.m_source.spectrum(f0_hz, gaussian_noise(HELD_FRAMES, seed))
-    return VocoderInputs(asr, f0_hz, energy, said.style, spectrum), pitch_hz
+    return VocoderInputs(asr, f0_hz, energy, inputs.style, spectrum), pitch_hz
 
 
 def judged_clips(

@@ -14,22 +14,18 @@ JSON object; all of it is in BUILD/release/decision.json (with --product, produc
 
 import argparse
 import json
-import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
+from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.session import PYTORCH, session, session_arguments
+from kokoro_ane.pipeline.decision_file import read_decision
+from kokoro_ane.quantize.locator import parse_level
 from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
 
 ENCODERS = "mixed,w8g,lossless"
-
-if TYPE_CHECKING:
-    from kokoro_ane.eval.levels import JudgedLevel
-    from kokoro_ane.eval.session import JudgeContext
-    from kokoro_ane.quantize.methods import Method
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -69,21 +65,33 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def judged(context: "JudgeContext", asked: "list[tuple[Method, str]]") -> "list[JudgedLevel]":
-    """Every level; one line on stderr as each is done."""
-    from kokoro_ane.eval.execution import in_words
-    from kokoro_ane.eval.levels import judged_level
+def products_of(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """Every encoder of --encoders with every vocoder of --methods, or with those that ship."""
+    if arguments.features != PYTORCH:
+        raise InputError("--features belongs to levels: a product's are its own encoder's")
+    encoders = [method_named(name, ENCODER).name for name in arguments.encoders.split(",")]
+    if arguments.methods:
+        vocoders = arguments.methods.split(",")
+    else:
+        vocoders = shipping_vocoders(arguments.build, arguments.layout)
+    for name in vocoders:
+        parse_level(name, arguments.layout)
+    return [(encoder, vocoder) for encoder in encoders for vocoder in vocoders]
 
-    levels = []
-    for method, layout in asked:
-        start = time.monotonic()
-        levels.append(judged_level(method, layout, context))
-        said, took = levels[-1].failed or levels[-1].verdict, in_words(time.monotonic() - start)
-        print(
-            f"{levels[-1].method}: {said} ({took}; {len(levels)} of {len(asked)} levels)",
-            file=sys.stderr,
-        )
-    return levels
+
+def shipping_vocoders(build: Path, layout: str) -> list[str]:
+    """Levels of the layout that BUILD/release/decision.json lets ship; fp16, which is then named as
+    unjudged, where there are none.
+    """
+    from kokoro_ane.eval.verdict import SHIP
+
+    path, names = build / "release" / "decision.json", list[str]()
+    levels = read_decision(path)["levels"] if path.is_file() else []
+    for name in (level["method"] for level in levels if level["verdict"] == SHIP):
+        method, its_layout = parse_level(name)
+        if its_layout == layout and not method.unfit_for_engine:
+            names.append(name)
+    return names or ["fp16"]
 
 
 @command
@@ -91,65 +99,48 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.staging import check_implied, json_of
-    from kokoro_ane.quantize.locator import parse_level
+    from kokoro_ane.core.export import quiet_coremltools
+    from kokoro_ane.core.staging import check_implied, json_of, write_json
 
-    product, named = arguments.product, arguments.methods.split(",") if arguments.methods else None
-    levels_asked = [parse_level(name, arguments.layout) for name in named or METHODS]
-    encoders = [method_named(name, "encoder").name for name in arguments.encoders.split(",")]
-    if product and arguments.features != PYTORCH:
-        raise InputError("--features belongs to levels: a product's are its own encoder's")
+    names: Any  # pairs of levels, or of methods and layouts
+    if arguments.product:
+        names, file = products_of(arguments), "product.json"
+    else:
+        methods = arguments.methods.split(",") if arguments.methods else METHODS
+        names = [parse_level(name, arguments.layout) for name in methods]
+        file = "decision.json"
     ours, folder = json_of("verdict", "provenance"), arguments.out or arguments.build / "release"
-    out = folder / ("product.json" if product else "decision.json")
+    out, cache = folder / file, folder / "cache"
     check_implied(out, ours)
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
-    from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import write_json
-
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.eval.decision import choose, decision_record, seed_variations
-        from kokoro_ane.eval.product import (
-            judged_products,
-            print_products,
-            product_record,
-            shipping_vocoders,
-        )
+        from kokoro_ane.eval.decision import choose, decision_record
+        from kokoro_ane.eval.levels import judged_levels
+        from kokoro_ane.eval.product import judged_products, product_record
         from kokoro_ane.eval.provenance import withheld
-        from kokoro_ane.eval.terminal import print_release
-    vocoders = (named or shipping_vocoders(arguments.build, arguments.layout)) if product else ()
-    count = len(encoders) * len(vocoders) if product else len(levels_asked)
-    with session(arguments, checkpoint, count, folder / "cache", not arguments.no_build) as context:
-        levels = (
-            judged_products(context, encoders, vocoders)
-            if product
-            else judged(context, levels_asked)
-        )
+        from kokoro_ane.eval.terminal import print_products, print_release
+    judged, record_of, show = (
+        (judged_products, product_record, print_products)
+        if arguments.product
+        else (judged_levels, decision_record, print_release)
+    )
+    with session(arguments, checkpoint, len(names), cache, not arguments.no_build) as context:
+        levels = judged(context, names)
         if all(level.failed for level in levels):
             raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
         choice = choose(levels, withheld(checkpoint))
-        spread = {} if product else seed_variations(context)
-        record = (
-            product_record(levels, choice, context)
-            if product
-            else decision_record(levels, choice, context, spread, arguments.chip)
-        )
+        record = record_of(levels, choice, context) | {"chip": arguments.chip}
     write_json(out, record, ours)
-    if product:
-        print_products(levels, choice)
-    else:
-        print_release(levels, choice, spread)
+    show(levels, choice, record)
     short = {
         "verdict": choice.verdict,
         "level": choice.level,
         "releasable": choice.releasable,
         "reason": choice.reason,
+        "levels": {level.method: level.verdict for level in levels},
+        "file": str(out),
     }
-    print(
-        json.dumps(
-            short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)},
-            allow_nan=False,
-        )
-    )
+    print(json.dumps(short, allow_nan=False))
     return exit_of(choice.verdict, choice.releasable)
 
 

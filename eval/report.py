@@ -21,7 +21,7 @@ from kokoro_ane.core.staging import bytes_of
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.eval.reference import Subject
+    from kokoro_ane.eval.reference import Renderer
 
 
 # in every page that this command wrote
@@ -54,7 +54,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def judged_packages(
     record: Mapping[str, Any], checkpoint: "Checkpoint", build: Path
-) -> "dict[str, Callable[[], Subject]]":
+) -> "dict[str, Callable[[], Renderer]]":
     """What opens each judged package; InputError when one has changed since, or the checkpoint is
     another.
     """
@@ -68,7 +68,7 @@ def judged_packages(
             f" {checkpoint.content_sha256[:12]}"
         )
         raise InputError(f"{told}: give --checkpoint, or run `kokoro-ane release` again")
-    packages: dict[str, Callable[[], Subject]] = {}
+    packages: dict[str, Callable[[], Renderer]] = {}
     for level in (level for level in record["levels"] if level.get("clips")):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:

@@ -48,8 +48,8 @@ WORDED = ("tightest gate", "Neural Engine")  # columns whose cells may break
 COLUMNS = {
     "mean": "mean",
     "worst": "worst",
-    "seed_variation_mean": "another seed, mean",
-    "seed_variation_worst": "another seed, worst",
+    "variation_mean": "another seed, mean",
+    "variation_worst": "another seed, worst",
 }
 LEGEND = (
     "Below a mean: its 95 % interval, the worst sentence. The tightest gate is the one nearest to"
@@ -432,7 +432,7 @@ def _clip(record: Record, audition: Heard, sounds: Mapping[str, Any]) -> dict[st
         "text": utterance.text,
         "sounds": dict(sounds),
         "figures": {name: clip["figures"] for name, clip in results.items() if name in sounds},
-        "seed": next(iter(results.values()))["seed_variation"],
+        "seed": next(iter(results.values()))["variation"],
     }
 
 

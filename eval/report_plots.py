@@ -36,7 +36,7 @@ def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
     """
     levels, digits = judged_levels(record), digits_of(metric)
     rows: list[tuple[str, list[Record], list[Record]]] = []
-    rows.append(("another seed", [clip["seed_variation"] for clip in levels[0]["clips"]], []))
+    rows.append(("another seed", [clip["variation"] for clip in levels[0]["clips"]], []))
     for level in levels:
         gates = [check for check in level["checks"] if metric_of(check) == metric]
         rows.append((level["method"], [clip["figures"] for clip in level["clips"]], gates))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
 from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval import ENCODER, VOCODER
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
@@ -69,14 +70,13 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         choices=(JUDGED, SECOND, BOTH),
-        default=JUDGED,
-        help="texts and voices to judge on (default: %(default)s)",
+        help=f"texts and voices to judge on (default: {JUDGED}; of an encoder {BOTH})",
     )
     parser.add_argument(
         "--seed",
         type=seed_argument,
         default=0,
-        help="of the noise; the seed variation takes seed + 1 (default: %(default)s)",
+        help="of the noise; other seeds are seed + 1 and on (default: %(default)s)",
     )
     parser.add_argument(
         "--precision",
@@ -141,21 +141,23 @@ def session(
     )
     # one thread, as Dask gives its workers
     processes = (os.cpu_count() or 1) if arguments.scheduler else arguments.workers
-    with ExitStack() as held:
+    with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
-        held.enter_context(shared_cores(processes))
-        chosen = judged_clips(checkpoint, arguments.set, arguments.clips)
+        stack.enter_context(shared_cores(processes))
+        of_encoder = getattr(arguments, "stage", VOCODER) == ENCODER
+        texts = arguments.set or (BOTH if of_encoder else JUDGED)
+        clips = tuple(judged_clips(checkpoint, texts, arguments.clips))
         store = Store.open(cache, checkpoint, arguments.seed)
         reference = Reference(checkpoint, arguments.seed, store.renders)
         engine = (
-            held.enter_context(cluster(arguments.scheduler, store.key))
+            stack.enter_context(cluster(arguments.scheduler, store.key))
             if arguments.scheduler
             else None
         )
         count = engine.count if engine else arguments.workers
         with (
             Workers(reference, store.renders, count, engine) as workers,
-            Progress(levels * len(chosen)) as progress,
+            Progress(levels * len(clips)) as progress,
         ):
             yield JudgeContext(
                 checkpoint=checkpoint,
@@ -163,8 +165,8 @@ def session(
                 build=arguments.build,
                 reference=reference,
                 store=store,
-                texts=arguments.set,
-                clips=tuple(chosen),
+                texts=texts,
+                clips=clips,
                 execution=Execution.of(precision, package),
                 claim=arguments.claim,
                 may_build=may_build,

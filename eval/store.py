@@ -22,7 +22,8 @@ from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.identity import sha256_of_json
 from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.core.staging import recover, write_json
-from kokoro_ane.eval.execution import SEEDS, Execution
+from kokoro_ane.eval import VOCODER
+from kokoro_ane.eval.execution import Execution
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.sources import source_sha256
@@ -98,17 +99,15 @@ class Store:
         name = _clip_name(package_sha256, execution, clip)
         return ClipResult(**self.keep(name, asdict(result)))
 
-    def seed_variation(self, clip: Utterance, scale: str = SEEDS) -> dict[str, float] | None:
-        """Figures of the fp32 model under another noise seed, or of another `scale`, where they
-        were measured.
-        """
-        return self.find(f"{scale}/{clip.id}")
+    def variation(self, clip: Utterance, stage: str = VOCODER) -> dict[str, float] | None:
+        """The natural variation of the fp32 model in a clip, where it was measured."""
+        return self.find(f"{stage}-variation/{clip.id}")
 
-    def keep_seed_variation(
-        self, clip: Utterance, figures: dict[str, float], scale: str = SEEDS
+    def keep_variation(
+        self, clip: Utterance, figures: dict[str, float], stage: str = VOCODER
     ) -> dict[str, float]:
-        """Keep them: they are the same for every package."""
-        return self.keep(f"{scale}/{clip.id}", figures)
+        """Keep it: it is the same for every package."""
+        return self.keep(f"{stage}-variation/{clip.id}", figures)
 
 
 def _clip_name(package_sha256: str, execution: Execution, clip: Utterance) -> str:

@@ -4,11 +4,13 @@ print_judgement(level)
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import BOTH
 from kokoro_ane.core.errors import InputError
@@ -17,11 +19,13 @@ from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.renditions import COMPARISONS
 from kokoro_ane.eval.report_figures import interval_of, tightest, used
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, Check
 
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
+PARTS = ("text", "encoder", "vocoder", "voice")  # of a product
 STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
 PASSED = {
     HOLDS: "[green]yes[/]",
@@ -40,37 +44,38 @@ def console_of(width: int) -> Console:
 
 def print_judgement(level: JudgedLevel) -> None:
     """The verdict, the gate nearest to its limit and the reasons, then the table of metrics."""
-    judgement, manifest = level.judgement, level.manifest
+    judgement, manifest, record = level.judgement, level.manifest, level.record
     if judgement is None or manifest is None:
         raise InputError(f"{level.method} was not judged: {level.failed}")
-    console = console_of(WIDTH)
-    made = level.record["provenance"]
-    verdict, nearest = judgement.decision.verdict, tightest(level.record)
+    console, source = console_of(WIDTH), record["provenance"]
+    verdict, nearest = judgement.decision.verdict, tightest(record)
     console.print(
-        f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}"
+        f"[bold {COLOURS[verdict]}]{verdict}[/]  {record['stage']} {judgement.method}, clips: {len(judgement.clips)}"
     )
-    if not level.record["releasable"]:
+    if not record["releasable"]:
         shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
-        why = level.record["withheld"] or not_releasable(manifest.checkpoint["name"])
+        why = record["withheld"] or not_releasable(manifest.checkpoint["name"])
         console.print(f"[yellow]{shipped}{why}[/]", highlight=False, soft_wrap=True)
     if nearest:
-        told = (
-            f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']},"
-            f" {100 * (used(nearest) or 0):.0f} % used"
-        )
-        console.print(f"tightest gate: {told}", highlight=False, soft_wrap=True)
+        share = 100 * (used(nearest) or 0)
+        figure = f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']}"
+        line = f"tightest gate: {figure}, {share:.0f} % used"
+        console.print(line, highlight=False, soft_wrap=True)
     for reason in judgement.decision.reasons:
         console.print(f"  - {reason}", highlight=False)
-    if made["set"] != BOTH and any(check.state == STRADDLES for check in judgement.decision.checks):
+    near = any(check.state == STRADDLES for check in judgement.decision.checks)
+    if source["set"] != BOTH and near:
         console.print(f"  - `--set {BOTH}` judges twice as many clips", highlight=False)
-    of_what = f"{made['precision']} precision, features by {made['features']}"
-    console.print(
-        metric_table(judgement, f"{manifest.package}  {level.bytes / 1e6:.2f} MB, {of_what}")
-    )
+    megabytes = source["package_bytes"] / 1e6
+    how = f"{source['precision']} precision, features by {source['features']}"
+    title = f"{', '.join(source['packages'])}  {megabytes:.2f} MB, {how}"
+    console.print(metric_table(judgement, title, COMPARISONS[record["stage"]].scale))
 
 
-def metric_table(judgement: Judgement, title: str) -> Table:
-    """One row a metric: the package's mean and worst, the other seed's, the limits."""
+def metric_table(judgement: Judgement, title: str, scale: str) -> Table:
+    """One row a metric: the subject's mean and worst, the natural variation's, the limits. `scale`:
+    what that variation is, in words.
+    """
     table = Table(
         title=title,
         title_justify="left",
@@ -80,10 +85,9 @@ def metric_table(judgement: Judgement, title: str) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("metric")
-    for heading in ("mean", "worst", "seed variation\nmean", "seed variation\nworst"):
-        table.add_column(
-            heading, justify="right", style="dim" if heading.startswith("seed variation") else ""
-        )
+    for heading in ("mean", "worst", "variation\nmean", "variation\nworst"):
+        style = "dim" if heading.startswith("variation") else ""
+        table.add_column(heading, justify="right", style=style)
     table.add_column("pass")
     table.add_column("limit")
     for name, row in judgement.summary().items():
@@ -92,8 +96,8 @@ def metric_table(judgement: Judgement, title: str) -> Table:
             for check in judgement.decision.checks
             if check.gate.metric == name
         }
-        cells = (_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST))
-        other_seed = (_cell(row[f"seed_variation_{kind}"], None) for kind in (MEAN, WORST))
+        cells = [_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST)]
+        cells += [_cell(row[f"variation_{kind}"], None) for kind in (MEAN, WORST)]
         limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
         state = max(
             (check.state for check in checks.values()),
@@ -103,13 +107,10 @@ def metric_table(judgement: Judgement, title: str) -> Table:
         table.add_row(
             f"{METRICS[name].title} [dim]{METRICS[name].unit}[/]",
             *cells,
-            *other_seed,
             PASSED.get(state, ""),
             limits,
         )
-    table.caption = (
-        "seed variation: fp32 with another noise seed, for scale; * the limit is its mean"
-    )
+    table.caption = f"variation: {scale}, for scale; * the limit is its mean"
     table.caption_justify = "left"
     return table
 
@@ -122,7 +123,7 @@ def _cell(value: float | None, check: Check | None) -> str:
 
 
 def _rule(check: Check) -> str:
-    return check.gate.rule(check.limit) + (" *" if check.gate.tightened_by_seeds else "")
+    return check.gate.rule(check.limit) + (" *" if check.gate.multiple is not None else "")
 
 
 def vetoes(level: JudgedLevel) -> str:
@@ -146,8 +147,8 @@ def cells(level: JudgedLevel, whole_bytes: int) -> tuple[str, ...]:
     pesq, mcd = summary["pesq"], summary["mcd_db"]
     share = level.facts.int8_macs_share if level.facts else None
     seeds = (
-        mcd["mean"] / mcd["seed_variation_mean"]
-        if mcd["mean"] is not None and mcd["seed_variation_mean"]
+        mcd["mean"] / mcd["variation_mean"]
+        if mcd["mean"] is not None and mcd["variation_mean"]
         else None
     )
     return (
@@ -163,11 +164,7 @@ def cells(level: JudgedLevel, whole_bytes: int) -> tuple[str, ...]:
     )
 
 
-def print_release(
-    levels: Sequence[JudgedLevel],
-    choice: Choice,
-    seed_variations: Mapping[str, Mapping[str, float | None]],
-) -> None:
+def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping[str, Any]) -> None:
     """Decision, notes, table."""
     console = console_of(RELEASE_WIDTH)
     table = Table(
@@ -197,7 +194,7 @@ def print_release(
         *plain, verdict, wrong = cells(level, base.bytes if base else 0)
         table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
     table.add_section()
-    for name, row in seed_variations.items():
+    for name, row in record["spread"].items():
         table.add_row(
             f"[dim]{name}",
             "",
@@ -225,9 +222,28 @@ def _pair(mean: float | None, worst: float | None) -> str:
 
 def _span(level: JudgedLevel, metric: str) -> str:
     """The mean's 95 % interval on a line of its own."""
-    found = interval_of(level.record, metric)
-    return f"\n[dim]{_number(found[0])}-{_number(found[1])}[/]" if found else ""
+    interval = interval_of(level.record, metric)
+    return f"\n[dim]{_number(interval[0])}-{_number(interval[1])}[/]" if interval else ""
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def print_products(products: Sequence[JudgedLevel], choice: Choice, _: Mapping[str, Any]) -> None:
+    """Decision, notes, table, what is wrong."""
+    print("\n  - ".join((f"{choice.verdict}  {choice.reason}", *choice.notes)))
+    rows = []
+    for one in products:
+        sizes = [f"{one.record['parts'][part] / 1e6:.2f}" if one.record else "-" for part in PARTS]
+        mcd = one.record.get("summary", {}).get("mcd_db")
+        near = f"{mcd['mean']:.2f} ({mcd['variation_mean']:.2f})" if mcd else "-"
+        rows.append((one.method, *sizes, f"{one.bytes / 1e6:.2f}", near, one.verdict))
+    print_table(
+        "MB of each part; MCD, dB (of a neighbouring row)",
+        ("product", *PARTS, "all", "MCD", ""),
+        rows,
+    )
+    for one in products:
+        if one.verdict != SHIP:
+            print(f"{one.method}: {one.failed or '; '.join(one.record['reasons'])}")

@@ -1,6 +1,6 @@
-"""Figures held against the gates: SHIP, REJECT, or UNDECIDED when the clips cannot tell.
+"""Figures compared with the gates: SHIP, REJECT, or UNDECIDED when the clips cannot tell.
 
-    decision = decide(gates_for("w8"), clips, seed_variation)
+    decision = decide(gates_for("w8"), clips, variation)
     decision.verdict, decision.broken
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
@@ -30,8 +30,8 @@ Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per cl
 
 @dataclass(frozen=True)
 class Check:
-    """A gate held against a figure. `low`, `high`: the interval of a mean. `value` is None when the
-    metric was not measured.
+    """A gate compared with a figure. `low`, `high`: the interval of a mean. `value` is None when
+    the metric was not measured.
     """
 
     gate: Gate
@@ -50,15 +50,14 @@ class Check:
         """What was missed or could not be told, by how much, and why that matters."""
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
-        span = (
-            ""
-            if self.low is None or self.low == self.high
-            else f" ({self.low:.4g} to {self.high:.4g})"
-        )
-        moves = ", with which the limit moves too" if self.gate.tightened_by_seeds else ""
-        told = f", too near to tell with these clips{moves}" if self.state == STRADDLES else ""
+        span = near = ""
+        if self.low is not None and self.low != self.high:
+            span = f" ({self.low:.4g} to {self.high:.4g})"
+        if self.state == STRADDLES:
+            moves = ", with which the limit moves too" if self.gate.multiple is not None else ""
+            near = f", too near to tell with these clips{moves}"
         return (
-            f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{told}:"
+            f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{near}:"
             f" {self.gate.reason}"
         )
 
@@ -81,7 +80,7 @@ def statistic(metric: str, kind: str, clips: Figures) -> float | None:
     """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no
     clip.
 
-    In a seed variation the worst over clips is that of the worst seeds ("NAME worst").
+    In a natural variation the worst over clips is that of the worst neighbours ("NAME worst").
     """
     name = f"{metric} {WORST}"
     values = [
@@ -91,9 +90,7 @@ def statistic(metric: str, kind: str, clips: Figures) -> float | None:
     ]
     if not values or len(values) != len(clips):
         return None
-    # of prosody: all are best when small
-    worst = METRICS[metric].worst if metric in METRICS else max
-    return float(worst(values)) if kind == WORST else float(sum(values) / len(values))
+    return float(METRICS[metric].worst(values) if kind == WORST else sum(values) / len(values))
 
 
 def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float, float]:
@@ -121,81 +118,54 @@ def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float
 def decide(
     gates: Sequence[Gate],
     clips: Figures,
-    seed_variation: Figures,
+    variation: Figures,
     defects: Sequence[str] = (),
     doubts: Sequence[str] = (),
 ) -> Decision:
-    """Hold the clips' figures against the gates.
+    """Compare the clips' figures with the gates.
 
-    `seed_variation`: their figures for other seeds. `defects`: clips that gave no audio. `doubts`:
-    what else forbids a SHIP. A gate that is certainly broken or a defect gives REJECT, however few
-    clips there are; a missing figure, a mean too near its limit, few clips or a doubt gives
-    UNDECIDED.
+    `variation`: the natural variation of the same clips. `defects`: clips that gave no audio.
+    `doubts`: what else forbids a SHIP. A gate that is certainly broken or a defect gives REJECT,
+    however few clips there are; a missing figure, a mean too near its limit, few clips or a doubt
+    gives UNDECIDED.
     """
-    checks = tuple(check(gate, clips, seed_variation) for gate in gates)
-    certain = [
-        c
+    checks = tuple(check(gate, clips, variation) for gate in gates)
+    broken = [
+        c.complaint()
         for c in checks
         if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
     ]
-    broken = tuple(c.complaint() for c in certain)
     if defects or broken:
         return Decision(REJECT, checks, (*defects, *broken))
-    untold = tuple(
-        c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)
-    ) + tuple(doubts)
+    open_ends = [c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
+    open_ends += doubts
     if len(clips) < FEWEST_CLIPS:
-        return Decision(
-            UNDECIDED,
-            checks,
-            (f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}", *untold),
-        )
-    return (
-        Decision(UNDECIDED, checks, untold)
-        if untold
-        else Decision(SHIP, checks, ("every gate holds",))
-    )
+        open_ends.insert(0, f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}")
+    if open_ends:
+        return Decision(UNDECIDED, checks, tuple(open_ends))
+    return Decision(SHIP, checks, ("every gate holds",))
 
 
-def check(gate: Gate, clips: Figures, seed_variation: Figures) -> Check:
-    """One gate. A limit in seed variations is resampled together with the seed variation of the
-    same clips.
+def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
+    """One gate. A limit in natural variations is resampled together with the variation of the same
+    clips.
     """
-    value = statistic(gate.metric, gate.statistic, clips)
-    variation = (
-        statistic(gate.metric, gate.statistic, seed_variation) if gate.tightened_by_seeds else None
-    )
-    limit = gate.limit_for(variation)
-    if value is None or (
-        gate.tightened_by_seeds and (variation is None or len(seed_variation) != len(clips))
-    ):
+    value, natural = statistic(gate.metric, gate.statistic, clips), None
+    if gate.multiple is not None:
+        natural = statistic(gate.metric, gate.statistic, variation)
+    limit = gate.limit_for(natural)
+    unscaled = gate.multiple is not None and (natural is None or len(variation) != len(clips))
+    if value is None or unscaled:
         return Check(gate, None, limit, MISSING)
     if gate.statistic == WORST:
-        return Check(gate, value, limit, HOLDS if gate.keeps(value, limit) else BROKEN)
-    own = [clip[gate.metric] for clip in clips]
-    least, most = _margins(
-        gate,
-        own,
-        [clip[gate.metric] for clip in seed_variation] if gate.tightened_by_seeds else None,
-    )
+        return Check(gate, value, limit, HOLDS if gate.margin(value, limit) >= 0 else BROKEN)
+    # The smaller of two limits holds, so the smaller of two margins counts.
+    values = [clip[gate.metric] for clip in clips]
+    margins = [interval([gate.margin(value, gate.limit) for value in values])]
+    if gate.multiple is not None:
+        limits = [gate.multiple * clip[gate.metric] for clip in variation]
+        pairs = zip(values, limits, strict=True)
+        margins.append(interval([gate.margin(value, limit) for value, limit in pairs]))
+    least, most = min(low for low, _ in margins), min(high for _, high in margins)
     state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
-    return Check(gate, value, limit, state, *interval(own))
-
-
-def _margins(
-    gate: Gate, own: Sequence[float], variation: Sequence[float] | None
-) -> tuple[float, float]:
-    """95 % interval of how far the mean is on the good side. The smaller of two limits holds, so
-    the smaller of two margins counts.
-    """
-    margins = [interval([gate.margin(value, gate.limit) for value in own])]
-    if variation is not None and gate.seed_multiple is not None:
-        margins.append(
-            interval(
-                [
-                    gate.margin(value, gate.seed_multiple * other)
-                    for value, other in zip(own, variation, strict=True)
-                ]
-            )
-        )
-    return min(low for low, _ in margins), min(high for _, high in margins)
+    return Check(gate, value, limit, state, *interval(values))

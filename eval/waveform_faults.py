@@ -115,9 +115,9 @@ def hum(signal: np.ndarray) -> np.ndarray:
 def clicked(signal: np.ndarray) -> np.ndarray:
     """One sample of the clip's quietest 100 ms at the clip's peak."""
     power = np.convolve(np.square(signal.astype(np.float64)), np.ones(2400), mode="valid")
-    found = signal.copy()
-    found[int(np.argmin(power)) + 1200] = np.abs(signal).max()
-    return found
+    clicked_signal = signal.copy()
+    clicked_signal[int(np.argmin(power)) + 1200] = np.abs(signal).max()
+    return clicked_signal
 
 
 def echoing(signal: np.ndarray) -> np.ndarray:

@@ -13,7 +13,8 @@ from kokoro_ane.core.data_files import read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
-# 4: no times and no objective; 3: a forecast time with its interval; 2: facts read off the package
+# 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with its
+# interval; 2: facts read off the package
 FORMAT, PRODUCT_FORMAT = 4, 1
 NOT_JUDGED = (
     "Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its"

@@ -3,9 +3,7 @@ figures that nobody measured.
 """
 
 import shutil
-from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,9 @@ from kokoro_ane.core.export import package_sha256
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose, level_record
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import ClipResult, check_record, decided
+from kokoro_ane.eval.judge import ClipResult, decided
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts, facts_of
-from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS
+from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
 from kokoro_ane.eval.report_figures import shown
 from kokoro_ane.quantize.methods import METHODS
@@ -49,20 +47,15 @@ def unmeasured(patch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
     def judge_clip(
-        _reference: object,
-        _package: object,
-        utterance: Any,
-        seed_variation: dict[str, float] | None,
-        **_: object,
+        _comparison: object, _subject: object, clip: Any, variation: dict[str, float] | None
     ) -> ClipResult:
-        asked.append(utterance.id)
-        return ClipResult(
-            utterance.id, utterance.voice, 5.0, utterance.text, PERFECT, seed_variation or PERFECT
-        )
+        asked.append(clip.id)
+        return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, variation or PERFECT)
 
-    renders = SimpleNamespace(seed_variation=lambda: PERFECT, reference=np.zeros(24_000))
     patch.setattr(execution, "judge_clip", judge_clip)
-    patch.setattr("kokoro_ane.eval.reference.Reference.of", lambda *_: renders)
+    patch.setattr(
+        "kokoro_ane.eval.renditions.VocoderComparison.variation", lambda *_: dict(PERFECT)
+    )
     patch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
     return asked
 
@@ -134,7 +127,7 @@ def clips(damage: float, count: int = 24) -> list[ClipResult]:
         spread = 1 + 0.1 * drawn.standard_normal(2)
         parts = (damage * spread[0], 0.5 * spread[1])
         figures, floor = (
-            {name: _moved(name, part * scales.get(name, 0.1)) for name in METRICS} for part in parts
+            {name: _moved(name, part * scales.get(name, 0.1)) for name in SOUND} for part in parts
         )
         voice = VOICES[number % len(VOICES)]
         found.append(
@@ -163,16 +156,7 @@ def level(name: str, damage: float) -> JudgedLevel:
         "iOS17",
         forecast,
     )
-    decision = judgement.decision
-    record = {
-        "verdict": decision.verdict,
-        "reasons": list(decision.reasons),
-        "broken": list(decision.broken),
-        "checks": [check_record(check) for check in decision.checks],
-        "summary": judgement.summary(),
-        "clips": [asdict(clip) for clip in judgement.clips],
-        "provenance": {"package_sha256": "0" * 64},
-    }
+    record = judgement.record() | {"provenance": {"package_sha256": "0" * 64}}
     return JudgedLevel(name, method.title, method.unfit_for_engine, facts=facts, record=record)
 
 
@@ -182,7 +166,7 @@ def made_up(
 ) -> dict[str, Any]:
     levels = [level(name, damage) for name, damage in damages.items()]
     choice = choose(levels, withheld)
-    floor = {name: clips(0.5)[0].seed_variation[name] for name in METRICS}
+    floor = {name: clips(0.5)[0].variation[name] for name in SOUND}
     spread = {
         "fp32, another noise seed": floor
         | {f"{name}_worst": value for name, value in floor.items()}
@@ -234,7 +218,7 @@ def shortened(record: dict[str, Any]) -> dict[str, Any]:
         level["summary"] = {name: level["summary"][name] for name in shown()}
         level["facts"]["forecast"] = {"m4": level["facts"]["forecast"]["m4"]}
         for clip in level["clips"]:
-            clip |= {part: {"pesq": clip[part]["pesq"]} for part in ("figures", "seed_variation")}
+            clip |= {part: {"pesq": clip[part]["pesq"]} for part in ("figures", "variation")}
     record["provenance"] |= {
         "libraries": {"torch": "2"},
         "clips": record["provenance"]["clips"][:2],

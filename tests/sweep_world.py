@@ -200,7 +200,7 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "kokoro_ane.quantize.measure.LayerTrials.of",
     "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
     "kokoro_ane.pipeline.intermediates.upstream_run",
-    "kokoro_ane.eval.faults.ControlTrials",
+    "kokoro_ane.eval.control_trials.ControlTrials",
     "kokoro_ane.eval.execution.Workers.measure",
     "bench.random_checkpoint.random_vocoder",
     "kokoro_ane.quantize.speech.check_speech",

@@ -447,7 +447,7 @@ def test_a_figure_half_kept_goes_when_its_store_is_opened(
     """The next run of the same measurement may have nothing to write into that folder."""
     from kokoro_ane.eval.store import Store
 
-    floors = Store.open(tmp_path, tiny_checkpoint, seed=0).folder / "seed_variation"
+    floors = Store.open(tmp_path, tiny_checkpoint, seed=0).folder / "vocoder-variation"
     floors.mkdir(parents=True)
     command = [sys.executable, "-c", WRITER, str(floors / "x.json")]
     with subprocess.Popen(

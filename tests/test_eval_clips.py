@@ -16,9 +16,9 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.eval import execution
+from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER, execution
 from kokoro_ane.eval import reference as reference_module
-from kokoro_ane.eval.execution import Execution, PackageFeatures
+from kokoro_ane.eval.execution import ClipBench, Execution, Plan
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.metrics import listeners
 from kokoro_ane.eval.metrics.catalog import measure
@@ -52,6 +52,7 @@ from kokoro_ane.eval.metrics.whole_clip import (
     words_changed,
 )
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
+from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.locator import built_encoder
@@ -122,20 +123,40 @@ class InPyTorch:
         self.backend = EncoderBackend(torch_functions(Encoder.of(checkpoint)), limits)
 
 
-def test_features_are_the_encoder_s(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> None:
-    clip = min(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
-    said = reference.inputs(clip)
+@pytest.fixture
+def bench(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> ClipBench:
+    """A bench whose packages are the fp32 model."""
     monkeypatch.setattr(execution, "EncoderPackage", InPyTorch)
-    features = PackageFeatures(
-        Execution("declared", (Path("encoder.json"),), "declared-x"), reference
-    )
-    found = features.of(
+    monkeypatch.setattr(execution, "opened", lambda *_: None)
+    return ClipBench(Plan(reference.checkpoint, reference.seed, Path(), 1), reference)
+
+
+def test_features_are_the_encoder_s(reference: Reference, bench: ClipBench) -> None:
+    clip = min(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
+    expected = reference.inputs(clip)
+    executed = Execution("declared", (Path("encoder.json"),), "declared-x")
+    reader = bench.subject(Path("vocoder.json"), executed).reader
+    _, inputs = reader.inputs(
         replace(clip, f0_hz=np.zeros_like(clip.f0_hz), energy=np.zeros_like(clip.energy))
     )  # nothing of the clip's own is taken
     for name in ("asr", "f0_hz", "energy", "style", "spectrum"):
-        assert torch.allclose(getattr(found, name), getattr(said, name), atol=1e-3), name
+        assert torch.allclose(getattr(inputs, name), getattr(expected, name), atol=1e-3), name
     # the encoder finds the durations
-    assert features.of(replace(clip, speed=clip.speed / 2)).frames > said.frames
+    slow = replace(clip, speed=clip.speed / 2)
+    assert reader.inputs(slow)[1].frames > expected.frames
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [(VOCODER, VocoderSubject), (ENCODER, EncoderSubject), (PRODUCT, ProductSubject)],
+)
+def test_every_stage_has_its_subject(stage: str, kind: type, bench: ClipBench) -> None:
+    executed = Execution("declared", (Path("encoder.json"),), "declared-x", stage)
+    assert type(bench.subject(Path("vocoder.json"), executed)) is kind
+
+
+def test_features_of_pytorch_have_no_reader(bench: ClipBench) -> None:
+    assert bench.subject(Path("vocoder.json"), Execution.of("declared")).reader is None
 
 
 def test_figures_are_kept_by_the_package_s_hash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.eval import STAGES, VOCODER
+from kokoro_ane.eval.control_trials import Control, ControlTrials, Setting
 from kokoro_ane.eval.controls import controls_of, main
-from kokoro_ane.eval.faults import Control, ControlTrials, Faults, Harmless
+from kokoro_ane.eval.faults import Faults, Through
 from kokoro_ane.eval.gates import (
     COMMON,
     EXTRA,
@@ -26,20 +28,28 @@ from kokoro_ane.eval.gates import (
     gates_for,
 )
 from kokoro_ane.eval.judge import judge_clip
-from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, ZERO
-from kokoro_ane.eval.negative_controls import CONTROLS, HARMLESS, LATER, SHIPPED, THIRTEEN, Through
+from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND, ZERO
+from kokoro_ane.eval.negative_controls import (
+    CONTROLS,
+    HARMLESS,
+    LATER,
+    SHIPPED,
+    THIRTEEN,
+    error,
+    harmless,
+)
 from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
 from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.methods import METHODS
-from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.source import gaussian_noise
 from tests.demo_voice import DEMO_VOICE, heldout
 from tests.signals import delayed, phrase_of, white_noise
 
-PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
+PERFECT = {name: metric.perfect for name, metric in SOUND.items()}
 FLOOR = {
     **PERFECT,
     "pesq": 4.4,
@@ -102,11 +112,9 @@ class TestVerdict:
         """The smaller of cap and multiple holds: eight times the floor moves no limit above its
         cap, an eighth tightens it.
         """
-        for gate in (gate for gate in COMMON if gate.tightened_by_seeds):
+        for gate in (gate for gate in COMMON if gate.multiple is not None):
             assert gate.limit_for(8 * gate.limit) == gate.limit
-            assert gate.limit_for(gate.limit / 8 / gate.seed_multiple) == pytest.approx(
-                gate.limit / 8
-            )
+            assert gate.limit_for(gate.limit / 8 / gate.multiple) == pytest.approx(gate.limit / 8)
             bad = PERFECT | {gate.metric: 1.01 * gate.limit}
             noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
             assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
@@ -114,7 +122,7 @@ class TestVerdict:
         assert statistic("local_level_db", MEAN, floors) == 1.0
         assert statistic("local_level_db", WORST, floors) == 4.0
         pytest.raises(
-            ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", seed_multiple=1.0
+            ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", multiple=1.0
         ).match("no limit")
         clips = [PERFECT] * (FEWEST_CLIPS - 1) + [
             {k: v for k, v in PERFECT.items() if k != "level_db"}
@@ -127,7 +135,7 @@ class TestVerdict:
         decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
         assert decision.verdict == UNDECIDED
         assert {check.gate.name for check in decision.checks if not check.passed} == {
-            gate.name for gate in COMMON if gate.tightened_by_seeds
+            gate.name for gate in COMMON if gate.multiple is not None
         }
         decision = decide(
             gates_for("w8"),
@@ -151,17 +159,17 @@ class TestVerdict:
         that overlap.
         """
         spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
-        multiple = next(gate.seed_multiple for gate in COMMON if gate.metric == "mcd_db")
-        clips, seed_variation = (
+        multiple = next(gate.multiple for gate in COMMON if gate.metric == "mcd_db")
+        clips, variation = (
             [PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0)
         )
-        checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, seed_variation).checks}
+        checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, variation).checks}
         assert checks["mcd_db mean"].passed
         assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
-        seed_variation = [FLOOR] * FEWEST_CLIPS
+        variation = [FLOOR] * FEWEST_CLIPS
         assert (
             decide(
-                gates_for("w8"), [PERFECT] * FEWEST_CLIPS, seed_variation, doubts=("no device",)
+                gates_for("w8"), [PERFECT] * FEWEST_CLIPS, variation, doubts=("no device",)
             ).verdict
             == UNDECIDED
         )
@@ -169,7 +177,7 @@ class TestVerdict:
             decide(
                 gates_for("w8"),
                 [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS,
-                seed_variation,
+                variation,
                 doubts=("no device",),
             ).verdict
             == REJECT
@@ -191,6 +199,7 @@ class TestVerdict:
         ).match("cancel in a mean")
 
 
+ERRORS = {name: control for name, control in CONTROLS[VOCODER].items() if control.rejected}
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROWS = [
     tuple(cell.strip() for cell in line.strip("|").split("|"))
@@ -201,7 +210,7 @@ ROWS = [
 
 def limit_of(gate: Gate) -> str:
     return gate.rule(gate.limit) + (
-        f", <= {gate.seed_multiple:g} seed variation" if gate.seed_multiple is not None else ""
+        f", <= {gate.multiple:g} seed variation" if gate.multiple is not None else ""
     )
 
 
@@ -216,9 +225,7 @@ def test_the_page_states_the_gates_and_every_control_s_metric() -> None:
     assert len(stated) > 10
     assert stated.items() <= code.items()
     section = TEXT.split("## Negative controls")[1]
-    assert {control.metric for control in CONTROLS.values()} <= set(
-        re.findall(r"`(\w+)`:", section)
-    )
+    assert {control.metric for control in ERRORS.values()} <= set(re.findall(r"`(\w+)`:", section))
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +243,8 @@ def phrase() -> Utterance:
 @pytest.fixture(scope="module")
 # by metric: its seed variation is measured once
 def trials(reference: Reference, phrase: Utterance) -> Callable[[str], ControlTrials]:
-    return cache(lambda metric: ControlTrials(reference, [phrase], only=(metric,)))
+    setting = Setting(reference, [phrase])
+    return cache(lambda metric: ControlTrials(setting, only=(metric,)))
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +254,7 @@ def untouched(reference: Reference, phrase: Utterance) -> tuple[VocoderInputs, n
     return inputs, render_reference(reference.vocoder, inputs)
 
 
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize("name", ERRORS)
 def test_control_is_rejected_by_its_gate(
     name: str,
     reference: Reference,
@@ -254,19 +262,22 @@ def test_control_is_rejected_by_its_gate(
     untouched: tuple[VocoderInputs, np.ndarray],
 ) -> None:
     """Only the metric that claims to catch it is measured; the bench itself is never spoilt."""
-    assert trials(CONTROLS[name].metric).caught(CONTROLS[name]).rejected
+    assert trials(ERRORS[name].metric).outcome(ERRORS[name]).right
     assert np.array_equal(render_reference(reference.vocoder, untouched[0]), untouched[1])
 
 
 @dataclass(frozen=True)
-class Told:
-    """The fp32 model on features that it is told, `late` samples late."""
+class OtherFeatures:
+    """The fp32 model on other features, `late` samples late."""
 
-    vocoder: Vocoder
+    reference: Reference
+    inputs: VocoderInputs
     late: int
 
-    def render(self, inputs: VocoderInputs) -> np.ndarray:
-        return delayed(render_reference(self.vocoder, inputs), self.late)
+    def render(self, clip: Utterance) -> Rendition:
+        vowel = self.reference.of(clip).vowel
+        clock = self.reference.clock(self.inputs)
+        return Rendition(delayed(clock, self.late), vowel, clock)
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -280,10 +291,9 @@ def test_a_delay_is_one_by_the_same_features(
     spectrum = reference.vocoder.generator.m_source.spectrum(
         1.001 * inputs.f0_hz, gaussian_noise(inputs.frames, reference.seed)
     )
-    told = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
-    result = judge_clip(
-        reference, Told(reference.vocoder, late), phrase, only=("lag_samples",), inputs=told
-    )
+    other = replace(inputs, f0_hz=1.001 * inputs.f0_hz, spectrum=spectrum)
+    subject = OtherFeatures(reference, other, late)
+    result = judge_clip(VocoderComparison(reference), subject, phrase, only=("lag_samples",))
     assert result.figures["lag_samples"] == late
 
 
@@ -291,32 +301,27 @@ def test_how_many_there_are() -> None:
     assert len(THIRTEEN) == 13
     assert len(SHIPPED) >= 8
     assert len(LATER) >= 10
-    assert len(CONTROLS) == len(THIRTEEN) + len(SHIPPED) + len(LATER)
+    assert len(ERRORS) == len(THIRTEEN) + len(SHIPPED) + len(LATER) == 39
 
 
 @pytest.fixture(scope="module")
 def phrases(reference: Reference) -> ControlTrials:
     # `make controls` measures them too
     slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")
-    return ControlTrials(
-        reference,
-        [phrase_of(whole) for whole in heldout()[:3]],
-        [g.metric for g in COMMON if g.metric not in slow],
-    )
+    setting = Setting(reference, [phrase_of(whole) for whole in heldout()[:3]])
+    return ControlTrials(setting, only=[g.metric for g in COMMON if g.metric not in slow])
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.name)
-def test_the_harmless_pass(change: Harmless, phrases: ControlTrials) -> None:
-    assert phrases.caught(change).broken == ()
+def test_the_harmless_pass(change: Control, phrases: ControlTrials) -> None:
+    assert phrases.outcome(change).broken == ()
 
 
 # the exception is needed: without it the gate would reject
 def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:
     for change in HARMLESS:
-        if change.named_by:
-            assert (
-                f"{change.named_by} worst" in phrases.caught(replace(change, named_by=None)).broken
-            )
+        if change.metric:
+            assert f"{change.metric} worst" in phrases.outcome(replace(change, metric="")).broken
 
 
 class Hiss:
@@ -331,9 +336,10 @@ class Hiss:
 
 # gates that reject everything prove nothing
 def test_an_inaudible_error_ships(reference: Reference, phrase: Utterance) -> None:
-    result = judge_clip(reference, Hiss(reference), phrase)
+    subject = VocoderSubject(reference, Hiss(reference))
+    result = judge_clip(VocoderComparison(reference), subject, phrase)
     repeated = [result.figures] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), repeated, [result.seed_variation] * FEWEST_CLIPS).verdict == SHIP
+    assert decide(gates_for("w8"), repeated, [result.variation] * FEWEST_CLIPS).verdict == SHIP
 
 
 class Loud(Reference):
@@ -360,15 +366,13 @@ def noisy_voice(reference: Reference) -> ControlTrials:
     """Three phrases of it before the gate that no noise loosens: how much farther from other
     seeds.
     """
-    return ControlTrials(
-        Loud(reference.checkpoint, seed=0),
-        [phrase_of(whole) for whole in heldout()[:3]],
-        ("mcd_increase_db",),
-    )
+    clips = [phrase_of(whole) for whole in heldout()[:3]]
+    setting = Setting(Loud(reference.checkpoint, seed=0), clips)
+    return ControlTrials(setting, only=("mcd_increase_db",))
 
 
 def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> None:
-    assert noisy_voice.caught(block_control(3)).rejected
+    assert noisy_voice.outcome(block_control(3)).broken
 
 
 @pytest.mark.slow
@@ -377,8 +381,9 @@ def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference: Refe
     needs 24 clips to be certain.
     """
     clips = [phrase_of(whole) for whole in heldout()]
-    lineup = ControlTrials(Loud(reference.checkpoint, seed=0), clips, ("mcd_increase_db",))
-    assert all(lineup.caught(block_control(block)).rejected for block in (0, 1, 2))
+    setting = Setting(Loud(reference.checkpoint, seed=0), clips)
+    lineup = ControlTrials(setting, only=("mcd_increase_db",))
+    assert all(lineup.outcome(block_control(block)).broken for block in (0, 1, 2))
 
 
 def block_control(block: int) -> Control:
@@ -388,19 +393,17 @@ def block_control(block: int) -> Control:
         copy.generator.resblocks[block] = Through()
         return render_reference(copy.eval(), inputs)
 
-    return Control(
-        f"block {block} dropped", "mcd_increase_db", dropped, "a branch of a stage not added"
-    )
+    return error(f"block {block} dropped", "mcd_increase_db", dropped, "a branch not added")
 
 
 # otherwise the test above proves nothing
 def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:
-    unchanged = Harmless(
+    unchanged = harmless(
         "unchanged",
         lambda faults, inputs: render_reference(faults.vocoder, inputs),
         "the same model",
     )
-    assert not noisy_voice.caught(unchanged).rejected
+    assert not noisy_voice.outcome(unchanged).broken
 
 
 def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utterance) -> None:
@@ -408,10 +411,9 @@ def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utte
         def render(self, inputs: VocoderInputs) -> np.ndarray:
             return render_reference(reference.vocoder, inputs)[:-5]
 
-    assert (
-        "samples, the reference"
-        in judge_clip(reference, Short(), phrase, only=("level_db",)).defect
-    )
+    subject = VocoderSubject(reference, Short())
+    result = judge_clip(VocoderComparison(reference), subject, phrase, only=("level_db",))
+    assert "samples, the reference" in result.defect
 
 
 def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_path: Path) -> None:
@@ -433,8 +435,12 @@ def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_pat
             made.baseline.heard.distillmos,
         )
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
-    assert again.seed_variation(only) == made.seed_variation(only)
-    assert set(made.seed_variation(only)) == {*only, *(f"{name} worst" for name in only)}
+    again, made = (
+        VocoderComparison(each).variation(phrase, only)
+        for each in (Reference(reference.checkpoint, 0, tmp_path), reference)
+    )
+    assert again == made
+    assert set(made) == {*only, *(f"{name} worst" for name in only)}
 
 
 def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:
@@ -442,8 +448,10 @@ def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:
     said = capsys.readouterr().err
     assert "--only hom: no control is called so" in said
     assert "hum" in said
-    errors, changes = controls_of("level sways,polarity")
-    assert [c.name for c in errors] == ["level sways"]
-    assert [c.name for c in changes] == ["polarity"]
-    assert len(controls_of(None)[0]) == len(CONTROLS)
-    assert len(controls_of(None)[1]) == len(HARMLESS)
+    chosen = controls_of(VOCODER, "level sways,polarity")
+    assert [(control.name, control.rejected) for control in chosen] == [
+        ("level sways", True),
+        ("polarity", False),
+    ]
+    assert len(controls_of(VOCODER)) == len(ERRORS) + len(HARMLESS)
+    assert [len(controls_of(stage)) for stage in STAGES] == [44, 10, 8]

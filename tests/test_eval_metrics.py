@@ -13,7 +13,7 @@ import pytest
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.metrics.catalog import METRICS, measure
+from kokoro_ane.eval.metrics.catalog import SOUND, measure
 from kokoro_ane.eval.metrics.framing import (
     ALPHA,
     FFT_SIZE,
@@ -152,7 +152,7 @@ class TestPerceptual:
         short, vowel = speech[6000:18_000], tone(1000) + tone(1500)
         noisy, seeds = white_noise(short, 60), [white_noise(short, 50, seed) for seed in (1, 2)]
         figures = measure(Trial(short, noisy, seeds, Tone(100.0, vowel, vowel), "hello"))
-        assert set(figures) == set(METRICS)
+        assert set(figures) == set(SOUND)
         assert all(math.isfinite(value) for value in figures.values())
         assert figures["stoi"] > 0.95
 
@@ -173,10 +173,10 @@ class TestProperties:
                 speech, speech, [white_noise(speech, 40)], Tone(100.0, vowel, vowel), "Who said so?"
             )
         )
-        assert set(figures) == set(METRICS)
+        assert set(figures) == set(SOUND)
         assert figures.pop("thd_n_db") < -200
         for name, value in figures.items():
-            assert value == pytest.approx(METRICS[name].perfect, abs=1e-3), name
+            assert value == pytest.approx(SOUND[name].perfect, abs=1e-3), name
 
     def test_what_is_known_changes_no_figure(self, speech: np.ndarray) -> None:
         seeds, noisy = (

@@ -4,6 +4,7 @@ that guess nothing.
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,31 @@ import pytest
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, TUNING
 from kokoro_ane.core.data_files import read_json
-from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import write_json
 from kokoro_ane.eval import product
-from kokoro_ane.eval.judge import ClipResult, decided
-from kokoro_ane.eval.metrics.catalog import METRICS, measure
+from kokoro_ane.eval.gates import PRODUCT_GATES
+from kokoro_ane.eval.judge import ClipResult, decided, judge_clip
+from kokoro_ane.eval.levels import JudgedLevel
+from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
 from kokoro_ane.eval.metrics.trial import Retimed, Trial
-from kokoro_ane.eval.product_gates import PRODUCT_GATES
-from kokoro_ane.eval.product_judge import HEARD, OWN, SCALED, Rendition, judge_product, spoken
-from kokoro_ane.eval.prosody_gates import DURATIONS, LENGTH, TOKENS
+from kokoro_ane.eval.negative_controls import Fp32
 from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import (
+    HEARD,
+    OWN,
+    SCALED,
+    ProductComparison,
+    ProductSubject,
+    Reader,
+)
 from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.pipeline.bundle import main as bundle
-from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.vocoder.packing import VocoderInputs
 from tests.demo_voice import DEMO_VOICE
 from tests.release_build import release
 
-PERFECT = {name: METRICS[name].perfect for name in (*OWN, *HEARD)} | dict.fromkeys(DURATIONS, 0.0)
+PERFECT = {name: METRICS[name].perfect for name in (*OWN, *HEARD, *DURATIONS)}
 SPREAD = dict.fromkeys((*SCALED, *DURATIONS), 1.0)
 
 
@@ -43,13 +51,9 @@ def judged(figures: dict[str, float], count: int = 24) -> Any:
 def test_every_figure_has_a_gate_and_every_gate_can_be_broken() -> None:
     assert {gate.metric for gate in PRODUCT_GATES} == set(PERFECT)
     assert judged(PERFECT).verdict == SHIP
-    assert {gate.metric for gate in PRODUCT_GATES if gate.seed_multiple} <= set(SPREAD)
+    assert {gate.metric for gate in PRODUCT_GATES if gate.multiple} <= set(SPREAD)
     for gate in PRODUCT_GATES:
-        worse = (
-            gate.limit - 1
-            if METRICS.get(gate.metric) and METRICS[gate.metric].best == "higher"
-            else 2 * gate.limit
-        )
+        worse = gate.limit - 1 if gate.best == "higher" else 2 * gate.limit
         assert gate.name in judged(PERFECT | {gate.metric: worse}).broken
     # 1.3 variations
     assert judged(PERFECT | {"mcd_db": 1.2}).verdict == SHIP
@@ -93,29 +97,42 @@ def test_a_chain_that_is_the_reference_and_one_that_is_not(reference: Reference)
         key=lambda one: one.frames,
     )
 
-    def fp32(said_clip: Utterance, faster: float = 1.0) -> Rendition:
-        said, inputs = spoken(reference, reference.encoder, said_clip, faster=faster)
-        return Rendition(said, reference.clock(inputs), reference.clock(inputs))
-
-    same = judge_product(reference, fp32, clip)
+    comparison = ProductComparison(reference)
+    chain = ProductSubject(Reader(reference), Fp32(reference))
+    same = judge_clip(comparison, chain, clip)
     assert same.defect is None
     assert set(same.figures) == set(PERFECT)
-    assert set(SPREAD) == set(same.seed_variation)
-    assert same.figures["mcd_db"] < 0.05 < 0.1 < same.seed_variation["mcd_db"]
-    assert same.figures[TOKENS] == 0
-    off = judge_product(reference, lambda one: fp32(one, faster=1.3), clip, same.seed_variation)
-    assert off.figures[LENGTH] > 5
+    assert set(SPREAD) == set(same.variation)
+    assert same.figures["mcd_db"] < 0.05 < 0.1 < same.variation["mcd_db"]
+    assert same.figures["tokens_changed_percent"] == 0
+    fast = replace(chain, reader=Reader(reference, faster=1.3))
+    off = judge_clip(comparison, fast, clip, same.variation)
+    assert off.figures["length_percent"] > 5
     assert off.figures["mcd_db"] > same.figures["mcd_db"]
-    made = fp32(clip)
-    broken = judge_product(
-        reference, lambda _: replace(made, samples=made.samples * np.nan), clip, same.seed_variation
-    )
-    cut = judge_product(
-        reference, lambda _: replace(made, samples=made.samples[:-600]), clip, same.seed_variation
-    )
-    assert "NaN" in (broken.defect or "")
-    assert "samples" in (cut.defect or "")
-    assert not cut.figures
+
+
+class Damaged:
+    """The fp32 vocoder with something done to its samples."""
+
+    def __init__(self, reference: Reference, damage: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.vocoder, self.damage = Fp32(reference), damage
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        return self.damage(self.vocoder.render(inputs))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [(lambda samples: samples * np.nan, "NaN"), (lambda samples: samples[:-600], "samples")],
+)
+def test_output_that_is_no_speech_is_a_result(
+    damage: Callable[[np.ndarray], np.ndarray], message: str, reference: Reference
+) -> None:
+    clip = min(own_speech(reference.checkpoint, TUNING), key=lambda one: one.frames)
+    subject = ProductSubject(Reader(reference), Damaged(reference, damage))
+    result = judge_clip(ProductComparison(reference), subject, clip, SPREAD)
+    assert message in (result.defect or "")
+    assert not result.figures
 
 
 @pytest.fixture
@@ -128,17 +145,8 @@ def chain_build(
     checkpoint, build = placed
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, build / path.name)
-    manifest = Manifest.load(build / "KokoroEncoder-tiny-fp16.json")
-    made = {
-        "packages": {manifest.package: manifest.package_sha256},
-        "package_bytes": manifest.package_bytes,
-    }
-    record = {"method": "fp16", "verdict": SHIP, "provenance": made}
-    monkeypatch.setattr(product, "judged_encoder", lambda *_: record)
-    monkeypatch.setattr(
-        "kokoro_ane.eval.execution.judge_product",
-        lambda _r, _m, clip, _v: ClipResult(clip.id, clip.voice, 2.0, clip.text, PERFECT, SPREAD),
-    )
+    alone = JudgedLevel("fp16", "encoder fp16", record={"verdict": SHIP})
+    monkeypatch.setattr(product, "judged_encoder", lambda *_: alone)
     monkeypatch.setattr(
         "kokoro_ane.pipeline.bundle_files.write_text_tables",
         lambda folder, _: _few(folder / "us.rules"),
@@ -213,9 +221,7 @@ def test_a_stage_that_is_rejected_is_not_rendered(
     decision = read_json(path, "")
     decision["levels"][0]["verdict"] = REJECT
     write_json(path, decision)
-    monkeypatch.setattr(
-        "kokoro_ane.eval.execution.judge_product", lambda *_: pytest.fail("rendered")
-    )
+    monkeypatch.setattr("kokoro_ane.eval.execution.judge_clip", lambda *_: pytest.fail("rendered"))
     assert release(chain_build, "--product", "--encoders", "fp16", "--methods", "fp16") == 1
     assert "the vocoder alone: REJECT" in capsys.readouterr().out
     assert release(chain_build, "--product", "--features", "package") == 2

@@ -3,7 +3,6 @@ them.
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,22 +13,16 @@ import torch
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
-from kokoro_ane.eval.judge import ClipResult, decided
-from kokoro_ane.eval.prosody_controls import controls, harmless
-from kokoro_ane.eval.prosody_gates import (
-    LENGTH,
-    MOVED,
-    PAUSE,
-    PITCH,
-    PROSODY_GATES,
-    PROSODY_METRICS,
-    TEXT,
-    TEXT_TOKEN,
-    TOKENS,
-    ProsodyGate,
-)
-from kokoro_ane.eval.prosody_judge import ProsodyBench, pauses, prosody_figures
+from kokoro_ane.eval import ENCODER
+from kokoro_ane.eval.control_trials import ControlTrials, Setting
+from kokoro_ane.eval.gates import ENCODER_GATES, Gate
+from kokoro_ane.eval.judge import ClipResult, decided, judge_clip
+from kokoro_ane.eval.metrics.catalog import PROSODY, measure
+from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
+from kokoro_ane.eval.negative_controls import CONTROLS
 from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import EncoderComparison, EncoderSubject, Reader
 from kokoro_ane.eval.verdict import REJECT, SHIP, UNDECIDED, Decision
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
@@ -66,24 +59,28 @@ def clip() -> Utterance:
     )
 
 
+def figures_of(durations: np.ndarray, test: Encoded | None = None) -> dict[str, float]:
+    return measure(ProsodyTrial(clip(), durations, (said(), test or said())))
+
+
 class TestFigures:
     def test_equal_is_zero(self) -> None:
-        figures = prosody_figures(clip(), said(), said(), clip().durations)
-        assert set(figures) == set(PROSODY_METRICS)
+        figures = figures_of(clip().durations)
+        assert set(figures) == set(PROSODY)
         assert not any(figures.values())
 
     def test_durations(self) -> None:
         # token 3 is the comma, 4 the space behind it
         moved = clip().durations + np.array([0, 1, 0, 2, 0, 0, 0, 0])
-        figures = prosody_figures(clip(), said(), said(), moved)
-        assert figures[TOKENS] == pytest.approx(25)
-        assert figures[MOVED] == pytest.approx(12.5)
-        assert figures[LENGTH] == pytest.approx(7.5)
-        assert figures[PAUSE] == pytest.approx(50.0)
+        figures = figures_of(moved)
+        assert figures["tokens_changed_percent"] == pytest.approx(25)
+        assert figures["tokens_moved_percent"] == pytest.approx(12.5)
+        assert figures["length_percent"] == pytest.approx(7.5)
+        assert figures["pause_ms"] == pytest.approx(50.0)
 
     def test_a_pause_that_moves_within_itself_is_the_same(self) -> None:
         moved = clip().durations + np.array([0, 0, 0, 2, -2, 0, 0, 0])
-        assert prosody_figures(clip(), said(), said(), moved)[PAUSE] == 0.0
+        assert figures_of(moved)["pause_ms"] == 0.0
         assert pauses("ab, cd") == [slice(3, 5)]
         assert pauses("a b") == []
         assert pauses("a.") == [slice(2, 3)]
@@ -91,66 +88,70 @@ class TestFigures:
     def test_pitch_in_cents_and_text_by_token(self) -> None:
         other = replace(said(), f0_hz=said().f0_hz * 2 ** (25 / 1200), text=said().text.clone())
         other.text[..., 3] *= 1.5
-        figures = prosody_figures(clip(), said(), other, clip().durations)
-        assert figures[PITCH] == pytest.approx(25, abs=1e-3)
-        assert 0 < figures[TEXT] < figures[TEXT_TOKEN]
+        figures = figures_of(clip().durations, other)
+        assert figures["f0_cents"] == pytest.approx(25, abs=1e-3)
+        assert 0 < figures["text_percent"] < figures["text_token_percent"]
 
 
 @pytest.fixture(scope="module")
-def bench(tiny_checkpoint: Checkpoint) -> Iterator[ProsodyBench]:
+def setting(tiny_checkpoint: Checkpoint) -> Setting:
     clips = sorted(own_speech(tiny_checkpoint, JUDGED), key=lambda one: one.frames)[:6]
-    yield ProsodyBench(tiny_checkpoint, clips)
+    return Setting(Reference(tiny_checkpoint, seed=0), clips)
 
 
 class TestGates:
     def test_every_figure_has_a_gate_and_every_gate_can_be_broken(self) -> None:
-        assert {gate.metric for gate in PROSODY_GATES} == set(PROSODY_METRICS)
-        rows = dict.fromkeys(PROSODY_METRICS, 0.1) | {
-            f"{name} worst": 0.1 for name in PROSODY_METRICS
-        }
+        assert {gate.metric for gate in ENCODER_GATES} == set(PROSODY)
+        rows = dict.fromkeys(PROSODY, 0.1) | {f"{name} worst": 0.1 for name in PROSODY}
         good = [
-            ClipResult(str(n), f"v{n % 4}", 2.0, "text", dict.fromkeys(PROSODY_METRICS, 0.05), rows)
+            ClipResult(str(n), f"v{n % 4}", 2.0, "text", dict.fromkeys(PROSODY, 0.05), rows)
             for n in range(24)
         ]
 
         def verdict(clips: list[ClipResult]) -> Decision:
-            return decided("x", clips, gates=PROSODY_GATES).decision
+            return decided("x", clips, gates=ENCODER_GATES).decision
 
         assert verdict(good).verdict == SHIP
-        for gate in PROSODY_GATES:
+        for gate in ENCODER_GATES:
             bad = [
                 replace(one, figures=one.figures | {gate.metric: 2 * gate.limit}) for one in good
             ]
             assert gate.name in verdict(bad).broken
         assert verdict(good[:6]).verdict == UNDECIDED
         assert verdict([*good, replace(good[0], defect="NaN")]).verdict == REJECT
-        pytest.raises(ValueError, ProsodyGate, "mcd_db", "mean", 1.0, "no metric of prosody")
+        pytest.raises(ValueError, Gate, "mcd", "mean", 1.0, "no metric is called so")
 
-    def test_known_errors_are_rejected_and_neighbours_pass(self, bench: ProsodyBench) -> None:
-        """Random weights have no prosody: what is held here is that each control changes what it
+    def test_known_errors_are_rejected_and_neighbours_pass(self, setting: Setting) -> None:
+        """Random weights have no prosody: what is tested here is that each control changes what it
         says it changes.
         """
-        told = {name: bench.judged(name, say) for name, say in controls(bench).items()}
+        trials = ControlTrials(setting, ENCODER)
+        outcomes = {name: trials.outcome(control) for name, control in CONTROLS[ENCODER].items()}
         changed = {
-            name: {metric for metric, row in judged.summary().items() if row["mean"]}
-            for name, judged in told.items()
+            name: {metric for metric, row in outcome.judgement.summary().items() if row["worst"]}
+            for name, outcome in outcomes.items()
         }
-        assert len(told) == 7
-        assert all(changed.values())
-        assert PITCH in changed["a block of F0 dropped"]
-        assert TEXT not in changed["a block of F0 dropped"]
-        assert TEXT in changed["two phonemes' embeddings exchanged"]
-        assert TEXT in changed["two tokens swapped"]
-        same = bench.judged("fp32", harmless(bench)["fp32 itself"])
-        assert not any(row["worst"] for row in same.summary().values())
+        errors = [name for name, outcome in outcomes.items() if outcome.control.rejected]
+        assert len(errors) == 7
+        assert all(changed[name] for name in errors)
+        assert "f0_cents" in changed["a block of F0 dropped"]
+        assert "text_percent" not in changed["a block of F0 dropped"]
+        assert "text_percent" in changed["two phonemes' embeddings exchanged"]
+        assert "text_percent" in changed["two tokens swapped"]
+        assert not changed["fp32 itself"]
 
-    def test_a_broken_duration_is_a_result(self, bench: ProsodyBench) -> None:
-        def broken(one: Utterance) -> Encoded:
-            return replace(bench.wanted(one), raw=bench.wanted(one).raw * float("nan"))
+    def test_a_broken_duration_is_a_result(self, setting: Setting) -> None:
+        class Broken(Reader):
+            def encoded(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
+                encoded = super().encoded(clip, durations)
+                return replace(encoded, raw=encoded.raw * float("nan"))
 
-        judged = bench.judged("x", broken)
-        assert judged.decision.verdict == REJECT
-        assert "is nan" in judged.decision.reasons[0]
+        comparison = EncoderComparison(setting.reference)
+        subject = EncoderSubject(Broken(setting.reference))
+        results = [judge_clip(comparison, subject, clip) for clip in setting.clips]
+        decision = decided("x", results, gates=ENCODER_GATES).decision
+        assert decision.verdict == REJECT
+        assert "is nan" in decision.reasons[0]
 
 
 class TestCommand:
@@ -179,7 +180,7 @@ class TestCommand:
         record = json.loads((tmp_path / "x.json").read_text())
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4
-        assert record["summary"][TOKENS]["mean"] == 0.0
+        assert record["summary"]["tokens_changed_percent"]["mean"] == 0.0
 
     @pytest.mark.parametrize(
         ("flags", "message"),

@@ -158,11 +158,11 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
     honest = execution.judge_clip
 
     def interrupted(
-        reference: object, package: object, utterance, seed_variation: dict[str, float], **_: object
+        comparison: object, subject: object, clip, variation: dict[str, float]
     ) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(reference, package, utterance, seed_variation)
+        return honest(comparison, subject, clip, variation)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
     assert release(placed, "--methods", "fp16") == 2
@@ -480,7 +480,7 @@ class TestPage:
                 "title": tag,
                 "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}},
             }
-            level["clips"][0]["seed_variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
+            level["clips"][0]["variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
         assert tag not in page(forged, heard, [])
         assert "<!--" not in page(forged, heard, [])
 
@@ -539,7 +539,7 @@ def test_means_have_their_intervals_on_page_and_terminal(
     assert low < p6["summary"]["pesq"]["mean"] < high
     assert f"<small>{figure(low)}–{figure(high)}</small>" in page(record, heard, [])
     levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
-    print_release(levels, choose(levels, None), record["spread"])
+    print_release(levels, choose(levels, None), record)
     said = capsys.readouterr().out
     assert f"{low:.2f}-{high:.2f}" in said
     assert " more" in said

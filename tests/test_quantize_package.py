@@ -450,7 +450,7 @@ class TestQualityCommand:
         assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(
             data["summary"]["snr_db"]["mean"], abs=1e-4
         )
-        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["seed_variation"]["pesq"]
+        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["variation"]["pesq"]
         assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
 
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
@@ -581,7 +581,7 @@ class TestQualityCommand:
 def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio
     perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
-    def judge_clip(_truth, _subject, utterance, _seed_variation, **_: object) -> ClipResult:
+    def judge_clip(_truth, _subject, utterance, _variation, **_: object) -> ClipResult:
         return ClipResult(
             utterance.id,
             utterance.voice,

@@ -2,6 +2,7 @@
 
     from kokoro_ane.eval.metrics.catalog import METRICS, measure
     measure(Trial(reference, test))  # {"pesq": 4.64, ...}
+    measure(ProsodyTrial(clip, durations))  # {"tokens_changed_percent": 0.0, ...}
 
 A metric's formula is the docstring of its function; docs/metrics.md explains the choice, and what
 those of its table cannot tell.
@@ -11,33 +12,37 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
-from kokoro_ane.eval.metrics import local, whole_clip
+from kokoro_ane.eval.metrics import local, prosody_metrics, whole_clip
+from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial
 from kokoro_ane.eval.metrics.trial import Trial
 
 HIGHER, LOWER, ZERO = "higher", "lower", "nearest 0"
+SEEDS, TONE, TEXT = ("other_seeds",), ("tone",), ("text",)  # what some trials of sound do not have
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `best` says which way is better, `perfect` is what equal signals score."""
+    """One metric. `best` says which way is better, `perfect` is what equal signals score, `needs`
+    names the parts that a trial must have.
+    """
 
     name: str
     title: str
     unit: str
-    function: Callable[[Trial], float]
+    function: Callable[[Any], float]
     best: str = LOWER
     perfect: float = 0.0
     source: str = "definition"
-    needs_other_seed: bool = False
-    needs_tone: bool = False
-    needs_text: bool = False
+    needs: tuple[str, ...] = ()
+    trial: type = Trial
 
-    def fits(self, trial: Trial) -> bool:
+    def fits(self, trial: Trial | ProsodyTrial) -> bool:
         """Whether the trial has what this metric needs."""
-        has = (bool(trial.other_seeds), trial.tone is not None, trial.text is not None)
-        needed = (self.needs_other_seed, self.needs_tone, self.needs_text)
-        return all(there or not wanted for there, wanted in zip(has, needed, strict=True))
+        return isinstance(trial, self.trial) and all(
+            getattr(trial, part) not in (None, ()) for part in self.needs
+        )
 
     def worst(self, values: Iterable[float]) -> float:
         """The value of the worst clip."""
@@ -47,6 +52,12 @@ class Metric:
             ZERO: lambda values: max(values, key=abs),
         }
         return chosen[self.best](values)
+
+
+def _prosody(name: str, title: str, unit: str, needs: tuple[str, ...] = ()) -> Metric:
+    return Metric(
+        name, title, unit, getattr(prosody_metrics, name), needs=needs, trial=ProsodyTrial
+    )
 
 
 def _literature(coefficients: int) -> Metric:
@@ -69,7 +80,7 @@ def _band(low_khz: int, high_khz: int) -> Metric:
     )
 
 
-METRICS = MappingProxyType(
+SOUND = MappingProxyType(
     {
         metric.name: metric
         for metric in (
@@ -88,7 +99,7 @@ METRICS = MappingProxyType(
                 "MCD increase",
                 "dB",
                 whole_clip.mcd_increase_db,
-                needs_other_seed=True,
+                needs=SEEDS,
             ),
             Metric(
                 "lsd_db",
@@ -127,14 +138,14 @@ METRICS = MappingProxyType(
                 LOWER,
                 -300.0,
                 source="IEC 60268-3 THD+N, for a tone with harmonics",
-                needs_tone=True,
+                needs=TONE,
             ),
             Metric(
                 "thd_n_increase_db",
                 "THD+N increase",
                 "dB",
                 whole_clip.thd_n_increase_db,
-                needs_tone=True,
+                needs=TONE,
             ),
             Metric("peak_db", "peak", "dB", whole_clip.peak_db, ZERO),
             Metric("clipping_percent", "clipped samples", "%", whole_clip.clipping_percent),
@@ -171,14 +182,14 @@ METRICS = MappingProxyType(
                 "dB",
                 local.local_spectrum_db,
                 source="definition; librosa's mel filters",
-                needs_other_seed=True,
+                needs=SEEDS,
             ),
             Metric(
                 "local_level_db",
                 "worst 60 ms, level",
                 "dB",
                 local.local_level_db,
-                needs_other_seed=True,
+                needs=SEEDS,
             ),
             Metric("gain_variation_db", "gain variation", "dB", local.gain_variation_db),
             Metric("roughness_percent", "roughness, 10-100 Hz", "%", local.roughness_percent),
@@ -187,14 +198,14 @@ METRICS = MappingProxyType(
                 "loudest in a pause",
                 "dB",
                 local.pause_peak_db,
-                needs_other_seed=True,
+                needs=SEEDS,
             ),
             Metric(
                 "local_pitch_cents",
                 "worst 60 ms, pitch",
                 "cents",
                 local.local_pitch_cents,
-                needs_other_seed=True,
+                needs=SEEDS,
             ),
             Metric(
                 "word_errors_added",
@@ -202,7 +213,7 @@ METRICS = MappingProxyType(
                 "words",
                 whole_clip.word_errors_added,
                 source="pocketsphinx 5, en-us; text by kokoro_ane.g2p.normalize",
-                needs_text=True,
+                needs=TEXT,
             ),
             Metric(
                 "words_changed",
@@ -239,8 +250,30 @@ METRICS = MappingProxyType(
 )
 
 
-def measure(trial: Trial, only: Collection[str] = ()) -> dict[str, float]:
-    """Every metric by name that the trial has the signals for, or those of `only`."""
+CURVES = ("curves",)
+PROSODY = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            _prosody("tokens_changed_percent", "tokens of another duration", "%"),
+            _prosody("tokens_moved_percent", "tokens off by over 25 ms", "%"),
+            _prosody("length_percent", "length", "%"),
+            _prosody("pause_ms", "worst pause", "ms"),
+            _prosody("f0_cents", "F0", "cents", CURVES),
+            _prosody("voicing_flips_percent", "voicing flips", "%", CURVES),
+            _prosody("energy_percent", "energy", "%", CURVES),
+            _prosody("text_percent", "text features", "%", CURVES),
+            _prosody("text_token_percent", "text features, worst token", "%", CURVES),
+        )
+    }
+)
+# what a product's sound keeps of prosody; the others are of what its stages exchange
+DURATIONS = tuple(name for name, metric in PROSODY.items() if not metric.needs)
+METRICS = MappingProxyType({**SOUND, **PROSODY})
+
+
+def measure(trial: Trial | ProsodyTrial, only: Collection[str] = ()) -> dict[str, float]:
+    """Every metric by name that the trial has the parts for, or those of `only`."""
     return {
         name: metric.function(trial)
         for name, metric in METRICS.items()

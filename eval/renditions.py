@@ -1,0 +1,325 @@
+"""What is rendered of a clip, and how a rendition is compared with the fp32 model's. Vocoder,
+encoder and product differ in these two and in their natural variation, and in nothing else.
+
+    subject = VocoderSubject(reference, package)
+    comparison = COMPARISONS[VOCODER](reference)
+    comparison.figures(clip, subject.render(clip)), comparison.variation(clip)
+
+A subject renders a clip; a comparison has the figures of a rendition, and the natural variation:
+the same figures of the fp32 model where nobody could call it wrong (other noise seeds,
+neighbouring style rows).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.voices import style_row
+from kokoro_ane.encoder.encoder_steps import Encoded, EncoderBackend, encode, whole_frames
+from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.eval.gates import WORST
+from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
+from kokoro_ane.eval.metrics.framing import defect
+from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial
+from kokoro_ane.eval.metrics.trial import Retimed, Trial
+from kokoro_ane.eval.reference import Reference, Renderer
+from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.quantize.speech import with_text_features
+from kokoro_ane.vocoder.packing import VocoderInputs
+
+ROW_STEPS = (1, -1)  # phonemes: the neighbouring style rows
+# of a product, compared with the fp32 vocoder on the product's own features
+OWN = ("pesq",)
+# compared with the fp32 chain, in time with it, and in units of the variation
+SCALED = (
+    "mcd_db",
+    "lsd_db",
+    "f0_rmse_cents",
+    "voicing_error_percent",
+    "words_changed",
+    "speaker_distance",
+)
+# compared with the fp32 chain, in time with it
+HEARD = (*SCALED, "level_db", "word_errors_added", "dnsmos_loss", "distillmos_loss")
+
+
+@dataclass(frozen=True, eq=False)
+class Rendition:
+    """What a subject makes of one clip: sound, prosody or both; `defect` where it is neither.
+
+    samples: [600 F'] float64; vowel: of a held vowel of the clip's voice, likewise; clock: the fp32
+    vocoder's render of the subject's own features, where these are not the reference's; durations:
+    [n] frames of each token; prosody: on the alignment of the clip's own durations.
+    """
+
+    samples: np.ndarray | None = None
+    vowel: np.ndarray | None = None
+    clock: np.ndarray | None = None
+    durations: np.ndarray | None = None
+    prosody: Encoded | None = None
+    defect: str | None = None
+
+
+class Subject(Protocol):
+    """Whatever is judged: executed packages, or a model with a known error."""
+
+    def render(self, clip: Utterance) -> Rendition:
+        """The clip as the subject says it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """An encoder that reads clips: by the style row of a text that is `step` phonemes longer, and
+    `faster` than the clip asks. `backend`: None is the fp32 model.
+    """
+
+    reference: Reference
+    backend: EncoderBackend | None = None
+    step: int = 0
+    faster: float = 1.0
+
+    def style(self, clip: Utterance) -> torch.Tensor:
+        """[1, 256]: the decoder's half, then the prosody's."""
+        pack = self.reference.checkpoint.blend(clip.voice)
+        return style_row(pack, min(max(len(clip.phonemes) + self.step, 1), len(pack)))
+
+    @torch.no_grad()
+    def encoded(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
+        """The clip's prosody, on the alignment of `durations` [n] or of its own. Raises InputError
+        for durations that are none.
+        """
+        half = self.reference.checkpoint.config.style_dim
+        ids = tuple(int(i) for i in clip.input_ids)
+        backend, style = self.backend or self.reference.encoder, self.style(clip)[:, half:]
+        return encode(backend, ids, style, clip.speed * self.faster, durations)
+
+    @torch.no_grad()
+    def inputs(self, clip: Utterance, other_seed: int = 0) -> tuple[np.ndarray, VocoderInputs]:
+        """Durations [n] and the vocoder's inputs, with the noise of seed + `other_seed`."""
+        reference, encoded = self.reference, self.encoded(clip)
+        utterance = replace(
+            clip,
+            durations=encoded.durations.numpy().astype(clip.durations.dtype),
+            f0_hz=encoded.f0_hz[0].numpy(),
+            energy=encoded.energy[0].numpy(),
+        )
+        inputs = with_text_features(
+            reference.checkpoint,
+            reference.vocoder,
+            encoded.asr,
+            utterance,
+            reference.seed + other_seed,
+        )
+        style = self.style(clip)[:, : reference.checkpoint.config.style_dim]
+        return utterance.durations.astype(np.int64), replace(inputs, style=style)
+
+
+@dataclass(frozen=True, eq=False)
+class VocoderSubject:
+    """A vocoder on the reference's features, or on those of a reader."""
+
+    reference: Reference
+    vocoder: Renderer
+    reader: Reader | None = None
+
+    def render(self, clip: Utterance) -> Rendition:
+        """Sound, and the held vowel."""
+        inputs = self.reader.inputs(clip)[1] if self.reader else self.reference.inputs(clip)
+        samples = self.vocoder.render(inputs).astype(np.float64)
+        vowel = self.vocoder.render(self.reference.vowel_inputs(clip)[0]).astype(np.float64)
+        return Rendition(samples, vowel, self.reference.clock(inputs) if self.reader else None)
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderSubject:
+    """A reader, on the alignment of the clip's own durations."""
+
+    reader: Reader
+
+    def render(self, clip: Utterance) -> Rendition:
+        """Prosody, and the durations that it would align by."""
+        try:
+            encoded = self.reader.encoded(clip, clip.durations)
+            limits = self.reader.reference.encoder.limits
+            durations = whole_frames(encoded.raw.numpy(), limits)
+        except InputError as problem:
+            return Rendition(defect=str(problem))
+        return Rendition(durations=durations, prosody=encoded)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductSubject:
+    """A vocoder behind a reader, in the reader's own time."""
+
+    reader: Reader
+    vocoder: Renderer
+
+    def render(self, clip: Utterance) -> Rendition:
+        """Sound with its durations."""
+        try:
+            durations, inputs = self.reader.inputs(clip)
+            samples = self.vocoder.render(inputs).astype(np.float64)
+            clock = self.reader.reference.clock(inputs)
+        except InputError as problem:
+            return Rendition(defect=str(problem))
+        return Rendition(samples, clock=clock, durations=durations)
+
+
+class Comparison(ABC):
+    """How renditions of one stage are compared with the fp32 model's."""
+
+    # in words, for tables; two metrics that tell most
+    scale: str
+    shown: tuple[str, str]
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+
+    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
+        """What makes a rendition unfit to be measured, or None."""
+        return rendition.defect
+
+    @abstractmethod
+    def figures(
+        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
+    ) -> dict[str, float]:
+        """Every metric of a rendition without defect, or those of `only`."""
+
+    @abstractmethod
+    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+        """Figures of the fp32 model as it could as well have spoken."""
+
+    def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
+        """The natural variation: each metric's mean over the neighbours, and under "NAME worst" the
+        worst of them.
+        """
+        rows = list(self.neighbours(clip, only))
+        means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+        return means | {
+            f"{name} {WORST}": METRICS[name].worst([row[name] for row in rows]) for name in means
+        }
+
+
+class VocoderComparison(Comparison):
+    """Sound on equal features; the natural variation is that of other noise seeds."""
+
+    scale, shown = "fp32 with another noise seed", ("pesq", "mcd_db")
+
+    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
+        """No audio, or not as long as the reference."""
+        renders = self.reference.of(clip)
+        return unlike(rendition.samples, renders.reference) or unlike(
+            rendition.vowel, renders.vowel
+        )
+
+    def figures(
+        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
+    ) -> dict[str, float]:
+        """All of sound."""
+        assert rendition.samples is not None
+        assert rendition.vowel is not None
+        renders = self.reference.of(clip)
+        return measure(renders.trial(rendition.samples, rendition.vowel, rendition.clock), only)
+
+    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+        """Each other seed as if it were judged, against the ones that are left."""
+        return (measure(trial, only) for trial in self.reference.of(clip).seed_trials())
+
+
+class EncoderComparison(Comparison):
+    """Prosody on equal alignment; the natural variation is that of the neighbouring style rows."""
+
+    scale, shown = "fp32 with a neighbouring style row", ("f0_cents", "tokens_changed_percent")
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(reference)
+        self._prosody: dict[str, Encoded] = {}  # the fp32 model's, by clip
+
+    def figures(
+        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
+    ) -> dict[str, float]:
+        """All of prosody."""
+        assert rendition.durations is not None
+        assert rendition.prosody is not None
+        if clip.id not in self._prosody:
+            self._prosody[clip.id] = Reader(self.reference).encoded(clip, clip.durations)
+        curves = self._prosody[clip.id], rendition.prosody
+        return measure(ProsodyTrial(clip, rendition.durations, curves), only)
+
+    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+        """The style rows of one phoneme more and less."""
+        for step in ROW_STEPS:
+            rendition = EncoderSubject(Reader(self.reference, step=step)).render(clip)
+            yield self.figures(clip, rendition, only)
+
+
+class ProductComparison(Comparison):
+    """Sound in its own time, brought to the reference's token by token (eval/metrics/trial.py,
+    Retimed); the natural variation is that of the neighbouring style rows, each with another noise
+    seed.
+    """
+
+    scale, shown = "fp32 with a neighbouring style row, another noise seed", ("pesq", "mcd_db")
+
+    def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
+        """Durations that are none, no audio, or not as long as its durations."""
+        return rendition.defect or unlike(rendition.samples, rendition.clock)
+
+    def figures(
+        self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
+    ) -> dict[str, float]:
+        """How the vocoder rendered its features, how far the whole is from the fp32 chain, and the
+        durations.
+        """
+        assert rendition.samples is not None
+        assert rendition.durations is not None
+        names, durations = only or (*OWN, *HEARD, *DURATIONS), rendition.durations
+        figures = measure(ProsodyTrial(clip, durations), names)
+        if any(name in names for name in OWN):
+            assert rendition.clock is not None
+            figures |= measure(Trial(rendition.clock, rendition.samples), OWN)
+        heard = [name for name in names if name in HEARD]
+        if not heard:
+            return figures
+        renders = self.reference.of(clip)
+        retimed = Retimed(
+            renders.reference,
+            rendition.samples,
+            text=clip.text,
+            known=renders.baseline,
+            durations=(clip.durations.astype(np.int64), durations),
+        )
+        return figures | measure(retimed, heard)
+
+    def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
+        """The fp32 chain by the rows of one phoneme more and less."""
+        for number, step in enumerate(ROW_STEPS, 1):
+            durations, inputs = Reader(self.reference, step=step).inputs(clip, other_seed=number)
+            rendition = Rendition(self.reference.clock(inputs), durations=durations)
+            yield self.figures(clip, rendition, only or (*SCALED, *DURATIONS))
+
+    def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
+        """Means alone: no worst clip of a product has a limit in variations."""
+        return {
+            name: value for name, value in super().variation(clip, only).items() if name in METRICS
+        }
+
+
+COMPARISONS: Mapping[str, type[Comparison]] = MappingProxyType(
+    {VOCODER: VocoderComparison, ENCODER: EncoderComparison, PRODUCT: ProductComparison}
+)
+
+
+def unlike(signal: np.ndarray | None, reference: np.ndarray | None) -> str | None:
+    """What makes a signal no rendition of the reference, or None: a defect, another length."""
+    if signal is None or reference is None:
+        return "holds no sound"
+    if len(signal) != len(reference):
+        return f"holds {len(signal)} samples, the reference {len(reference)}"
+    return defect(signal)
