@@ -15,7 +15,6 @@ so. It only ever fills a place where nothing stands. No link is written through:
 follows one that the user named.
 """
 
-import argparse
 import fcntl
 import json
 import os
@@ -82,7 +81,7 @@ def check_output(
     target: Path,
     ours: Ours | None = None,
     suffixes: Collection[str] = (),
-    given: argparse.Namespace | None = None,
+    given: object = None,
 ) -> Path:
     """The path that will be written, of a name that the user typed: `target`, or what it is a link
     to. `given`: all that was typed.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.checks import ProgramFacts, open_functions
-from kokoro_ane.core.commands import quantize_command
+from kokoro_ane.core.commands import QuantizeOptions
 from kokoro_ane.core.contract import (
     DECODER,
     FEATURES,
@@ -33,8 +33,9 @@ from kokoro_ane.eval.judge import ClipResult, Judgement, decided, plain_decision
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.verdict import UNDECIDED
+from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.locator import built_package, find_package, missing
+from kokoro_ane.quantize.locator import Request, built, find_package, missing
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
@@ -192,7 +193,7 @@ class PackageFacts:
                 raise InputError(
                     f"{manifest.path} says {name} {str(said)[:60]}, the package itself"
                     f" {str(found)[:60]}: the manifest was edited; run"
-                    f" `{quantize_command(manifest.method, manifest.layout)}` again"
+                    f" `{QuantizeOptions(manifest.method, layout=manifest.layout).command}` again"
                 )
 
 
@@ -433,7 +434,10 @@ def _failure(method: Method, layout: str, context: JudgeContext) -> str | None:
     if told is None or not context.may_build:
         return told
     try:
-        built_package(method, layout, context.checkpoint, context.source, context.build)
+        built(
+            Request(context.checkpoint, context.build, method.name, layout, source=context.source),
+            build_package,
+        )
     except (InputError, CheckFailed) as problem:
         return f"not built: {problem}"
     return None

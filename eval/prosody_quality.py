@@ -25,8 +25,9 @@ from kokoro_ane.eval.prosody_judge import ProsodyBench
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.store import Store
+from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.locator import built_encoder
+from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -57,7 +58,8 @@ def judged_encoder(
     """Find or build the packages, judge the sentences (those measured before are read): the record.
     Raises as built_encoder.
     """
-    package = EncoderPackage(built_encoder(bench.checkpoint, source, build, may_build, name))
+    request = Request(bench.checkpoint, build, HALF, source=source, encoder=name)
+    package = EncoderPackage(built_encoder(request, build_package if may_build else None))
     manifests, say = package.manifests, bench.said_by(package.backend)
     sha256, clips = "-".join(manifest.package_sha256[:16] for manifest in manifests), []
 

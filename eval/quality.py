@@ -23,17 +23,31 @@ if __package__ in (None, ""):
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kokoro_ane.core.commands import options_of
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
-from kokoro_ane.eval.session import PYTORCH, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.levels import JudgedLevel
+
+
+@dataclass(frozen=True)
+class QualityOptions(SessionOptions):
+    """What is judged: a level of a stage, rendered by a runtime. out: None for
+    BUILD/quality/NAME.json.
+    """
+
+    method: str = "fp16"
+    stage: str = "vocoder"
+    runtime: str = DEFAULT_RUNTIME
+    out: Path | None = None
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -59,47 +73,63 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
-    """The level that the flags name, built where it is missing, and the file that holds every
-    clip's figures.
+def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
+    """The level of the vocoder that the options name, built where it is missing, and the file that
+    holds every clip's figures.
+
+    Raises InputError: an unknown level, layout or runtime, packages of another checkpoint;
+    CheckFailed: a package that cannot be built.
     """
+    if options.method not in LEVELS:
+        raise InputError(
+            f"there is no level {options.method!r} of the vocoder: give one of {', '.join(LEVELS)}"
+        )
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_implied, check_output, json_of
 
     ours = json_of("clips", "provenance")
-    if arguments.out:
-        arguments.out = check_output(arguments.out, ours, (".json",), arguments)
-    check_implied(arguments.build / "quality" / "x.json")
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    out = options.out
+    if out:
+        out = check_output(out, ours, (".json",), options)
+    check_implied(options.build / "quality" / "x.json")
+    checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval.levels import judged_package
+        from kokoro_ane.pipeline.package_builds import build_package
+        from kokoro_ane.quantize.locator import Request
         from kokoro_ane.runtimes.registry import judged_manifest
 
-    asked = (arguments.runtime, arguments.method, arguments.layout)
-    method, manifest = judged_manifest(*asked, checkpoint, arguments.checkpoint, arguments.build)
-    flags = (arguments.precision, arguments.features, arguments.runtime)
+    method, manifest = judged_manifest(
+        options.runtime,
+        Request(
+            checkpoint,
+            options.build,
+            options.method,
+            options.layout,
+            source=options.checkpoint,
+        ),
+        build_package,
+    )
+    flags = (options.precision, options.features, options.runtime)
     named = (
         flag
         for flag in flags
         if flag not in ("declared", PYTORCH, DEFAULT_RUNTIME, *manifest.path.stem.split("-"))
     )
-    out = (
-        arguments.out
-        or arguments.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
-    )
+    out = out or options.build / "quality" / f"{'-'.join((manifest.path.stem, *named))}.json"
     check_implied(out, ours)
     with session(
-        arguments, checkpoint, 1, arguments.build / "release" / "cache", may_build=True
+        options, checkpoint, 1, options.build / "release" / "cache", may_build=True
     ) as context:
         level = judged_package(method, manifest, context)
     write_json(out, level.record, ours)
     return level, out
 
 
-def judge_encoder(arguments: argparse.Namespace) -> int:
+def judge_encoder(arguments: QualityOptions) -> int:
     """The same of the encoder's level, on both judged sets."""
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
@@ -143,12 +173,12 @@ def judge_encoder(arguments: argparse.Namespace) -> int:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    if arguments.stage == "encoder":
-        return judge_encoder(arguments)
-    if arguments.method not in LEVELS:
-        raise InputError(f"--method {arguments.method} is of the encoder: give --stage encoder")
-    level, out = judged(arguments)
+    options = options_of(QualityOptions, parse_arguments(argv))
+    if options.stage == "encoder":
+        return judge_encoder(options)
+    if options.method not in LEVELS:
+        raise InputError(f"--method {options.method} is of the encoder: give --stage encoder")
+    level, out = judge_level(options)
     from kokoro_ane.eval.levels import short_record
     from kokoro_ane.eval.terminal import print_judgement
 

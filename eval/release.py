@@ -16,20 +16,49 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kokoro_ane.core.commands import options_of
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
-from kokoro_ane.eval.session import PYTORCH, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
 
 ENCODERS = "mixed,w8g,lossless"
 
 if TYPE_CHECKING:
+    from kokoro_ane.eval.decision import Choice
     from kokoro_ane.eval.levels import JudgedLevel
     from kokoro_ane.eval.session import JudgeContext
     from kokoro_ane.quantize.methods import Method
+
+
+@dataclass(frozen=True)
+class ReleaseOptions(SessionOptions):
+    """What is chosen among; methods, encoders: names with commas, methods None for all
+    of the layout. out: a folder, None for BUILD/release.
+    """
+
+    methods: str | None = None
+    product: bool = False
+    encoders: str = ENCODERS
+    chip: str = "m4"
+    no_build: bool = False
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class Released:
+    """choice: the level that was named, and why. levels: all that were judged. spread: of the seed
+    variations. file: the decision.
+    """
+
+    choice: "Choice"
+    levels: "list[Any]"
+    spread: "dict[str, Any]"
+    file: Path
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -86,23 +115,24 @@ def judged(context: "JudgeContext", asked: "list[tuple[Method, str]]") -> "list[
     return levels
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
-    """The command itself."""
-    arguments = parse_arguments(argv)
+def release(options: ReleaseOptions) -> Released:
+    """Judge every level, or every product, and choose.
+
+    Raises InputError: an unknown name, no level that could be judged.
+    """
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_implied, json_of
     from kokoro_ane.quantize.locator import parse_level
 
-    product, named = arguments.product, arguments.methods.split(",") if arguments.methods else None
-    levels_asked = [parse_level(name, arguments.layout) for name in named or METHODS]
-    encoders = [method_named(name, "encoder").name for name in arguments.encoders.split(",")]
-    if product and arguments.features != PYTORCH:
+    product, named = options.product, options.methods.split(",") if options.methods else None
+    levels_asked = [parse_level(name, options.layout) for name in named or METHODS]
+    encoders = [method_named(name, "encoder").name for name in options.encoders.split(",")]
+    if product and options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
-    ours, folder = json_of("verdict", "provenance"), arguments.out or arguments.build / "release"
+    ours, folder = json_of("verdict", "provenance"), options.out or options.build / "release"
     out = folder / ("product.json" if product else "decision.json")
     check_implied(out, ours)
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import write_json
 
@@ -110,15 +140,13 @@ def main(argv: list[str] | None = None) -> int:
         from kokoro_ane.eval.decision import choose, decision_record, seed_variations
         from kokoro_ane.eval.product import (
             judged_products,
-            print_products,
             product_record,
             shipping_vocoders,
         )
         from kokoro_ane.eval.provenance import withheld
-        from kokoro_ane.eval.terminal import print_release
-    vocoders = (named or shipping_vocoders(arguments.build, arguments.layout)) if product else ()
+    vocoders = (named or shipping_vocoders(options.build, options.layout)) if product else ()
     count = len(encoders) * len(vocoders) if product else len(levels_asked)
-    with session(arguments, checkpoint, count, folder / "cache", not arguments.no_build) as context:
+    with session(options, checkpoint, count, folder / "cache", not options.no_build) as context:
         levels = (
             judged_products(context, encoders, vocoders)
             if product
@@ -131,25 +159,34 @@ def main(argv: list[str] | None = None) -> int:
         record = (
             product_record(levels, choice, context)
             if product
-            else decision_record(levels, choice, context, spread, arguments.chip)
+            else decision_record(levels, choice, context, spread, options.chip)
         )
     write_json(out, record, ours)
-    if product:
+    return Released(choice, levels, spread, out)
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    options = options_of(ReleaseOptions, parse_arguments(argv))
+    released = release(options)
+    from kokoro_ane.eval.product import print_products
+    from kokoro_ane.eval.terminal import print_release
+
+    choice, levels = released.choice, released.levels
+    if options.product:
         print_products(levels, choice)
     else:
-        print_release(levels, choice, spread)
+        print_release(levels, choice, released.spread)
     short = {
         "verdict": choice.verdict,
         "level": choice.level,
         "releasable": choice.releasable,
         "reason": choice.reason,
+        "levels": {level.method: level.verdict for level in levels},
+        "file": str(released.file),
     }
-    print(
-        json.dumps(
-            short | {"levels": {level.method: level.verdict for level in levels}, "file": str(out)},
-            allow_nan=False,
-        )
-    )
+    print(json.dumps(short, allow_nan=False))
     return exit_of(choice.verdict, choice.releasable)
 
 

@@ -1,6 +1,6 @@
 """What a bundle holds, written aside and verified by opening it again.
 
-write_bundle(Path("build/bundle-p6"), checkpoint, Path("build"), "p6", dialects=None)
+write_bundle(Path("build/bundle-p6"), Request(checkpoint, Path("build"), "p6"))
 data, checked = verify_bundle(Path("build/bundle-p6"))
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import G2P_NAME, PADDED
+from kokoro_ane.core.contract import G2P_NAME
 from kokoro_ane.core.data_files import read_json, readable, sha256_of
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
@@ -70,12 +70,9 @@ CONTENTS = [
 
 def write_bundle(
     folder: Path,
-    checkpoint: Checkpoint,
-    build: Path,
-    method: str,
-    dialects: tuple[Dialect, ...] | None = None,
-    layout: str = PADDED,
+    request: Request,
     runtime: str = DEFAULT_RUNTIME,
+    dialects: tuple[Dialect, ...] | None = None,
     words_only: bool = False,
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
 ) -> None:
@@ -89,20 +86,13 @@ def write_bundle(
     CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision
     judged.
     """
-    parts = parts_of(
-        checkpoint,
-        build,
-        method,
-        layout,
-        runtime,
-        words_only,
-        product[1]["stages"]["encoder"] if product else "",
-    )
+    checkpoint, method = request.checkpoint, request.method
+    parts = parts_of(request, runtime, words_only)
     if product:
         require_judged(parts, product[1])
     manifest = Manifest.load(parts.vocoder)
-    require_genuine(manifest, level_name(method, layout))
-    path = build / "release" / "decision.json"
+    require_genuine(manifest, level_name(method, request.layout))
+    path = request.build / "release" / "decision.json"
     decision, level = decision_for(path, manifest.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(
@@ -162,24 +152,13 @@ def require_judged(parts: Parts, product: Mapping[str, Any]) -> None:
         )
 
 
-def parts_of(
-    checkpoint: Checkpoint,
-    build: Path,
-    method: str,
-    layout: str,
-    runtime: str,
-    words_only: bool,
-    encoder: str = "",
-) -> Parts:
-    """What a bundle is made of in a build folder; `encoder`: as in Request. InputError names the
-    command for what is missing, or a runtime that opens no files.
+def parts_of(request: Request, runtime: str, words_only: bool) -> Parts:
+    """What a bundle is made of in a build folder. InputError names the command for what is missing,
+    or a runtime that opens no files.
     """
-    g2p = build / f"{G2P_NAME}.json"
-    own = words_only and RUNTIMES[runtime].packages and g2p.is_file()
-    return Parts(
-        *files_of(runtime, Request(checkpoint, build, method, layout, encoder=encoder)),
-        g2p if own else None,
-    )
+    g2p = request.build / f"{G2P_NAME}.json"
+    has_g2p = words_only and RUNTIMES[runtime].packages and g2p.is_file()
+    return Parts(*files_of(runtime, request), g2p if has_g2p else None)
 
 
 def _copied(parts: Parts, place: Path) -> Parts:
