@@ -1,7 +1,8 @@
 """The whole chain: the encoder's steps, the vocoder's, and what is done to the waveform.
 docs/synthesis.md says the same in words.
 
-    tensors = run(STEPS, Chain(vocab, voice, encoder, vocoder), begin("həlˈO.", speed=1.0, seed=0))
+    chain = Chain(vocab, voice, encoder, vocoder)
+    tensors = run_steps(STEPS, chain, begin("həlˈO.", speed=1.0, seed=0))
     tensors["samples"]                                                       # [600F]
 
 synthesize, validate, vectors, bundle and eval all run this list; which backend computes is the only
