@@ -33,6 +33,7 @@ from kokoro_ane.pipeline.assembly import (
 from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_for, not_let_out
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
+from kokoro_ane.pipeline.step_comparison import GOOD
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
 from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
@@ -262,12 +263,9 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
     chain, packages = chain_in(parts, vocab, read_npy(folder / VECTORS / VOICE))
     rows = check_vectors(folder / VECTORS, chain, packages)
-    missed = next((row for row in rows if not row["holds"]), None)
+    missed = next((row for row in rows if row.verdict != GOOD), None)
     if missed is not None:
-        raise CheckFailed(
-            f"{folder}: step {missed['step']} of {missed['utterance']} gives {missed['tensor']} at"
-            f" {missed['snr_db']} dB"
-        )
+        raise CheckFailed(f"{folder}: {missed.where} {missed.name} at {missed.snr_db} dB")
     return data, {"files": files, "voices": voices, "tensors": len(rows)}
 
 
