@@ -1,5 +1,5 @@
-"""Where finished audio goes: a .wav or .flac file, stdout as wav or raw PCM, or memory. 24 kHz, mono, 16
-bit, the same samples everywhere.
+"""Where finished audio goes: a .wav or .flac file, stdout as wav or raw PCM, or memory. 24 kHz,
+mono, 16 bit, the same samples everywhere.
 
     with to_file(Path("hello.wav")) as sink: sink.write(samples)
     StreamSink(sys.stdout.buffer, "wav").write(samples)

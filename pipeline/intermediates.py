@@ -202,8 +202,8 @@ def chain_run(
     dtype: torch.dtype,
     reference: Intermediates,
 ) -> Intermediates:
-    """What computes the chain, PyTorch or packages: the chain on its own tensors, then source and vocoder again on the reference's, spectrum
-    included.
+    """The chain of PyTorch or of packages on its own tensors, then source and vocoder again on the
+    reference's, spectrum included.
 
     The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
     phases, so a stage can be judged only on equal inputs. The second run comes last: what a backend

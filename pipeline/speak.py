@@ -56,8 +56,8 @@ class SpeakOptions:
     """What is spoken, by what, and where it goes: `out`, a file, or `stream`, wav or pcm to stdout,
     or else memory.
 
-    text, or file: UTF-8. voice: a name or a blend, None for the checkpoint's first. runtime, method:
-    None and "" for what is at hand. phonemes: the text is phonemes already. dialect: None for the
+    text, or file: UTF-8. voice: a name or a blend, None for the checkpoint's first. runtime,
+    method: None and "" for what is at hand. phonemes: the text is phonemes already. dialect: None for the
     voice's. trim: cut silence at both ends; None: where it is streamed. loudness: in LUFS.
     """
 

@@ -98,7 +98,7 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Utter
 
 def phonemes_of(text: str, dialect: "Dialect") -> str:
     """What g2p makes of `text`. InputError when that is nothing."""
-    from kokoro_ane.g2p import G2P
+    from kokoro_ane.g2p.phonemizer import G2P
 
     phonemes = G2P.load(dialect).phonemize(text).phonemes
     if not phonemes:
