@@ -1,8 +1,8 @@
 """Packages from options: a stage as the converter makes it, a compressed level, and whichever of
 the two a missing package needs.
 
-    manifests = build(BuildOptions("vocoder", checkpoint="demo", layout="streaming"))
-    ((parent, manifest),) = quantize(QuantizeOptions("w8a8", checkpoint="demo"))
+    manifests = build(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="streaming"))
+    ((parent, manifest),) = quantize(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
     built(request, build_package)  # quantize.locator: only what is not there
 """
 

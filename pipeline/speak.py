@@ -85,12 +85,12 @@ class SpeakOptions:
 
 @dataclass(frozen=True, eq=False)
 class Spoken:
-    """report: JSON-ready, docs/speaking.md. samples: [n] float32, where neither a file nor a stream
-    took them.
+    """report: JSON-ready, docs/speaking.md. samples: [n] float32; none where a file or a stream took
+    them.
     """
 
     report: dict[str, Any]
-    samples: "np.ndarray | None"
+    samples: "np.ndarray"
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -382,8 +382,10 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     """
     options = checked(options)
     os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
+    import numpy as np
+
     from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.g2p.alphabet import voice_language
+    from kokoro_ane.g2p.alphabet import dialect_of, voice_language
     from kokoro_ane.pipeline.audio import ArraySink
     from kokoro_ane.pipeline.synthesis import Pipeline
     from kokoro_ane.pipeline.text import PhonemeReader, TextReader, read_text
@@ -403,7 +405,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
 
         program, g2p_hash = open_g2p(runtime, build)
         models |= g2p_hash
-    dialect = options.dialect or voice_language(name)
+    dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
     reader = (
         PhonemeReader() if options.phonemes else TextReader.load(dialect, options.lexicon, program)
     )
@@ -427,7 +429,8 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         "seconds_trimmed": round(stats.seconds_trimmed, 6),
         "out": str(options.out) if options.out else f"stream {options.stream}",
     }
-    return Spoken(report, sink.all if isinstance(sink, ArraySink) else None)
+    samples = sink.all if isinstance(sink, ArraySink) else np.zeros(0, np.float32)
+    return Spoken(report, samples)
 
 
 def print_report(report: dict[str, Any], title: str) -> None:

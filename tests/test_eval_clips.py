@@ -155,9 +155,7 @@ def test_an_encoder_that_is_not_built_names_the_command(
     reference: Reference, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="does not exist: run `kokoro-ane build encoder"):
-        built_encoder(
-            Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE)), None
-        )
+        built_encoder(Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE)), None)
 
 
 @pytest.fixture(scope="module")
