@@ -41,9 +41,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def home(module: str) -> Path:
+    return ROOT / "mlprogram" / "src" if module.startswith("mlprogram") else ROOT
+
+
 def exists(module: str) -> bool:
-    home = ROOT / "mlprogram" / "src" if module.startswith("mlprogram") else ROOT
-    path = home.joinpath(*module.split("."))
+    path = home(module).joinpath(*module.split("."))
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
@@ -88,7 +91,7 @@ def docstrings(source: Path) -> Iterator[str]:
 def defines(name: str) -> bool:
     parts = name.removeprefix("kokoro_ane.").split(".")
     for count in range(len(parts), 0, -1):
-        path = ROOT.joinpath(*parts[:count])
+        path = home(parts[0]).joinpath(*parts[:count])
         module = path.with_suffix(".py") if count > 1 else path / "__init__.py"
         module = module if module.exists() else path / "__init__.py"
         if module.exists():
