@@ -23,7 +23,7 @@ from kokoro_ane.vocoder.streaming.windows import MEASURED
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.quantize.corpus import Utterance
-    from kokoro_ane.runtimes.torch_runtime import StreamingBackend
+    from kokoro_ane.runtimes.torch_streaming import StreamingBackend
 
 # every gate but the 45 dB of SNR, which only an uncompressed level of the same arithmetic can keep
 JUDGED_AS = "w8"
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.quantize.speech import own_speech
-    from kokoro_ane.runtimes.torch_runtime import StreamingBackend
+    from kokoro_ane.runtimes.torch_streaming import StreamingBackend
     from kokoro_ane.vocoder.decoder import Vocoder
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
 

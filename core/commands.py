@@ -1,14 +1,17 @@
-"""The commands that build packages, for a user to type: what every "not built" message names.
+"""What the commands that build packages are asked for, as frozen options; the command line that
+says the same, which every "not built" message names; the flags that several commands share.
 
-# kokoro-ane build vocoder --layout streaming --checkpoint kokoro-int8
-build_command("vocoder", layout="streaming", checkpoint="kokoro-int8")
+    options = BuildOptions("vocoder", layout="streaming", checkpoint="kokoro-int8")
+    options.command  # kokoro-ane build vocoder --layout streaming --checkpoint kokoro-int8
+    options_of(BuildOptions, arguments)  # filled by the flags of a command line
 """
 
 import argparse
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kokoro_ane.core.contract import (
     ENCODER_NAME,
@@ -19,58 +22,91 @@ from kokoro_ane.core.contract import (
     STREAMED,
 )
 
-DEFAULT_BUILD = Path("build")
+DEFAULT_BUILD, CORE_ML = Path("build"), "coreml"
+Options = TypeVar("Options")
 
 
-def build_command(
-    stage: str,
-    layout: str = PADDED,
-    precision: str = "fp16",
-    checkpoint: str | None = None,
-    out: Path = DEFAULT_BUILD,
-    runtime: str | None = None,
-) -> str:
-    """What builds an uncompressed package of g2p, encoder or vocoder, or the file of another
-    runtime.
+@dataclass(frozen=True)
+class BuildOptions:
+    """An uncompressed package of a stage, or the file of another runtime; None is the stage's own
+    value.
+
+    stage: g2p, encoder or vocoder. runtime: who will run it. layout: of the vocoder. precision:
+    fp16 or fp32. target: iOS17 or iOS18. method, weights: of the G2P. buckets: enumerated lengths
+    in frames, 40 a second, rising; token_buckets: in tokens (phonemes + 2). checkpoint: a folder or
+    a name; None for hexgrad/Kokoro-82M, or kokoro-int8, whichever can be had.
     """
-    parts = ["kokoro-ane build", stage] + ([f"--runtime {runtime}"] if runtime else [])
-    if layout not in ("", PADDED):
-        parts.append(f"--layout {layout}")
-    if precision != "fp16":
-        parts.append(f"--precision {precision}")
-    return " ".join(parts + _places(checkpoint, "--out", out))
+
+    stage: str
+    runtime: str = CORE_ML
+    layout: str = PADDED
+    precision: str = "fp16"
+    target: str | None = None
+    method: str = "w8"
+    weights: Path | None = None
+    buckets: tuple[int, ...] | None = None
+    token_buckets: tuple[int, ...] | None = None
+    checkpoint: str | None = None
+    out: Path = DEFAULT_BUILD
+
+    @property
+    def command(self) -> str:
+        """The command line, for a user to type."""
+        return _typed("build", self)
 
 
-def quantize_command(
-    method: str,
-    layout: str = PADDED,
-    checkpoint: str | None = None,
-    build: Path = DEFAULT_BUILD,
-    stage: str = "vocoder",
-) -> str:
-    """What builds a compressed one from it."""
-    flags = {
-        "stage": "" if stage == "vocoder" else stage,
-        "layout": "" if layout == PADDED else layout,
-    }
-    parts = [
-        f"kokoro-ane quantize --method {method}",
-        *(f"--{flag} {value}" for flag, value in flags.items() if value),
-    ]
-    return " ".join(parts + _places(checkpoint, "--build", build))
+@dataclass(frozen=True)
+class QuantizeOptions:
+    """A compressed level, made from the uncompressed package in `build`.
+
+    method: a name of quantize.methods. stage: vocoder or encoder. runtime: coreml for packages, or
+    onnx. recipe: for method mixed, None for the bundled one. settings: KEY=VALUE of a trial.
+    """
+
+    method: str
+    stage: str = "vocoder"
+    layout: str = PADDED
+    checkpoint: str | None = None
+    build: Path = DEFAULT_BUILD
+    runtime: str = CORE_ML
+    recipe: Path | None = None
+    settings: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command line, for a user to type."""
+        return _typed("quantize", self)
 
 
-def _places(checkpoint: str | None, flag: str, folder: Path) -> list[str]:
-    flags = [f"--checkpoint {shlex.quote(checkpoint)}"] if checkpoint else []
-    return flags + ([f"{flag} {shlex.quote(str(folder))}"] if folder != DEFAULT_BUILD else [])
+def _typed(verb: str, options: BuildOptions | QuantizeOptions) -> str:
+    """A flag for each option that is not the default; the stage of `build` stands first, bare."""
+    words = ["kokoro-ane", verb]
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if value != option.default:
+            bare = verb == "build" and option.name == "stage"
+            words += [] if bare else [f"--{option.name.replace('_', '-')}"]
+            words.append(shlex.quote(str(value)))
+    return " ".join(words)
+
+
+def options_of(kind: type[Options], arguments: argparse.Namespace) -> Options:
+    """The options that a command line fills: each field by the flag of its name, where there is
+    one.
+    """
+    flags = {}
+    for option in fields(kind):  # type: ignore[arg-type]
+        if hasattr(arguments, option.name):
+            value = getattr(arguments, option.name)
+            flags[option.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**flags)
 
 
 def command_for(name: str) -> str:
     """What builds the package of that stage or file name."""
     rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
-    return build_command(
-        next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder")
-    )
+    stage = next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder")
+    return BuildOptions(stage).command
 
 
 def print_table(

@@ -15,7 +15,6 @@ so. It only ever fills a place where nothing stands. No link is written through:
 follows one that the user named.
 """
 
-import argparse
 import fcntl
 import json
 import os
@@ -82,10 +81,10 @@ def check_output(
     target: Path,
     ours: Ours | None = None,
     suffixes: Collection[str] = (),
-    arguments: argparse.Namespace | None = None,
+    arguments: object = None,
 ) -> Path:
     """The path that will be written, of a name that the user typed: `target`, or what it is a link
-    to. `given`: all that was typed.
+    to. `arguments`: all that was typed.
 
     Raises InputError: see the module, and core/replaceable.py.
     """

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.checks import ProgramFacts, open_functions
-from kokoro_ane.core.commands import quantize_command
+from kokoro_ane.core.commands import QuantizeOptions
 from kokoro_ane.core.contract import (
     DECODER,
     FEATURES,
+    PADDED,
     STREAMED,
     UTTERANCE,
     WINDOW,
@@ -38,8 +39,16 @@ from kokoro_ane.eval.judge import ClipResult, Judgement, decided
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.verdict import UNDECIDED
+from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.locator import built_encoder, built_package, find_package, missing
+from kokoro_ane.quantize.locator import (
+    HALF,
+    Request,
+    built,
+    built_encoder,
+    find_package,
+    missing,
+)
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
@@ -197,7 +206,7 @@ class PackageFacts:
                 raise InputError(
                     f"{manifest.path} says {name} {str(said)[:60]}, the package itself"
                     f" {str(found)[:60]}: the manifest was edited; run"
-                    f" `{quantize_command(manifest.method, manifest.layout)}` again"
+                    f" `{QuantizeOptions(manifest.method, layout=manifest.layout).command}` again"
                 )
 
 
@@ -351,6 +360,11 @@ def judged_levels(context: JudgeContext, names: Sequence[tuple[Method, str]]) ->
     return levels
 
 
+def request_of(context: JudgeContext, method: str, layout: str) -> Request:
+    """The package of that level, where this judgement looks for packages."""
+    return Request(context.checkpoint, context.build, method, layout, source=context.source)
+
+
 def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLevel:
     """Find or build the package, judge its clips (those measured before are read), read its facts.
 
@@ -360,7 +374,7 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
     failed = missing(method, layout, context.checkpoint, context.build)
     if failed and context.may_build:
         try:
-            built_package(method, layout, context.checkpoint, context.source, context.build)
+            built(request_of(context, method.name, layout), build_package)
             failed = None
         except (InputError, CheckFailed) as problem:
             failed = f"not built: {problem}"
@@ -398,9 +412,8 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
 
 def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
     """Find or build an encoder's level and judge it. Raises as built_encoder."""
-    paths = built_encoder(
-        context.checkpoint, context.source, context.build, context.may_build, name
-    )
+    request = replace(request_of(context, HALF, PADDED), encoder=name)
+    paths = built_encoder(request, build_package if context.may_build else None)
     manifests = [Manifest.load(path) for path in paths]
     for manifest in manifests:
         manifest.verify()

@@ -26,14 +26,16 @@ if __package__ in (None, ""):
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kokoro_ane.core.commands import options_of
 from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
-from kokoro_ane.eval.session import PYTORCH, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
@@ -49,6 +51,18 @@ OF_THE_VOCODER = {
     "features": PYTORCH,
     "precision": "declared",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualityOptions(SessionOptions):
+    """What is judged: a level of a stage, rendered by a runtime. out: None for
+    BUILD/quality/NAME.json.
+    """
+
+    method: str
+    stage: str = VOCODER
+    runtime: str = DEFAULT_RUNTIME
+    out: Path | None = None
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -75,11 +89,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def check_level(arguments: argparse.Namespace) -> None:
+def check_level(options: QualityOptions) -> None:
     """Raise InputError for a level that the stage does not have, or a flag that is the vocoder's
     alone.
     """
-    stage, name = arguments.stage, arguments.method
+    stage, name = options.stage, options.method
     vocoder, plus, encoder = name.partition("+")
     if stage == VOCODER:
         if name not in LEVELS:
@@ -88,7 +102,7 @@ def check_level(arguments: argparse.Namespace) -> None:
             raise InputError(f"--method {name} {hint}; there are: {', '.join(LEVELS)}")
         return
     for flag, default in OF_THE_VOCODER.items():
-        if getattr(arguments, flag) != default:
+        if getattr(options, flag) != default:
             raise InputError(f"--{flag} belongs to the vocoder's levels")
     if stage == PRODUCT and not (vocoder and encoder):
         raise InputError(f"--method {name}: a product is VOCODER+ENCODER, such as p6+w8g")
@@ -96,28 +110,31 @@ def check_level(arguments: argparse.Namespace) -> None:
 
 
 def prepared(
-    arguments: argparse.Namespace, checkpoint: "Checkpoint"
+    options: QualityOptions, checkpoint: "Checkpoint"
 ) -> "tuple[str, Callable[[JudgeContext], JudgedLevel]]":
     """The stem of the file of figures, and what judges the level; packages are built here or by
     that.
     """
     from kokoro_ane.eval.levels import judged_encoder, judged_package
     from kokoro_ane.eval.product import judged_product
-    from kokoro_ane.quantize.locator import built_encoder, built_package, parse_level
+    from kokoro_ane.pipeline.package_builds import build_package
+    from kokoro_ane.quantize.locator import HALF, Request, built, built_encoder, parse_level
     from kokoro_ane.runtimes.registry import judged_manifest
 
-    name, source, build = arguments.method, arguments.checkpoint, arguments.build
-    if arguments.stage == ENCODER:
+    name, build = options.method, options.build
+    if options.stage == ENCODER:
         return f"encoder-{name}", partial(judged_encoder, name)
-    if arguments.stage == PRODUCT:
+    if options.stage == PRODUCT:
         vocoder, _, encoder = name.partition("+")
-        built_package(*parse_level(vocoder), checkpoint, source, build)
-        built_encoder(checkpoint, source, build, True, encoder)
+        method, layout = parse_level(vocoder)
+        request = Request(checkpoint, build, method.name, layout, source=options.checkpoint)
+        built(request, build_package)
+        built_encoder(replace(request, method=HALF, encoder=encoder), build_package)
         return f"product-{name}", partial(judged_product, vocoder=vocoder, encoder=encoder)
-    runtime = arguments.runtime
-    method, manifest = judged_manifest(runtime, name, arguments.layout, checkpoint, source, build)
+    request = Request(checkpoint, build, name, options.layout, source=options.checkpoint)
+    method, manifest = judged_manifest(options.runtime, request, build_package)
     stem = manifest.path.stem
-    flags = (arguments.precision, arguments.features, runtime)
+    flags = (options.precision, options.features, options.runtime)
     plain = (*OF_THE_VOCODER.values(), *stem.split("-"))
     return (
         "-".join((stem, *(flag for flag in flags if flag not in plain))),
@@ -125,29 +142,32 @@ def prepared(
     )
 
 
-def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
-    """The level that the flags name, built where it is missing, and the file that holds every
+def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
+    """The level that the options name, built where it is missing, and the file that holds every
     clip's figures.
+
+    Raises InputError: an unknown level, layout or runtime, packages of another checkpoint;
+    CheckFailed: a package that cannot be built.
     """
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_implied, check_output, json_of
 
-    check_level(arguments)
-    ours, folder, out = json_of("clips", "provenance"), arguments.build / "quality", arguments.out
+    check_level(options)
+    ours, folder, out = json_of("clips", "provenance"), options.build / "quality", options.out
     if out:
-        out = check_output(out, ours, (".json",), arguments)
+        out = check_output(out, ours, (".json",), options)
     check_implied(folder / "x.json")
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval import product  # noqa: F401
-    stem, judge = prepared(arguments, checkpoint)
+    stem, judge = prepared(options, checkpoint)
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)
-    cache = arguments.build / "release" / "cache"
-    with session(arguments, checkpoint, 1, cache, may_build=True) as context:
+    cache = options.build / "release" / "cache"
+    with session(options, checkpoint, 1, cache, may_build=True) as context:
         level = judge(context)
     write_json(out, level.record, ours)
     return level, out
@@ -156,7 +176,7 @@ def judged(arguments: argparse.Namespace) -> "tuple[JudgedLevel, Path]":
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    level, out = judged(parse_arguments(argv))
+    level, out = judge_level(options_of(QualityOptions, parse_arguments(argv)))
     from kokoro_ane.eval.levels import short_record
     from kokoro_ane.eval.terminal import print_judgement
 

@@ -14,18 +14,50 @@ JSON object; all of it is in BUILD/release/decision.json (with --product, produc
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kokoro_ane.core.commands import options_of
 from kokoro_ane.core.errors import InputError, Parser, command, exit_of
 from kokoro_ane.eval import ENCODER
-from kokoro_ane.eval.session import PYTORCH, session, session_arguments
+from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.pipeline.decision_file import read_decision
 from kokoro_ane.quantize.locator import parse_level
 from kokoro_ane.quantize.methods import METHODS, method_named
 from mlprogram.examine.rules import load_rules
 
+if TYPE_CHECKING:
+    from kokoro_ane.eval.decision import Choice
+    from kokoro_ane.eval.levels import JudgedLevel
+
 ENCODERS = "mixed,w8g,lossless"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions(SessionOptions):
+    """What is chosen among. methods, encoders: names with commas, methods None for all of the
+    layout. out: a folder, None for BUILD/release.
+    """
+
+    methods: str | None = None
+    product: bool = False
+    encoders: str = ENCODERS
+    chip: str = "m4"
+    no_build: bool = False
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class Released:
+    """choice: the level that was named, and why. levels: all that were judged. record: the whole
+    decision. file: where it stands.
+    """
+
+    choice: "Choice"
+    levels: "list[JudgedLevel]"
+    record: dict[str, Any]
+    file: Path
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -65,17 +97,17 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def products_of(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+def products_of(options: ReleaseOptions) -> list[tuple[str, str]]:
     """Every encoder of --encoders with every vocoder of --methods, or with those that ship."""
-    if arguments.features != PYTORCH:
+    if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
-    encoders = [method_named(name, ENCODER).name for name in arguments.encoders.split(",")]
-    if arguments.methods:
-        vocoders = arguments.methods.split(",")
+    encoders = [method_named(name, ENCODER).name for name in options.encoders.split(",")]
+    if options.methods:
+        vocoders = options.methods.split(",")
     else:
-        vocoders = shipping_vocoders(arguments.build, arguments.layout)
+        vocoders = shipping_vocoders(options.build, options.layout)
     for name in vocoders:
-        parse_level(name, arguments.layout)
+        parse_level(name, options.layout)
     return [(encoder, vocoder) for encoder in encoders for vocoder in vocoders]
 
 
@@ -94,51 +126,60 @@ def shipping_vocoders(build: Path, layout: str) -> list[str]:
     return names or ["fp16"]
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
-    """The command itself."""
-    arguments = parse_arguments(argv)
+def release(options: ReleaseOptions) -> Released:
+    """Judge every level, or every product, and choose.
+
+    Raises InputError: an unknown name, no level that could be judged.
+    """
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import check_implied, json_of, write_json
 
     names: Any  # pairs of levels, or of methods and layouts
-    if arguments.product:
-        names, file = products_of(arguments), "product.json"
+    if options.product:
+        names, file = products_of(options), "product.json"
     else:
-        methods = arguments.methods.split(",") if arguments.methods else METHODS
-        names = [parse_level(name, arguments.layout) for name in methods]
+        methods = options.methods.split(",") if options.methods else METHODS
+        names = [parse_level(name, options.layout) for name in methods]
         file = "decision.json"
-    ours, folder = json_of("verdict", "provenance"), arguments.out or arguments.build / "release"
+    ours, folder = json_of("verdict", "provenance"), options.out or options.build / "release"
     out, cache = folder / file, folder / "cache"
     check_implied(out, ours)
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval.decision import choose, decision_record
         from kokoro_ane.eval.levels import judged_levels
         from kokoro_ane.eval.product import judged_products, product_record
         from kokoro_ane.eval.provenance import withheld
-        from kokoro_ane.eval.terminal import print_products, print_release
-    judged, record_of, show = (
-        (judged_products, product_record, print_products)
-        if arguments.product
-        else (judged_levels, decision_record, print_release)
+    judged, record_of = (
+        (judged_products, product_record) if options.product else (judged_levels, decision_record)
     )
-    with session(arguments, checkpoint, len(names), cache, not arguments.no_build) as context:
+    with session(options, checkpoint, len(names), cache, not options.no_build) as context:
         levels = judged(context, names)
         if all(level.failed for level in levels):
             raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")
         choice = choose(levels, withheld(checkpoint))
-        record = record_of(levels, choice, context) | {"chip": arguments.chip}
+        record = record_of(levels, choice, context) | {"chip": options.chip}
     write_json(out, record, ours)
-    show(levels, choice, record)
+    return Released(choice, levels, record, out)
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    options = options_of(ReleaseOptions, parse_arguments(argv))
+    released = release(options)
+    from kokoro_ane.eval.terminal import print_products, print_release
+
+    choice, show = released.choice, print_products if options.product else print_release
+    show(released.levels, choice, released.record)
     short = {
         "verdict": choice.verdict,
         "level": choice.level,
         "releasable": choice.releasable,
         "reason": choice.reason,
-        "levels": {level.method: level.verdict for level in levels},
-        "file": str(out),
+        "levels": {level.method: level.verdict for level in released.levels},
+        "file": str(released.file),
     }
     print(json.dumps(short, allow_nan=False))
     return exit_of(choice.verdict, choice.releasable)

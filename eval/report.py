@@ -92,7 +92,7 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 
     request = Request(checkpoint, build, HALF)
     encoders = (
-        [request.found(path) for path in request.encoders]
+        [request.manifest(path) for path in request.encoders]
         if all(map(there, request.encoders))
         else []
     )

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
-from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
+from kokoro_ane.core.commands import (
+    DEFAULT_BUILD,
+    checkpoint_argument,
+    layout_argument,
+    seed_argument,
+)
+from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, PADDED, SECOND
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import ENCODER, VOCODER
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
@@ -32,6 +37,23 @@ FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")
 # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 PRECISIONS = ("declared", "ane_numerics")
 MAX_WORKERS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions:
+    """How levels are judged; see `session_arguments` for each."""
+
+    checkpoint: str | None = None
+    layout: str = PADDED
+    build: Path = DEFAULT_BUILD
+    clips: int | None = None
+    set: str | None = None
+    seed: int = 0
+    precision: str = "declared"
+    features: str = PYTORCH
+    claim: str = NUMERIC
+    workers: int = 1
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +133,7 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def session(
-    arguments: argparse.Namespace,
+    arguments: SessionOptions,
     checkpoint: "Checkpoint",
     levels: int,
     cache: Path,
@@ -124,7 +146,8 @@ def session(
     from kokoro_ane.eval.execution import Execution, Progress, Workers, arithmetic, shared_cores
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.store import Store
-    from kokoro_ane.quantize.locator import built_encoder
+    from kokoro_ane.pipeline.package_builds import build_package
+    from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 
     if not 1 <= arguments.workers <= MAX_WORKERS:
         raise InputError(f"--workers {arguments.workers}: give 1 to {MAX_WORKERS}")
@@ -135,7 +158,10 @@ def session(
         )
     precision = arithmetic(runtime, arguments.precision)
     package = (
-        built_encoder(checkpoint, arguments.checkpoint, arguments.build, may_build)
+        built_encoder(
+            Request(checkpoint, arguments.build, HALF, source=arguments.checkpoint),
+            build_package if may_build else None,
+        )
         if arguments.features == PACKAGE
         else ()
     )

@@ -4,7 +4,7 @@ British voice.
     ListFile(CMUDICT)["thompson"]
     british("kˈɑɹsən", "carson")      # "kˈɑːsən"
 
-A line is word, tab, phonemes. CMUdict's file was made by g2p.training.cmudict of commit ec85133;
+A line is word, tab, phonemes. CMUdict's file was made at commit ec85133;
 ours_us.tsv and ours_gb.tsv are written by hand. The British form is a rule each from the textbooks
 of both accents (Wells, Accents of English, 1982: the lexical sets); spelling tells ɒ from ɑː and
 ɔː, which American merges. What the lists are for, and how often they are right: docs/g2p.md.

@@ -16,12 +16,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kokoro_ane.api import Judged, build, judge
+    from kokoro_ane.api import Judged, build, bundle, judge, quantize, release, speak
     from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
     from kokoro_ane.core.errors import CheckFailed, InputError
     from kokoro_ane.core.manifest import Manifest
     from kokoro_ane.g2p.phonemizer import phonemize
-    from kokoro_ane.pipeline.synthesis import speak
 
 __version__ = "0.2.0"
 __all__ = [
@@ -31,18 +30,20 @@ __all__ = [
     "Judged",
     "Manifest",
     "build",
+    "bundle",
     "judge",
     "open_checkpoint",
     "phonemize",
+    "quantize",
+    "release",
     "speak",
 ]
 _HOMES = {
-    "kokoro_ane.api": ("Judged", "build", "judge"),
+    "kokoro_ane.api": ("Judged", "build", "bundle", "judge", "quantize", "release", "speak"),
     "kokoro_ane.core.checkpoint": ("Checkpoint", "open_checkpoint"),
     "kokoro_ane.core.errors": ("CheckFailed", "InputError"),
     "kokoro_ane.core.manifest": ("Manifest",),
     "kokoro_ane.g2p.phonemizer": ("phonemize",),
-    "kokoro_ane.pipeline.synthesis": ("speak",),
 }
 
 

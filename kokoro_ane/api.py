@@ -1,22 +1,26 @@
-"""What the commands `build` and `quality` do, as calls: the same defaults, the same checks, errors
-as exceptions.
+"""The commands as calls: the same options, defaults and checks; errors as exceptions.
 
+    samples, rate_hz = speak("The ferry crossed the harbour.", voice="af_heart")
     manifests = build("vocoder", checkpoint="kokoro-int8", layout="streaming")
-    judged = judge("w8a8", checkpoint="kokoro-int8")
-    judged.verdict, judged.figures["pesq"]["mean"]
+    judge("w8a8", checkpoint="kokoro-int8").figures["pesq"]["mean"]
+
+Each fills the frozen options of its command, which name every further argument.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.contract import PADDED
+from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.manifest import Manifest
+    import numpy as np
 
-STAGES = ("g2p", "encoder", "vocoder")
+    from kokoro_ane.core.manifest import Manifest
+    from kokoro_ane.eval.decision import Choice
+    from kokoro_ane.pipeline.bundle import Bundle
 
 
 @dataclass(frozen=True)
@@ -36,85 +40,97 @@ class Judged:
     file: Path
 
 
-def build(
-    stage: str,
-    *,
-    checkpoint: str | None = None,
-    layout: str = PADDED,
-    precision: str = "fp16",
-    buckets: tuple[int, ...] | None = None,
-    out: Path | str = Path("build"),
-) -> "tuple[Manifest, ...]":
+def _with_paths(options: dict[str, Any]) -> dict[str, Any]:
+    """Files and folders may be named by strings."""
+    places = ("build", "file", "lexicon", "out", "recipe", "timestamps", "weights")
+    return {
+        name: Path(value) if name in places and isinstance(value, str) else value
+        for name, value in options.items()
+    }
+
+
+def speak(text: str, voice: str | None = None, **options: Any) -> "tuple[np.ndarray, int]":
+    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz.
+
+    options: of pipeline.speak.SpeakOptions: runtime, method, speed, seed, loudness ... The model
+    stays open for the next call that asks for the same.
+
+    Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
+    built.
+    """
+    from kokoro_ane.pipeline import speak as command
+
+    spoken = command.speak(command.SpeakOptions(text, voice, **_with_paths(options)))
+    return spoken.samples, SAMPLE_RATE_HZ
+
+
+def build(stage: str, **options: Any) -> "tuple[Manifest, ...]":
     """Write the packages of "g2p", "encoder" or "vocoder" into `out`; each was executed and
     compared with PyTorch before it got its name.
 
-    checkpoint: a folder, "kokoro-int8", "hexgrad/Kokoro-82M", or None for the first that
-    can be had. layout: of the vocoder. precision: "fp16" or "fp32". buckets: enumerated lengths in
-    frames, 40 a second, rising; None for the command's own. `checkpoint`, `precision` and `buckets`
-    do not matter to the G2P.
+    options: of core.commands.BuildOptions: checkpoint, layout, precision, buckets, out ...
 
     Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
     package missed a limit, nothing was kept.
     """
-    from kokoro_ane.core.builder import build as built
-    from kokoro_ane.core.errors import InputError
-    from kokoro_ane.pipeline.build import parse_arguments, stage_of
+    from kokoro_ane.pipeline import package_builds
 
-    if stage not in STAGES:
-        raise InputError(f"there is no stage {stage!r}: give one of {', '.join(STAGES)}")
-    if precision not in ("fp16", "fp32"):
-        raise InputError(f"precision {precision!r}: give fp16 or fp32")
-    arguments = parse_arguments([stage])
-    if stage != "g2p":
-        arguments.checkpoint, arguments.precision = checkpoint, precision
-        arguments.buckets = arguments.buckets if buckets is None else buckets
-    if stage == "vocoder":
-        arguments.layout = layout
-    return built(stage_of(arguments), Path(out))
+    return package_builds.build(BuildOptions(stage, **_with_paths(options)))
 
 
-def judge(
-    method: str,
-    *,
-    checkpoint: str | None = None,
-    layout: str = PADDED,
-    runtime: str = "mlprogram",
-    build: Path | str = Path("build"),
-    clips: int | None = None,
-    seed: int = 0,
-    workers: int = 1,
-) -> Judged:
-    """Verdict over one level ("fp16", "w8", "p6", "w8a8", "mixed" ...), executed and heard against
-    the fp32 model, sentence by sentence.
+def quantize(method: str, **options: Any) -> "tuple[Manifest, ...]":
+    """Compress the uncompressed package in `build`: the level's manifests.
 
-    A package that is missing in `build` is built first. clips: how many of the 24 sentences; fewer
-    than 24 end UNDECIDED. workers: processes; with more than one the caller's script needs `if
-    __name__ == "__main__"`. Clips measured before are read from `build`/release/cache.
+    options: of core.commands.QuantizeOptions: stage, layout, checkpoint, build ...
+
+    Raises InputError and CheckFailed as `build`.
+    """
+    from kokoro_ane.pipeline import package_builds
+
+    pairs = package_builds.quantize(QuantizeOptions(method, **_with_paths(options)))
+    return tuple(manifest for _, manifest in pairs)
+
+
+def judge(method: str, **options: Any) -> Judged:
+    """Verdict over one level of the vocoder ("fp16", "w8", "p6", "w8a8", "mixed" ...), executed and
+    heard against the fp32 model, sentence by sentence.
+
+    A package that is missing in `build` is built first. options: of eval.quality.QualityOptions:
+    checkpoint, layout, runtime, clips (fewer than 24 end UNDECIDED), workers (with more than one
+    the caller's script needs `if __name__ == "__main__"`) ... Clips measured before are read from
+    `build`/release/cache.
 
     Raises InputError: an unknown level, layout or runtime, packages of another checkpoint;
     CheckFailed: a package that cannot be built.
     """
-    from kokoro_ane.core.errors import InputError
-    from kokoro_ane.eval.quality import judged, parse_arguments
-    from kokoro_ane.quantize.methods import LEVELS
+    from kokoro_ane.eval.quality import QualityOptions, judge_level
 
-    if method not in LEVELS:
-        raise InputError(f"there is no level {method!r}: give one of {', '.join(LEVELS)}")
-    arguments = parse_arguments(["--method", method])
-    arguments.checkpoint, arguments.layout, arguments.runtime = checkpoint, layout, runtime
-    arguments.build, arguments.clips, arguments.seed, arguments.workers = (
-        Path(build),
-        clips,
-        seed,
-        workers,
-    )
-    level, file = judged(arguments)
-    record = level.record
-    return Judged(
-        level.verdict,
-        tuple(record["reasons"]),
-        tuple(record["broken"]),
-        record["summary"],
-        level.bytes,
-        file,
-    )
+    level, file = judge_level(QualityOptions(method=method, **_with_paths(options)))
+    reasons, broken = tuple(level.record["reasons"]), tuple(level.record["broken"])
+    return Judged(level.verdict, reasons, broken, level.record["summary"], level.bytes, file)
+
+
+def release(**options: Any) -> "Choice":
+    """Judge every level on the same clips and name the one to release.
+
+    options: of eval.release.ReleaseOptions: checkpoint, layout, methods, product ... All figures are
+    in `build`/release/decision.json.
+
+    Raises InputError and CheckFailed as `judge`.
+    """
+    from kokoro_ane.eval import release as command
+
+    return command.release(command.ReleaseOptions(**_with_paths(options))).choice
+
+
+def bundle(**options: Any) -> "Bundle":
+    """Write one folder for an app and verify it; what is missing is built first.
+
+    options: of pipeline.bundle.BundleOptions: method, product, layout, checkpoint, build, out ...
+
+    Raises InputError: parts of several checkpoints, or other ones than were judged; CheckFailed: a
+    level that was rejected.
+    """
+    from kokoro_ane.pipeline import bundle as command
+
+    return command.bundle(command.BundleOptions(**_with_paths(options)))

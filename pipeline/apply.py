@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
+    CORE_ML,
+    DEFAULT_BUILD,
+    QuantizeOptions,
     checkpoint_argument,
     layout_argument,
+    options_of,
     print_table,
 )
 from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
-from kokoro_ane.quantize.methods import STAGE_METHODS, method_named, with_settings
+from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
+from kokoro_ane.pipeline.package_builds import quantize
+from kokoro_ane.quantize.methods import STAGE_METHODS
 
 if TYPE_CHECKING:
     from kokoro_ane.core.manifest import Manifest
-    from kokoro_ane.quantize.methods import Method
-
-
-PACKAGES = "coreml"
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -40,8 +40,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     choices = tuple(
         dict.fromkeys(
             name
-            for known in STAGE_METHODS.values()
-            for name, method in known.items()
+            for methods in STAGE_METHODS.values()
+            for name, method in methods.items()
             if method.parent
         )
     )
@@ -57,14 +57,14 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--build",
         type=Path,
-        default=Path("build"),
+        default=DEFAULT_BUILD,
         help="folder with the parent package (default: %(default)s)",
     )
     layout_argument(parser)
     parser.add_argument(
         "--runtime",
-        choices=(PACKAGES, "onnx"),
-        default=PACKAGES,
+        choices=(CORE_ML, "onnx"),
+        default=CORE_ML,
         help="whose file (default: %(default)s)",
     )
     parser.add_argument(
@@ -96,12 +96,11 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         rows.append(("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""))
     else:
         equal, weights = compression["equal_weights"], compression["weights"]
-        said = "lossless" if compression["lossless"] else ""
         rows.append(
             (
                 "weights equal to the bit; largest change",
                 f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}",
-                said,
+                "lossless" if compression["lossless"] else "",
                 "",
             )
         )
@@ -130,56 +129,11 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
     )
 
 
-def _stage_level(arguments: argparse.Namespace, method: "Method") -> int:
-    """A level of the encoder. Flags that only the vocoder has are an InputError."""
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.quantize.stage_levels import build_level
-
-    given = {
-        "--layout": arguments.layout != PADDED,
-        "--runtime": arguments.runtime != PACKAGES,
-        "--recipe": arguments.recipe is not None,
-    }
-    for flag, found in given.items():
-        if found:
-            raise InputError(
-                f"{flag} belongs to the vocoder: the {arguments.stage} has one layout and packages"
-                " only"
-            )
-    parents, manifests = build_level(method, open_checkpoint(arguments.checkpoint), arguments.build)
-    for parent, manifest in zip(parents, manifests, strict=True):
-        print_report(manifest, parent.package_bytes)
-    return EXIT_GOOD
-
-
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import check_output
-    from kokoro_ane.quantize.recipe import recipe_for
-
-    check_output(arguments.build / "x.json")
-    method = with_settings(method_named(arguments.method, arguments.stage), arguments.settings)
-    if arguments.stage != "vocoder":
-        return _stage_level(arguments, method)
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    recipe = recipe_for(method, checkpoint, arguments.recipe)
-    if arguments.runtime != PACKAGES:
-        from kokoro_ane.runtimes.onnx.onnx_levels import build_file
-
-        parent, manifest = build_file(method, checkpoint, arguments.build, arguments.layout)
+    for parent, manifest in quantize(options_of(QuantizeOptions, parse_arguments(argv))):
         print_report(manifest, parent.package_bytes)
-        return EXIT_GOOD
-    with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.quantize.compress import build_compressed
-
-    parent, manifest = build_compressed(
-        method, checkpoint, arguments.build, recipe, arguments.layout
-    )
-    print_report(manifest, parent.package_bytes)
     return EXIT_GOOD
 
 

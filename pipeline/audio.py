@@ -1,8 +1,8 @@
-"""Where finished audio goes: a .wav or .flac file, or stdout as wav or raw PCM. 24 kHz, mono, 16
-bit, the same samples everywhere.
+"""Where finished audio goes: a .wav or .flac file, stdout as wav or raw PCM, or memory. 24 kHz,
+mono, 16 bit, the same samples everywhere.
 
     with to_file(Path("hello.wav")) as sink: sink.write(samples)
-    with to_stream(sys.stdout.buffer, "wav") as sink: ...
+    StreamSink(sys.stdout.buffer, "wav").write(samples)
 """
 
 import contextlib
@@ -189,6 +189,27 @@ class StreamSink(Sink):
             ) from None
 
 
+class ArraySink(Sink):
+    """Memory: the samples as they come, in float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = [np.zeros(0, np.float32)]
+
+    def write(self, samples: np.ndarray) -> None:
+        """samples [n] float32 in -1..1."""
+        super().write(samples)
+        self.parts.append(samples)
+
+    @property
+    def all(self) -> np.ndarray:
+        """[n] float32."""
+        return np.concatenate(self.parts)
+
+    def _put(self, pcm: np.ndarray) -> None:
+        """Nowhere else."""
+
+
 def wav_header() -> bytes:
     """44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as
     players expect of a stream.
@@ -207,9 +228,3 @@ def to_file(path: Path) -> Iterator[Sink]:
             yield sink
         finally:
             sink.file.close()
-
-
-@contextlib.contextmanager
-def to_stream(stream: BinaryIO, kind: str) -> Iterator[Sink]:
-    """Standard output, or anything like it."""
-    yield StreamSink(stream, kind)

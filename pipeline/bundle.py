@@ -19,10 +19,19 @@ written and verified, not releasable. The last line of stdout is one JSON object
 
 import argparse
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table
+from kokoro_ane.core.commands import (
+    DEFAULT_BUILD,
+    checkpoint_argument,
+    layout_argument,
+    options_of,
+    print_table,
+)
+from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command, exit_of
 from kokoro_ane.runtimes.registry import (
     DEFAULT_RUNTIME,
@@ -33,8 +42,43 @@ from kokoro_ane.runtimes.registry import (
 )
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.g2p.result import Dialect
+    from kokoro_ane.quantize.locator import Request
+
+RULES, WORDS = "rules", "words"
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """What is bundled, and where to.
+
+    method: level of the vocoder, "" for the runtime's own. product: the levels that
+    BUILD/release/product.json names. text: what reads text, g2p's rules or a lexicon of words.
+    dialects: us, gb, or us,gb; None for those that the voices speak. out: None for
+    BUILD/bundle-METHOD.
+    """
+
+    runtime: str = DEFAULT_RUNTIME
+    method: str = ""
+    product: bool = False
+    layout: str = PADDED
+    checkpoint: str | None = None
+    build: Path = DEFAULT_BUILD
+    out: Path | None = None
+    text: str = RULES
+    dialects: str | None = None
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was bundled. folder: None where the product decision names nothing to bundle; data: its
+    manifest.json, else that decision. checked: how many files, voices and tensors were verified.
+    """
+
+    folder: Path | None
+    verdict: str
+    data: Mapping[str, Any]
+    checked: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -58,7 +102,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--build",
         type=Path,
-        default=Path("build"),
+        default=DEFAULT_BUILD,
         help="folder with the packages (default: %(default)s)",
     )
     parser.add_argument(
@@ -71,7 +115,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         " %(default)s)"
     )
     parser.add_argument(
-        "--text", choices=("rules", "words"), default="rules", help=f"what reads text: {what}"
+        "--text", choices=(RULES, WORDS), default=RULES, help=f"what reads text: {what}"
     )
     parser.add_argument(
         "--dialects",
@@ -81,18 +125,17 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
+def folder_for(options: BundleOptions, request: "Request") -> Path:
     """Where the bundle goes. InputError for a name that hides that it is not releasable."""
     from kokoro_ane.core.manifest import level_name, package_name
 
-    packages = RUNTIMES[arguments.runtime].packages
+    checkpoint, packages = request.checkpoint, RUNTIMES[options.runtime].packages
     # a reference package
-    releasable = checkpoint.releasable and not (packages and arguments.method == "fp32")
-    level = level_name(arguments.method, arguments.layout)
-    name = package_name(
-        "bundle", checkpoint.name, releasable, level if packages else f"{arguments.runtime}-{level}"
-    )
-    out = arguments.out or arguments.build / name
+    releasable = checkpoint.releasable and not (packages and request.method == "fp32")
+    level = level_name(request.method, request.layout)
+    level = level if packages else f"{options.runtime}-{level}"
+    name = package_name("bundle", checkpoint.name, releasable, level)
+    out = options.out or options.build / name
     if not releasable and checkpoint.name not in out.name:
         raise InputError(
             f"{checkpoint.name} is not releasable and its bundle has to say so: --out"
@@ -103,96 +146,93 @@ def folder_for(arguments: argparse.Namespace, checkpoint: "Checkpoint") -> Path:
 
 def dialects_of(text: str) -> "tuple[Dialect, ...]":
     """'us,gb' -> both."""
-    known: dict[str, Dialect] = {"us": "us", "gb": "gb"}
-    found = tuple(part.strip() for part in text.split(","))
-    unknown = next((part for part in found if part not in known), None)
+    dialects: dict[str, Dialect] = {"us": "us", "gb": "gb"}
+    parts = tuple(part.strip() for part in text.split(","))
+    unknown = next((part for part in parts if part not in dialects), None)
     if unknown is not None:
         raise InputError(f"--dialects {text}: {unknown!r} is neither us nor gb")
-    return tuple(known[part] for part in found)
+    return tuple(dialects[part] for part in parts)
 
 
-def print_report(folder: Path, data: dict[str, Any], checked: dict[str, int]) -> None:
+def bundle(options: BundleOptions) -> Bundle:
+    """Build what is missing, write the bundle and verify it.
+
+    Raises InputError: an unknown name, parts of several checkpoints or other ones than were judged;
+    CheckFailed: a level that was rejected, or a package that cannot be built.
+    """
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.pipeline.decision_file import read_product
+    from kokoro_ane.quantize.locator import Request, parse_level
+
+    product, method, layout, encoder = None, options.method, options.layout, ""
+    if options.product:
+        if method or options.runtime != DEFAULT_RUNTIME or options.text == WORDS:
+            raise InputError(
+                "--product takes what was judged: --method, --runtime and --text words belong to a"
+                " bundle without it"
+            )
+        decision, chosen = read_product(options.build)
+        if chosen is None:
+            return Bundle(None, decision["verdict"], decision)
+        level, layout = parse_level(chosen["stages"]["vocoder"])
+        product, method, encoder = (decision, chosen), level.name, chosen["stages"]["encoder"]
+    dialects = None if options.dialects is None else dialects_of(options.dialects)
+    checkpoint = open_checkpoint(options.checkpoint, thorough=True)
+    method = level_for(options.runtime, method)
+    check_runtime(options.runtime, method, layout=layout)
+    request = Request(
+        checkpoint, options.build, method, layout, source=options.checkpoint, encoder=encoder
+    )
+    folder = folder_for(options, request)
+    from kokoro_ane.core.staging import check_output
+    from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
+    from kokoro_ane.pipeline.package_builds import build_package
+
+    folder = check_output(folder, bundle_of_ours)
+    build_missing(options.runtime, request, build_package)
+    write_bundle(folder, request, options.runtime, dialects, options.text == WORDS, product)
+    return Bundle(folder, "SHIP", *verify_bundle(folder))
+
+
+def print_report(folder: Path, bundle: Bundle) -> None:
     """Human table, then one JSON line."""
     sizes: dict[str, list[int]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sizes.setdefault(path.relative_to(folder).parts[0], []).append(path.stat().st_size)
-    sizes["all"] = [size for found in sizes.values() for size in found]
-    total = sum(sizes["all"])
-    rows = ((part, str(len(found)), f"{sum(found) / 1e6:.2f}") for part, found in sizes.items())
+    sizes["all"] = [size for part in sizes.values() for size in part]
+    rows = ((part, str(len(files)), f"{sum(files) / 1e6:.2f}") for part, files in sizes.items())
     print_table(str(folder), ("part", "files", "MB"), rows, right=True)
-    print(", ".join(f"{count} {what}" for what, count in checked.items()))
-    if not data["releasable"]:
-        print(f"{data['withheld']}; the model card says so")
-    print(
-        json.dumps(
-            {
-                "bundle": str(folder),
-                "bytes": total,
-                "releasable": data["releasable"],
-                "method": data["method"],
-                **checked,
-            }
-        )
-    )
+    print(", ".join(f"{count} {what}" for what, count in bundle.checked.items()))
+    if not bundle.data["releasable"]:
+        print(f"{bundle.data['withheld']}; the model card says so")
+    report = {
+        "bundle": str(folder),
+        "bytes": sum(sizes["all"]),
+        "releasable": bundle.data["releasable"],
+        "method": bundle.data["method"],
+    }
+    print(json.dumps(report | dict(bundle.checked)))
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.pipeline.decision_file import read_product
-    from kokoro_ane.quantize.locator import parse_level
-
     if arguments.verify:
         from kokoro_ane.pipeline.bundle_files import verify_bundle
 
-        data, checked = verify_bundle(arguments.verify)
-        print_report(arguments.verify, data, checked)
-        return EXIT_GOOD
-    product = None
-    if arguments.product:
-        if arguments.method or arguments.runtime != DEFAULT_RUNTIME or arguments.text == "words":
-            raise InputError(
-                "--product takes what was judged: --method, --runtime and --text words belong to a"
-                " bundle without it"
-            )
-        decision, chosen = read_product(arguments.build)
-        if chosen is None:
-            print(f"{decision['verdict']}  nothing was bundled: {decision['reason']}")
-            print(
-                json.dumps(
-                    {"bundle": None, "verdict": decision["verdict"], "reason": decision["reason"]}
-                )
-            )
-            return exit_of(decision["verdict"], releasable=False)
-        product, (method, arguments.layout) = (
-            (decision, chosen),
-            parse_level(chosen["stages"]["vocoder"]),
+        print_report(
+            arguments.verify, Bundle(arguments.verify, "", *verify_bundle(arguments.verify))
         )
-        arguments.method = method.name
-    dialects = None if arguments.dialects is None else dialects_of(arguments.dialects)
-    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
-    arguments.method = level_for(arguments.runtime, arguments.method)
-    check_runtime(arguments.runtime, arguments.method, layout=arguments.layout)
-    out = folder_for(arguments, checkpoint)
-    from kokoro_ane.core.staging import check_output
-    from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle
-    from kokoro_ane.quantize.locator import Request
-
-    out = check_output(out, bundle_of_ours)
-    encoder, where = (
-        product[1]["stages"]["encoder"] if product else "",
-        (arguments.build, arguments.method, arguments.layout),
-    )
-    build_missing(
-        arguments.runtime, Request(checkpoint, *where, source=arguments.checkpoint, encoder=encoder)
-    )
-    made = (arguments.layout, arguments.runtime, arguments.text == "words", product)
-    write_bundle(out, checkpoint, arguments.build, arguments.method, dialects, *made)
-    data, checked = verify_bundle(out)
-    print_report(out, data, checked)
-    return exit_of("SHIP", data["releasable"])
+        return EXIT_GOOD
+    made = bundle(options_of(BundleOptions, arguments))
+    if made.folder is None:
+        verdict, reason = made.verdict, made.data["reason"]
+        print(f"{verdict}  nothing was bundled: {reason}")
+        print(json.dumps({"bundle": None, "verdict": verdict, "reason": reason}))
+        return exit_of(verdict, releasable=False)
+    print_report(made.folder, made)
+    return exit_of(made.verdict, made.data["releasable"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a bundle holds, written aside and verified by opening it again.
 
-write_bundle(Path("build/bundle-p6"), checkpoint, Path("build"), "p6", dialects=None)
+write_bundle(Path("build/bundle-p6"), Request(checkpoint, Path("build"), "p6"))
 data, checked = verify_bundle(Path("build/bundle-p6"))
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import G2P_NAME, PADDED
+from kokoro_ane.core.contract import G2P_NAME
 from kokoro_ane.core.data_files import read_json, readable, sha256_of
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
@@ -33,6 +33,7 @@ from kokoro_ane.pipeline.assembly import (
 from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_for, not_let_out
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
+from kokoro_ane.pipeline.step_comparison import GOOD
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
 from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
@@ -70,12 +71,9 @@ CONTENTS = [
 
 def write_bundle(
     folder: Path,
-    checkpoint: Checkpoint,
-    build: Path,
-    method: str,
-    dialects: tuple[Dialect, ...] | None = None,
-    layout: str = PADDED,
+    request: Request,
     runtime: str = DEFAULT_RUNTIME,
+    dialects: tuple[Dialect, ...] | None = None,
     words_only: bool = False,
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
 ) -> None:
@@ -89,20 +87,13 @@ def write_bundle(
     CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision
     judged.
     """
-    parts = parts_of(
-        checkpoint,
-        build,
-        method,
-        layout,
-        runtime,
-        words_only,
-        product[1]["stages"]["encoder"] if product else "",
-    )
+    checkpoint, method = request.checkpoint, request.method
+    parts = parts_of(request, runtime, words_only)
     if product:
         require_judged(parts, product[1])
     manifest = Manifest.load(parts.vocoder)
-    require_genuine(manifest, level_name(method, layout))
-    path = build / "release" / "decision.json"
+    require_genuine(manifest, level_name(method, request.layout))
+    path = request.build / "release" / "decision.json"
     decision, level = decision_for(path, manifest.package_sha256)
     if level is not None and level["verdict"] == "REJECT":
         raise CheckFailed(
@@ -162,24 +153,13 @@ def require_judged(parts: Parts, product: Mapping[str, Any]) -> None:
         )
 
 
-def parts_of(
-    checkpoint: Checkpoint,
-    build: Path,
-    method: str,
-    layout: str,
-    runtime: str,
-    words_only: bool,
-    encoder: str = "",
-) -> Parts:
-    """What a bundle is made of in a build folder; `encoder`: as in Request. InputError names the
-    command for what is missing, or a runtime that opens no files.
+def parts_of(request: Request, runtime: str, words_only: bool) -> Parts:
+    """What a bundle is made of in a build folder. InputError names the command for what is missing,
+    or a runtime that opens no files.
     """
-    g2p = build / f"{G2P_NAME}.json"
-    own = words_only and RUNTIMES[runtime].packages and g2p.is_file()
-    return Parts(
-        *files_of(runtime, Request(checkpoint, build, method, layout, encoder=encoder)),
-        g2p if own else None,
-    )
+    g2p = request.build / f"{G2P_NAME}.json"
+    has_g2p = words_only and RUNTIMES[runtime].packages and g2p.is_file()
+    return Parts(*files_of(runtime, request), g2p if has_g2p else None)
 
 
 def _copied(parts: Parts, place: Path) -> Parts:
@@ -283,12 +263,9 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
     chain, packages = chain_in(parts, vocab, read_npy(folder / VECTORS / VOICE))
     rows = check_vectors(folder / VECTORS, chain, packages)
-    missed = next((row for row in rows if not row["holds"]), None)
+    missed = next((row for row in rows if row.verdict != GOOD), None)
     if missed is not None:
-        raise CheckFailed(
-            f"{folder}: step {missed['step']} of {missed['utterance']} gives {missed['tensor']} at"
-            f" {missed['snr_db']} dB"
-        )
+        raise CheckFailed(f"{folder}: {missed.where} {missed.name} at {missed.snr_db} dB")
     return data, {"files": files, "voices": voices, "tensors": len(rows)}
 
 

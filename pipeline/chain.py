@@ -1,7 +1,8 @@
 """The whole chain: the encoder's steps, the vocoder's, and what is done to the waveform.
 docs/synthesis.md says the same in words.
 
-    tensors = run(STEPS, Chain(vocab, voice, encoder, vocoder), begin("həlˈO.", speed=1.0, seed=0))
+    chain = Chain(vocab, voice, encoder, vocoder)
+    tensors = run_steps(STEPS, chain, begin("həlˈO.", speed=1.0, seed=0))
     tensors["samples"]                                                       # [600F]
 
 synthesize, validate, vectors, bundle and eval all run this list; which backend computes is the only
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.steps import Step, Tensors
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
@@ -45,8 +45,8 @@ def begin(phonemes: str, speed: float, seed: int) -> Tensors:
     }
 
 
-def _finish(_: Chain, given: Tensors) -> Tensors:
-    samples, gain = finished(given["waveform"])
+def _finish(_: Chain, inputs: Tensors) -> Tensors:
+    samples, gain = finished(inputs["waveform"])
     return {"samples": samples, "gain": np.array([gain], np.float32)}
 
 
@@ -62,43 +62,5 @@ STEPS = (
         _finish,
     ),
 )
-# what a vocoder that gives its samples in windows is told
+# what comes before a vocoder that gives its samples in windows
 BEFORE_VOCODER = STEPS[: [step.name for step in STEPS].index(VOCODER)]
-
-
-def replay(chain: Chain, stored: Tensors, step: Step) -> dict[str, float]:
-    """Run one step on stored tensors: SNR in dB of each tensor it writes against the stored one,
-    -inf for another shape.
-    """
-    found = step.run(chain, {name: stored[name] for name in step.reads})
-    return {name: nearness(name, stored[name], found[name]) for name in step.writes}
-
-
-def nearness(name: str, wanted: np.ndarray, got: np.ndarray) -> float:
-    """SNR in dB of what a tensor is compared by."""
-    if wanted.shape != got.shape:
-        return float("-inf")
-    return (
-        snr_db(*(comparable(array) for array in (wanted, got)))
-        if name == "spectrum"
-        else snr_db(wanted, got)
-    )
-
-
-def comparable(spectrum: np.ndarray) -> np.ndarray:
-    """Magnitudes and phases [1, 22, S] to real parts, imaginary parts, and magnitude times phase,
-    [1, 33, S].
-
-    The last tells +pi from -pi, which are two numbers to the vocoder; weighed so, the phase of
-    silence may be anything.
-    """
-    magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
-    return np.concatenate([rectangular(spectrum), magnitude * phase], axis=1)
-
-
-def rectangular(spectrum: np.ndarray) -> np.ndarray:
-    """Real and imaginary parts alone, where a phase of +pi is one of -pi: against upstream, whose
-    sign of it hangs on the last bit.
-    """
-    magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
-    return np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)], axis=1)

@@ -3,15 +3,15 @@ packed), our PyTorch (static, masked), the executed packages; and the first stag
 
     reference = upstream_run(checkpoint, said, torch.float32)
     ours = torch_run(checkpoint, said, torch.float32, reference)
-    rows = compared(reference, ours, limits=FLOAT32)
-    first_bad(rows)                     # its name, or None
+    rows = compared_runs(reference, ours, limits=FLOAT32)
+    first_bad(rows)                     # its name, or None: pipeline/step_comparison.py
 
 All runs give the same names (ORDER), time on the last axis, cut to length; ours are the chain's own
 steps. An intermediate behind a bad one is not judged: it differs because its input does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import (
     COLUMNS_PER_FRAME,
     DEFAULT_BUCKETS,
@@ -27,7 +26,7 @@ from kokoro_ane.core.contract import (
     PackedLayout,
     bucket_for,
 )
-from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
 from kokoro_ane.encoder.encoder_steps import (
     FROM_IDS,
     AlignmentLimits,
@@ -36,7 +35,16 @@ from kokoro_ane.encoder.encoder_steps import (
     Encoding,
 )
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.pipeline.chain import Chain, rectangular
+from kokoro_ane.pipeline.chain import Chain
+from kokoro_ane.pipeline.step_comparison import (
+    ABSENT,
+    AFTER,
+    BAD,
+    REPORTED,
+    StepRow,
+    compared,
+    rectangular,
+)
 from kokoro_ane.pipeline.upstream import (
     Silence,
     injected_noise,
@@ -73,14 +81,10 @@ FROM = {
     "asr": ("durations", "text"),
     "waveform": ("trunk",),
 }
-# of the reference's largest value: where the difference first passes it, the two part
-PARTING = 1e-3
-GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
-
 # dB. spectrum, trunk and waveform run on upstream's own inputs; `chain` is the waveform of the
 # whole chain on its own inputs, and has no limit: the last bits of F0 decide the phase of nearly
 # silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
-FLOAT64 = dict.fromkeys(ORDER, 80.0)
+FLOAT64 = dict.fromkeys(ORDER, 80.0) | {"durations": EQUAL}
 FLOAT32 = FLOAT64 | {"spectrum": 40.0}
 # fp16 there: docs/encoder.md, docs/vocoder.md
 PACKAGE = FLOAT32 | {"text": 40.0, "asr": 40.0, "energy": 40.0, "waveform": 40.0}
@@ -101,7 +105,7 @@ class UtteranceInputs:
     speed: float
     seed: int
 
-    def given(self, dtype: torch.dtype) -> Tensors:
+    def inputs(self, dtype: torch.dtype) -> Tensors:
         """What the steps start from, in the dtype to compute in."""
         half = self.style.shape[1] // 2
         style = self.style.to(dtype).numpy()
@@ -180,161 +184,74 @@ def torch_run(
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
     backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
     if "spectrum" not in reference:
-        return _arrays(kept) | _encoded(run_steps(FROM_IDS, Encoding(backend), spoken.given(dtype)))
+        return _arrays(kept) | _encoded(
+            run_steps(FROM_IDS, Encoding(backend), spoken.inputs(dtype))
+        )
     vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
-    tensors = chain_run(_chain(backend, vocoder), spoken, dtype, reference)
+    tensors = chain_run(backend, vocoder, spoken, dtype, reference)
     columns = tensors["spectrum"].shape[-1]
     assert vocoder.trunk is not None  # the chain has just run
     return _arrays(kept) | tensors | {"trunk": vocoder.trunk[:, :, 0, :columns].numpy()}
 
 
 @torch.no_grad()
-def executed_run(
-    spoken: UtteranceInputs,
+def chain_run(
     encoder: EncoderBackend,
-    vocoder: VocoderBackend | None,
+    vocoder: VocoderBackend,
+    spoken: UtteranceInputs,
+    dtype: torch.dtype,
     reference: Intermediates,
 ) -> Intermediates:
-    """Packages or files, opened; what they do not give out (bert, bert_encoder, trunk) is left out,
-    and without a vocoder its own.
-    """
-    if vocoder is None:
-        return _encoded(run_steps(FROM_IDS, Encoding(encoder), spoken.given(torch.float32)))
-    return chain_run(_chain(encoder, vocoder), spoken, torch.float32, reference)
-
-
-def chain_run(
-    chain: Chain, spoken: UtteranceInputs, dtype: torch.dtype, reference: Intermediates
-) -> Intermediates:
-    """The chain on its own tensors, then source and vocoder again on the reference's, spectrum
-    included.
+    """The chain of PyTorch or of packages on its own tensors, then source and vocoder again on the
+    reference's, spectrum included.
 
     The phase of a nearly silent bin is decided by the last bits of F0, and the vocoder reads
     phases, so a stage can be judged only on equal inputs. The second run comes last: what a backend
     keeps (the trunk) is of that.
     """
-    given = spoken.given(dtype)
-    free = run_steps((*FROM_IDS, *VOCODER_STEPS), chain, given)
-    found = _encoded(free) | {"chain": free["waveform"]}
+    chain = Chain({}, np.zeros(0, np.float32), encoder, vocoder)
+    inputs = spoken.inputs(dtype)
+    free = run_steps((*FROM_IDS, *VOCODER_STEPS), chain, inputs)
+    tensors = _encoded(free) | {"chain": free["waveform"]}
     if "spectrum" not in reference:
-        return found
-    theirs = {
-        name: reference[name].astype(given["style_decoder"].dtype)
-        for name in ("asr", "f0_hz", "energy")
-    }
-    source = run_steps(SOURCE_STEPS, chain, given | theirs)
-    theirs["spectrum"] = reference["spectrum"].astype(given["style_decoder"].dtype)
-    return found | {
-        "spectrum": source["spectrum"],
-        "waveform": run_steps(RENDER_STEPS, chain, given | theirs)["waveform"],
-    }
-
-
-def _chain(encoder: EncoderBackend, vocoder: VocoderBackend) -> Chain:
-    return Chain({}, np.zeros(0, np.float32), encoder, vocoder)
+        return tensors
+    names = ("asr", "f0_hz", "energy", "spectrum")
+    theirs = {name: reference[name].astype(inputs["style_decoder"].dtype) for name in names}
+    rendered = run_steps(SOURCE_STEPS, chain, inputs | {name: theirs[name] for name in names[:3]})
+    tensors["spectrum"] = rendered["spectrum"]
+    return tensors | {"waveform": run_steps(RENDER_STEPS, chain, inputs | theirs)["waveform"]}
 
 
 def _encoded(tensors: Tensors) -> Intermediates:
     frames = tensors["asr"].shape[-1]
-    found = {name: tensors[name] for name in OF_THE_ENCODER}
+    encoded = {name: tensors[name] for name in OF_THE_ENCODER}
     # without the mask and the padding
-    return found | {"text": found["text"][:, :, 0], "frames": found["frames"][:, :-1, 0, :frames]}
+    encoded["text"] = encoded["text"][:, :, 0]
+    encoded["frames"] = encoded["frames"][:, :-1, 0, :frames]
+    return encoded
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> Intermediates:
     return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
 
 
-@dataclass(frozen=True)
-class IntermediateRow:
-    """One intermediate of one run. `parts_at` is the first place on the last axis (token, frame,
-    sample) where the two part.
-
-    None: not compared (all figures), equal (snr_db), constant (correlation), nowhere (parts_at).
-    """
-
-    name: str
-    verdict: str
-    limit_db: float
-    snr_db: float | None = None
-    max_abs: float | None = None
-    correlation: float | None = None
-    parts_at: int | None = None
-    note: str = ""
-
-    def cells(self) -> tuple[str, ...]:
-        """For a table."""
-        if self.max_abs is None:
-            return (self.name, "", "", "", "", f"{self.verdict}: {self.note}")
-        snr = "equal" if self.snr_db is None else f"{self.snr_db:.1f} dB"
-        correlation = "" if self.correlation is None else f"{self.correlation:.6f}"
-        return (
-            self.name,
-            f"{self.max_abs:.2e}",
-            snr,
-            correlation,
-            "" if self.parts_at is None else str(self.parts_at),
-            self.verdict,
-        )
-
-
-def compared(
+def compared_runs(
     reference: Mapping[str, np.ndarray],
     other: Mapping[str, np.ndarray],
     limits: Mapping[str, float],
-) -> list[IntermediateRow]:
-    """One row an intermediate, in the order of the data's way. Durations must be equal; everything
-    else keeps its limit in dB.
+) -> list[StepRow]:
+    """One row an intermediate, in the order of the data's way; what comes behind a bad one is not
+    blamed.
     """
-    rows: dict[str, IntermediateRow] = {}
+    rows: dict[str, StepRow] = {}
     for name in ORDER:
-        upstream_of_it = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
-        behind = any(verdict in (BAD, AFTER) for verdict in upstream_of_it)
-        rows[name] = _row(name, reference.get(name), other.get(name), limits[name], behind)
+        theirs, ours = reference.get(name), other.get(name)
+        if name == "spectrum" and theirs is not None and ours is not None:
+            theirs, ours = rectangular(theirs), rectangular(ours)
+        sources = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
+        behind = any(verdict in (BAD, AFTER) for verdict in sources)
+        row = compared(name, theirs, ours, limits[name], behind)
+        # the whole chain on its own inputs has no limit
+        is_reported = name == "chain" and row.verdict != ABSENT
+        rows[name] = replace(row, verdict=REPORTED) if is_reported else row
     return list(rows.values())
-
-
-def _row(
-    name: str, wanted: np.ndarray | None, got: np.ndarray | None, limit: float, behind: bool
-) -> IntermediateRow:
-    if wanted is None or got is None:
-        return IntermediateRow(
-            name, ABSENT, limit, note="upstream has none" if wanted is None else "not given out"
-        )
-    if wanted.shape != got.shape:
-        return IntermediateRow(
-            name,
-            REPORTED if name == "chain" else AFTER if behind else BAD,
-            limit,
-            note=f"shape {list(got.shape)}, upstream's {list(wanted.shape)}",
-        )
-    if name == "spectrum":
-        wanted, got = rectangular(wanted), rectangular(got)
-    wanted, got = wanted.astype(np.float64), got.astype(np.float64)
-    difference, snr = np.abs(wanted - got), snr_db(wanted, got)
-    good = not difference.any() if name == "durations" else snr >= limit
-    verdict = REPORTED if name == "chain" else GOOD if good else AFTER if behind else BAD
-    places = np.flatnonzero(
-        (difference > PARTING * np.abs(wanted).max()).reshape(-1, wanted.shape[-1]).any(axis=0)
-    )
-    return IntermediateRow(
-        name,
-        verdict=verdict,
-        limit_db=limit,
-        snr_db=snr if np.isfinite(snr) else None,
-        max_abs=float(difference.max()),
-        correlation=_correlation(wanted, got),
-        parts_at=int(places[0]) if len(places) else None,
-    )
-
-
-def _correlation(wanted: np.ndarray, got: np.ndarray) -> float | None:
-    spread = wanted.std() * got.std()
-    return (
-        float(((wanted - wanted.mean()) * (got - got.mean())).mean() / spread) if spread else None
-    )
-
-
-def first_bad(rows: list[IntermediateRow]) -> str | None:
-    """The first stage that is bad by itself."""
-    return next((row.name for row in rows if row.verdict == BAD), None)

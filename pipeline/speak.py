@@ -12,16 +12,26 @@ interrupted run stay in OUT.parts/ until --resume has used them.
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument, seed_argument
-from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.commands import (
+    DEFAULT_BUILD,
+    checkpoint_argument,
+    layout_argument,
+    options_of,
+    print_table,
+    seed_argument,
+)
+from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
@@ -31,12 +41,56 @@ if TYPE_CHECKING:
     from kokoro_ane.pipeline.audio import Sink
     from kokoro_ane.pipeline.resume import ResumeState
     from kokoro_ane.pipeline.synthesis import Pipeline, SynthesisStats
-    from kokoro_ane.pipeline.text import Phonemizer
+    from kokoro_ane.runtimes.registry import Opened
 
 
 # Each sentence length makes oneDNN kernels of its own: 1,024 kept grew by 288 MB over 10,000 words
 # (--runtime torch), 32 by 1 to 22 MB.
 FEW_KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
+NOTHING = io.BytesIO()
+WITHOUT_FILES = "torch"  # the runtime that needs none
+
+
+@dataclass(frozen=True)
+class SpeakOptions:
+    """What is spoken, by what, and where it goes: `out`, a file, or `stream`, wav or pcm to stdout,
+    or else memory.
+
+    text, or file: UTF-8. voice: a name or a blend, None for the checkpoint's first. runtime,
+    method: None and "" for what is at hand. phonemes: the text is phonemes already. dialect: None for the
+    voice's. trim: cut silence at both ends; None: where it is streamed. loudness: in LUFS.
+    """
+
+    text: str | None = None
+    voice: str | None = None
+    file: Path | None = None
+    out: Path | None = None
+    stream: str | None = None
+    speed: float = 1.0
+    seed: int = 0
+    checkpoint: str | None = None
+    runtime: str | None = None
+    method: str = ""
+    layout: str = PADDED
+    build: Path = DEFAULT_BUILD
+    phonemes: bool = False
+    dialect: str | None = None
+    lexicon: Path | None = None
+    timestamps: Path | None = None
+    trim: bool | None = None
+    loudness: float | None = None
+    resume: bool = False
+    quiet: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Spoken:
+    """report: JSON-ready, docs/speaking.md. samples: [n] float32; none where a file or a stream took
+    them.
+    """
+
+    report: dict[str, Any]
+    samples: "np.ndarray"
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -82,7 +136,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--build",
         type=Path,
-        default=Path("build"),
+        default=DEFAULT_BUILD,
         help="folder with the packages (default: %(default)s)",
     )
     parser.add_argument(
@@ -125,122 +179,108 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def check_arguments(arguments: argparse.Namespace) -> None:
-    """Everything that can be told before a model is opened."""
+def checked(options: SpeakOptions) -> SpeakOptions:
+    """The options with what follows from them, after everything that can be refused before a model
+    is opened.
+    """
     from kokoro_ane.core.staging import check_implied, check_output
     from kokoro_ane.encoder.encoder_steps import check_speed
     from kokoro_ane.g2p.alphabet import dialect_of
     from kokoro_ane.pipeline.audio import SUFFIXES
     from kokoro_ane.pipeline.polish import check_loudness
     from kokoro_ane.pipeline.resume import resume_state_of_ours
-    from kokoro_ane.pipeline.timestamps import SUFFIXES as TIMES
     from kokoro_ane.runtimes.registry import check_runtime, default_runtime, level_for
 
-    if (arguments.out is None) == (arguments.stream is None):
-        raise InputError(
-            "give -o FILE.wav (or .flac), or --stream" + (": not both" if arguments.out else "")
-        )
-    if arguments.resume and arguments.out is None:
+    out, stream, timestamps, runtime = (
+        options.out,
+        options.stream,
+        options.timestamps,
+        options.runtime,
+    )
+    if out is not None and stream is not None:
+        raise InputError("give -o FILE.wav (or .flac), or --stream: not both")
+    if options.resume and out is None:
         raise InputError("--resume needs -o FILE: a stream keeps nothing")
-    if (
-        arguments.loudness is not None
-        and check_loudness(arguments.loudness)
-        and arguments.out is None
-    ):
-        raise InputError("--loudness needs -o FILE: it is known when the last word is spoken")
-    if arguments.out is not None:
-        arguments.out = check_output(arguments.out, suffixes=SUFFIXES, arguments=arguments)
-        check_implied(parts_of(arguments.out), resume_state_of_ours)
-    if arguments.timestamps is not None:
-        arguments.timestamps = check_output(
-            arguments.timestamps, suffixes=TIMES, arguments=arguments
-        )
-    if arguments.dialect is not None:
-        arguments.dialect = dialect_of(arguments.dialect)
-    if arguments.trim and arguments.timestamps is not None:
-        raise InputError("--trim moves what --timestamps tells: give one of them")
-    arguments.trim = (
-        arguments.stream is not None and arguments.timestamps is None
-        if arguments.trim is None
-        else arguments.trim
-    )
-    if arguments.runtime or arguments.method:
-        arguments.runtime = arguments.runtime or default_runtime()
-        check_runtime(
-            arguments.runtime,
-            level_for(arguments.runtime, arguments.method),
-            layout=arguments.layout,
-        )
-    check_speed(arguments.speed)
+    if options.loudness is not None:
+        check_loudness(options.loudness)
+        if stream is not None:
+            raise InputError("--loudness needs -o FILE: it is known when the last word is spoken")
+    if out is not None:
+        out = check_output(out, suffixes=SUFFIXES, arguments=options)
+        check_implied(parts_of(out), resume_state_of_ours)
+    if timestamps is not None:
+        from kokoro_ane.pipeline.timestamps import SUFFIXES as TIMES
 
-
-def phonemizer(arguments: argparse.Namespace, voice: str) -> "tuple[Phonemizer, dict[str, str]]":
-    """The g2p stage, and the hash of its package where one is executed."""
-    from kokoro_ane.g2p.alphabet import voice_language
-    from kokoro_ane.pipeline.text import PhonemeReader, TextReader
-    from kokoro_ane.runtimes.files import open_g2p
-
-    if arguments.phonemes:
-        return PhonemeReader(), {}
-    program, made_of = open_g2p(arguments.runtime, arguments.build)
-    return (
-        TextReader.load(arguments.dialect or voice_language(voice), arguments.lexicon, program),
-        made_of,
+        timestamps = check_output(timestamps, suffixes=TIMES, arguments=options)
+        if options.trim:
+            raise InputError("--trim moves what --timestamps tells: give one of them")
+    if runtime or options.method:
+        runtime = runtime or default_runtime()
+        check_runtime(runtime, level_for(runtime, options.method), layout=options.layout)
+    check_speed(options.speed)
+    return replace(
+        options,
+        out=out,
+        timestamps=timestamps,
+        runtime=runtime,
+        dialect=dialect_of(options.dialect) if options.dialect else None,
+        trim=stream is not None and timestamps is None if options.trim is None else options.trim,
     )
 
 
-def open_pipeline(
-    arguments: argparse.Namespace, checkpoint: "Checkpoint"
-) -> "tuple[Pipeline, np.ndarray, str, dict[str, str]]":
-    """The pipeline, the voice [510, 1, 256], its name, and the hashes of what the pipeline is made
-    of.
+@lru_cache(maxsize=1)
+def _opened(
+    source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
+) -> "tuple[Checkpoint, str, str, Opened]":
+    """Checkpoint, runtime, level and what was opened, kept for the next call. `stamp`: the build
+    folder's manifests and their times, so that a package built anew is opened anew.
     """
-    from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.pipeline.synthesis import Pipeline, runtime_at_hand
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.staging import there
     from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import level_for, open_runtime
-
-    if not arguments.runtime:
-        arguments.runtime = runtime_at_hand(
-            Request(checkpoint, arguments.build, "", arguments.layout, source=arguments.checkpoint)
-        )
-    arguments.method = level_for(arguments.runtime, arguments.method)
-    name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)
-    opened = open_runtime(
-        arguments.runtime, Request(checkpoint, arguments.build, arguments.method, arguments.layout)
+    from kokoro_ane.runtimes.registry import (
+        RUNTIMES,
+        default_runtime,
+        level_for,
+        named,
+        open_runtime,
     )
-    opened.require_voice(name)
-    reader, read_by = phonemizer(arguments, name)
-    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
-    return pipeline, voice, name, opened.made_of | read_by
+
+    checkpoint = open_checkpoint(source)
+    request = Request(checkpoint, build, method, layout, source=source)
+    name = runtime or default_runtime()
+    wanted = named(name, replace(request, method=level_for(name, method)))
+    # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
+    may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
+    if may_choose and RUNTIMES[name].files and not there(wanted.vocoder):
+        print(
+            f"{wanted.vocoder} is not built: PyTorch speaks;"
+            f" `{wanted.command(wanted.vocoder)}` builds it",
+            file=sys.stderr,
+        )
+        name = WITHOUT_FILES
+    request = replace(request, method=level_for(name, method), source=None)
+    return checkpoint, name, request.method, open_runtime(name, request)
 
 
 def settings(
-    arguments: argparse.Namespace, text: str, voice: "np.ndarray", made_of: dict[str, str]
+    options: SpeakOptions, runtime: str, text: str, voice: "np.ndarray", made_of: dict[str, str]
 ) -> dict[str, Any]:
     """What the samples hang on: chunks of another run are used only if all of it is the same."""
-    lexicon = (
-        hashlib.sha256(arguments.lexicon.read_bytes()).hexdigest() if arguments.lexicon else None
-    )
+    lexicon = hashlib.sha256(options.lexicon.read_bytes()).hexdigest() if options.lexicon else None
+    torch = sys.modules.get("torch")
     return {
         "text": hashlib.sha256(text.encode()).hexdigest(),
         "voice": hashlib.sha256(voice.tobytes()).hexdigest(),
-        "speed": arguments.speed,
-        "seed": arguments.seed,
-        "runtime": arguments.runtime,
+        "speed": options.speed,
+        "seed": options.seed,
+        "runtime": runtime,
         "models": made_of,
-        "threads": threads(),  # another number sums in another order: the last bits differ
-        "g2p": "phonemes" if arguments.phonemes else arguments.dialect,
+        # another number of threads sums in another order: the last bits differ
+        "threads": torch.get_num_threads() if torch else os.environ.get("OMP_NUM_THREADS"),
+        "g2p": "phonemes" if options.phonemes else options.dialect,
         "lexicon": lexicon,
     }
-
-
-def threads() -> int | str | None:
-    """How many threads sum: PyTorch's own number, or what the environment asks of another
-    runtime.
-    """
-    torch = sys.modules.get("torch")
-    return torch.get_num_threads() if torch else os.environ.get("OMP_NUM_THREADS")
 
 
 def parts_of(out: Path) -> Path:
@@ -249,19 +289,14 @@ def parts_of(out: Path) -> Path:
 
 
 @contextmanager
-def resume_state_of(
-    arguments: argparse.Namespace, made_with: dict[str, Any]
-) -> "Iterator[ResumeState | None]":
-    """The chunks kept beside the output; None for a stream. Removed when all went well, else a line
-    says how to go on.
+def resume_state_of(out: Path, made_with: dict[str, Any], resume: bool) -> "Iterator[ResumeState]":
+    """The chunks kept beside the output. Removed when all went well, else a line says how to go
+    on.
     """
     from kokoro_ane.pipeline.resume import ResumeState
 
-    if arguments.out is None:
-        yield None
-        return
-    folder = parts_of(arguments.out)
-    with ResumeState.open(folder, made_with, arguments.resume) as state:
+    folder = parts_of(out)
+    with ResumeState.open(folder, made_with, resume) as state:
         finished = False
         try:
             yield state
@@ -277,57 +312,49 @@ def resume_state_of(
                 )
 
 
-def spoken(
-    arguments: argparse.Namespace,
+def played(
+    options: SpeakOptions,
     text: str,
     pipeline: "Pipeline",
     voice: "np.ndarray",
-    made_of: dict[str, str],
+    made_with: dict[str, Any],
 ) -> "tuple[SynthesisStats, Sink]":
-    """Speak it all, chunk by chunk."""
+    """Speak it all, chunk by chunk, into where it goes."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from kokoro_ane.pipeline.audio import to_file, to_stream
+    from kokoro_ane.pipeline.audio import ArraySink, Sink, StreamSink, to_file
     from kokoro_ane.pipeline.polish import LevelledSink, TrimmedSink
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
-    from kokoro_ane.pipeline.timestamps import times_to
 
-    stats, options = (
-        SynthesisStats(),
-        SpeechOptions(arguments.speed, arguments.seed, fade_ticks=True),
-    )
-    with ExitStack() as held:
-        state = held.enter_context(
-            resume_state_of(arguments, settings(arguments, text, voice, made_of))
-        )
-        stamps = (
-            held.enter_context(times_to(arguments.timestamps, text))
-            if arguments.timestamps
-            else None
-        )
-        sink = held.enter_context(
-            to_file(arguments.out)
-            if arguments.out
-            else to_stream(sys.stdout.buffer, arguments.stream)
-        )
-        levelled = None if arguments.loudness is None else LevelledSink(sink, arguments.loudness)
+    stats = SynthesisStats()
+    how = SpeechOptions(options.speed, options.seed, fade_ticks=True)
+    with ExitStack() as stack:
+        state = stamps = None
+        sink: Sink = ArraySink()
+        if options.out:
+            state = stack.enter_context(resume_state_of(options.out, made_with, options.resume))
+        if options.timestamps:
+            from kokoro_ane.pipeline.timestamps import times_to
+
+            stamps = stack.enter_context(times_to(options.timestamps, text))
+        if options.out:
+            sink = stack.enter_context(to_file(options.out))
+        elif options.stream:
+            sink = StreamSink(sys.stdout.buffer, options.stream)
+        last = sink
+        levelled = None if options.loudness is None else LevelledSink(sink, options.loudness)
         sink = levelled or sink
-        if arguments.trim:
-            sink = TrimmedSink(sink)
+        trimmed = TrimmedSink(sink) if options.trim else None
+        sink = trimmed or sink
         console = Console(stderr=True)
-        bar = held.enter_context(
-            Progress(
-                console=console, transient=True, disable=arguments.quiet or not console.is_terminal
-            )
-        )
+        hidden = options.quiet or not console.is_terminal
+        bar = stack.enter_context(Progress(console=console, transient=True, disable=hidden))
         task = bar.add_task("speaking", total=len(text))
-        play = None if arguments.out else Player(sink.write, stats.heard)
-        for speech in (
-            pipeline.speak(text, voice, options, state.kept)
-            if state
-            else pipeline.speak(text, voice, options, play=play)
-        ):
+        # a stream is played as it is computed, window by window where the vocoder has windows
+        play = Player(sink.write, stats.heard) if options.stream else None
+        more = {"kept": state.kept} if state else {"play": play}
+        for speech in pipeline.speak(text, voice, how, **more):
             if play is None:
                 sink.write(speech.audio)
             stats.add(speech)
@@ -337,72 +364,155 @@ def spoken(
                 state.keep(speech)
             words = speech.chunk.words  # none: the silence at the end
             bar.update(task, completed=words[-1].end if words else len(text))
-        if isinstance(sink, TrimmedSink):
-            sink.finish()
+        if trimmed:
+            trimmed.finish()
+            stats.seconds_trimmed = trimmed.cut / SAMPLE_RATE_HZ
         if levelled:
             levelled.finish()
-            stats.loudness_lufs, sink.full_scale = levelled.reached, levelled.full_scale
-    return stats, sink
+            stats.loudness_lufs = levelled.reached
+    return stats, last
+
+
+def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
+    """Speak a text. The model stays open for the next call that asks for the same, until a file in
+    `build` changes. `stdin`: what a text or file of "-" stands for.
+
+    Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
+    built, a file that cannot be written.
+    """
+    options = checked(options)
+    os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
+    import numpy as np
+
+    from kokoro_ane.core.voices import VoiceLibrary
+    from kokoro_ane.g2p.alphabet import dialect_of, voice_language
+    from kokoro_ane.pipeline.audio import ArraySink
+    from kokoro_ane.pipeline.synthesis import Pipeline
+    from kokoro_ane.pipeline.text import PhonemeReader, TextReader, read_text
+    from kokoro_ane.runtimes.registry import RUNTIMES
+
+    text, build = read_text(options.text, options.file, stdin), options.build
+    manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
+    stamp = (Path.cwd(), *manifests)
+    checkpoint, runtime, method, opened = _opened(
+        options.checkpoint, options.runtime, options.method, options.layout, build, stamp
+    )
+    name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
+    opened.require_voice(name)
+    program, models = None, dict(opened.made_of)
+    if RUNTIMES[runtime].packages and not options.phonemes:
+        from kokoro_ane.runtimes.executed import open_g2p
+
+        program, g2p_hash = open_g2p(runtime, build)
+        models |= g2p_hash
+    dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
+    reader = (
+        PhonemeReader() if options.phonemes else TextReader.load(dialect, options.lexicon, program)
+    )
+    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
+    made_with = settings(options, runtime, text, voice, models)
+    stats, sink = played(options, text, pipeline, voice, made_with)
+    report = {
+        "checkpoint": checkpoint.name,
+        "releasable": checkpoint.releasable,
+        "voice": name,
+        "runtime": runtime,
+        "method": method,
+        "layout": options.layout,
+        "speed": options.speed,
+        "seed": options.seed,
+        **stats.report(),
+        "samples_at_full_scale": sink.full_scale,
+        "dropped": pipeline.dropped,
+        **({} if options.loudness is None else {"loudness_lufs": stats.loudness_lufs}),
+        "models": models,
+        "seconds_trimmed": round(stats.seconds_trimmed, 6),
+        "out": str(options.out) if options.out else f"stream {options.stream}",
+    }
+    samples = sink.all if isinstance(sink, ArraySink) else np.zeros(0, np.float32)
+    return Spoken(report, samples)
+
+
+def print_report(report: dict[str, Any], title: str) -> None:
+    """Stages with their share, then what is worth a line."""
+    spent, factor = report["seconds_by_stage"], report["real_time_factor"]
+    total = sum(spent.values())
+    length, rows = total / factor if factor else 0.0, []
+    for stage, seconds in (*spent.items(), ("all", total)):
+        share = f"{seconds / total:.0%}" if total else ""
+        rows.append(
+            (
+                stage,
+                f"{seconds:.3f}",
+                share,
+                f"{length / seconds:,.1f}" if seconds and length else "",
+            )
+        )
+    print_table(title, ("stage", "seconds", "share", "times real time"), rows, right=True)
+    print(*in_words(report), sep="\n")
+
+
+def in_words(report: dict[str, Any]) -> list[str]:
+    """What the table does not hold, in words."""
+    lines = [
+        f"{report['seconds_of_audio']:.2f} s of audio in {report['chunks']}"
+        f" chunk{'s' * (report['chunks'] != 1)}"
+    ]
+    if report["chunks_of_an_earlier_run"]:
+        lines[0] += f", {report['chunks_of_an_earlier_run']} of them from an earlier run"
+    if report["real_time_factor"] is not None:
+        lines.append(
+            f"real-time factor {report['real_time_factor']:.3f}; first audio after"
+            f" {report['first_audio_s']:.2f} s"
+        )
+    turned, down = report["chunks_turned_down"], report["turned_down_db"]
+    clipping = (
+        f"{turned} chunks turned down, by {-down:.1f} dB at most"
+        if turned
+        else "nothing turned down"
+    )
+    lines.append(
+        f"peak {report['peak_of_the_model']:.3f} of full scale: {clipping}; no sample clipped"
+    )
+    if report["worst_join_db"] is not None:
+        lines.append(
+            f"loudest join {report['worst_join_db']:+.1f} dB against the voice's own frame-to-frame"
+            " steps"
+        )
+    if report.get("dropped"):
+        lines.append(
+            "left out: " + ", ".join(f"{count} {what}" for what, count in report["dropped"].items())
+        )
+    return lines
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    arguments = parse_arguments(argv)
-    check_arguments(arguments)
-    os.environ.setdefault(*FEW_KERNELS)  # before torch reads it
-
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.pipeline.synthesis import print_report
-    from kokoro_ane.pipeline.text import read_text
+    options = options_of(SpeakOptions, parse_arguments(argv))
+    if options.out is None and options.stream is None:
+        raise InputError("give -o FILE.wav (or .flac), or --stream")
+    report = speak(options, sys.stdin.buffer).report
     from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, RUNTIMES
 
-    text = read_text(arguments.text, arguments.file, sys.stdin.buffer)
-    checkpoint = open_checkpoint(arguments.checkpoint)
-    pipeline, voice, name, made_of = open_pipeline(arguments, checkpoint)
-    stats, sink = spoken(arguments, text, pipeline, voice, made_of)
-    made = {
-        "checkpoint": checkpoint.name,
-        "releasable": checkpoint.releasable,
-        "voice": name,
-        "runtime": arguments.runtime,
-    }
-    made |= {
-        "method": arguments.method,
-        "layout": arguments.layout,
-        "speed": arguments.speed,
-        "seed": arguments.seed,
-    }
-    report = (
-        made
-        | stats.report()
-        | {
-            "samples_at_full_scale": sink.full_scale,
-            "dropped": pipeline.dropped,
-        }
-    )
-    report |= {} if arguments.loudness is None else {"loudness_lufs": stats.loudness_lufs}
-    report |= {
-        "models": made_of,
-        "seconds_trimmed": round(getattr(sink, "cut", 0) / SAMPLE_RATE_HZ, 6),
-    }
-    report["out"] = str(arguments.out) if arguments.out else f"stream {arguments.stream}"
-    if RUNTIMES[arguments.runtime].packages and not arguments.phonemes and "G2P" not in made_of:
-        print(
-            f"unknown words are read by NumPy: {arguments.build / 'G2P.json'} is not built; `make"
-            " g2p` builds it",
-            file=sys.stderr,
-        )
-    if RUNTIMES[arguments.runtime].packages and ENCODER_BY_PYTORCH in made_of:
-        print(
-            f"durations and prosody come from PyTorch: {arguments.build} holds no encoder; `make"
-            " encoder` builds it",
-            file=sys.stderr,
-        )
-    level = "" if arguments.runtime == "torch" else f" {arguments.method}"
-    shown = arguments.out.name if arguments.out else report["out"]
-    with redirect_stdout(sys.stderr if arguments.stream else sys.stdout):
-        print_report(report, f"{shown}  {name}, {arguments.runtime}{level}, {checkpoint.name}")
+    if RUNTIMES[report["runtime"]].packages:
+        if not options.phonemes and "G2P" not in report["models"]:
+            print(
+                f"unknown words are read by NumPy: {options.build / 'G2P.json'} is not built; `make"
+                " g2p` builds it",
+                file=sys.stderr,
+            )
+        if ENCODER_BY_PYTORCH in report["models"]:
+            print(
+                f"durations and prosody come from PyTorch: {options.build} holds no encoder; `make"
+                " encoder` builds it",
+                file=sys.stderr,
+            )
+    level = "" if report["runtime"] == WITHOUT_FILES else f" {report['method']}"
+    shown = options.out.name if options.out else report["out"]
+    title = f"{shown}  {report['voice']}, {report['runtime']}{level}, {report['checkpoint']}"
+    with redirect_stdout(sys.stderr if options.stream else sys.stdout):
+        print_report(report, title)
         print(json.dumps(report, ensure_ascii=False))
     return EXIT_GOOD
 

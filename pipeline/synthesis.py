@@ -8,51 +8,33 @@ Written down for other languages in docs/synthesis.md, step by step with test ve
 vectors).
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.contract import FRAME_SAMPLES, PADDED, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.steps import Tensors, run_steps
-from kokoro_ane.core.voices import VoiceLibrary
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
-from kokoro_ane.g2p.alphabet import dialect_of, voice_language
 from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, join_db
 from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
-from kokoro_ane.pipeline.polish import TickFade, check_loudness, levelled, without_tick
+from kokoro_ane.pipeline.polish import TickFade, without_tick
 from kokoro_ane.pipeline.text import (
     LONGEST_PHONEMES,
     Chunk,
     Pauses,
     Phonemizer,
-    TextReader,
     asked_samples,
     chunks,
     halves,
 )
-from kokoro_ane.quantize.locator import Request, there
-from kokoro_ane.runtimes.registry import (
-    RUNTIMES,
-    Opened,
-    default_runtime,
-    level_for,
-    named,
-    open_runtime,
-)
 from kokoro_ane.vocoder.packing import Array, as_array, require_finite
 from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
 
-WITHOUT_FILES = "torch"  # it needs no files
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
 
@@ -272,77 +254,6 @@ class Pipeline:
         }
 
 
-def speak(
-    text: str,
-    voice: str | None = None,
-    *,
-    checkpoint: str | None = None,
-    runtime: str | None = None,
-    method: str = "",
-    layout: str = PADDED,
-    build: Path | str = Path("build"),
-    speed: float = 1.0,
-    seed: int = 0,
-    dialect: str | None = None,
-    loudness: float | None = None,
-) -> tuple[np.ndarray, int]:
-    """Samples [n] float32 of the whole text, pauses included, and their rate in Hz. Arguments,
-    defaults and samples as `kokoro-ane speak`.
-
-    The model stays open for the next call that asks for the same, until a file in `build` changes.
-
-    Raises InputError: nothing to say, an unknown voice, runtime or level, a package that is not
-    built.
-    """
-    build = Path(build)
-    if loudness is not None:
-        check_loudness(loudness)
-    stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json")))
-    opened_checkpoint, opened = _opened(
-        checkpoint, runtime, method, layout, build.absolute(), stamp
-    )
-    name, pack = VoiceLibrary(opened_checkpoint.folder / "voices").chosen(voice)
-    opened.require_voice(name)
-    reader = TextReader.load(dialect_of(dialect) if dialect else voice_language(name), None)
-    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, opened_checkpoint.config.vocab)
-    spoken = pipeline.speak(text, pack, SpeechOptions(speed, seed, fade_ticks=True))
-    samples = np.concatenate([speech.audio for speech in spoken])
-    return samples if loudness is None else levelled(samples, loudness)[0], SAMPLE_RATE_HZ
-
-
-@lru_cache(maxsize=1)
-def _opened(
-    source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
-) -> tuple[Checkpoint, Opened]:
-    """The last one asked for. `stamp`: the build folder's manifests and their times, so that a
-    package built anew is opened anew.
-    """
-    checkpoint = open_checkpoint(source)
-    request = Request(checkpoint, build, method, layout)
-    return checkpoint, open_runtime(runtime or runtime_at_hand(request), request)
-
-
-def runtime_at_hand(request: Request) -> str:
-    """The default runtime; PyTorch where that is installed, no level is asked for and the default
-    has no files in the build folder.
-    """
-    name = default_runtime()
-    wanted = named(name, replace(request, method=level_for(name, request.method)))
-    if (
-        request.method
-        or not RUNTIMES[name].files
-        or RUNTIMES[WITHOUT_FILES].missing
-        or there(wanted.vocoder)
-    ):
-        return name
-    print(
-        f"{wanted.vocoder} is not built: PyTorch speaks; `{wanted.command(wanted.vocoder)}`"
-        " builds it",
-        file=sys.stderr,
-    )
-    return WITHOUT_FILES
-
-
 class SynthesisStats:
     """Responsibilities: 1. sum times and lengths; 2. measure each join; 3. report."""
 
@@ -354,6 +265,7 @@ class SynthesisStats:
         self.first_audio_s: float | None = None
         self.least_margin_s: float | None = None  # of audio that was there before it was needed
         self.loudness_lufs: float | None = None  # of the levelled output
+        self.seconds_trimmed = 0.0
         self.played = 0
         self._before: np.ndarray | None = None
 
@@ -413,56 +325,3 @@ class SynthesisStats:
             "turned_down_db": round(20 * float(np.log10(self.lowest_gain)), 2),
             "worst_join_db": None if join is None else round(join, 1),
         }
-
-
-def print_report(report: dict[str, Any], title: str) -> None:
-    """Stages with their share, then what is worth a line."""
-    spent, factor = report["seconds_by_stage"], report["real_time_factor"]
-    total = sum(spent.values())
-    length, rows = total / factor if factor else 0.0, []
-    for stage, seconds in (*spent.items(), ("all", total)):
-        share = f"{seconds / total:.0%}" if total else ""
-        rows.append(
-            (
-                stage,
-                f"{seconds:.3f}",
-                share,
-                f"{length / seconds:,.1f}" if seconds and length else "",
-            )
-        )
-    print_table(title, ("stage", "seconds", "share", "times real time"), rows, right=True)
-    print(*lines(report), sep="\n")
-
-
-def lines(report: dict[str, Any]) -> list[str]:
-    """What the table does not hold, in words."""
-    found = [
-        f"{report['seconds_of_audio']:.2f} s of audio in {report['chunks']}"
-        f" chunk{'s' * (report['chunks'] != 1)}"
-    ]
-    if report["chunks_of_an_earlier_run"]:
-        found[0] += f", {report['chunks_of_an_earlier_run']} of them from an earlier run"
-    if report["real_time_factor"] is not None:
-        found.append(
-            f"real-time factor {report['real_time_factor']:.3f}; first audio after"
-            f" {report['first_audio_s']:.2f} s"
-        )
-    turned, down = report["chunks_turned_down"], report["turned_down_db"]
-    clipping = (
-        f"{turned} chunks turned down, by {-down:.1f} dB at most"
-        if turned
-        else "nothing turned down"
-    )
-    found.append(
-        f"peak {report['peak_of_the_model']:.3f} of full scale: {clipping}; no sample clipped"
-    )
-    if report["worst_join_db"] is not None:
-        found.append(
-            f"loudest join {report['worst_join_db']:+.1f} dB against the voice's own frame-to-frame"
-            " steps"
-        )
-    if report.get("dropped"):
-        found.append(
-            "left out: " + ", ".join(f"{count} {what}" for what, count in report["dropped"].items())
-        )
-    return found

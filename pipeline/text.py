@@ -20,7 +20,7 @@ from kokoro_ane.g2p.chunks import ending_of, halved, joined, speakable, word_gro
 from kokoro_ane.g2p.result import PUNCTUATION, US, Language, Result, Source, Word
 
 if TYPE_CHECKING:
-    from kokoro_ane.g2p import G2P
+    from kokoro_ane.g2p.phonemizer import G2P
     from mlprogram import Program
 
 
@@ -224,7 +224,7 @@ class TextReader:
         """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy.
         Raises InputError for a bad lexicon.
         """
-        from kokoro_ane.g2p import G2P
+        from kokoro_ane.g2p.phonemizer import G2P
 
         # the package is the American network: British runs in NumPy, other languages by rule
         if program is None or dialect != US:

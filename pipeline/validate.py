@@ -1,9 +1,10 @@
-"""Step validator: one utterance through upstream, our PyTorch and the executed packages, each
+"""Step validator: one utterance through upstream, our PyTorch and a runtime, each
 intermediate compared.
 
-    kokoro-ane validate --text "Hello world." [--voice af_heart:0.7,am_adam:0.3] [--checkpoint FOLDER]
-    kokoro-ane validate --phonemes "həlˈO wˈɜɹld" [--encoder-package build/KokoroEncoder-fp16.json]
-        [--vocoder-package build/KokoroVocoder-fp16.json] [--runtime onnx] [--save-dir out]
+    kokoro-ane validate --text "Hello world." [--voice af_heart:0.7,am_adam:0.3] \\
+        [--checkpoint FOLDER]
+    kokoro-ane validate --phonemes "həlˈO wˈɜɹld" [--runtime mlprogram] [--method w8a8] \\
+        [--save-dir out]
 
 Exit 0: every intermediate keeps its limit. Exit 1: one does not; the first bad stage is named. Exit
 2: bad input. The last line of stdout is one JSON object; --save-dir keeps the tensors (.npz), the
@@ -12,11 +13,15 @@ figures (.json) and a plot (.png).
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, print_table, seed_argument
+from kokoro_ane.core.commands import (
+    DEFAULT_BUILD,
+    checkpoint_argument,
+    layout_argument,
+    seed_argument,
+)
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
@@ -24,7 +29,8 @@ if TYPE_CHECKING:
 
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.g2p.result import Dialect
-    from kokoro_ane.pipeline.intermediates import IntermediateRow, Intermediates, UtteranceInputs
+    from kokoro_ane.pipeline.intermediates import Intermediates, UtteranceInputs
+    from kokoro_ane.pipeline.step_comparison import StepRow
 
 PICTURE, FIGURES = "intermediates.png", "intermediates.json"
 
@@ -32,9 +38,9 @@ PICTURE, FIGURES = "intermediates.png", "intermediates.json"
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane validate", __doc__)
-    said = parser.add_mutually_exclusive_group(required=True)
-    said.add_argument("--text", help="English, through g2p; one utterance: at most 510 phonemes")
-    said.add_argument("--phonemes", help="in the checkpoint's vocabulary, 1 to 510 symbols")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--text", help="English, through g2p; one utterance: at most 510 phonemes")
+    what.add_argument("--phonemes", help="in the checkpoint's vocabulary, 1 to 510 symbols")
     parser.add_argument("--dialect", choices=("us", "gb"), default="us", help="of g2p, with --text")
     parser.add_argument(
         "--voice",
@@ -53,21 +59,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         default="float32",
         help="of upstream and of our PyTorch",
     )
-    parser.add_argument(
-        "--encoder-package",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="manifest of the encoder package (iOS 17: both)",
-    )
-    parser.add_argument("--vocoder-package", type=Path, help="manifest of the vocoder package")
-    parser.add_argument(
-        "--runtime", help="also this runtime, opened from --build: onnx, mlprogram ..."
-    )
+    parser.add_argument("--runtime", help="also this runtime: mlprogram, onnx ...")
+    parser.add_argument("--method", default="", help="level of its vocoder (default: its own)")
+    layout_argument(parser)
     parser.add_argument(
         "--build",
         type=Path,
-        default=Path("build"),
+        default=DEFAULT_BUILD,
         help="folder with its files (default: %(default)s)",
     )
     parser.add_argument(
@@ -100,7 +98,7 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Utter
 
 def phonemes_of(text: str, dialect: "Dialect") -> str:
     """What g2p makes of `text`. InputError when that is nothing."""
-    from kokoro_ane.g2p import G2P
+    from kokoro_ane.g2p.phonemizer import G2P
 
     phonemes = G2P.load(dialect).phonemize(text).phonemes
     if not phonemes:
@@ -111,54 +109,38 @@ def phonemes_of(text: str, dialect: "Dialect") -> str:
 def all_runs(
     checkpoint: "Checkpoint", spoken: "UtteranceInputs", arguments: argparse.Namespace
 ) -> "dict[str, Intermediates]":
-    """Intermediates of upstream, of our PyTorch, and of the packages where manifests are given."""
+    """Intermediates of upstream, of our PyTorch, and of a runtime where one is named."""
     import torch
 
-    from kokoro_ane.encoder.encoder_stage import EncoderPackage
-    from kokoro_ane.pipeline.intermediates import executed_run, torch_run, upstream_run
+    from kokoro_ane.pipeline.intermediates import chain_run, torch_run, upstream_run
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
-    from kokoro_ane.vocoder.render import open_package
 
-    if arguments.vocoder_package and not arguments.encoder_package:
-        raise InputError("--vocoder-package needs --encoder-package: its features come from there")
-    encoder = (
-        EncoderPackage(tuple(arguments.encoder_package)) if arguments.encoder_package else None
-    )
-    vocoder = open_package(arguments.vocoder_package) if arguments.vocoder_package else None
+    opened = None
+    if arguments.runtime:
+        request = Request(checkpoint, arguments.build, arguments.method, arguments.layout)
+        opened = open_runtime(arguments.runtime, request)
     dtype = getattr(torch, arguments.arithmetic)
     reference = upstream_run(checkpoint, spoken, dtype)
     runs = {"upstream": reference, "torch": torch_run(checkpoint, spoken, dtype, reference)}
-    if encoder is not None:
-        runs["package"] = executed_run(spoken, encoder.backend, vocoder, reference)
-    if arguments.runtime:
-        opened = open_runtime(arguments.runtime, Request(checkpoint, arguments.build))
-        runs[arguments.runtime] = executed_run(spoken, opened.encoder, opened.vocoder, reference)
+    if opened:
+        runs[arguments.runtime] = chain_run(
+            opened.encoder, opened.vocoder, spoken, torch.float32, reference
+        )
     return runs
 
 
-def judged(runs: "dict[str, Intermediates]", arithmetic: str) -> "dict[str, list[IntermediateRow]]":
+def judged(runs: "dict[str, Intermediates]", arithmetic: str) -> "dict[str, list[StepRow]]":
     """Rows of every run but upstream's."""
-    from kokoro_ane.pipeline.intermediates import FLOAT32, FLOAT64, PACKAGE, compared
+    from kokoro_ane.pipeline.intermediates import FLOAT32, FLOAT64, PACKAGE, compared_runs
 
-    limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32, "package": PACKAGE}
+    limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32}
     limits |= dict.fromkeys(("mlprogram", "coreml"), PACKAGE)
     return {
-        name: compared(runs["upstream"], tensors, limits.get(name, FLOAT32))
+        name: compared_runs(runs["upstream"], tensors, limits.get(name, FLOAT32))
         for name, tensors in runs.items()
         if name != "upstream"
     }
-
-
-def print_rows(name: str, rows: "list[IntermediateRow]", bad: str | None) -> None:
-    """One table a run, and the one stage to look at."""
-    headings = ("intermediate", "max abs", "SNR", "correlation", "parts at", "")
-    print_table(f"{name} against upstream", headings, (row.cells() for row in rows))
-    print(
-        f"{name}: every compared intermediate keeps its limit"
-        if bad is None
-        else f"{name}: the first bad stage is {bad}"
-    )
 
 
 def save(folder: Path, runs: "dict[str, Intermediates]", report: dict) -> None:
@@ -227,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output
-    from kokoro_ane.pipeline.intermediates import first_bad
+    from kokoro_ane.pipeline.step_comparison import first_bad, print_rows
 
     if arguments.save_dir:
         arguments.save_dir = check_output(arguments.save_dir, intermediates_of_ours)
@@ -235,14 +217,21 @@ def main(argv: list[str] | None = None) -> int:
     spoken = spoken_of(checkpoint, arguments)
     runs = all_runs(checkpoint, spoken, arguments)
     rows = judged(runs, arguments.arithmetic)
-    bad = {name: first_bad(found) for name, found in rows.items()}
-    for name, found in rows.items():
-        print_rows(name, found, bad[name])
+    bad = {name: first_bad(compared) for name, compared in rows.items()}
+    for name, compared in rows.items():
+        print_rows(f"{name} against upstream", compared)
+        print(
+            f"{name}: the first bad stage is {bad[name]}"
+            if bad[name]
+            else f"{name}: every compared intermediate keeps its limit"
+        )
     report = {
         "text": arguments.text,
         "tokens": len(spoken.ids),
         "first_bad": bad,
-        "intermediates": {name: [asdict(row) for row in found] for name, found in rows.items()},
+        "intermediates": {
+            name: [row.as_dict() for row in compared] for name, compared in rows.items()
+        },
     }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)

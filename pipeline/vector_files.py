@@ -19,7 +19,8 @@ from kokoro_ane.core.staging import json_text, staged, strangers
 from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.chain import STEPS, Chain, begin, nearness, replay
+from kokoro_ane.pipeline.chain import STEPS, Chain, begin
+from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, PhonemeReader
 
@@ -169,13 +170,13 @@ def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[s
 
 def _text(speeches: list[Speech]) -> dict[str, Any]:
     """The text, where it is cut, and where each chunk lies in the joined audio."""
-    offset, found = 0, []
+    offset, chunks = 0, []
     for speech in speeches:
         start = offset + speech.pause
         words = [
             {"text": word.text, "start": word.start, "end": word.end} for word in speech.chunk.words
         ]
-        found.append(
+        chunks.append(
             {
                 "phonemes": speech.chunk.phonemes,
                 "ending": speech.chunk.ending,
@@ -195,7 +196,7 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
         "longest_phonemes": CUT,
         "longest_phonemes_in_use": LONGEST_PHONEMES,
         "pauses_s": vars(Pauses()),
-        "chunks": found,
+        "chunks": chunks,
     }
 
 
@@ -245,7 +246,7 @@ def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
     return tensors
 
 
-def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[dict[str, Any]]:
+def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[StepRow]:
     """Replay every step of every utterance, and the joined text: one row a tensor. InputError:
     other packages, damaged files.
     """
@@ -256,7 +257,7 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
             " vectors again"
         )
     chain = replace(chain, voice=read_npy(folder / VOICE))
-    rows = []
+    rows: list[StepRow] = []
     for utterance in index["utterances"]:
         stored = load_tensors(folder, utterance)
         for step in STEPS:
@@ -267,11 +268,7 @@ def check_vectors(folder: Path, chain: Chain, packages: dict[str, str]) -> list[
                     " write the vectors again"
                 )
             with _replayed(f"{folder}: step {step.name} of {utterance['id']}"):
-                found = replay(chain, stored, step)
-            rows += [
-                _row(utterance["id"], step.name, name, value, step.writes[name])
-                for name, value in found.items()
-            ]
+                rows += replayed(chain, stored, step, utterance["id"])
     with _replayed(f"{folder}: its text"):
         return rows + _check_text(folder, index["text"], chain)
 
@@ -290,23 +287,15 @@ def _replayed(what: str) -> Iterator[None]:
         ) from None
 
 
-def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[dict[str, Any]]:
+def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[StepRow]:
     import soundfile
 
     speeches = spoken_text(chain, text["longest_phonemes"])
     stored, _ = soundfile.read(folder / text["file"], dtype="float32")
     joined = np.concatenate([speech.audio for speech in speeches])
-    same = _text(speeches)["chunks"] == text["chunks"]
+    cut = _text(speeches)["chunks"] == text["chunks"]
+    one, other = np.ones(1), np.full(1, float(cut))
     return [
-        _row("text", "chunks", "chunks", EQUAL if same else -EQUAL, EQUAL),
-        _row("text", "join", JOINED, nearness(JOINED, stored, joined), 40.0),
+        compared("chunks", one, other, EQUAL, where="text:"),
+        compared(JOINED, stored, joined, 40.0, where="text:"),
     ]
-
-
-def _row(utterance: str, step: str, tensor: str, snr: float, limit: float) -> dict[str, Any]:
-    """JSON-ready: None stands for equal."""
-    finite = {
-        "snr_db": None if snr == EQUAL else max(snr, -999.0),
-        "limit_db": None if limit == EQUAL else limit,
-    }
-    return {"utterance": utterance, "step": step, "tensor": tensor, **finite, "holds": snr >= limit}

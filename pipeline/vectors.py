@@ -14,9 +14,9 @@ step agrees. Exit 1: a step does not. Exit 2: bad input. The last line of stdout
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, layout_argument
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
@@ -68,36 +68,13 @@ def chain_of(
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
-def print_report(rows: list[dict[str, Any]], title: str, more: dict[str, Any]) -> int:
-    """Human table, then one JSON line; the exit code."""
-    told = []
-    for row in rows:
-        got, limit = (
-            "equal" if value is None else f"{value:.1f} dB"
-            for value in (row["snr_db"], row["limit_db"])
-        )
-        told.append(
-            (
-                row["utterance"],
-                row["step"],
-                row["tensor"],
-                got,
-                limit,
-                "holds" if row["holds"] else "MISSED",
-            )
-        )
-    print_table(title, ("utterance", "step", "tensor", "SNR", "to reach", ""), told)
-    missed = [row for row in rows if not row["holds"]]
-    print(json.dumps(more | {"tensors": len(rows), "missed": missed}))
-    return EXIT_REJECTED if missed else EXIT_GOOD
-
-
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.staging import check_output, recover
+    from kokoro_ane.pipeline.step_comparison import GOOD, print_rows
     from kokoro_ane.pipeline.vector_files import (
         check_vectors,
         load_index,
@@ -121,11 +98,11 @@ def main(argv: list[str] | None = None) -> int:
             "out": str(folder),
             "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
         }
-    return print_report(
-        check_vectors(folder, chain, packages),
-        f"{folder}, every step replayed on its stored inputs",
-        more,
-    )
+    rows = check_vectors(folder, chain, packages)
+    print_rows(f"{folder}, every step replayed on its stored inputs", rows)
+    missed = [row.as_dict() for row in rows if row.verdict != GOOD]
+    print(json.dumps(more | {"tensors": len(rows), "missed": missed}))
+    return EXIT_REJECTED if missed else EXIT_GOOD
 
 
 if __name__ == "__main__":

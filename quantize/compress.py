@@ -14,7 +14,7 @@ from typing import Any
 from kokoro_ane.core.builder import MAIN, all_held, converted
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.commands import build_command
+from kokoro_ane.core.commands import BuildOptions
 from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import package_of_ours, save_functions, save_package
@@ -48,7 +48,7 @@ from kokoro_ane.quantize.layer_plan import (
     plan_for,
     program_layers,
 )
-from kokoro_ane.quantize.locator import command_of, find_package, manifest_path
+from kokoro_ane.quantize.locator import find_package, manifest_path, options_for
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.palettes import Fit, fits_of
 from kokoro_ane.quantize.recipe import Recipe
@@ -100,7 +100,7 @@ def build_compressed(
     """
     if method.parent is None:
         raise InputError(
-            f"method {method.name!r} compresses nothing: `{command_of(method, layout)}` builds it"
+            f"method {method.name!r} compresses nothing: `{options_for(method, layout).command}` builds it"
         )
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
     if method.by_recipe and recipe is not None:
@@ -186,7 +186,7 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
             told = parent.inputs[DECODER][STYLE]["statistics_sha256"]
         predictor = predictor_of(checkpoint)
         if told != predictor.sha256:
-            again = f"run `{build_command('vocoder', parent.layout)}` again"
+            again = f"run `{BuildOptions('vocoder', layout=parent.layout).command}` again"
             differ = f"{str(told)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
             raise InputError(f"{parent.path} has predicted statistics {differ}: {again}")
         speech = check_speech(checkpoint, CHECK_FRAMES)

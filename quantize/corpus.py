@@ -64,9 +64,7 @@ def speech_file(name: str) -> Path:
 
 
 def speech_lines(name: str) -> list[Line]:
-    """The frozen lines of a set, in order; `python -m bench.speech_phonemes` wrote their
-    phonemes.
-    """
+    """The frozen lines of a set, in order, with the phonemes of both dialects."""
     _, *rows = speech_file(name).read_text(encoding="utf-8").splitlines()
     return [
         Line(float(speed), us, gb, text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kokoro_ane.core.checks import open_functions
-from kokoro_ane.core.commands import build_command, quantize_command
+from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.contract import STREAMED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
@@ -109,12 +109,12 @@ def require_genuine(manifest: Manifest, level: str) -> None:
     method stores them.
     """
     method, layout = manifest.method, manifest.layout
-    made = (
-        build_command("vocoder", layout, method)
+    options = (
+        BuildOptions("vocoder", layout=layout, precision=method)
         if method in CONVERTED
-        else quantize_command(method, layout)
+        else QuantizeOptions(method, layout=layout)
     )
-    again = f"run `{made}` again"
+    again = f"run `{options.command}` again"
     if manifest.level != level:
         raise InputError(
             f"{manifest.path} says method {manifest.level!r}, expected {level!r}: {again}"

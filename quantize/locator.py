@@ -7,19 +7,18 @@ for every command.
     # the vocoder's, its package's hash verified
     manifest = find_package(Path("build"), checkpoint, METHODS["w8a8"])
     # after building it and its parent where they are missing
-    manifest = built(request)
+    manifest = built(request, build_package)
 """
 
-import shlex
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_command, quantize_command
+from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
 from kokoro_ane.core.contract import DURATION, ENCODER_NAME, LAYOUTS, PADDED, PROSODY, VOCODER_NAME
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, level_name, package_name
 from kokoro_ane.core.staging import there
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
 
 FLOAT, HALF = CONVERTED[::-1]  # the level of exported files; what levels are made from
+# builds what the options say: a caller above this room hands it in (pipeline/package_builds.py)
+Build = Callable[[BuildOptions | QuantizeOptions], object]
 ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, PROSODY)}
 
 
@@ -81,25 +82,33 @@ class Request:
             else (whole,)
         )
 
-    def command(self, path: Path) -> str:
-        """What builds the package or file of that manifest, for the user to type."""
-        source, runtime = self.source or self.checkpoint.source, self.files or None
-        if path.stem.startswith(ENCODER_NAME):
-            if self.encoder not in ("", *CONVERTED):
-                return quantize_command(
-                    self.encoder, checkpoint=source, build=self.build, stage="encoder"
-                )
-            precision = FLOAT if self.method == FLOAT and not runtime else HALF
-            return build_command(
-                "encoder", precision=precision, checkpoint=source, out=self.build, runtime=runtime
+    def options(self, path: Path) -> BuildOptions | QuantizeOptions:
+        """What builds the package or file of that manifest."""
+        source, runtime = self.source or self.checkpoint.source, self.files or CORE_ML
+        encoder = path.stem.startswith(ENCODER_NAME)
+        if encoder and self.encoder not in ("", *CONVERTED):
+            return QuantizeOptions(
+                self.encoder, stage="encoder", checkpoint=source, build=self.build
             )
-        if self.method in CONVERTED:
-            precision = HALF if runtime else self.method  # files have one, which is not asked for
-            return build_command("vocoder", self.layout, precision, source, self.build, runtime)
-        command = quantize_command(self.method, self.layout, source, self.build)
-        return f"{command} --runtime {runtime}" if runtime else command
+        if encoder or self.method in CONVERTED:
+            return BuildOptions(
+                "encoder" if encoder else "vocoder",
+                runtime=runtime,
+                layout=PADDED if encoder else self.layout,
+                # a file of another runtime has one precision, which is not asked for
+                precision=FLOAT if self.method == FLOAT and not self.files else HALF,
+                checkpoint=source,
+                out=self.build,
+            )
+        return QuantizeOptions(
+            self.method, layout=self.layout, checkpoint=source, build=self.build, runtime=runtime
+        )
 
-    def found(self, path: Path, hint: str = "") -> Manifest:
+    def command(self, path: Path) -> str:
+        """The command that builds it, for the user to type."""
+        return self.options(path).command
+
+    def manifest(self, path: Path, hint: str = "") -> Manifest:
         """The manifest there. InputError: not built (naming the command, then `hint`), of another
         checkpoint or level.
         """
@@ -115,9 +124,9 @@ class Request:
         return manifest
 
     def paths(self) -> tuple[tuple[Path, ...], Path]:
-        """Manifests of the encoder and of the vocoder, each as `found`."""
+        """Manifests of the encoder and of the vocoder, each as `manifest`."""
         for path in (*self.encoders, self.vocoder):
-            self.found(path, hint=" (or speak with --runtime torch)")
+            self.manifest(path, hint=" (or speak with --runtime torch)")
         return self.encoders, self.vocoder
 
 
@@ -131,11 +140,11 @@ def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
     return method_named(name), layout
 
 
-def command_of(method: Method, layout: str = PADDED) -> str:
+def options_for(method: Method, layout: str = PADDED) -> BuildOptions | QuantizeOptions:
     """What builds a vocoder's package, whatever the checkpoint."""
-    return (
-        quantize_command(method.name, layout) if method.parent else build_command("vocoder", layout)
-    )
+    if method.parent:
+        return QuantizeOptions(method.name, layout=layout)
+    return BuildOptions("vocoder", layout=layout)
 
 
 def manifest_path(
@@ -148,11 +157,11 @@ def manifest_path(
 def find_package(
     build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
 ) -> Manifest:
-    """The vocoder's manifest, its package's hash verified. InputError as Request.found, and for a
+    """The vocoder's manifest, its package's hash verified. InputError as Request.manifest, and for a
     package that differs from it.
     """
     request = Request(checkpoint, build, method.name, layout)
-    manifest = request.found(request.vocoder)
+    manifest = request.manifest(request.vocoder)
     manifest.verify()
     return manifest
 
@@ -162,13 +171,12 @@ def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) 
     return (
         None
         if there(manifest_path(build, checkpoint, method, layout))
-        else f"not built; `{command_of(method, layout)}` builds it"
+        else f"not built; `{options_for(method, layout).command}` builds it"
     )
 
 
-def built(request: Request) -> Manifest:
-    """The vocoder's manifest, after building it and its parent where they are missing; each build
-    is told on stderr.
+def built(request: Request, build: Build) -> Manifest:
+    """The vocoder's manifest, after building it and its parent where they are missing.
 
     Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that
     was refused).
@@ -177,51 +185,27 @@ def built(request: Request) -> Manifest:
         if request.method not in CONVERTED:
             parent = FLOAT if request.files else method_named(request.method).parent
             assert parent is not None  # only what the converter makes has none
-            built(replace(request, method=parent))
-        print(f"{request.vocoder.stem} is not built yet: building it", file=sys.stderr)
-        run_command(request.command(request.vocoder))
-    manifest = request.found(request.vocoder)
+            built(replace(request, method=parent), build)
+        _build(request, request.vocoder, build)
+    manifest = request.manifest(request.vocoder)
     manifest.verify()
     return manifest
 
 
-def built_package(
-    method: Method, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path
-) -> Manifest:
-    """As `built`, of a package. source: --checkpoint as given."""
-    return built(Request(checkpoint, build, method.name, layout, source=source))
-
-
-def encoder_built(request: Request, may_build: bool = True) -> tuple[Path, ...]:
-    """The encoder's manifests, after building them where they are missing and may be built. Raises
-    as `built`.
+def built_encoder(request: Request, build: Build | None) -> tuple[Path, ...]:
+    """The encoder's manifests, after building them where they are missing; with no `build` they
+    have to be there. Raises as `built`.
     """
     lacking = [path for path in request.encoders if not there(path)]
-    if may_build and lacking and request.encoder not in ("", *CONVERTED):
-        encoder_built(replace(request, encoder=""))
-    if may_build and lacking and (request.files or len(lacking) == len(request.encoders)):
-        print(f"{lacking[0].stem} is not built yet: building it", file=sys.stderr)
-        run_command(request.command(lacking[0]))
+    if build and lacking and request.encoder not in ("", *CONVERTED):
+        built_encoder(replace(request, encoder=""), build)
+    if build and lacking and (request.files or len(lacking) == len(request.encoders)):
+        _build(request, lacking[0], build)
     for path in request.encoders:
-        request.found(path)
+        request.manifest(path)
     return request.encoders
 
 
-def built_encoder(
-    checkpoint: "Checkpoint", source: str | None, build: Path, may_build: bool, level: str = ""
-) -> tuple[Path, ...]:
-    """The encoder's manifests at that level ("": fp16). Raises as encoder_built."""
-    return encoder_built(Request(checkpoint, build, HALF, source=source, encoder=level), may_build)
-
-
-def run_command(command: str) -> None:
-    """Run what a message would tell the user to type; its refusal is raised as ours."""
-    arguments = [sys.executable, "-m", "kokoro_ane", *shlex.split(command)[1:]]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or [
-            f"exit {done.returncode}"
-        ]
-        raise (CheckFailed if done.returncode == 1 else InputError)(
-            said[-1].removeprefix("error: ").removeprefix("rejected: ")
-        )
+def _build(request: Request, path: Path, build: Build) -> None:
+    print(f"{path.stem} is not built yet: building it", file=sys.stderr)
+    build(request.options(path))

@@ -113,7 +113,7 @@ def build_level(
     was compressed; nothing new is left.
     """
     request = Request(checkpoint, build)
-    parents = tuple(request.found(path) for path in request.encoders)
+    parents = tuple(request.manifest(path) for path in request.encoders)
     for parent in parents:
         parent.verify()
     paths = [replace(request, encoder=method.name).path(parent.stage) for parent in parents]

@@ -5,13 +5,17 @@ opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
 """
 
 from pathlib import Path
+from typing import Any
 
+from kokoro_ane.core.contract import G2P_NAME
+from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened, hashes_of
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Opened, hashes_of
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
+from mlprogram import Program
 
 
 def open_chain(request: Request) -> Opened:
@@ -22,7 +26,7 @@ def open_chain(request: Request) -> Opened:
         return open_manifests(*request.paths())
     from kokoro_ane.runtimes.torch_runtime import torch_encoder
 
-    manifest = request.found(request.vocoder)
+    manifest = request.manifest(request.vocoder)
     made_of = {
         manifest.path.stem: manifest.package_sha256,
         ENCODER_BY_PYTORCH: request.checkpoint.sha256,
@@ -47,3 +51,19 @@ def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:
 def open_vocoder(path: Path, precision: str = "declared") -> VocoderPackage | StreamingPackage:
     """The vocoder alone. `precision`: of the executor's arithmetic."""
     return open_package(path, precision)
+
+
+def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
+    """The G2P package, ready to call, and its hash by name; None where none is built."""
+    path = build / f"{G2P_NAME}.json"
+    if not path.is_file():
+        return None, {}
+    manifest = Manifest.load(path)
+    manifest.verify()
+    made_of = {G2P_NAME: manifest.package_sha256}
+    if runtime == DEFAULT_RUNTIME:
+        with described(path):
+            return Program(manifest.package_path), made_of
+    from kokoro_ane.runtimes.coreml import CoreMLProgram
+
+    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), made_of

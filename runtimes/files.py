@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FEATURES, G2P_NAME, STREAMED, STYLE, WAVEFORM
+from kokoro_ane.core.contract import FEATURES, STREAMED, STYLE, WAVEFORM
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, program_functions
@@ -23,7 +23,7 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.portable import PortableProgram
-from kokoro_ane.runtimes.registry import RUNTIMES, Opened, hashes_of
+from kokoro_ane.runtimes.registry import Opened, hashes_of
 from kokoro_ane.runtimes.tvm import library
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.source import HarmonicSource
@@ -79,7 +79,7 @@ class FileRuntime:
         """
         request = replace(request, files=self.module.NAME)
         for path in (*request.encoders, request.vocoder):
-            self.check(request.found(path), request)
+            self.check(request.manifest(path), request)
         return request.encoders, request.vocoder
 
     def check(self, manifest: Manifest, request: Request) -> None:
@@ -148,24 +148,3 @@ class FileRuntime:
 ONNX = FileRuntime(onnx_file)
 EXECUTORCH = FileRuntime(pte_file, plain=True)
 TVM = FileRuntime(library, operators=True)
-
-
-def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
-    """The G2P package of a runtime, ready to call, and its hash by name; None where the runtime
-    runs no packages, or none is built.
-    """
-    path = build / f"{G2P_NAME}.json"
-    if not RUNTIMES[runtime].packages or not path.is_file():
-        return None, {}
-    manifest = Manifest.load(path)
-    manifest.verify()
-    if runtime == "mlprogram":
-        from mlprogram import Program
-
-        with described(path):
-            return Program(manifest.package_path), {G2P_NAME: manifest.package_sha256}
-    from kokoro_ane.runtimes.coreml import CoreMLProgram
-
-    return CoreMLProgram(manifest.package_path, "main", "CPU_ONLY"), {
-        G2P_NAME: manifest.package_sha256
-    }

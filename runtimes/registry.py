@@ -23,10 +23,9 @@ from kokoro_ane.core.voices import parse_blend
 from kokoro_ane.quantize.methods import CONVERTED, LEVELS, METHODS, Method, method_named
 
 if TYPE_CHECKING:
-    from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.core.manifest import Manifest
     from kokoro_ane.encoder.encoder_steps import EncoderBackend
-    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.quantize.locator import Build, Request
     from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
 
 
@@ -185,15 +184,14 @@ def named(runtime: str, request: "Request") -> "Request":
     return request if RUNTIMES[runtime].packages else replace(request, files=runtime)
 
 
-def judged_manifest(
-    runtime: str, level: str, layout: str, checkpoint: "Checkpoint", source: str | None, build: Path
-) -> "tuple[Method, Manifest]":
-    """A level of a runtime, built where it is missing. Raises InputError and CheckFailed as
+def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[Method, Manifest]":
+    """The level of a runtime, built where it is missing. Raises InputError and CheckFailed as
     quantize.locator.built.
     """
-    from kokoro_ane.quantize.locator import Request, built
+    from kokoro_ane.quantize.locator import built
 
-    check_runtime(runtime, level, layout=layout)
+    level = request.method
+    check_runtime(runtime, level, layout=request.layout)
     if not RUNTIMES[runtime].files:
         raise InputError(
             f"--runtime {runtime} is what levels are judged against: nothing of it can be lost"
@@ -203,22 +201,22 @@ def judged_manifest(
         if RUNTIMES[runtime].packages
         else METHODS.get(level) or Method(level, f"{level}, as exported")
     )
-    request = named(runtime, Request(checkpoint, build, level, layout, source=source))
-    manifest = built(request)
+    request = named(runtime, request)
+    manifest = built(request, build)
     if request.files:
         module_of(runtime).check(manifest, request)
     return method, manifest
 
 
-def build_missing(runtime: str, request: "Request") -> None:
-    """Encoder and vocoder of a level, each where it is missing; nothing of fp32 packages, a
+def build_missing(runtime: str, request: "Request", build: "Build") -> None:
+    """Build encoder and vocoder of a level, each where it is missing; nothing of fp32 packages, a
     reference. Raises as judged_manifest.
     """
-    from kokoro_ane.quantize.locator import built, encoder_built
+    from kokoro_ane.quantize.locator import built, built_encoder
 
     if RUNTIMES[runtime].files and (request.method in METHODS or not RUNTIMES[runtime].packages):
-        encoder_built(named(runtime, request))
-        built(named(runtime, request))
+        built_encoder(named(runtime, request), build)
+        built(named(runtime, request), build)
 
 
 def default_runtime() -> str:

@@ -24,7 +24,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.g2p.network import LetterToSound, save_weights
 from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.build import vocoder_stage
+from kokoro_ane.pipeline.package_builds import vocoder_stage
 from kokoro_ane.quantize import compress as compression
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.layer_plan import program_layers

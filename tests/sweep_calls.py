@@ -61,10 +61,7 @@ CALLS: dict[str, list[str]] = {
     "report": [f"{CK} {B} --out {{user}}/build/release --pairs-seed 1"],
     "validate": [
         f"--phonemes hɛlˈO {CK} --voice slt --save-dir {{user}}/new",
-        (
-            f"--text Hello. {CK} --encoder-package {{user}}/build/KokoroEncoder-tiny-fp16.json"
-            f" --vocoder-package {VOCODER}-fp16.json"
-        ),
+        f"--text Hello. {CK} --runtime mlprogram --build {{user}}/build",
     ],
     "vectors": [
         f"{CK} {B} --out {{user}}/new --voice slt",

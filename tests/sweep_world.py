@@ -204,7 +204,6 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "kokoro_ane.eval.execution.Workers.measure",
     "bench.random_checkpoint.random_vocoder",
     "kokoro_ane.quantize.speech.check_speech",
-    "kokoro_ane.quantize.locator.run_command",
     "kokoro_ane.pipeline.bundle_files.write_text_tables",
     "kokoro_ane.core.kokoro_int8.cache._decode",
     "kokoro_ane.core.kokoro_int8.packages.decode",

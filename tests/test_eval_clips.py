@@ -55,7 +55,7 @@ from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
 from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.locator import built_encoder
+from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 from tests.demo_voice import DEMO_VOICE, heldout, recording
@@ -176,7 +176,7 @@ def test_an_encoder_that_is_not_built_names_the_command(
     reference: Reference, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="does not exist: run `kokoro-ane build encoder"):
-        built_encoder(reference.checkpoint, str(DEMO_VOICE), tmp_path, may_build=False)
+        built_encoder(Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE)), None)
 
 
 @pytest.fixture(scope="module")

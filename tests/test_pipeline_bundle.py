@@ -3,7 +3,6 @@ says so.
 """
 
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
-from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
@@ -22,6 +20,7 @@ from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
+from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.assembly import Assembly
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
@@ -328,22 +327,24 @@ def test_a_level_that_is_missing_is_built_first(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    """README's `make all`, then `bundle --method p6`; what is typed for it runs in this process."""
+    """README's `make all`, then `bundle --method p6`."""
     build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
     asked: list[str] = []
-
-    def typed(command: str) -> None:
-        asked.append(command.split()[1])
-        assert kokoro_ane(shlex.split(command)[1:]) == 0
-
-    monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", typed)
+    quantize = package_builds.quantize
+    monkeypatch.setattr(
+        package_builds,
+        "quantize",
+        lambda options: asked.append(options.command) or quantize(options),
+    )
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
     assert main([*flags, "--method", "w8"]) == 3
     captured = capsys.readouterr()
     assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
     assert json.loads(captured.out.splitlines()[-1])["method"] == "w8"
     assert (build / "bundle-tiny-w8").is_dir()
-    assert asked == ["quantize"]
+    assert [command.split()[:4] for command in asked] == [
+        ["kokoro-ane", "quantize", "--method", "w8"]
+    ]
 
 
 def test_every_part_of_the_layout_asked_for_is_built_first(
@@ -353,7 +354,7 @@ def test_every_part_of_the_layout_asked_for_is_built_first(
     capsys: pytest.CaptureFixture,
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", asked.append)
+    monkeypatch.setattr(package_builds, "build", lambda options: asked.append(options.command))
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
     assert main([*flags, "--layout", "streaming"]) == 2
     assert asked[0].startswith("kokoro-ane build encoder")

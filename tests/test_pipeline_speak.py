@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.random_checkpoint import tiny_config, write_checkpoint
+from kokoro_ane.api import speak
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import voice_language
-from kokoro_ane.pipeline import synthesis
 from kokoro_ane.pipeline.audio import to_file
 from kokoro_ane.pipeline.polish import TickFade, TrimmedSink, levelled, without_tick, word_end
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
@@ -28,6 +28,7 @@ from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
 from kokoro_ane.pipeline.text import Chunk, PhonemeReader, TextReader
 from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -320,18 +321,17 @@ def test_the_runtime_that_is_there(
     assert "is not built: PyTorch speaks" in said.err
     assert main([*given, "--method", "fp16"]) == 2
     assert "does not exist" in capsys.readouterr().err
-    monkeypatch.setattr(synthesis.TextReader, "load", lambda *_: PhonemeReader())
     opened = []
-    open_runtime = synthesis.open_runtime
     monkeypatch.setattr(
-        synthesis,
+        registry,
         "open_runtime",
         lambda name, request: opened.append(name) or open_runtime(name, request),
     )
     for change in ("", "", "new.json"):
         (tmp_path / change).touch() if change else None
-        synthesis.speak("hello", checkpoint=folder, build=tmp_path)
-    assert opened == ["torch", "torch"]
+        speak("hello", checkpoint=folder, build=tmp_path, phonemes=True)
+    # the command's model is still open: only a changed folder is opened anew
+    assert opened == ["torch"]
 
 
 SPEECH = np.sin(np.arange(7200) / 9).astype(np.float32)  # 12 frames of it: a word
@@ -521,7 +521,6 @@ class TestLoudness:
         folder: str,
         tmp_path: Path,
         capsys: pytest.CaptureFixture,
-        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         import pyloudnorm
 
@@ -529,9 +528,14 @@ class TestLoudness:
             "pcm"
         ]
         report = json.loads(capsys.readouterr().out.splitlines()[-1])
-        monkeypatch.setattr(synthesis.TextReader, "load", lambda *_: PhonemeReader())
-        samples, rate_hz = synthesis.speak(
-            TEXT, voice, checkpoint=folder, runtime="torch", build=tmp_path, loudness=-30
+        samples, rate_hz = speak(
+            TEXT,
+            voice,
+            checkpoint=folder,
+            runtime="torch",
+            build=tmp_path,
+            loudness=-30,
+            phonemes=True,
         )
         for heard in (pcm / 32768, samples):
             assert pyloudnorm.Meter(rate_hz).integrated_loudness(

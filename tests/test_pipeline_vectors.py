@@ -17,7 +17,8 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.chain import STEPS
-from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared, first_bad, rectangular
+from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_runs
+from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
 from kokoro_ane.pipeline.text import PhonemeReader
 from kokoro_ane.pipeline.validate import main as validate
@@ -120,7 +121,7 @@ class TestVectors:
         monkeypatch.setattr("kokoro_ane.pipeline.vector_files.STEPS", tuple(broken))
         assert check(tiny_vectors, tiny_checkpoint, tiny_build) == 1
         missed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["missed"]
-        assert {row["step"] for row in missed} == {name}
+        assert {row["where"].rpartition(", ")[2] for row in missed} == {f"{name}:"}
 
     def test_damage_and_other_packages_are_refused(
         self,
@@ -190,7 +191,7 @@ def random_intermediates(seed: int = 0) -> dict[str, np.ndarray]:
 
 class TestValidator:
     def test_equal_runs_are_good(self) -> None:
-        rows = compared(random_intermediates(), random_intermediates(), FLOAT32)
+        rows = compared_runs(random_intermediates(), random_intermediates(), FLOAT32)
         assert [row.name for row in rows] == list(ORDER)
         assert first_bad(rows) is None
         assert all(row.parts_at is None for row in rows)
@@ -199,7 +200,7 @@ class TestValidator:
     def test_one_broken_intermediate_is_the_one_named_and_where(self, name: str) -> None:
         ours = random_intermediates()
         ours[name][..., 5:] += 1.0
-        rows = {row.name: row for row in compared(random_intermediates(), ours, FLOAT32)}
+        rows = {row.name: row for row in compared_runs(random_intermediates(), ours, FLOAT32)}
         assert first_bad(list(rows.values())) == name
         assert rows[name].parts_at == 5
 
@@ -209,7 +210,7 @@ class TestValidator:
         ours["durations"] = ours["durations"] + 1
         for name in ("frames", "f0_hz", "energy", "asr"):
             ours[name] = np.zeros((1, 22, 16))  # other durations, other lengths
-        rows = {row.name: row for row in compared(random_intermediates(), ours, FLOAT32)}
+        rows = {row.name: row for row in compared_runs(random_intermediates(), ours, FLOAT32)}
         assert first_bad(list(rows.values())) == "bert_encoder"
         assert all(
             rows[name].verdict == "behind a bad one"
@@ -288,8 +289,8 @@ class TestValidator:
             (["--phonemes", "abc", "--speed", "nan"], "speed nan is outside"),
             (["--phonemes", "abc", "--voice", "sltt"], "did you mean slt?"),
             (["--phonemes", "abc", "--voice", "slt:0"], "weight above 0"),
-            (["--phonemes", "abc", "--vocoder-package", "x.json"], "needs --encoder-package"),
-            (["--phonemes", "abc", "--encoder-package", "x.json"], "x.json does not exist"),
+            (["--phonemes", "abc", "--runtime", "mlprog"], "did you mean mlprogram?"),
+            (["--phonemes", "abc", "--runtime", "mlprogram", "--build", "x"], "does not exist"),
         ],
     )
     def test_bad_input_is_one_line_and_exit_2(

@@ -13,6 +13,7 @@ import pytest
 
 from bench.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
@@ -530,18 +531,17 @@ class TestQualityCommand:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        """w8 where nothing is built: its parent, then itself, by the commands that a user would
-        type; then it is judged.
-        """
+        """w8 where nothing is built: its parent, then itself; then it is judged."""
         asked = []
 
-        def build(command: str) -> None:  # stands for the child process
-            asked.append(command.split()[1])
+        def build(options: BuildOptions | QuantizeOptions) -> None:
+            asked.append(options.command.split()[1])
             manifest = manifest_of(built, "w8" if asked[-1] == "quantize" else "fp16")
             shutil.copytree(manifest.package_path, tmp_path / manifest.package)
             shutil.copy(manifest.path, tmp_path)
 
-        monkeypatch.setattr("kokoro_ane.quantize.locator.run_command", build)
+        for name in ("build", "quantize"):
+            monkeypatch.setattr(f"kokoro_ane.pipeline.package_builds.{name}", build)
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run((built[0], tmp_path)) == 3
         assert asked == ["build", "quantize"]

@@ -18,6 +18,7 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.exported import dynamic
@@ -79,7 +80,8 @@ class TestFiles:
         from kokoro_ane.vocoder.decoder import Vocoder
         from kokoro_ane.vocoder.render import render_reference
 
-        method, manifest = judged_manifest("onnx", "fp32", "padded", tiny_checkpoint, None, build)
+        request = Request(tiny_checkpoint, build, "fp32")
+        method, manifest = judged_manifest("onnx", request, build_package)
         speech, how = check_speech(tiny_checkpoint, 40), arithmetic("onnx", "declared")
         assert method.name == "fp32"
         assert how.startswith("onnx-1.")
@@ -95,7 +97,7 @@ class TestFiles:
             "--precision ane_numerics is of the executed packages"
         )
         with pytest.raises(InputError, match="--runtime torch is what levels are judged against"):
-            judged_manifest("torch", "fp32", "padded", tiny_checkpoint, None, build)
+            judged_manifest("torch", request, build_package)
 
     def test_quality_builds_the_file_that_it_lacks(
         self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
@@ -103,7 +105,8 @@ class TestFiles:
         from kokoro_ane.runtimes.registry import judged_manifest
 
         source = str(tiny_checkpoint.folder)
-        _, manifest = judged_manifest("onnx", "w8", "padded", tiny_checkpoint, source, tmp_path)
+        request = Request(tiny_checkpoint, tmp_path, "w8", source=source)
+        _, manifest = judged_manifest("onnx", request, build_package)
         told = capsys.readouterr().err.splitlines()
         assert [line.partition(" is not built yet")[0] for line in told] == [
             f"KokoroVocoder-tiny-onnx-{level}" for level in ("fp32", "w8")
@@ -111,7 +114,7 @@ class TestFiles:
         assert manifest.method == "w8"
         (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
         with pytest.raises(InputError, match="package_bytes"):  # never built over
-            judged_manifest("onnx", "w8", "padded", tiny_checkpoint, source, tmp_path)
+            judged_manifest("onnx", request, build_package)
 
     def test_facts_of_a_file_are_its_own(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
         from kokoro_ane.eval.levels import facts_of

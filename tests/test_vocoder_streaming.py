@@ -26,7 +26,7 @@ from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.pipeline.synthesis import Player, SynthesisStats
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import Opened
-from kokoro_ane.runtimes.torch_runtime import StreamingBackend
+from kokoro_ane.runtimes.torch_streaming import StreamingBackend
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
@@ -245,7 +245,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     heard: list[int] = []
     monkeypatch.setattr(SynthesisStats, "heard", lambda self, samples: heard.append(samples))
     monkeypatch.setattr(
-        "kokoro_ane.runtimes.torch_runtime.StreamingBackend.__init__.__defaults__", (0,)
+        "kokoro_ane.runtimes.torch_streaming.StreamingBackend.__init__.__defaults__", (0,)
     )
     common = [
         TEXT,

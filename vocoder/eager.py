@@ -9,8 +9,8 @@ For speed only: Vocoder stays the definition and is what is exported. What diffe
 up to rounding: channels are the contiguous axis, which oneDNN's convolutions read without
 reordering; AdaIN is one batch norm whose affine is the style's; Snake is u + sin(u)^2 on u = alpha
 x, alpha folded into the norm's affine and 1 / alpha into the next convolution (so are 1 / sqrt(2)
-and the mean over parallel blocks); the style affines of all norms are one product. Figures: `python
--m bench.vocoder_speed`.
+and the mean over parallel blocks); the style affines of all norms are one product. Figures:
+docs/runtimes.md.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Features to a waveform, step by step: noise, excitation, harmonic spectrum, packing, the vocoder
 itself.
 
-    tensors = run(STEPS, context, {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...})
+    inputs = {"asr": ..., "f0_hz": ..., "energy": ..., "style_decoder": ..., "seed": ...}
+    tensors = run_steps(STEPS, context, inputs)
     tensors["waveform"]  # [600F]
 """
 

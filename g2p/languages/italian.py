@@ -5,9 +5,8 @@ learned table of contexts.
 
 Written Italian leaves open which syllable is stressed, whether a stressed e or o is open, s or z
 voiced, i or u a glide. The table (g2p/data/italian.txt.gz) answers by the letters around, the
-longest context it has first; `python -m g2p.training.italian` makes it from what espeak-ng says of
-many words, because the Italian voices were trained on that. Checked by `python -m
-bench.g2p_languages`.
+longest context it has first; it was learned from what espeak-ng says of many words, because the
+Italian voices were trained on that (commit ec85133).
 """
 
 import gzip

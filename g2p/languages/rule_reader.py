@@ -25,7 +25,7 @@ class Language:
     """A language by its functions. `joined`: what a word's neighbours change.
 
     `confidence`: the share of held-out words read as the voices' training data has them
-    (bench.g2p_languages of commit ec85133).
+    (measured at commit ec85133).
     """
 
     grammar: Grammar

@@ -5,7 +5,7 @@ voices heard them (Castilian).
 
 The voices were trained on espeak-ng's Spanish in misaki's symbols (A for ei, I for ai, W for au),
 so its allophones are the aim: b, d, g are β, ð, ɣ between vowels, ɛ stands for a stressed e before
-n and a consonant. Checked by `python -m bench.g2p_languages`.
+n and a consonant. Checked at commit ec85133.
 """
 
 import re

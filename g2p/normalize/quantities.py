@@ -4,7 +4,7 @@ dimensions, ordinals, counts and years.
     scan = Scan("3 3/4 cups, 5kg, 6'2\", 1.5e-10, 1999 people, in 1999", "us")
     quantity(scan, 0)
 
-A range needs no rule of its own: `to` is said for the dash (symbols.py), and each number for
+A range needs no rule of its own: `to` is said for the dash (marks.py), and each number for
 itself.
 """
 

@@ -239,7 +239,7 @@ def build_file(
         )
     check_names(NAME, method.name, layout)
     request = Request(checkpoint, build, PRECISION, layout, files=NAME)
-    parent, path = request.found(request.vocoder), replace(request, method=method.name).vocoder
+    parent, path = request.manifest(request.vocoder), replace(request, method=method.name).vocoder
     parent.verify()
     ours = folder_of_ours if layout in STREAMED else PACKAGE_FILE
     with staged_together((path.with_suffix(SUFFIX), ours), (path, MANIFEST_FILE)) as (

@@ -4,7 +4,10 @@ import KokoroText
 /// Text or phonemes to audio, piece by piece.
 ///
 /// ```swift
-/// let speaker = Speaker(bundle: bundle, backend: backend) for try await audio in speaker.speak("Hello, world!", voice: "af_heart") { play(audio.samples) }
+/// let speaker = try Speaker(bundle: bundle, backend: backend)
+/// for try await audio in speaker.speak("Hello, world!", voice: "af_heart") {
+///     play(audio.samples)
+/// }
 /// ```
 /// While a piece is played, the next one is computed, and no more: memory does not grow with the text. A task that is cancelled, or a
 /// consumer that leaves the loop, stops the computation between two networks. Where the vocoder is of a streaming layout, a chunk comes in

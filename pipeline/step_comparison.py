@@ -1,0 +1,142 @@
+"""A tensor of the chain beside its reference, whatever the reference is: upstream's, our PyTorch's,
+or the stored vectors'.
+
+    row = compared("f0_hz", reference, other, limit_db=80.0)
+    row.verdict, row.snr_db, row.parts_at      # GOOD, 104.2, None
+    rows = replayed(chain, stored, step)       # a step run again on the stored tensors
+    print_rows("KokoroVocoder-fp16 against upstream", rows)
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.steps import EQUAL, Step, Tensors
+from kokoro_ane.pipeline.chain import Chain
+
+GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
+# of the reference's largest value: where the difference first passes it, the two part
+PARTING = 1e-3
+LEAST_DB = -999.0  # stands for minus infinity, which JSON does not have
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One tensor, compared. `parts_at` is the first place on the last axis (token, frame, sample)
+    where it parts from the reference. `where`: utterance and step of a stored one.
+
+    None: not compared (all figures), equal (snr_db, limit_db), constant (correlation), nowhere
+    (parts_at).
+    """
+
+    name: str
+    verdict: str
+    limit_db: float | None
+    snr_db: float | None = None
+    max_abs: float | None = None
+    correlation: float | None = None
+    parts_at: int | None = None
+    note: str = ""
+    where: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+    def cells(self) -> tuple[str, ...]:
+        """For a table."""
+        name = f"{self.where} {self.name}".strip()
+        limit = "equal" if self.limit_db is None else f"{self.limit_db:.1f} dB"
+        if self.max_abs is None:
+            return (name, "", "", limit, "", "", f"{self.verdict}: {self.note}")
+        return (
+            name,
+            f"{self.max_abs:.2e}",
+            "equal" if self.snr_db is None else f"{self.snr_db:.1f} dB",
+            limit,
+            "" if self.correlation is None else f"{self.correlation:.6f}",
+            "" if self.parts_at is None else str(self.parts_at),
+            self.verdict,
+        )
+
+
+def compared(
+    name: str,
+    reference: np.ndarray | None,
+    other: np.ndarray | None,
+    limit_db: float,
+    behind: bool = False,
+    where: str = "",
+) -> StepRow:
+    """`other` beside its reference; EQUAL as limit: to the last bit. `behind`: a tensor that it is
+    computed from is bad already.
+    """
+    limit = None if limit_db == EQUAL else limit_db
+    if reference is None or other is None:
+        note = "upstream has none" if reference is None else "not given out"
+        return StepRow(name, ABSENT, limit, note=note, where=where)
+    bad = AFTER if behind else BAD
+    if reference.shape != other.shape:
+        note = f"shape {list(other.shape)}, the reference's {list(reference.shape)}"
+        return StepRow(name, bad, limit, note=note, where=where)
+    reference, other = reference.astype(np.float64), other.astype(np.float64)
+    difference, snr = np.abs(reference - other), snr_db(reference, other)
+    largest = np.abs(reference).max(initial=0.0)
+    by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
+    spread = reference.std() * other.std()
+    product = ((reference - reference.mean()) * (other - other.mean())).mean()
+    return StepRow(
+        name,
+        verdict=GOOD if snr >= limit_db else bad,  # NaN is below every limit
+        limit_db=limit,
+        snr_db=None if snr == EQUAL else max(snr, LEAST_DB) if snr == snr else LEAST_DB,
+        max_abs=float(difference.max(initial=0.0)),
+        correlation=float(product / spread) if spread else None,
+        parts_at=int(np.flatnonzero(by_place)[0]) if by_place.any() else None,
+        where=where,
+    )
+
+
+def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[StepRow]:
+    """Run one step on stored tensors: a row of each tensor that it writes."""
+    tensors = step.run(chain, {name: stored[name] for name in step.reads})
+    rows = []
+    for name, limit_db in step.writes.items():
+        reference, other = stored[name], tensors[name]
+        if name == "spectrum" and reference.shape == other.shape:
+            reference, other = comparable(reference), comparable(other)
+        rows.append(compared(name, reference, other, limit_db, where=f"{utterance}, {step.name}:"))
+    return rows
+
+
+def comparable(spectrum: np.ndarray) -> np.ndarray:
+    """Magnitudes and phases [1, 22, S] to real parts, imaginary parts, and magnitude times phase,
+    [1, 33, S].
+
+    The last tells +pi from -pi, which are two numbers to the vocoder; weighed so, the phase of
+    silence may be anything.
+    """
+    magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
+    return np.concatenate([rectangular(spectrum), magnitude * phase], axis=1)
+
+
+def rectangular(spectrum: np.ndarray) -> np.ndarray:
+    """Real and imaginary parts alone, where a phase of +pi is one of -pi: against upstream, whose
+    sign of it hangs on the last bit.
+    """
+    magnitude, phase = np.split(np.asarray(spectrum, np.float64), 2, axis=1)
+    return np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)], axis=1)
+
+
+def first_bad(rows: list[StepRow]) -> str | None:
+    """The first tensor that is bad by itself."""
+    return next((row.name for row in rows if row.verdict == BAD), None)
+
+
+def print_rows(title: str, rows: list[StepRow]) -> None:
+    """One table."""
+    headings = ("tensor", "max abs", "SNR", "to reach", "correlation", "parts at", "")
+    print_table(title, headings, (row.cells() for row in rows))
