@@ -20,6 +20,7 @@ from typing import Literal
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.normalize.short_forms import WORDS, is_signed
 from kokoro_ane.g2p.normalize.state import CUT
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
@@ -65,7 +66,10 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     window = text[max(match.start() - 24, 0) : match.start()]
     found = _WORD_BEFORE.search(window)
     word = found.group() if found else ""
-    key = re.split("[-–/]", word.lower())[-1]
+    form = re.split("[-–/]", word)[-1]
+    if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
+        return True
+    key = form.lower()
     if key in TITLES:
         return False
     if key in BEFORE_NUMBER or (

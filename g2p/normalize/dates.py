@@ -10,6 +10,7 @@ Named months are spoken where they stand, so only the day beside one is special:
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
+from kokoro_ane.g2p.normalize.short_forms import TITLES, WORDS, is_signed
 from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
     MONTH_FORMS,
@@ -338,7 +339,8 @@ def month(scan: Scan, position: int) -> int:
         beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(
             r"(?:\d(?:st|nd|rd|th)?[\s/-]+|\bof\s|[a-z]/)$", before
         )
-        if beside or (match[2] and match[1] not in ("Mar", "Jun", "Jul", "May")):
+        signed = match[1] not in WORDS or is_signed(scan.text, position, match.end())
+        if beside or (match[2] and signed):
             return scan.say(MONTH_FORMS[match[1]], position, match.end())
     return position
 
