@@ -89,8 +89,11 @@ VERB_BEFORE = re.compile(
 BODY_BEFORE = re.compile(r"\b(?:[Tt]he|[Oo]ur|an?|Dr\.?|Mr\.?|Mrs\.?|Ms\.?)\s$")
 LIST_BEFORE = re.compile(r"\b[A-Z][a-z]{1,4}\.(?:,|\s&|-)?\s?(?:(?:and|or|to|through)\s)?$")
 MONTH_BEFORE = re.compile(
-    r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|till?|[Dd]uring|[Tt]his|[Nn]ext|[Ll]ast|[Ee]arly|[Ll]ate)\s$"
+    r"\b(?:in|since|until|till?|thru|through|during|this|next|last|early|late|mid|due|(?:end|start"
+    r"|begin|open|close|expire)s?|starting|beginning)[ -]$",
+    re.IGNORECASE,
 )
+MONTH_NEXT = re.compile(rf"\s+(?:'\d|(?:{alternation(tuple(MONTH_FORMS))})(?!\w))")
 CITY_BEFORE = re.compile(
     r"(?:^|[\s(])(?!(?:Hello|Hi|Hey|Yes|No|Thanks|Sorry|Okay|OK|Oh|Well|Please|Now|Come|Sure"
     r"|Goodbye|Bye|Look|Listen|Wait|Dear|Stop|Help|So|And|But)\b)[A-Z][\w.'-]+,\s$"
@@ -119,7 +122,7 @@ def is_signed(text: str, start: int, end: int) -> bool:
         or COUNT_BEFORE.search(before)
         or (form == "ed" and EDITION_BEFORE.search(before))
         or (before.endswith("(") and text.startswith(".)", end - 1))
-        or (form in MONTH_FORMS and MONTH_BEFORE.search(before))
+        or (form in MONTH_FORMS and (MONTH_BEFORE.search(before) or MONTH_NEXT.match(text, end)))
         or (form[0].isupper() and LIST_BEFORE.search(before))
         or (form in WEEKDAYS and not BODY_BEFORE.search(before))
         or (form.lower() in ("avail", "equip") and not VERB_BEFORE.search(before))
