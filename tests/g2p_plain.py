@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kokoro_ane.g2p.chunks import SENTENCE_MARKS, segments
-from kokoro_ane.g2p.lexicon import Lexicon
-from kokoro_ane.g2p.normalize import normalize
-from tests.g2p_typed import spoken
+from tests.g2p_typed import english, spoken
 
 CASES = Path(__file__).resolve().parent / "data" / "g2p" / "plain_prose.tsv"
 
@@ -43,7 +41,7 @@ def said(text: str) -> str:
     """The words of `text` with a slash between sentences; `…` where its last mark is lost."""
     sentences, is_lost = [], False
     for _, sentence in segments(text):
-        tokens = normalize(sentence, known=Lexicon.load("us").lists).tokens
+        tokens = english()(sentence).tokens
         words = [word for word in spoken(tokens).lower().split() if word != "/"]
         sentences.append(" ".join(words))
         marks = {token.text for token in tokens if token.end >= len(sentence.rstrip("\"”')"))}

@@ -73,7 +73,7 @@ ADDRESS_BEFORE = re.compile(
 LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 # Signs of a short form that is also a word. A full stop stands before none of these marks.
 MARK_NEXT = re.compile(
-    r"(?<=\.)(?:\s*[,;:&/]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b"
+    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b"
     r"|(?!(?:he|she|it|they|we|i|you|so|then|but|and)\b)[a-z(]))"
 )
 NUMBER_BESIDE = re.compile(r"(?<!\.):?\s?[-#$£€(]?\d|\s(?![AI]\s)[A-Z]\d{0,4}(?![\w'.])")
@@ -84,7 +84,7 @@ EDITION_BEFORE = re.compile(
 )
 FEATURED = re.compile(r"(?:^|[A-Z][\w'-]*\s?|[(,]\s?)[Ff]eat$")
 VERB_BEFORE = re.compile(
-    r"\b(?:no|little|any|of|to|will|would|can|could|must|should|may|might|they|we|you|I)\s$"
+    r"\b(?:no|little|any|small|great|much|what|of|to|will|would|can|could|must|should|may|might|they|we|you|I)\s$"
 )
 BODY_BEFORE = re.compile(r"\b(?:[Tt]he|[Oo]ur|an?|Dr\.?|Mr\.?|Mrs\.?|Ms\.?)\s$")
 LIST_BEFORE = re.compile(r"\b[A-Z][a-z]{1,4}\.(?:,|\s&|-)?\s?(?:(?:and|or|to|through)\s)?$")
@@ -213,8 +213,9 @@ def single_word(scan: Scan, position: int) -> int:
         and text[-1] not in "aeiou"
     ):
         at = CUT.find(f" {text.lower()}")
-        # emerg., accum.
-        whole = CUT[at + 1 :].split(" ", 1)[0] if at >= 0 and scan.unlisted(text) else ""
+        # emerg. exit, accum.: 2 in; not "it returns an int."
+        is_cut = at >= 0 and scan.unlisted(text) and is_signed(scan.text, position, end)
+        whole = CUT[at + 1 :].split(" ", 1)[0] if is_cut else ""
         return finish(scan, whole, position, end, False) if len(whole) > len(text) + 1 else position
     if not dot and text not in DOTLESS:
         return position
