@@ -33,6 +33,8 @@ _CUTS = (re.compile(r"[;:—,](?=\s)"), re.compile(r"\s"))
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
+_ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
+_SECONDS = re.compile(r"\d\s?sec$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
@@ -59,7 +61,7 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     following = _NEXT.match(text, match.end())
     assert following  # a pattern that nothing is needed for
     first, rest = following.group(1), following.group(2)
-    if not first or first.islower() or first == "&":
+    if not first or first.islower() or first in "&–":
         return False
     if match.group()[0] != "." or match.group().startswith(".."):
         return True
@@ -70,8 +72,10 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
         return True
     key = form.lower()
-    if key in TITLES:
+    if key in TITLES and not _SECONDS.search(window):
         return False
+    if key == "no" and _ANSWERED.search(window):
+        return True
     if key in BEFORE_NUMBER or (
         first.isdigit() and len(key) > 2 and f" {key}" in CUT and f" {key} " not in CUT
     ):

@@ -43,7 +43,8 @@ def said(text: str) -> str:
     for _, sentence in segments(text):
         tokens = english()(sentence).tokens
         words = [word for word in spoken(tokens).lower().split() if word != "/"]
-        sentences.append(" ".join(words))
+        # the lexicon says `etc` so
+        sentences.append(" ".join("etcetera" if word == "etc" else word for word in words))
         marks = {token.text for token in tokens if token.end >= len(sentence.rstrip("\"”')"))}
         is_lost |= sentence.rstrip("\"”')")[-1] in SENTENCE_MARKS and not marks & {*SENTENCE_MARKS}
     return " / ".join(sentences) + " …" * is_lost

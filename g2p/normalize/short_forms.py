@@ -45,6 +45,7 @@ DOTLESS_TITLES, DOTLESS = (
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
+SPEAKERS = frozenset(("Mo", "Cal", "Len", "Pop", "Cap"))  # labels before a number alone
 # Forms that are also words or names (Ed, Mass, hum): said whole only where `is_signed`.
 WORDS = frozenset(ABBREVIATIONS["word"].split())
 STATES = frozenset(read("identifiers")["states"].values())
@@ -64,7 +65,9 @@ STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
 LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
-YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
+YEAR_NEXT = re.compile(
+    r"\s+(?:1[5-9]|20)\d\d\b(?!\s(?:sq|sf|ft|mi|lb|kg|people|miles|users|units))"
+)
 ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
 # 12 Elm St.
 ADDRESS_BEFORE = re.compile(
@@ -73,7 +76,7 @@ ADDRESS_BEFORE = re.compile(
 LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 # Signs of a short form that is also a word. A full stop stands before none of these marks.
 MARK_NEXT = re.compile(
-    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b"
+    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b|Nos?\."
     r"|(?!(?:he|she|it|they|we|i|you|so|then|but|and)\b)[a-z(]))"
 )
 NUMBER_BESIDE = re.compile(r"(?<!\.):?\s?[-#$£€(]?\d|\s(?![AI]\s)[A-Z]\d{0,4}(?![\w'.])")
@@ -83,9 +86,13 @@ EDITION_BEFORE = re.compile(
     r"|revised|rev\.|expanded|updated|paperback))\s$"
 )
 FEATURED = re.compile(r"(?:^|[A-Z][\w'-]*\s?|[(,]\s?)[Ff]eat$")
+# to no avail, equip the troops
 VERB_BEFORE = re.compile(
-    r"\b(?:no|little|any|small|great|much|what|of|to|will|would|can|could|must|should|may|might|they|we|you|I)\s$"
+    r"\b(?:no|little|any|small|great|much|what|of|to|will|would|can|could|must|should|may|might"
+    r"|they|we|you|I)\s$",
+    re.IGNORECASE,
 )
+VERB_NEXT = re.compile(r"\s(?:your|our|him|her|it|them|my|the|each|every|an?|us|me|their|his)")
 BODY_BEFORE = re.compile(r"\b(?:[Tt]he|[Oo]ur|an?|Dr\.?|Mr\.?|Mrs\.?|Ms\.?)\s$")
 LIST_BEFORE = re.compile(r"\b[A-Z][a-z]{1,4}\.(?:,|\s&|-)?\s?(?:(?:and|or|to|through)\s)?$")
 MONTH_BEFORE = re.compile(
@@ -125,7 +132,11 @@ def is_signed(text: str, start: int, end: int) -> bool:
         or (form in MONTH_FORMS and (MONTH_BEFORE.search(before) or MONTH_NEXT.match(text, end)))
         or (form[0].isupper() and LIST_BEFORE.search(before))
         or (form in WEEKDAYS and not BODY_BEFORE.search(before))
-        or (form.lower() in ("avail", "equip") and not VERB_BEFORE.search(before))
+        or (
+            form.lower() in ("avail", "equip")
+            and not VERB_BEFORE.search(before)
+            and not VERB_NEXT.match(text, end)
+        )
         or (OTHERS.get(form) in STATES and CITY_BEFORE.search(before))
     )
 
@@ -168,7 +179,8 @@ def single_word(scan: Scan, position: int) -> int:
     text, dot, end = match[1], match[2], match.end()
     if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
         return scan.say("versus", position, end)
-    if text in LABELS and LABEL_NEXT.match(scan.text, end):
+    label = NUMBER_BESIDE if text in SPEAKERS else LABEL_NEXT
+    if text in LABELS and label.match(scan.text, end):
         return scan.say(LABELS[text], position, end)
     if text in ("est", "Est") and (
         YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))
