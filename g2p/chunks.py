@@ -21,7 +21,7 @@ from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.g2p.normalize.short_forms import WORDS, is_signed
-from kokoro_ane.g2p.normalize.state import CUT
+from kokoro_ane.g2p.normalize.state import CUT, MONTH_FORMS, WEEKDAYS
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
 from kokoro_ane.g2p.word_lists import word_sets
@@ -43,6 +43,7 @@ _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets(
     "sentence_ends", "titles before_number open starters"
 )
+DAYS = frozenset((*MONTH_FORMS, *WEEKDAYS, "Eastern", "Central", "Mountain", "Pacific"))
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 
 
@@ -75,6 +76,11 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     if key in TITLES and not _SECONDS.search(window):
         return False
     if key == "no" and _ANSWERED.search(window):
+        return True
+    # 9 p.m. Grace left; not 9 p.m. Monday, 9 p.m. ET
+    if key == "etc" or (
+        key in ("a.m", "p.m", "am", "pm") and rest.islower() and first + rest not in DAYS
+    ):
         return True
     if key in BEFORE_NUMBER or (
         first.isdigit() and len(key) > 2 and f" {key}" in CUT and f" {key} " not in CUT

@@ -76,7 +76,7 @@ ADDRESS_BEFORE = re.compile(
 LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
 # Signs of a short form that is also a word. A full stop stands before none of these marks.
 MARK_NEXT = re.compile(
-    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b|Nos?\."
+    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b"
     r"|(?!(?:he|she|it|they|we|i|you|so|then|but|and)\b)[a-z(]))"
 )
 NUMBER_BESIDE = re.compile(r"(?<!\.):?\s?[-#$£€(]?\d|\s(?![AI]\s)[A-Z]\d{0,4}(?![\w'.])")
