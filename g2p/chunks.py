@@ -20,7 +20,8 @@ from typing import Literal
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_ane.g2p.normalize.state import CUT
+from kokoro_ane.g2p.normalize.short_forms import WORDS, is_signed
+from kokoro_ane.g2p.normalize.state import CUT, MONTH_FORMS, WEEKDAYS
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
 from kokoro_ane.g2p.word_lists import word_sets
@@ -32,6 +33,8 @@ _CUTS = (re.compile(r"[;:—,](?=\s)"), re.compile(r"\s"))
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
+_ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
+_SECONDS = re.compile(r"\d\s?sec$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
@@ -40,6 +43,7 @@ _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets(
     "sentence_ends", "titles before_number open starters"
 )
+DAYS = frozenset((*MONTH_FORMS, *WEEKDAYS, "Eastern", "Central", "Mountain", "Pacific"))
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 
 
@@ -58,16 +62,26 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     following = _NEXT.match(text, match.end())
     assert following  # a pattern that nothing is needed for
     first, rest = following.group(1), following.group(2)
-    if not first or first.islower() or first == "&":
+    if not first or first.islower() or first in "&–":
         return False
     if match.group()[0] != "." or match.group().startswith(".."):
         return True
     window = text[max(match.start() - 24, 0) : match.start()]
     found = _WORD_BEFORE.search(window)
     word = found.group() if found else ""
-    key = re.split("[-–/]", word.lower())[-1]
-    if key in TITLES:
+    form = re.split("[-–/]", word)[-1]
+    if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
+        return True
+    key = form.lower()
+    if key in TITLES and not _SECONDS.search(window):
         return False
+    if key == "no" and _ANSWERED.search(window):
+        return True
+    # 9 p.m. Grace left; not 9 p.m. Monday, 9 p.m. ET
+    if key == "etc" or (
+        key in ("a.m", "p.m", "am", "pm") and rest.islower() and first + rest not in DAYS
+    ):
+        return True
     if key in BEFORE_NUMBER or (
         first.isdigit() and len(key) > 2 and f" {key}" in CUT and f" {key} " not in CUT
     ):

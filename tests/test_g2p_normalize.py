@@ -18,6 +18,7 @@ from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.normalize import analyse, normalize
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Token
+from tests import g2p_plain as plain
 from tests.g2p_lines import mixed, problems, reader
 from tests.g2p_typed import answer, judged_hash, read_lines, spoken
 
@@ -409,3 +410,17 @@ def test_mixed_texts_lose_no_word() -> None:
 )
 def test_short_dates_and_messages(text: str, wanted: str) -> None:
     assert spoken(analyse(text)[0]).startswith(wanted)
+
+
+def test_words_that_are_also_short_forms_stay_words_in_prose() -> None:
+    """`python -m tests.g2p_plain` prints the wrong lines of both halves."""
+    lines = plain.read_lines()
+    wrong = [(line.text, plain.said(line.text)) for line in lines if not plain.is_right(line)]
+    assert len(lines) >= 250
+    assert len(wrong) * 100 <= len(lines), wrong
+    assert not [line for line in lines if line.half == "ours" and not plain.is_right(line)]
+
+
+def test_a_lost_full_stop_is_no_right_reading() -> None:
+    assert plain.is_right(plain.Line("", "", "He met Ed.", "he met edward | he met ed"))
+    assert not plain.is_right(plain.Line("", "", "He met Ed.", "he met edition"))

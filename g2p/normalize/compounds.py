@@ -15,6 +15,7 @@ from kokoro_ane.g2p.normalize.short_forms import (
     TITLES,
     UPPER,
     VOWEL,
+    WORDS,
     acronym,
     is_common,
     is_shouted,
@@ -269,7 +270,8 @@ def word(scan: Scan, position: int) -> int:
     end, text = match.end(), match[0]
     if end - position == 1:
         return single(scan, position)
-    if text in RESPELLED:
+    # Abraham left Ur. Jony Ive
+    if text in RESPELLED and not (text in WORDS and scan.previous_word()):
         scan.say(RESPELLED[text], position, end)
     elif (
         scan.known is not None

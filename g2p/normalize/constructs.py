@@ -17,7 +17,7 @@ import re
 from functools import cache
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, digits, ordinal, plural
-from kokoro_ane.g2p.normalize.short_forms import number_piece
+from kokoro_ane.g2p.normalize.short_forms import finish, number_piece
 from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
     MONTH_FORMS,
@@ -132,7 +132,7 @@ def patterned(scan: Scan, position: int) -> int:
                 part(piece, match, scan)
                 for piece in (british if scan.dialect == GB else said).split()
             ]
-            return scan.say(" ".join(pieces), position, match.end())
+            return finish(scan, " ".join(pieces), position, match.end(), False)
     return position
 
 

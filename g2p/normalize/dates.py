@@ -10,6 +10,7 @@ Named months are spoken where they stand, so only the day beside one is special:
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
+from kokoro_ane.g2p.normalize.short_forms import TITLES, WORDS, finish, is_signed
 from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
     MONTH_FORMS,
@@ -338,8 +339,9 @@ def month(scan: Scan, position: int) -> int:
         beside = MONTH_NUMBER_NEXT.match(scan.text, match.end()) or re.search(
             r"(?:\d(?:st|nd|rd|th)?[\s/-]+|\bof\s|[a-z]/)$", before
         )
-        if beside or (match[2] and match[1] not in ("Mar", "Jun", "Jul", "May")):
-            return scan.say(MONTH_FORMS[match[1]], position, match.end())
+        signed = match[1] not in WORDS or is_signed(scan.text, position, match.end())
+        if beside or (match[2] and signed):
+            return finish(scan, MONTH_FORMS[match[1]], position, match.end(), False)
     return position
 
 
@@ -350,7 +352,7 @@ def weekday(scan: Scan, position: int) -> int:
     if not match or not full:
         return position
     follows = DAY_NEXT.match(scan.text, match.end())
-    no_day = scan.previous_word() in NO_DAY
+    no_day = scan.previous_word() in NO_DAY or scan.previous() in TITLES.values()
     if match[1] in ("Sat", "Sun", "Wed", "Mon") and not (
         follows
         or scan.text[position - 1 : position] == "/"
@@ -359,7 +361,7 @@ def weekday(scan: Scan, position: int) -> int:
         or (match[2] and not no_day and not scan.text[match.end() :].strip()[:1].isupper())
     ):
         return position
-    return scan.say(full, position, match.end())
+    return finish(scan, full, position, match.end(), False)
 
 
 def is_decade(scan: Scan, match: "re.Match[str]") -> bool:

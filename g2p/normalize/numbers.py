@@ -410,6 +410,9 @@ def said(scan: Scan, numeral: str, end: int) -> str:
         return ""  # the book I bought
     if before in COUNTED or (before in ("War", "II") and scan.previous(2) == "World"):
         return cardinal(number, scan.dialect)
+    # Henry C. Gatz
+    if numeral in ("C", "D", "L", "M") and scan.text[end : end + 1] == ".":
+        return ""
     if before in REGNAL or (
         scan.previous(2) in REGNAL | {"Pope", "King", "Queen", "Emperor", "Tsar"}
         and before[:1].isupper()

@@ -94,7 +94,9 @@ ROAD_NEXT = re.compile(
     r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}"
 )
 COUNTS = frozenset(WORDS["counts"])
-DOUBTFUL = frozenset(("in", "A", "t", "C", "F", "pt", "h", "l", "B"))  # words or letters too
+DOUBTFUL = frozenset(
+    ("in", "A", "t", "C", "F", "pt", "h", "l", "B", "gals")
+)  # words or letters too
 
 
 # 48"W x 24"D
@@ -278,7 +280,9 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
     after = scan.text[match.end() : match.end() + 12]
     if match["unit"] in ("h", "min") and re.match(r"\s*\d", after):
         return True
-    if match["unit"] != "in" and attributive(scan, match.end()):  # a 90 min film, a 15 A breaker
+    if match["unit"] not in ("in", "gals") and attributive(
+        scan, match.end()
+    ):  # a 90 min film, a 15 A breaker
         return True
     if match["unit"] == "in":
         inches = re.match(r"\s*(?:$|[,;:.)×x/]|tall|wide|long|deep|high|of\b|by\b)", after)
@@ -287,7 +291,7 @@ def unit_certain(scan: Scan, match: re.Match[str]) -> bool:
             or inches is not None
             or FEET_BEFORE.search(scan.text, max(0, match.start() - 20), match.start()) is not None
         )
-    return joined or re.match(r"\s*(?:$|[,;:.)])", after) is not None
+    return joined or re.match(r"\s*(?:$|[,;:.)]|of\b)", after) is not None
 
 
 def scientific(scan: Scan, position: int) -> int:
@@ -436,7 +440,7 @@ RATES = tuple(name for name in UNITS if re.fullmatch(r"[A-Za-z]+/[a-z]+", name))
 RATE = re.compile(rf"(?:{alternation(RATES)})(?![\w/^'])")
 MEASURES = frozenset(WORDS["alone"])
 MEASURE = re.compile(rf"(?:{alternation(MEASURES)})(?![\w/^'])")
-ONE_BEFORE = frozenset(("per", "each", "half"))
+ONE_BEFORE = frozenset(("per", "half"))
 MANY_BEFORE = frozenset(("in", "into", "plus"))
 SIDE = re.compile(r"[NSEW](?![\w'])")
 ANGLE_BEFORE = re.compile(r"(?:°|\d['\"′″])\s?$")

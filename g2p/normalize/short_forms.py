@@ -16,6 +16,7 @@ from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
     AMBIGUOUS,
     CUT,
+    MONTH_FORMS,
     MONTHS,
     READ,
     RESPELLED,
@@ -27,6 +28,7 @@ from kokoro_ane.g2p.normalize.state import (
     WEEKDAYS,
     Scan,
     alternation,
+    read,
 )
 from kokoro_ane.g2p.result import Dialect
 from kokoro_ane.g2p.word_lists import word_sets
@@ -43,6 +45,11 @@ DOTLESS_TITLES, DOTLESS = (
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)
 LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
+SPEAKERS = frozenset(("Mo", "Cal", "Len", "Pop", "Cap"))  # labels before a number alone
+# Forms that are also words or names (Ed, Mass, hum): said whole only where `is_signed`.
+WORDS = frozenset(ABBREVIATIONS["word"].split())
+STATES = frozenset(read("identifiers")["states"].values())
+(BEGINNINGS,) = word_sets("sentence_ends", "starters")
 KNOWN = frozenset({"v", *LEADING, *TITLES, *PLACES, *ENDINGS, *NUMBERS, *OTHERS, *LABELS})
 
 WORD = re.compile(r"([A-Za-z]{1,8})(\.?)(?:(?<=\.)(?=\d)|(?![\w'@]))")  # no.5
@@ -58,20 +65,80 @@ STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 SENTENCE_END = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n|\s+[\"“(]?[A-Z])")
 LETTERED_PLACES = frozenset(ABBREVIATIONS["before_number"])
 LETTER_OR_NUMBER = re.compile(r"\s+#?(?:\d|[A-Z]\d{0,4}(?![\w']))")
-YEAR_NEXT = re.compile(r"\s+(?:1[5-9]|20)\d\d\b")
+YEAR_NEXT = re.compile(
+    r"\s+(?:1[5-9]|20)\d\d\b(?!\s(?:sq|sf|ft|mi|lb|kg|people|miles|users|units))"
+)
 ESTIMATE = re.compile(r"\s+(?!in\b|by\b)[a-z]")
 # 12 Elm St.
 ADDRESS_BEFORE = re.compile(
     r"\b\d[\w-]*\s(?:[NSEW]{1,2}\.?\s)?(?:[A-Z][a-z]+\s){1,2}[A-Z][a-z]{1,3}\.?$"
 )
 LABEL_NEXT = re.compile(r"\s?:(?!\d)|\s?/\s?[A-Z]")
+# Signs of a short form that is also a word. A full stop stands before none of these marks.
+MARK_NEXT = re.compile(
+    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b"
+    r"|(?!(?:he|she|it|they|we|i|you|so|then|but|and)\b)[a-z(]))"
+)
+NUMBER_BESIDE = re.compile(r"(?<!\.):?\s?[-#$£€(]?\d|\s(?![AI]\s)[A-Z]\d{0,4}(?![\w'.])")
+COUNT_BEFORE = re.compile(r"[\d½¼¾⅓⅔]\s?$|\d-[a-z]+\s$")
+EDITION_BEFORE = re.compile(
+    r"(?:\d(?:st|nd|rd|th)|\b(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth"
+    r"|revised|rev\.|expanded|updated|paperback))\s$"
+)
+FEATURED = re.compile(r"(?:^|[A-Z][\w'-]*\s?|[(,]\s?)[Ff]eat$")
+# to no avail, equip the troops
+VERB_BEFORE = re.compile(
+    r"\b(?:no|little|any|small|great|much|what|of|to|will|would|can|could|must|should|may|might"
+    r"|they|we|you|I)\s$",
+    re.IGNORECASE,
+)
+VERB_NEXT = re.compile(r"\s(?:your|our|him|her|it|them|my|the|each|every|an?|us|me|their|his)")
+BODY_BEFORE = re.compile(r"\b(?:[Tt]he|[Oo]ur|an?|Dr\.?|Mr\.?|Mrs\.?|Ms\.?)\s$")
+LIST_BEFORE = re.compile(r"\b[A-Z][a-z]{1,4}\.(?:,|\s&|-)?\s?(?:(?:and|or|to|through)\s)?$")
+MONTH_BEFORE = re.compile(
+    r"\b(?:in|since|until|till?|thru|through|during|this|next|last|early|late|mid|due|(?:end|start"
+    r"|begin|open|close|expire)s?|starting|beginning)[ -]$",
+    re.IGNORECASE,
+)
+MONTH_NEXT = re.compile(rf"\s+(?:'\d|(?:{alternation(tuple(MONTH_FORMS))})(?!\w))")
+CITY_BEFORE = re.compile(
+    r"(?:^|[\s(])(?!(?:Hello|Hi|Hey|Yes|No|Thanks|Sorry|Okay|OK|Oh|Well|Please|Now|Come|Sure"
+    r"|Goodbye|Bye|Look|Listen|Wait|Dear|Stop|Help|So|And|But)\b)[A-Z][\w.'-]+,\s$"
+)
 STOP = re.compile(r"[\"”')]*(?:\s*$|\s*\n\s*\n)")
+LOOK_BACK = 32  # characters
 
 
 def starts_sentence(scan: Scan, position: int) -> bool:
     """Whether a word that begins sentences (The, It, He) follows."""
     match = STARTER_NEXT.match(scan.text, position)
     return match is not None and match[1] in STARTERS
+
+
+def is_signed(text: str, start: int, end: int) -> bool:
+    """Whether text[start:end], one of WORDS with its dot or without, has a sign that it is short: a
+    number, a list of such forms, a mark that follows no full stop, a name behind a title.
+    """
+    form, before = text[start:end].rstrip("."), text[max(0, start - LOOK_BACK) : start]
+    if NAME_NEXT.match(text, end) and (form in TITLES or FEATURED.search(before + form)):
+        beginning = STARTER_NEXT.match(text, end)
+        return beginning is None or beginning[1].lower() not in BEGINNINGS
+    return bool(
+        MARK_NEXT.match(text, end)
+        or NUMBER_BESIDE.match(text, end)
+        or COUNT_BEFORE.search(before)
+        or (form == "ed" and EDITION_BEFORE.search(before))
+        or (before.endswith("(") and text.startswith(".)", end - 1))
+        or (form in MONTH_FORMS and (MONTH_BEFORE.search(before) or MONTH_NEXT.match(text, end)))
+        or (form[0].isupper() and LIST_BEFORE.search(before))
+        or (form in WEEKDAYS and not BODY_BEFORE.search(before))
+        or (
+            form.lower() in ("avail", "equip")
+            and not VERB_BEFORE.search(before)
+            and not VERB_NEXT.match(text, end)
+        )
+        or (OTHERS.get(form) in STATES and CITY_BEFORE.search(before))
+    )
 
 
 def finish(scan: Scan, spoken: str, start: int, dot: int, certain: bool) -> int:
@@ -112,8 +179,15 @@ def single_word(scan: Scan, position: int) -> int:
     text, dot, end = match[1], match[2], match.end()
     if text == "v" and scan.previous()[:1].isupper() and NAME_NEXT.match(scan.text, end):
         return scan.say("versus", position, end)
-    if text in LABELS and LABEL_NEXT.match(scan.text, end):
+    label = NUMBER_BESIDE if text in SPEAKERS else LABEL_NEXT
+    if text in LABELS and label.match(scan.text, end):
         return scan.say(LABELS[text], position, end)
+    if text in ("est", "Est") and (
+        YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))
+    ):
+        return scan.say(
+            "established" if YEAR_NEXT.match(scan.text, end) else "estimated", position, end
+        )
     number = (dot or text in ("p", "pp")) and NUMBER_NEXT.match(scan.text, end)
     if text in NUMBERS and (
         number or (text in LOWER_COUNTED and dot and SMALL_ROMAN_NEXT.match(scan.text, end))
@@ -124,13 +198,7 @@ def single_word(scan: Scan, position: int) -> int:
     owner = scan.previous(2).lower() if scan.previous_word() == "of" else ""
     if text == "Ed" and dot and owner in ("department", "board", "secretary", "college"):
         return finish(scan, "education", position, end, False)
-    if text in ("est", "Est") and (
-        YEAR_NEXT.match(scan.text, end) or (dot and ESTIMATE.match(scan.text, end))
-    ):
-        return scan.say(
-            "established" if YEAR_NEXT.match(scan.text, end) else "estimated", position, end
-        )
-    if text == "Rev" and not dot and not NAME_NEXT.match(scan.text, end):
+    if text in WORDS and not is_signed(scan.text, position, end):
         return position
     if text in TITLES or text in PLACES:
         spoken = (
@@ -157,8 +225,9 @@ def single_word(scan: Scan, position: int) -> int:
         and text[-1] not in "aeiou"
     ):
         at = CUT.find(f" {text.lower()}")
-        # emerg., accum.
-        whole = CUT[at + 1 :].split(" ", 1)[0] if at >= 0 and scan.unlisted(text) else ""
+        # emerg. exit, accum.: 2 in; not "it returns an int."
+        is_cut = at >= 0 and scan.unlisted(text) and is_signed(scan.text, position, end)
+        whole = CUT[at + 1 :].split(" ", 1)[0] if is_cut else ""
         return finish(scan, whole, position, end, False) if len(whole) > len(text) + 1 else position
     if not dot and text not in DOTLESS:
         return position
