@@ -67,8 +67,8 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     if match.group()[0] != "." or match.group().startswith(".."):
         return True
     window = text[max(match.start() - 24, 0) : match.start()]
-    found = _WORD_BEFORE.search(window)
-    word = found.group() if found else ""
+    before = _WORD_BEFORE.search(window)
+    word = before.group() if before else ""
     form = re.split("[-–/]", word)[-1]
     if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
         return True
@@ -95,8 +95,8 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     ):
         return (first + rest).lower() in STARTERS
     if key.isdigit():  # the number of a list item
-        before = text[last : match.start() - len(word)].rstrip(" \t")
-        return bool(before) and before[-1] != "\n"
+        item = text[last : match.start() - len(word)].rstrip(" \t")
+        return bool(item) and item[-1] != "\n"
     return True
 
 
