@@ -11,16 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.comparison import (
-    SEAMS,
-    Case,
-    both_models,
-    cases,
-    encoded_by_upstream,
-    encoded_by_us,
-    real_styles,
-    row,
-)
 from bench.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import ProgramFacts, snr_db
@@ -44,6 +34,16 @@ from kokoro_ane.pipeline.build import main
 from mlprogram import Program
 from tests.builds import left_behind
 from tests.demo_voice import DEMO_VOICE
+from tests.parity import (
+    SEAMS,
+    Case,
+    both_models,
+    cases,
+    encoded_by_upstream,
+    encoded_by_us,
+    real_styles,
+    row,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"
