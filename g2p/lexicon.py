@@ -217,13 +217,13 @@ class Lexicon:
 
     def _inflected(self, word: str, lists: "Lists") -> Found | None:
         """The likeliest listed stem with its ending; the spelling's order decides among equals."""
+        listed = [(suffix, stem, _listed(stem, lists)) for suffix, stem in stems(word)]
         candidates = [
-            (suffix, stem, found)
-            for suffix, stem in stems(word)
-            if len(stem) > 1 and (found := _listed(stem, lists)) is not None
-        ]
-        candidates = [
-            one for one in candidates if not lacks_syllable(word, one[1], one[2].phonemes)
+            (suffix, stem, entry)
+            for suffix, stem, entry in listed
+            if entry is not None
+            and len(stem) > 1
+            and not lacks_syllable(word, stem, entry.phonemes)
         ]
         if not candidates:
             return None
