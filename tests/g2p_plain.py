@@ -7,6 +7,9 @@ that have their sign, by half and kind.
 A line has half, kind, text, and the words as they are said, with " / " between sentences and " | "
 between readings of which each is right. It is read right where a reading is said and every mark
 that ends the text is heard.
+
+`tuning` and `judged` are by a writer who saw no code. At first sight the judged half was read right
+in 98 of 100 lines, where commit 09d1976 had 92; since then both are regression cases.
 """
 
 import argparse

@@ -26,7 +26,7 @@ from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import FORMAT, short
 from kokoro_ane.pipeline.rule_program import write_rules
-from kokoro_ane.pipeline.text_tables import TEXT_BYTES, word_rows
+from kokoro_ane.pipeline.text_tables import G2P, TEXT_BYTES, rule_roots, word_rows
 from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_ane.pipeline.word_table import packed_words, rows_of
 
@@ -200,6 +200,12 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with pytest.raises(InputError, match="a PosixPath"):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
+
+
+@pytest.mark.parametrize("language", ["us", "gb"])
+def test_a_port_can_run_the_rules_of_english(language: str, tmp_path: Path) -> None:
+    """Python that has no form there is noticed here, not when an app's bundle is written."""
+    assert write_rules(tmp_path / "rules", *rule_roots(G2P.load(language))) == []
 
 
 @pytest.mark.slow
