@@ -221,7 +221,7 @@ def test_judge_gives_verdict_and_figures(
         (lambda: kokoro_ane.build("vocader"), "no stage 'vocader'"),
         (lambda: kokoro_ane.build("vocoder", precision="fp8"), "give fp16 or fp32"),
         (lambda: kokoro_ane.build("vocoder", layout="round", checkpoint=str(DEMO_VOICE)), "round"),
-        (lambda: kokoro_ane.judge("w9"), "no level 'w9'"),
+        (lambda: kokoro_ane.judge("w9"), "w9 is no level"),
         (lambda: kokoro_ane.judge("fp16", checkpoint="nowhere"), "neither a folder"),
         (lambda: kokoro_ane.speak("Hi.", "nobody", checkpoint=str(DEMO_VOICE)), "nobody"),
         (lambda: kokoro_ane.open_checkpoint("nowhere"), "neither a folder"),
