@@ -217,13 +217,13 @@ class Lexicon:
 
     def _inflected(self, word: str, lists: "Lists") -> Found | None:
         """The likeliest listed stem with its ending; the spelling's order decides among equals."""
-        candidates = [
-            (suffix, stem, found)
-            for suffix, stem in stems(word)
-            if len(stem) > 1 and (found := _listed(stem, lists)) is not None
+        listed = [
+            (suffix, stem, _listed(stem, lists)) for suffix, stem in stems(word) if len(stem) > 1
         ]
         candidates = [
-            one for one in candidates if not lacks_syllable(word, one[1], one[2].phonemes)
+            (suffix, stem, found)
+            for suffix, stem, found in listed
+            if found is not None and not lacks_syllable(word, stem, found.phonemes)
         ]
         if not candidates:
             return None
