@@ -402,7 +402,7 @@ def main(argv: list[str] | None = None) -> int:
 
     checkpoint = open_checkpoint(arguments.checkpoint)
     out = check_output(
-        arguments.out or predictor_path(checkpoint), suffixes=(".npz",), given=arguments
+        arguments.out or predictor_path(checkpoint), suffixes=(".npz",), arguments=arguments
     )
     earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
     inputs, targets = recorded(checkpoint, arguments.count, arguments.seed, arguments.data)
