@@ -69,12 +69,12 @@ class Alphabet:
         """Kokoro phonemes as sounds; None when a symbol is unknown or a mark stands before no
         vowel.
         """
-        found = []
+        sounds = []
         for match in _SOUND.finditer(phonemes):
             if match[0] not in self.ids:
                 return None
-            found.append(match[0])
-        return tuple(found) or None
+            sounds.append(match[0])
+        return tuple(sounds) or None
 
 
 _SOUND = re.compile(f"[{PRIMARY}{SECONDARY}]?[^{PRIMARY}{SECONDARY}{LONG}]{LONG}?|.")
@@ -212,13 +212,15 @@ def dialect_of(name: str) -> Language:
     """
     plain = name.lower().replace("_", "-") if isinstance(name, str) else ""
     language, *regions = plain.split("-")
-    found = NAMES.get(plain) or (NAMES.get(language) if regions and language in LANGUAGES else None)
-    if found is None:
+    language_name = NAMES.get(plain) or (
+        NAMES.get(language) if regions and language in LANGUAGES else None
+    )
+    if language_name is None:
         raise InputError(
             f"there is no dialect or language {name!r}: one of {', '.join(NAMES)}, or a tag that"
             f" begins with {', '.join(LANGUAGES)}"
         )
-    return GB if found == US and regions and regions[-1] in LIKE_BRITAIN else found
+    return GB if language_name == US and regions and regions[-1] in LIKE_BRITAIN else language_name
 
 
 def spoken_by(voice: str) -> Language | None:
@@ -234,14 +236,14 @@ def voice_language(voice: str) -> Language:
     """The language of a voice. Raises InputError for a voice of a language that is not
     supported.
     """
-    found = spoken_by(voice)
-    if found is None:
+    language_code = spoken_by(voice)
+    if language_code is None:
         raise InputError(
             f"the voice {voice} speaks {UNREAD[voice[0]]}, which G2P does not read (it reads us,"
             f" gb, {', '.join(LANGUAGES[1:])}): choose another voice, or name the language of your"
             " text with --dialect, for example --dialect us"
         )
-    return found
+    return language_code
 
 
 @dataclass(frozen=True)
@@ -257,33 +259,33 @@ class Rates:
     words: int
 
 
-def edit_distance(found: Sequence[str], wanted: Sequence[str]) -> int:
+def edit_distance(produced: Sequence[str], expected: Sequence[str]) -> int:
     """Fewest insertions, deletions and substitutions, each of cost 1 (Levenshtein 1966)."""
-    row = list(range(len(wanted) + 1))
-    for i, symbol in enumerate(found, start=1):
+    row = list(range(len(expected) + 1))
+    for i, symbol in enumerate(produced, start=1):
         before, row[0] = row[0], i
-        for j, other in enumerate(wanted, start=1):
+        for j, other in enumerate(expected, start=1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (symbol != other))
     return row[-1]
 
 
-def error_rates(found: Sequence[str], wanted: Sequence[str]) -> Rates:
+def error_rates(produced: Sequence[str], expected: Sequence[str]) -> Rates:
     """Rates of answers against references, one string of Kokoro symbols a word. Raises ValueError:
     other counts, or nothing to compare.
     """
-    if len(found) != len(wanted) or not wanted:
+    if len(produced) != len(expected) or not expected:
         raise ValueError(
-            f"{len(found)} answers for {len(wanted)} references: the same number, at least one"
+            f"{len(produced)} answers for {len(expected)} references: the same number, at least one"
         )
     bare = (
-        [without_stress(phonemes) for phonemes in found],
-        [without_stress(phonemes) for phonemes in wanted],
+        [without_stress(phonemes) for phonemes in produced],
+        [without_stress(phonemes) for phonemes in expected],
     )
-    return Rates(*_per_and_wer(*bare), *_per_and_wer(found, wanted), words=len(wanted))
+    return Rates(*_per_and_wer(*bare), *_per_and_wer(produced, expected), words=len(expected))
 
 
-def _per_and_wer(found: Sequence[str], wanted: Sequence[str]) -> tuple[float, float]:
-    edits = [edit_distance(one, other) for one, other in zip(found, wanted, strict=True)]
-    return 100 * sum(edits) / sum(map(len, wanted)), 100 * sum(edit > 0 for edit in edits) / len(
+def _per_and_wer(produced: Sequence[str], expected: Sequence[str]) -> tuple[float, float]:
+    edits = [edit_distance(one, other) for one, other in zip(produced, expected, strict=True)]
+    return 100 * sum(edits) / sum(map(len, expected)), 100 * sum(edit > 0 for edit in edits) / len(
         edits
     )

@@ -100,9 +100,9 @@ def espeak_of(language: str) -> Callable[[str], str]:
     """
     speak = backend(language)
 
-    def said(text: str) -> str:
+    def phonemes_of(text: str) -> str:
         answer = SWITCH.sub(
-            lambda found: "" if found[1].replace("^", "") == language[:2] else "@",
+            lambda flag: "" if flag[1].replace("^", "") == language[:2] else "@",
             speak.phonemize([text])[0].strip(),
         )
         for theirs, ours in UPSTREAM.items():
@@ -111,15 +111,15 @@ def espeak_of(language: str) -> Callable[[str], str]:
             symbol for symbol in answer.replace("-", "") if symbol in KNOWN or symbol in " @\n"
         )
 
-    return said
+    return phonemes_of
 
 
 def from_espeak(answer: str) -> str:
     """espeak-ng's American IPA with ties -> Kokoro's symbols."""
-    found = answer.strip()
+    matches = answer.strip()
     for theirs, ours in sorted(ESPEAK_SYMBOLS.items(), key=lambda pair: -len(pair[0])):
-        found = found.replace(theirs, ours)
-    found = SYLLABIC.sub(r"ᵊ\1", found).replace("\u0329", "")
+        matches = matches.replace(theirs, ours)
+    matches = SYLLABIC.sub(r"ᵊ\1", matches).replace("\u0329", "")
     for theirs, ours in AFTERWARDS:
-        found = found.replace(theirs, ours)
-    return to_kokoro(found)
+        matches = matches.replace(theirs, ours)
+    return to_kokoro(matches)

@@ -119,8 +119,8 @@ def _difference(package: Run, reference: Run, words: list[str], shape: tuple[int
     rows, symbols = shape
     fitting = [encode(word) for word in words if len(word) < symbols][-rows:]
     ids = np.full((len(fitting), symbols), PADDING, dtype=np.int32)
-    for row, own in zip(ids, fitting, strict=True):
-        row[: len(own)] = own
+    for row, row_symbols in zip(ids, fitting, strict=True):
+        row[: len(row_symbols)] = row_symbols
     return float(np.abs(reference(ids) - package(ids))[ids != PADDING].max())
 
 
@@ -209,13 +209,13 @@ class G2PStage:
             facts.operations.get("gather", 0),
             matrix_count(self.model.config) if self.method == "w8" else 0,
         )
-        own = {
+        stage_promises = {
             f"{gathers} gathers, expected 1: the embedding": gathers == 1,
             f"{facts.count} operations, limit {MAX_OPERATIONS}": facts.count <= MAX_OPERATIONS,
             f"{facts.int8_weights} weights in int8, expected {matrices}": facts.int8_weights
             == matrices,
         }
-        require(facts.promises(self.precision, len(SHAPES)) | own, "the program")
+        require(facts.promises(self.precision, len(SHAPES)) | stage_promises, "the program")
         return facts
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:

@@ -39,11 +39,11 @@ Cues = Mapping[str, str]  # words between spaces, by their place: `+1`, or nothi
 
 
 def _cues(text: str) -> Cues:
-    found: dict[str, str] = {}
+    senses: dict[str, str] = {}
     for cue in text.split():
         place, _, word = cue.partition(":")
-        found[place if word else ""] = found.get(place if word else "", " ") + f"{word or place} "
-    return found
+        senses[place if word else ""] = senses.get(place if word else "", " ") + f"{word or place} "
+    return senses
 
 
 def _count(cues: Cues, words: Sequence[str], at: int) -> int:
@@ -59,7 +59,7 @@ def _count(cues: Cues, words: Sequence[str], at: int) -> int:
         if 0 <= at + place < len(words)
     ]
     return sum(f" {word} " in cues.get("", "") for word in around) + 2 * sum(
-        f" {word} " in told for told, word in placed
+        f" {word} " in cue for cue, word in placed
     )
 
 
@@ -97,12 +97,14 @@ def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
     """A label, headline, menu or line of a list: few words, no pronoun for a subject, no sentence
     with its verb and its full stop.
     """
-    said = [word for word in words if word[:1].isalnum()]
-    if len(said) > LONGEST_FRAGMENT or any(classes(word)[:1] == "P" for word in said):
+    spoken_words = [word for word in words if word[:1].isalnum()]
+    if len(spoken_words) > LONGEST_FRAGMENT or any(
+        classes(word)[:1] == "P" for word in spoken_words
+    ):
         return False
     others = [*words[:at], *words[at + 1 :]]
     return words[-1] not in ".?!" or (
-        len(said) <= LONGEST_CLOSED
+        len(spoken_words) <= LONGEST_CLOSED
         and not any(classes(word)[:1] in ("z", "d", "M") for word in others)
     )
 
@@ -130,8 +132,8 @@ def fragment_sense(
     """The key that the cues of data/fragments.json name for words[at], its own before those of
     every word (`*`), or None; `^`: at first.
     """
-    own, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
-    first = {key: _count(own.get(key, {}), words, at) for key in (*own, *named.values())}
+    weights, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
+    first = {key: _count(weights.get(key, {}), words, at) for key in (*weights, *named.values())}
     before = (
         words[0].lower()
         if at == 1 and words[1][-1:] != "s" and words[1].lower() not in PAST
@@ -181,10 +183,10 @@ class Heteronyms:
             raise ValueError(f"no keys to choose from for {words[index]!r}")
         if BEFORE_PAUSE in keys and (index + 1 == len(words) or words[index + 1] in PAUSES):
             return BEFORE_PAUSE
-        wanted = self.wanted(words, index, keys)
-        return next((key for key in (*wanted, DEFAULT) if key in keys), next(iter(keys)))
+        senses = self.senses_of(words, index, keys)
+        return next((key for key in (*senses, DEFAULT) if key in keys), next(iter(keys)))
 
-    def wanted(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
+    def senses_of(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
         """Keys that fit, best first; they need not be in the entry."""
         word, classes = words[index].lower(), self.tagger.classes
         if (

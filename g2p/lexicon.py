@@ -121,9 +121,9 @@ class Lexicon:
         gold = read(f"{dialect}_gold")
         for word, senses in extra_senses(dialect).items():
             entry = gold.get(word)
-            known = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
-            if known or DEFAULT in senses:  # `protests` comes from `protest`
-                gold[word] = {**known, **senses}
+            readings = entry if isinstance(entry, dict) else {DEFAULT: entry} if entry else {}
+            if readings or DEFAULT in senses:  # `protests` comes from `protest`
+                gold[word] = {**readings, **senses}
         cmudict = ListFile(CMUDICT) if dialect == US else BritishList()
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
 
@@ -166,20 +166,20 @@ class Lexicon:
                 (lists, self._names) if lists is self._edited and word[:1].isupper() else (lists,)
             )
             for form, among in ((form, among) for among in direct for form in forms):
-                found = _listed(form, among)
-                if found is not None:
-                    found = (
-                        self._owned(form) or self._as_heard(form, found)
-                        if found.source == "cmudict"
-                        else found
+                entry = _listed(form, among)
+                if entry is not None:
+                    entry = (
+                        self._owned(form) or self._as_heard(form, entry)
+                        if entry.source == "cmudict"
+                        else entry
                     )
-                    return accented(found, word) if form != word and not word.isascii() else found
+                    return accented(entry, word) if form != word and not word.isascii() else entry
             for form in forms:
-                found = self._with_ending(form, lists) or (
+                entry = self._with_ending(form, lists) or (
                     self._slurred(form) if lists is self._edited else None
                 )
-                if found is not None:
-                    return found
+                if entry is not None:
+                    return entry
         capitals = word.upper()  # hvac, when nothing knows it in small letters
         return (
             _listed(capitals, self._edited)
@@ -192,8 +192,8 @@ class Lexicon:
         Scorsese's).
         """
         stem, mark, clitic = word.rpartition("'")
-        found = self.find(stem) if mark and stem and is_clitic(clitic) else None
-        return found and found.changed(
+        entry = self.find(stem) if mark and stem and is_clitic(clitic) else None
+        return entry and entry.changed(
             lambda phonemes: with_clitic(phonemes, clitic, self.dialect), "morphology"
         )
 
@@ -204,13 +204,13 @@ class Lexicon:
             return self._inflected(word, lists)
         if not stem or (clitic and not is_clitic(clitic)):
             return None
-        found = _listed(stem, lists)
-        found = (
-            (self._as_heard(stem, found) if found.source == "cmudict" else found)
-            if found
+        entry = _listed(stem, lists)
+        entry = (
+            (self._as_heard(stem, entry) if entry.source == "cmudict" else entry)
+            if entry
             else self._with_ending(stem, lists)
         )
-        return found and found.changed(
+        return entry and entry.changed(
             lambda phonemes: with_clitic(phonemes, clitic, self.dialect) if clitic else phonemes,
             "morphology",
         )
@@ -227,9 +227,11 @@ class Lexicon:
         ]
         if not candidates:
             return None
-        suffix, _, found = min(candidates, key=lambda one: unlikeliness(one[1], one[2].phonemes))
+        suffix, _, stem_entry = min(
+            candidates, key=lambda one: unlikeliness(one[1], one[2].phonemes)
+        )
         return self._as_heard(
-            word, _full(found).changed(partial(_ruled, suffix, self.dialect), "morphology")
+            word, _full(stem_entry).changed(partial(_ruled, suffix, self.dialect), "morphology")
         )
 
     def _slurred(self, word: str) -> Found | None:
@@ -240,14 +242,14 @@ class Lexicon:
         if plain in self._silver:
             return None
         if len(word) > 4 and word == plain and word.endswith("in"):
-            found = _listed(word + "g", self._edited)
-            found = found or (
+            entry = _listed(word + "g", self._edited)
+            entry = entry or (
                 None if word in self._names[0][0] else self._inflected(word + "g", self._edited)
             )
-            return found and found.changed(lambda phonemes: phonemes[:-1] + "n", "morphology")
+            return entry and entry.changed(lambda phonemes: phonemes[:-1] + "n", "morphology")
         cut = _NO_APOSTROPHE.fullmatch(plain)
         whole = cut and f"{cut[1] or cut[3]}'{cut[2] or cut[4]}"
-        found = (
+        entry = (
             (
                 _listed(whole, self._edited)
                 or (self._with_ending(whole, self._edited) if cut[3] else None)
@@ -255,7 +257,7 @@ class Lexicon:
             if cut and whole
             else None
         )
-        return found and replace(found, source="morphology")
+        return entry and replace(entry, source="morphology")
 
     def _as_heard(self, word: str, built: Found) -> Found:
         """A built form with silver's weak vowels where nothing else differs: the voice was trained
@@ -280,30 +282,30 @@ def _ruled(suffix: str, dialect: Dialect, phonemes: str) -> str:
     return SUFFIXES[suffix](phonemes, dialect)
 
 
-def _full(found: Found) -> Found:
+def _full(entry: Found) -> Found:
     """A small word as a stem has the form it has before a pause, alone: having is built from
     hˈæv.
     """
-    full = (found.senses or {}).get(BEFORE_PAUSE)
-    return replace(found, phonemes=full, senses=None) if full else found
+    full = (entry.senses or {}).get(BEFORE_PAUSE)
+    return replace(entry, phonemes=full, senses=None) if full else entry
 
 
-def accented(found: Found, word: str) -> Found:
+def accented(entry: Found, word: str) -> Found:
     """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has
     nj.
     """
     if word.endswith(
         ("é", "ée") if word[:1].isupper() else ("é", "ée", "és")
-    ) and not _ENDS_OPEN.search(found.phonemes.rstrip("z")):
-        found = found.changed(
+    ) and not _ENDS_OPEN.search(entry.phonemes.rstrip("z")):
+        entry = entry.changed(
             lambda phonemes: (
                 phonemes.replace(PRIMARY, SECONDARY) + f"{PRIMARY}A" + "z" * word.endswith("s")
             )
         )
     for place in [match.start() for match in re.finditer("ñ", word.lower())]:
         before = len(re.findall("n+", fold(word[:place]).lower()))
-        found = found.changed(partial(_palatal, before))
-    return found
+        entry = entry.changed(partial(_palatal, before))
+    return entry
 
 
 def _palatal(skip: int, phonemes: str) -> str:
@@ -428,9 +430,9 @@ def read_user_lexicon(path: Path) -> dict[str, str]:
     )
 
 
-def _collected(found: Iterable[tuple[str, str, str]], path: Path | str) -> dict[str, str]:
+def _collected(rows: Iterable[tuple[str, str, str]], path: Path | str) -> dict[str, str]:
     entries: dict[str, str] = {}
-    for place, word, phonemes in found:
+    for place, word, phonemes in rows:
         if word in entries and entries[word] != phonemes:
             raise InputError(
                 f"{path}, {place}: {word!r} stands there a second time with other phonemes"
@@ -456,10 +458,10 @@ def _tsv_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
 def _json_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
     content = parse_json(text, str(path), pairs=list)
     pairs: Iterable[object] = content if isinstance(content, list) else ()
-    found = [pair for pair in pairs if isinstance(pair, tuple)]
-    if not found:
+    read_pairs = [pair for pair in pairs if isinstance(pair, tuple)]
+    if not read_pairs:
         raise InputError(f'{path}: the lexicon is one object, {{"word": "phonemes"}}')
-    for number, (word, phonemes) in enumerate(found, 1):
+    for number, (word, phonemes) in enumerate(read_pairs, 1):
         if not isinstance(phonemes, str):
             raise InputError(f"{path}, entry {number}: the phonemes of {word!r} are no text")
         yield _checked(f"entry {number}", word, phonemes, path)

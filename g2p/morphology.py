@@ -206,8 +206,8 @@ def spell(text: str, names: Mapping[str, str]) -> str:
     `names`: upper-case letter or digit to its phonemes. Characters without a name are skipped; the
     caller counts them.
     """
-    known = [names[character] for character in fold(text).upper() if character in names]
-    groups = [known[start : start + GROUP] for start in range(0, len(known), GROUP)]
+    letters = [names[character] for character in fold(text).upper() if character in names]
+    groups = [letters[start : start + GROUP] for start in range(0, len(letters), GROUP)]
     return " ".join(_joined(group) for group in groups)
 
 

@@ -96,8 +96,8 @@ class SharedDropout(nn.Module):
         """[B, S, C] -> [B, S, C]; unchanged out of training."""
         if not self.training or not self.rate:
             return x
-        kept = torch.rand(x.shape[0], 1, x.shape[2]) >= self.rate
-        return x * (kept / (1 - self.rate)).to(x.dtype)
+        mask = torch.rand(x.shape[0], 1, x.shape[2]) >= self.rate
+        return x * (mask / (1 - self.rate)).to(x.dtype)
 
 
 class LetterToSound(nn.Module):
@@ -121,16 +121,17 @@ class LetterToSound(nn.Module):
         """Logits after the blocks of `answers` and after the last, [B, S, 2 * sounds] each."""
         inside = (ids != PADDING).to(self.norm.weight.dtype)  # [B, S]
         excluded = ((inside - 1) * EXCLUDED).unsqueeze(1)  # [B, 1, S]
-        x, inside, found = self.embedding(ids), inside.unsqueeze(2), []  # [B, S, C], [B, S, 1]
+        x, inside, layers_out = self.embedding(ids), inside.unsqueeze(2), []  # [B, S, C], [B, S, 1]
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, inside, excluded)
             if number in self.config.answers:
-                found.append(self.answer(self.norm(x)))
+                layers_out.append(self.answer(self.norm(x)))
                 guess = torch.cat(
-                    [torch.softmax(frame, dim=2) for frame in found[-1].chunk(FRAMES, dim=2)], dim=2
+                    [torch.softmax(frame, dim=2) for frame in layers_out[-1].chunk(FRAMES, dim=2)],
+                    dim=2,
                 )
                 x = x + self.condition(guess)
-        return [*found, self.answer(self.norm(x))]
+        return [*layers_out, self.answer(self.norm(x))]
 
 
 def frames_of(logits: Tensor) -> Tensor:

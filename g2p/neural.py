@@ -77,8 +77,8 @@ def calibrated(guesses: Sequence[Guess], slope: float, shift: float) -> list[Gue
 
 def logit(chances: np.ndarray) -> np.ndarray:
     """log(p / (1 - p)), with p kept LEAST away from 0 and 1."""
-    kept = np.clip(chances, LEAST, 1 - LEAST)
-    return np.log(kept / (1 - kept))
+    clipped = np.clip(chances, LEAST, 1 - LEAST)
+    return np.log(clipped / (1 - clipped))
 
 
 @cache
@@ -247,13 +247,14 @@ class NeuralG2P:
     def _guesses(self, words: Sequence[str]) -> list[Guess]:
         symbols = [encode(word) for word in words]
         ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
-        for row, own in zip(ids, symbols, strict=True):
-            row[: len(own)] = own
+        for row, row_symbols in zip(ids, symbols, strict=True):
+            row[: len(row_symbols)] = row_symbols
         rows, width = ids.shape
         # [B, S, 2 * sounds] -> [B, 2S, sounds]
         logits = self.run(ids).reshape(rows, FRAMES * width, len(self.alphabet.sounds))
         return calibrated(
-            decoded_batch(logits, [len(own) for own in symbols], self.alphabet), *self.confidence
+            decoded_batch(logits, [len(row_symbols) for row_symbols in symbols], self.alphabet),
+            *self.confidence,
         )
 
 
@@ -401,18 +402,18 @@ def _checked(path: Path, manifest: dict[str, Any]) -> bytes:
         content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: {AGAIN}") from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != manifest["sha256"]:
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != manifest["sha256"]:
         raise InputError(
-            f"{path} has SHA-256 {found[:12]}, its manifest says {str(manifest['sha256'])[:12]}:"
+            f"{path} has SHA-256 {sha256[:12]}, its manifest says {str(manifest['sha256'])[:12]}:"
             f" {AGAIN}"
         )
     return content
 
 
 def _state(content: bytes) -> dict[str, np.ndarray]:
-    found = read_npz(io.BytesIO(content))
+    arrays = read_npz(io.BytesIO(content))
     values = {
-        name: array.astype(np.float32) for name, array in found.items() if not name.endswith(SCALE)
+        name: array.astype(np.float32) for name, array in arrays.items() if not name.endswith(SCALE)
     }
-    return {name: array * found.get(name + SCALE, np.float32(1)) for name, array in values.items()}
+    return {name: array * arrays.get(name + SCALE, np.float32(1)) for name, array in values.items()}

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from kokoro_ane.g2p.alphabet import to_kokoro, unknown_symbol
 from kokoro_ane.g2p.normalize.number_words import ONES, SCALES, TENS
 from kokoro_ane.g2p.result import Kind, Token
-from kokoro_ane.g2p.ssml import PATTERN, Rates, asked, told
+from kokoro_ane.g2p.ssml import PATTERN, Rates, request_of, shortened
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
@@ -62,7 +62,7 @@ class Phrases:
     def __init__(self, phrases: Mapping[str, str]) -> None:
         self._exact, self._lower = (
             dict(phrases),
-            {text: said for text, said in phrases.items() if text == text.lower()},
+            {text: spoken for text, spoken in phrases.items() if text == text.lower()},
         )
         longest = sorted(phrases, key=lambda text: (-len(text), text))
         either = "|".join(
@@ -160,7 +160,7 @@ def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
             work.override(text, match)
     work.keep(text, place, len(text))
     clean = "".join(work.pieces)
-    found = Marked(
+    marked = Marked(
         clean,
         tuple(work.overrides),
         None,
@@ -169,9 +169,9 @@ def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
         tuple(work.sources) or ((0, 0),),
     )
     for match in _UNCLOSED.finditer(clean):
-        work.drop(*found.original(*match.span()), "unclosed override")
+        work.drop(*marked.original(*match.span()), "unclosed override")
     return replace(
-        found,
+        marked,
         dropped=dict(Counter(why for _, _, why in work.drops)),
         drops=tuple(sorted(work.drops)),
     )
@@ -210,40 +210,40 @@ class _Work:
         named.
         """
         element, content = (match["element"] or "break").lower(), match["content"] or ""
-        found = (
+        override = (
             None
             if match["stray"]
-            else asked(element, match["attributes"] or match["break"] or "", content)
+            else request_of(element, match["attributes"] or match["break"] or "", content)
         )
         start, end = match.span("content") if content else match.span()
-        if found is None:
+        if override is None:
             self.drop(
                 match.start(),
                 start if content else end,
-                told(match.string[match.start() : start if content else end]),
+                shortened(match.string[match.start() : start if content else end]),
             )
             self.keep(match.string, start, end if content else start)
-        elif found.kind == "alias":
-            self.add(str(found.value), start, end)
-        elif found.kind == "stress":
+        elif override.kind == "alias":
+            self.add(str(override.value), start, end)
+        elif override.kind == "stress":
             begin = self.length
             self.keep(match.string, start, end)
-            self.overrides.append(Override(begin, self.length, stress=float(found.value)))
-        elif found.kind == "pause" and found.value:
+            self.overrides.append(Override(begin, self.length, stress=float(override.value)))
+        elif override.kind == "pause" and override.value:
             self.placeholder(
                 Override(
-                    self.length, self.length + 1, pause_s=min(float(found.value), MAX_PAUSE_S)
+                    self.length, self.length + 1, pause_s=min(float(override.value), MAX_PAUSE_S)
                 ),
                 start,
                 end,
             )
-        elif found.kind == "phonemes":
+        elif override.kind == "phonemes":
             self.placeholder(
-                Override(self.length, self.length + 1, phonemes=str(found.value)), start, end
+                Override(self.length, self.length + 1, phonemes=str(override.value)), start, end
             )
-        elif found.kind == "say_as":
+        elif override.kind == "say_as":
             self.placeholder(
-                Override(self.length, self.length + 1, say_as=str(found.value)), start, end
+                Override(self.length, self.length + 1, say_as=str(override.value)), start, end
             )
 
     def override(self, text: str, match: re.Match[str]) -> None:

@@ -35,7 +35,7 @@ def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     """Index of the occurrence-th (from 0) `word`, case ignored. Raises ValueError when there is
     none.
     """
-    places = [index for index, found in enumerate(words) if found.lower() == word]
+    places = [index for index, other in enumerate(words) if other.lower() == word]
     if occurrence >= len(places):
         raise ValueError(
             f"{word!r} stands {len(places)} times in the sentence, not {occurrence + 1}"
@@ -132,13 +132,13 @@ class Classes:
 
     def __call__(self, word: str) -> str:
         """Class of `word`; capital letters matter only for unknown words."""
-        found = self.kept.get(word)
-        if found is None:
+        cached = self.kept.get(word)
+        if cached is None:
             lower = word.lower()
-            found = self.stored.get(lower) or guess(word)
+            cached = self.stored.get(lower) or guess(word)
             if len(self.kept) < 50_000:
-                self.kept[word] = found
-        return found
+                self.kept[word] = cached
+        return cached
 
 
 def guess(word: str) -> str:
@@ -184,17 +184,17 @@ STOPS = frozenset(".?!;:")
 
 
 def keys(
-    words: Sequence[str], at: int, classes: Callable[[str], str], known: bool = False
+    words: Sequence[str], at: int, classes: Callable[[str], str], is_heteronym: bool = False
 ) -> list[int]:
     """CRC-32 of every feature of `words[at]`: what the weight table is indexed by."""
     return [
         zlib.crc32(name.encode("utf-8", "surrogatepass"))
-        for name in names(words, at, classes, known)
+        for name in names(words, at, classes, is_heteronym)
     ]
 
 
 def names(
-    words: Sequence[str], at: int, classes: Callable[[str], str], known: bool = False
+    words: Sequence[str], at: int, classes: Callable[[str], str], is_heteronym: bool = False
 ) -> list[str]:
     """Features of `words[at]`. `classes` gives the ambiguity class of a word; `known`: the word
     itself may be used.
@@ -209,7 +209,7 @@ def names(
     _, w2, w1, word, v1, v2, _ = lower
     k3, k2, k1, _, n1, n2, n3 = kinds
     helper, near, times, finite = clause(words, at, classes)
-    found = [
+    features = [
         f"a{w1}",
         f"b{v1}",
         f"c{w2}",
@@ -240,8 +240,8 @@ def names(
         f"B{form(word)} {k1}",
         f"C{form(word)} {n1}",
     ]
-    if known:
-        found += [
+    if is_heteronym:
+        features += [
             f"D{word}",
             f"E{word} {w1}",
             f"F{word} {v1}",
@@ -249,7 +249,7 @@ def names(
             f"H{word} {n1}",
             f"I{word} {helper}",
         ]
-    return found
+    return features
 
 
 def form(word: str) -> str:
@@ -381,9 +381,11 @@ class Tagger:
         """
         lower, rows = words[at].lower(), self.rows
         allowed = tags or self.heteronyms.get(lower) or possible(lower)
-        known = lower in self.heteronyms and lower not in IRREGULAR
-        found = [rows[key] for key in keys(words, at, self.classes, known) if key in rows]
-        scores = self.scores(found)
+        is_heteronym = lower in self.heteronyms and lower not in IRREGULAR
+        rows_of_word = [
+            rows[key] for key in keys(words, at, self.classes, is_heteronym) if key in rows
+        ]
+        scores = self.scores(rows_of_word)
         bonus = VERBLESS if self.lacks_verb(words, at) else 0.0
         chosen = [scores[TAGS.index(tag)] + bonus * (tag in FINITE) for tag in allowed]
         top = max(chosen)
@@ -391,9 +393,9 @@ class Tagger:
         total = sum(shares)
         return {tag: share / total for tag, share in zip(allowed, shares, strict=True)}
 
-    def scores(self, found: Sequence[int]) -> list[float]:
+    def scores(self, rows_of_word: Sequence[int]) -> list[float]:
         """Log-odds of each of TAGS from these rows."""
-        return (self.weights[found].sum(0, dtype=np.int32) * self.scale).tolist()  # [T]
+        return (self.weights[rows_of_word].sum(0, dtype=np.int32) * self.scale).tolist()  # [T]
 
     def lacks_verb(self, words: Sequence[str], at: int) -> bool:
         """Is this a whole sentence (it ends with a mark) in which no other word can be its verb?"""

@@ -290,13 +290,13 @@ class G2P:
         for offset, result in self._results(text):
             waiting.update(result.dropped)
             drops += result.drops
-            told = replace(result, dropped=dict(waiting), drops=drops)
+            completed = replace(result, dropped=dict(waiting), drops=drops)
             if result.words and len(result.phonemes) <= limit:
-                yield told
+                yield completed
             elif result.words:
-                yield from chunks(told, limit, offset)
+                yield from chunks(completed, limit, offset)
             elif keep_empty:
-                yield told
+                yield completed
             else:
                 continue
             waiting.clear()
@@ -369,13 +369,13 @@ class G2P:
     @staticmethod
     def _placed(sentence: Sentence, words: tuple[Word, ...]) -> Iterator[tuple[int, int, str]]:
         """What the normalizer left out, by offsets of the whole text."""
-        said = {(word.start - sentence.offset, word.end - sentence.offset) for word in words}
+        spans = {(word.start - sentence.offset, word.end - sentence.offset) for word in words}
         for start, end, why in sentence.normalized.drops:
             place = sentence.marked.original(start, end) if start < end else (start, end)
             yield place[0] + sentence.offset, place[1] + sentence.offset, why
         for token in sentence.normalized.tokens:
             place = sentence.marked.original(token.start, token.end)
-            if token.kind != "punctuation" and place not in said:
+            if token.kind != "punctuation" and place not in spans:
                 yield place[0] + sentence.offset, place[1] + sentence.offset, "unpronounceable"
 
 

@@ -98,16 +98,18 @@ class Reader:
         if len(self._readings) > REMEMBERED:
             self._readings.clear()
             self._guesses.clear()
-        asked: dict[str, None] = {}
+        words_to_ask: dict[str, None] = {}
         for word in words:
             if word not in self._readings:
-                found = self._find(word)
-                if found is not None:
-                    self._readings[word] = _stressed(found, word)
+                entry = self._find(word)
+                if entry is not None:
+                    self._readings[word] = _stressed(entry, word)
                 else:
-                    asked.update(dict.fromkeys(self._unknown_parts(word)))
-        if asked and self._neural is not None:
-            self._guesses.update(zip(asked, self._neural.predict(list(asked)), strict=True))
+                    words_to_ask.update(dict.fromkeys(self._unknown_parts(word)))
+        if words_to_ask and self._neural is not None:
+            self._guesses.update(
+                zip(words_to_ask, self._neural.predict(list(words_to_ask)), strict=True)
+            )
 
     def read(self, word: str) -> Reading:
         """The reading of `word`, remembered. Parts that were not prepared are spelled."""
@@ -153,26 +155,26 @@ class Reader:
         """How the word is read by its parts; a user's own reader of unknown words is asked for
         whole ones.
         """
-        asked = getattr(self._neural, "source", "neural") != "neural"
-        return None if asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
+        is_asked = getattr(self._neural, "source", "neural") != "neural"
+        return None if is_asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
 
     def _find(self, word: str) -> Found | None:
         """What the lists say; CMUdict guessed names of China and Japan by English spelling, and
         gold has letters of Greek (xi, Xi).
         """
-        found = self.lexicon.find(word)
-        doubtful = found is not None and (
-            found.source == "cmudict" or (found.source == "gold" and word in ("Xi", "Xu"))
+        entry = self.lexicon.find(word)
+        doubtful = entry is not None and (
+            entry.source == "cmudict" or (entry.source == "gold" and word in ("Xi", "Xu"))
         )
         origin = by_origin(word) if doubtful and word[:1].isupper() else None
-        if found is None or origin is None:
-            accents = found is not None and found.source == "cmudict" and not word.isascii()
+        if entry is None or origin is None:
+            accents = entry is not None and entry.source == "cmudict" and not word.isascii()
             return (
-                found.changed(partial(with_accent, word))
-                if found is not None and accents
-                else found
+                entry.changed(partial(with_accent, word))
+                if entry is not None and accents
+                else entry
             )
-        return replace(found, phonemes=self._dialectal(word, origin), source="morphology")
+        return replace(entry, phonemes=self._dialectal(word, origin), source="morphology")
 
     def _dialectal(self, word: str, phonemes: str) -> str:
         return british(phonemes, word) if self.lexicon.dialect == GB else phonemes
@@ -187,9 +189,9 @@ class Reader:
         return Reading(phonemes, source, planned.confidence, vowel=starts_with_vowel(phonemes))
 
     def _read(self, word: str) -> Reading:
-        found = self._find(word)
-        if found is not None:
-            return _stressed(found, word)
+        entry = self._find(word)
+        if entry is not None:
+            return _stressed(entry, word)
         parts = _parts(word)
         if len(parts) > 1:
             return self._compound([self.read(part) for part in parts], parts)
@@ -308,20 +310,20 @@ def _demoted(phonemes: list[str], parts: list[str]) -> list[str]:
     ]
 
 
-def _stressed(found: Found, word: str) -> Reading:
+def _stressed(entry: Found, word: str) -> Reading:
     """A found word with the stress of its capitals."""
     level = (
         None
-        if found.source == "user" or word == word.lower()
+        if entry.source == "user" or word == word.lower()
         else CAPITALS
         if word == word.upper()
         else CAPITALISED
     )
     if level is not None:
-        found = found.changed(lambda phonemes: restress(phonemes, level))
-    senses = found.senses if found.senses and set(found.senses) != {DEFAULT} else None
+        entry = entry.changed(lambda phonemes: restress(phonemes, level))
+    senses = entry.senses if entry.senses and set(entry.senses) != {DEFAULT} else None
     return Reading(
-        found.phonemes, found.source, found.confidence, senses, starts_with_vowel(found.phonemes)
+        entry.phonemes, entry.source, entry.confidence, senses, starts_with_vowel(entry.phonemes)
     )
 
 

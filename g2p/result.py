@@ -179,7 +179,7 @@ def timed(
             f"{len(frames)} durations for {symbols} phoneme symbols: wanted {symbols + 2}, a pad at"
             " either end"
         )
-    found, place, now = [], 1, float(frames[0]) if frames else 0.0
+    times, place, now = [], 1, float(frames[0]) if frames else 0.0
     for token in tokens:
         spoken = sum(frames[place : place + len(token.phonemes)])
         gap = sum(
@@ -187,10 +187,10 @@ def timed(
                 place + len(token.phonemes) : place + len(token.phonemes) + len(token.whitespace)
             ]
         )
-        found.append(
+        times.append(
             replace(
                 token, start_ts=now * seconds_per_frame, end_ts=(now + spoken) * seconds_per_frame
             )
         )
         now, place = now + spoken + gap, place + len(token.phonemes) + len(token.whitespace)
-    return found
+    return times

@@ -64,7 +64,7 @@ class SentenceReader:
         if sentence.marked.overrides:
             tokens = with_flags(tokens, sentence.marked.overrides)
         shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
-        found: list[Word] = []
+        words_out: list[Word] = []
         source: Source
         for place in range(len(tokens) - 1, -1, -1):
             token, override = tokens[place], None
@@ -116,7 +116,7 @@ class SentenceReader:
                     else sentence.marked.original(token.start, token.end)
                 )
                 pause_s = override.pause_s if override is not None and source == "pause" else 0.0
-                found.append(
+                words_out.append(
                     Word(
                         text[start:end],
                         start + offset,
@@ -129,8 +129,8 @@ class SentenceReader:
                         pause_s,
                     )
                 )
-        found.reverse()
-        return tuple(found), unsaid
+        words_out.reverse()
+        return tuple(words_out), unsaid
 
     def _reading(
         self, token: Token, kind: str, marked: Marked, override: Override | None
@@ -208,5 +208,6 @@ def mark_of(text: str, token: Token) -> str:
 
 def override_at(marked: Marked, token: Token) -> Override | None:
     return next(
-        (found for found in marked.overrides if found.start <= token.start < found.end), None
+        (override for override in marked.overrides if override.start <= token.start < override.end),
+        None,
     )

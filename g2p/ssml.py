@@ -1,9 +1,9 @@
 """The common part of SSML 1.1 (w3.org/TR/speech-synthesis11): what each element asks for, in the
 terms of g2p/overrides.py.
 
-    asked("break", 'time="300ms"', "")                             # Asked("pause", 0.3)
+    request_of("break", 'time="300ms"', "")                             # Asked("pause", 0.3)
     # Asked("alias", "World Wide Web")
-    asked("sub", 'alias="World Wide Web"', "WWW")
+    request_of("sub", 'alias="World Wide Web"', "WWW")
     rate_spans('a <prosody rate="slow">b</prosody>', (), 0)        # b is said at 0.8 of the pace
 
 `break`, `phoneme`, `sub`, `say-as` (characters, digits, date, time, telephone), `emphasis` and
@@ -83,39 +83,41 @@ def _attributes(text: str) -> dict[str, str]:
     }
 
 
-def asked(element: str, attributes: str, content: str) -> Asked | None:
+def request_of(element: str, attributes: str, content: str) -> Asked | None:
     """What `<element attributes>content</element>` asks for; None where it cannot be understood."""
-    given = _attributes(attributes)
+    values = _attributes(attributes)
     if element == "break":
-        return _break(given)
+        return _break(values)
     if element == "phoneme":
-        return _phoneme(given)
+        return _phoneme(values)
     if element == "sub":
-        return Asked("alias", given["alias"]) if given.get("alias", "").strip() else None
+        return Asked("alias", values["alias"]) if values.get("alias", "").strip() else None
     if element == "emphasis":
-        stress = STRESSES.get(given.get("level", "moderate"))
+        stress = STRESSES.get(values.get("level", "moderate"))
         return None if stress is None else Asked("stress", stress)
-    return _say_as(given.get("interpret-as", ""), given.get("format", ""), content)
+    return _say_as(values.get("interpret-as", ""), values.get("format", ""), content)
 
 
-def _break(given: dict[str, str]) -> Asked | None:
-    time = _TIME.fullmatch(given["time"].strip()) if "time" in given else None
+def _break(values: dict[str, str]) -> Asked | None:
+    time = _TIME.fullmatch(values["time"].strip()) if "time" in values else None
     if time:
         return Asked("pause", float(time[1]) * (0.001 if time[2] == "ms" else 1.0))
-    seconds = STRENGTHS_S.get(given.get("strength", "medium"))
-    return None if "time" in given or seconds is None else Asked("pause", seconds)
+    seconds = STRENGTHS_S.get(values.get("strength", "medium"))
+    return None if "time" in values or seconds is None else Asked("pause", seconds)
 
 
-def _phoneme(given: dict[str, str]) -> Asked | None:
+def _phoneme(values: dict[str, str]) -> Asked | None:
     """IPA, or Kokoro's own symbols (alphabet="x-kokoro")."""
-    phonemes, alphabet = given.get("ph", "").strip(), given.get("alphabet", "ipa")
+    phonemes, alphabet = values.get("ph", "").strip(), values.get("alphabet", "ipa")
     if alphabet == "ipa":
         for theirs, ours in IPA:
             phonemes = phonemes.replace(theirs, ours)
         phonemes = _MARK.sub(r"\2\1", phonemes)  # Kokoro marks the vowel, IPA the syllable
     phonemes = to_kokoro(phonemes)
-    known = alphabet in ("ipa", "x-kokoro") and phonemes and unknown_symbol(phonemes) is None
-    return Asked("phonemes", phonemes) if known else None
+    is_known_alphabet = (
+        alphabet in ("ipa", "x-kokoro") and phonemes and unknown_symbol(phonemes) is None
+    )
+    return Asked("phonemes", phonemes) if is_known_alphabet else None
 
 
 def _say_as(kind: str, form: str, content: str) -> Asked | None:
@@ -173,7 +175,7 @@ def rate_spans(text: str, outer: tuple[float, ...], offset: int) -> "Rates":
         if match[1] and stack:
             stack.pop()
         elif match[1] or rate is None:
-            wrong.append((match.start() + offset, match.end() + offset, told(match[0])))
+            wrong.append((match.start() + offset, match.end() + offset, shortened(match[0])))
         stack += [] if match[1] else [rate or 1.0]
     return Rates(tuple(spans), tuple(stack), tuple(wrong))
 
@@ -194,10 +196,10 @@ class Rates:
 
 
 def _product(rates: list[float]) -> float:
-    found = 1.0
+    matches = 1.0
     for rate in rates:
-        found *= rate
-    return found
+        matches *= rate
+    return matches
 
 
 def _rate(text: str) -> float | None:
@@ -216,6 +218,6 @@ def _rate(text: str) -> float | None:
     return rate if rate > 0 else None
 
 
-def told(markup: str) -> str:
+def shortened(markup: str) -> str:
     """The name under which malformed markup is counted and shown."""
     return f"SSML not understood: {markup[:60]}"

@@ -36,8 +36,8 @@ def word_set(text: str) -> frozenset[str]:
 
 def word_sets(file: str, names: str) -> list[frozenset[str]]:
     """The sets of words in g2p/data/FILE.json by their names."""
-    found = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
-    return [word_set(found[name]) for name in names.split()]
+    table = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
+    return [word_set(table[name]) for name in names.split()]
 
 
 class ListFile(Mapping[str, str]):
@@ -99,14 +99,14 @@ def data_folder() -> Path:
     missing or of another version.
     """
     try:
-        found = version("misaki")
+        installed = version("misaki")
     except PackageNotFoundError:
         raise InputError(
             f"misaki {MISAKI_VERSION} is not installed: the lexicon comes from it; run `make venv`"
         ) from None
-    if found != MISAKI_VERSION:
+    if installed != MISAKI_VERSION:
         raise InputError(
-            f"misaki {found} is installed, the lexicon was built with {MISAKI_VERSION}: run `make"
+            f"misaki {installed} is installed, the lexicon was built with {MISAKI_VERSION}: run `make"
             " venv`"
         )
     spec = find_spec("misaki")
@@ -128,10 +128,10 @@ def read(name: str, folder: Path | None = None) -> dict[str, Entry]:
         raise InputError(
             f"{path} does not exist: misaki {MISAKI_VERSION} brings it; run `make venv`"
         ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != SHA256[name]:
         raise InputError(
-            f"{path} has SHA-256 {found[:12]}, this repository was built with {SHA256[name][:12]}:"
+            f"{path} has SHA-256 {sha256[:12]}, this repository was built with {SHA256[name][:12]}:"
             " run `make venv`"
         )
     return json.loads(content)

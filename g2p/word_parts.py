@@ -28,7 +28,7 @@ LEAST = 4  # letters of a half that is not among SHORT
 Known = Callable[[str], bool]
 
 
-def halves(word: str, known: Known) -> tuple[str, str] | None:
+def halves(word: str, is_listed: Known) -> tuple[str, str] | None:
     """Two words that `word` is written from, or None. `known`: whether edited lists have a word in
     small letters.
     """
@@ -38,14 +38,18 @@ def halves(word: str, known: Known) -> tuple[str, str] | None:
     plain = word.lower()
     if not plain.isascii() or not plain.isalpha():
         return None
-    found = [
+    matches = [
         (plain[:cut], plain[cut:])
         for cut in range(3, len(plain) - 2)
         if plain[cut - 1] != plain[cut]
     ]
-    found = [pair for pair in found if _may_join(*pair, word == plain) and all(map(known, pair))]
+    matches = [
+        pair for pair in matches if _may_join(*pair, word == plain) and all(map(is_listed, pair))
+    ]
     return max(
-        found, key=lambda pair: min(map(len, pair)) - 2 * bool(PLURAL.search(pair[0])), default=None
+        matches,
+        key=lambda pair: min(map(len, pair)) - 2 * bool(PLURAL.search(pair[0])),
+        default=None,
     )
 
 
@@ -99,13 +103,13 @@ def by_origin(word: str) -> str | None:
 
 def _chinese(word: str) -> str:
     """Pinyin as English says it; the last syllable bears the stress."""
-    said = []
+    morae = []
     for match in SYLLABLE.finditer(word):
         initial, final = PINYIN["initials"][match[1]], PINYIN["finals"][match[2]]
-        said.append(
+        morae.append(
             initial + (final[1:] if final[0] == "j" and initial and initial[-1] in "ʃj" else final)
         )
-    return "".join(said[:-1]) + restress(said[-1], 2)
+    return "".join(morae[:-1]) + restress(morae[-1], 2)
 
 
 def _japanese(word: str) -> str | None:
@@ -117,7 +121,7 @@ def _japanese(word: str) -> str | None:
     )
     if not ends or "".join(mora[0] for mora in morae) != word or len(vowels) < 3:
         return None
-    main, said = len(vowels) - 2, ""
+    main, spoken = len(vowels) - 2, ""
     for mora in morae:
         consonant, vowel = mora[1] or mora[3] or "", mora[2] or ""
         sound = JAPANESE["consonants"].get(consonant) or "".join(
@@ -135,8 +139,10 @@ def _japanese(word: str) -> str | None:
         )
         weak = vowel == "a" and not loud and number > 0
         last = vowel == "e" and mora is morae[-1]
-        said += sound + loud + ("ə" if weak else "A" if last else JAPANESE["vowels"].get(vowel, ""))
-    return said
+        spoken += (
+            sound + loud + ("ə" if weak else "A" if last else JAPANESE["vowels"].get(vowel, ""))
+        )
+    return spoken
 
 
 @dataclass(frozen=True)
@@ -150,22 +156,22 @@ class Plan:
     confidence: float
 
 
-def plan(word: str, known: Known, dialectal: Callable[[str], str]) -> Plan | None:
+def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Plan | None:
     """How to read a word that no list has without asking the network for all of it; None: ask the
     network.
 
     `dialectal` makes a dialect's phonemes of American ones.
     """
-    pair, origin, ending = halves(word, known), by_origin(word), name_ending(word)
+    pair, origin, ending = halves(word, is_listed), by_origin(word), name_ending(word)
     if pair:
-        return Plan(pair, lambda said: compound(said[0], said[1], pair[0]), 0.78)
+        return Plan(pair, lambda spoken: compound(spoken[0], spoken[1], pair[0]), 0.78)
     if origin:
-        return Plan((), lambda said: dialectal(origin), 0.5)
+        return Plan((), lambda spoken: dialectal(origin), 0.5)
     if ending:
         head, sound = word[: -len(ending)], dialectal(NAME_ENDINGS[ending])
-        return Plan((head,), lambda said: _with_name_ending(head, said[0], sound), 0.5)
+        return Plan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
     if re.match("[Xx][b-df-hj-np-tv-xz]", word) and len(word) > LEAST:
-        return Plan((word[1:],), lambda said: f"{SECONDARY}ɛks" + said[0], 0.5)
+        return Plan((word[1:],), lambda spoken: f"{SECONDARY}ɛks" + spoken[0], 0.5)
     return None
 
 
@@ -213,12 +219,12 @@ def _restressed(phonemes: str, number: int, full: str = "") -> str:
     first = plain.find(PRIMARY)
     place = _vowel_places(plain)[number]
     weak = plain[place] in "əᵻᵊ" and full
-    said = plain[:place] + PRIMARY + (full if weak else plain[place]) + plain[place + 1 :]
+    spoken = plain[:place] + PRIMARY + (full if weak else plain[place]) + plain[place + 1 :]
     if first < 0 or first == place - 1:
-        return phonemes if not weak else said.replace(PRIMARY + PRIMARY, PRIMARY)
+        return phonemes if not weak else spoken.replace(PRIMARY + PRIMARY, PRIMARY)
     old = first if first < place else first + 1
     between = sum(sound in VOWELS for sound in plain[first:place])
-    return said[:old] + (SECONDARY if between > 1 else "") + said[old + 1 :]
+    return spoken[:old] + (SECONDARY if between > 1 else "") + spoken[old + 1 :]
 
 
 # Letters to the sounds that keep them, and the sound that is put back.
@@ -275,17 +281,17 @@ def _lost(letters: str, phonemes: str, rhotic: bool) -> Iterator[tuple[int, str]
             )
             cost[i][j] = min(steps, default=0.0)
     i, j = rows - 1, columns - 1
-    found = []
+    parts_out = []
     while i:
         if j and cost[i][j] == cost[i - 1][j - 1] + _match(letters[i - 1], phonemes[j - 1]):
             i, j = i - 1, j - 1
         elif cost[i][j] == cost[i - 1][j] + _skip(letters, i - 1, silent):
             if _skip(letters, i - 1, silent) == LOST:
-                found.append((j, PUT_BACK[letters[i - 1]]))
+                parts_out.append((j, PUT_BACK[letters[i - 1]]))
             i -= 1
         else:
             j -= 1
-    yield from reversed(found)
+    yield from reversed(parts_out)
 
 
 def _skip(letters: str, place: int, silent: set[int]) -> float:

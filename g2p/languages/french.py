@@ -61,9 +61,11 @@ def french_ordinal(number: int, feminine: bool = False) -> str:
     """Any ordinal from 0 on."""
     if number == 1:
         return "première" if feminine else "premier"
-    said = french(number)
-    said = said[:-1] if said.endswith(("e", "vingts", "cents", "llions", "lliards")) else said
-    return re.sub("cinq$", "cinqu", re.sub("neuf$", "neuv", said)) + "ième"
+    spoken = french(number)
+    spoken = (
+        spoken[:-1] if spoken.endswith(("e", "vingts", "cents", "llions", "lliards")) else spoken
+    )
+    return re.sub("cinq$", "cinqu", re.sub("neuf$", "neuv", spoken)) + "ième"
 
 
 def _cardinal(number: int, following: str) -> str:
@@ -107,11 +109,11 @@ class FrenchNormalizer(Normalizer):
             return super()._code(scan, place)
         digits = re.sub(r"\D", "", phone[0])
         pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
-        said = (
+        spoken = (
             f"{self.grammar.digits[0]} " * (pair[0] == "0" and pair != "00") + french(int(pair))
             for pair in pairs
         )
-        return scan.say(" , ".join(said), place, phone.end())
+        return scan.say(" , ".join(spoken), place, phone.end())
 
     def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
         marked = match[0].removeprefix(match["nth"])

@@ -60,11 +60,11 @@ class Grammar:
 
 def read_words(language: str) -> dict[str, Any]:
     """The tables of a language; a line of words as a tuple."""
-    found = json.loads((DATA / f"{language}.json").read_text(encoding="utf-8"))
+    table = json.loads((DATA / f"{language}.json").read_text(encoding="utf-8"))
     return (
-        found
-        | {name: tuple(words.split()) for name, words in found["numbers"].items()}
-        | {"months": tuple(found["months"].split())}
+        table
+        | {name: tuple(words.split()) for name, words in table["numbers"].items()}
+        | {"months": tuple(table["months"].split())}
     )
 
 
@@ -180,13 +180,13 @@ def _it_below_million(number: int) -> str:
 def italian_ordinal(number: int, feminine: bool = False) -> str:
     """Any ordinal from 1 on."""
     if number < len(IT["ordinals"]):
-        said = IT["ordinals"][number]
+        spoken = IT["ordinals"][number]
     else:
         word = _it_below_million(number) if number < 10**6 else italian(number).replace(" ", "")
-        said = (word if word.endswith(("tre", "sei")) else word[:-1]) + (
+        spoken = (word if word.endswith(("tre", "sei")) else word[:-1]) + (
             "lesimo" if word.endswith("mille") else "esimo"
         )
-    return said[:-1] + ("a" if feminine else "o")
+    return spoken[:-1] + ("a" if feminine else "o")
 
 
 IT_SIZES = (

@@ -91,15 +91,15 @@ class Unit:
 
 def units(word: str) -> list[Unit]:
     """A word in lower case cut into units."""
-    found, place = [], 0
+    units, place = [], 0
     while place < len(word):
         match = _LETTERS.match(word, place)
         if match:
-            found.append(Unit(place, match[0], SPELLINGS[(match.lastindex or 1) - 1][1]))
+            units.append(Unit(place, match[0], SPELLINGS[(match.lastindex or 1) - 1][1]))
         else:
-            found.append(Unit(place, word[place], (SAID.get(word[place], word[place]),)))
-        place += len(found[-1].letters)
-    return found
+            units.append(Unit(place, word[place], (SAID.get(word[place], word[place]),)))
+        place += len(units[-1].letters)
+    return units
 
 
 def endings(word: str) -> Iterator[str]:
@@ -146,39 +146,40 @@ def sounds(word: str, learned: Mapping[str, str] | None = None) -> str:
     """Kokoro's symbols of one word in lower case, stress marked; a word without a vowel letter by
     the names of its letters.
     """
-    known = table() if learned is None else learned
+    stress_table = table() if learned is None else learned
     plain = folded(word)
     head, apostrophe, tail = plain.rpartition("'")
     if apostrophe and head:
-        return elided(head, tail, known)
+        return elided(head, tail, stress_table)
     plain = plain.strip("'")
-    if whole(plain) in known:
-        return known[whole(plain)]
+    if whole(plain) in stress_table:
+        return stress_table[whole(plain)]
     if not any(letter in VOWELS for letter in plain):
         return spelled(plain)
     cut = units(plain)
-    main = stressed(plain, cut, known)
-    said = [
-        _said(plain, unit, "<" if place < main else "=" if place == main else ">", known)
+    main = stressed(plain, cut, stress_table)
+    spoken = [
+        _said(plain, unit, "<" if place < main else "=" if place == main else ">", stress_table)
         for place, unit in enumerate(cut)
     ]
     return "".join(
         PRIMARY + sound if place == main else sound
-        for place, sound in enumerate(assimilated(cut, said, main))
+        for place, sound in enumerate(assimilated(cut, spoken, main))
     )
 
 
-def elided(head: str, tail: str, known: Mapping[str, str]) -> str:
+def elided(head: str, tail: str, stress_table: Mapping[str, str]) -> str:
     """l'amico, dell'arte, c'è: one word; what stands before the apostrophe sounds as before the
     vowel behind it. po' keeps its stress.
     """
     if not tail:
-        return sounds(head, known)
+        return sounds(head, stress_table)
     bare = folded(tail)
     full = sounds(
-        head.replace("'", "") + (plain_vowel(bare[0]) if bare[0] in VOWELS + "h" else "o"), known
+        head.replace("'", "") + (plain_vowel(bare[0]) if bare[0] in VOWELS + "h" else "o"),
+        stress_table,
     )
-    return weakened(re.sub("[aeiouɛɔɪʊ]ː?$", "", full), "") + sounds(tail, known)
+    return weakened(re.sub("[aeiouɛɔɪʊ]ː?$", "", full), "") + sounds(tail, stress_table)
 
 
 def plain_vowel(letter: str) -> str:
@@ -186,7 +187,7 @@ def plain_vowel(letter: str) -> str:
     return "a" if letter == "h" else unicodedata.normalize("NFD", letter)[0]
 
 
-def stressed(word: str, cut: Sequence[Unit], known: Mapping[str, str]) -> int:
+def stressed(word: str, cut: Sequence[Unit], stress_table: Mapping[str, str]) -> int:
     """Place of the stressed unit: the accent's, else as the longest known ending says, counted in
     vowel letters from the end.
     """
@@ -196,34 +197,35 @@ def stressed(word: str, cut: Sequence[Unit], known: Mapping[str, str]) -> int:
     accented = [place for place in vowels if cut[place].letters in SAID]
     if accented:
         return accented[-1]
-    number = int(next((known[key] for key in endings(word) if key in known), "2"))
+    number = int(next((stress_table[key] for key in endings(word) if key in stress_table), "2"))
     return vowels[max(len(vowels) - number, 0)]
 
 
-def _said(word: str, unit: Unit, where: str, known: Mapping[str, str]) -> str:
+def _said(word: str, unit: Unit, where: str, stress_table: Mapping[str, str]) -> str:
     if len(unit.choices) == 1:
         return unit.choices[0]
     return next(
-        (known[key] for key in contexts(word, unit, where) if key in known), unit.choices[0]
+        (stress_table[key] for key in contexts(word, unit, where) if key in stress_table),
+        unit.choices[0],
     )
 
 
-def assimilated(cut: Sequence[Unit], said: Sequence[str], main: int) -> list[str]:
+def assimilated(cut: Sequence[Unit], spoken: Sequence[str], main: int) -> list[str]:
     """n as what follows it, gn long behind the stress."""
-    found = list(said)
+    sounds_out = list(spoken)
     for place, unit in enumerate(cut):
-        after = said[place + 1][:1] if place + 1 < len(said) else ""
+        after = spoken[place + 1][:1] if place + 1 < len(spoken) else ""
         if unit.letters == "n" and after in ("ɡ", "ʣ"):
-            found[place] = "ŋ"
+            sounds_out[place] = "ŋ"
         elif unit.letters == "gn" and place == main + 1:
-            found[place] = "ɲɲ"
-    return found
+            sounds_out[place] = "ɲɲ"
+    return sounds_out
 
 
 def folded(word: str) -> str:
     """Letters beyond Italian without their marks (façade, München)."""
-    kept = "".join(SAID) + "çñ"
-    return "".join(c if c in kept else unicodedata.normalize("NFD", c)[0] for c in word)
+    letters_kept = "".join(SAID) + "çñ"
+    return "".join(c if c in letters_kept else unicodedata.normalize("NFD", c)[0] for c in word)
 
 
 LETTER_NAMES = {

@@ -173,8 +173,8 @@ class Normalizer:
         """Nothing to say."""
 
     def _word(self, scan: Scan, match: "re.Match[str]") -> None:
-        said = self.grammar.respelled.get(match[0].lower())
-        scan.word(said or match[0], *match.span())
+        spoken = self.grammar.respelled.get(match[0].lower())
+        scan.word(spoken or match[0], *match.span())
 
     def _mark(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.mark(match[0], *match.span())
@@ -247,7 +247,7 @@ class Normalizer:
         """S. Pietro, S. Maria, S. Antonio."""
         name = re.match(rf"[{LATIN}]+", scan.text[match.end() :])
         first, last = (name[0][0].lower(), name[0][-1]) if name else ("", "")
-        said = (
+        spoken = (
             "sant'"
             if first in VOWEL and first
             else (
@@ -256,7 +256,7 @@ class Normalizer:
                 else "san"
             )
         )
-        scan.say(said, match.start(), match.start() + 2, True)
+        scan.say(spoken, match.start(), match.start() + 2, True)
 
     def _address(self, scan: Scan, match: "re.Match[str]") -> None:
         text = re.sub(r"^https?://", "", match[0]).rstrip("/")
@@ -279,18 +279,18 @@ class Normalizer:
     def _dated(self, scan: Scan, match: "re.Match[str]", day: str, month: str, year: str) -> None:
         """Day, month, year where they can be; else the numbers one after the other."""
         if 1 <= int(month) <= 12 and 1 <= int(day) <= 31:
-            said = self.grammar.date(
+            spoken = self.grammar.date(
                 int(day), self.grammar.months[int(month) - 1], self._integer(year, "")
             )
         else:
-            said = " ".join(self._integer(part, "") for part in re.split(r"[/.-]", match[0]))
-        scan.say(said, *match.span())
+            spoken = " ".join(self._integer(part, "") for part in re.split(r"[/.-]", match[0]))
+        scan.say(spoken, *match.span())
 
     def _clock(self, scan: Scan, match: "re.Match[str]") -> None:
         hour, minute, *_second = (int(part) for part in re.findall(r"\d+", match[0]))
-        said = self.grammar.clock(hour, minute)
+        spoken = self.grammar.clock(hour, minute)
         scan.say(
-            said + (f" {self.grammar.cardinal(_second[0], '')}" if _second else ""), *match.span()
+            spoken + (f" {self.grammar.cardinal(_second[0], '')}" if _second else ""), *match.span()
         )
 
     def _fraction(self, scan: Scan, match: "re.Match[str]") -> None:
@@ -302,9 +302,9 @@ class Normalizer:
                 *match.span(),
             )
             return
-        known = self.grammar.always.get(match[0]) or self.grammar.fractions.get(match[0])
+        fixed = self.grammar.always.get(match[0]) or self.grammar.fractions.get(match[0])
         scan.say(
-            known or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}",
+            fixed or f"{self._integer(above, '')} {self.grammar.over} {self._integer(below, '')}",
             *match.span(),
         )
 
@@ -321,26 +321,28 @@ class Normalizer:
             if not scaled:
                 scan.say(several, *match.span())
             return
-        said = []
+        spoken = []
         if int(whole) or not fraction:
-            said.append(
+            spoken.append(
                 f"{self._integer(whole, several)}"
                 f" {self._of(whole)}{one if whole == '1' else several}"
             )
         if fraction and int(fraction):
-            said.append(f"{self._integer(fraction, cents)} {cent if int(fraction) == 1 else cents}")
+            spoken.append(
+                f"{self._integer(fraction, cents)} {cent if int(fraction) == 1 else cents}"
+            )
         scan.say(
-            f" {self.grammar.money_joint} ".join(said)
+            f" {self.grammar.money_joint} ".join(spoken)
             or f"{self._integer('0', several)} {several}",
             *match.span(),
         )
 
     def _ordinal(self, scan: Scan, match: "re.Match[str]") -> None:
-        said = self.grammar.ordinal(int(match["nth"]), match[0][-1] in "ªa")
+        spoken = self.grammar.ordinal(int(match["nth"]), match[0][-1] in "ªa")
         apocope = match[0].endswith("er") or (
-            said in ("primero", "tercero") and re.match(r" [a-zá-ú]", scan.text[match.end() :])
+            spoken in ("primero", "tercero") and re.match(r" [a-zá-ú]", scan.text[match.end() :])
         )
-        scan.say(said[:-1] if apocope else said, *match.span())
+        scan.say(spoken[:-1] if apocope else spoken, *match.span())
 
     def _first(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.say(self.grammar.date(1, "", "").strip(), *match.span())
@@ -360,36 +362,36 @@ class Normalizer:
             if following
             else ""
         )
-        said = [self._spoken(text, counted)]
+        spoken = [self._spoken(text, counted)]
         if forms:
-            said.append(
+            spoken.append(
                 forms[not one]
                 + {"C": " Celsius", "F": " Fahrenheit"}.get(
                     unit[-1:] if unit[:1] == "°" else "", ""
                 )
             )
         elif unit:
-            said.append(grammar.percent)
+            spoken.append(grammar.percent)
         start = match.start("number")
         if match["elided"]:
-            head, *rest = " ".join(said).split(" ", 1)
+            head, *rest = " ".join(spoken).split(" ", 1)
             scan.word(
                 match["elided"] + head,
                 match.start("elided"),
                 match.end("number"),
                 bool(rest) or None,
             )
-            said, start = rest, match.start("number")
-        if said:
-            scan.say(" ".join(said), start, match.end())
+            spoken, start = rest, match.start("number")
+        if spoken:
+            scan.say(" ".join(spoken), start, match.end())
 
     def _digits(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.say(self._integer(match[0], ""), *match.span())
 
     def _other(self, scan: Scan, match: "re.Match[str]") -> None:
-        said = self.grammar.signs.get(match[0])
-        if said:
-            scan.say(said, *match.span())
+        spoken = self.grammar.signs.get(match[0])
+        if spoken:
+            scan.say(spoken, *match.span())
         elif match[0] in "-'" and scan.tokens and scan.tokens[-1][2] == match.start():
             scan.silent(*match.span())
             scan.space_last()
@@ -409,17 +411,17 @@ class Normalizer:
     def _spoken(self, text: str, counted: str) -> str:
         sign, plain = text[0] in "-−", text.lstrip("-−")
         whole, fraction = self._parts(plain)
-        said = self._integer(whole, "" if fraction else counted)
+        spoken = self._integer(whole, "" if fraction else counted)
         if fraction:
             zeros = len(fraction) - len(fraction.lstrip("0"))
             tail = fraction.lstrip("0")
             names = [self.grammar.digits[0]] * zeros + [
                 self._integer(tail, counted) if 0 < len(tail) <= 2 else self._one_by_one(tail)
             ]
-            said = f"{said} {self.grammar.point} {' '.join(names)}".strip()
+            spoken = f"{spoken} {self.grammar.point} {' '.join(names)}".strip()
         elif counted and counted.lower() != self.grammar.of_millions and self._of(whole):
-            said = f"{said} {self.grammar.of_millions}"
-        return f"{self.grammar.minus} {said}" if sign else said
+            spoken = f"{spoken} {self.grammar.of_millions}"
+        return f"{self.grammar.minus} {spoken}" if sign else spoken
 
     def _of(self, whole: str) -> str:
         number = int(whole)

@@ -68,8 +68,8 @@ class LetterLanguage:
         word = word.strip("'-")
         if word in self.listed:
             return self.listed[word]
-        if found := re.match(r"([^'-]+)(['-]+)(.+)", word):
-            return self.together(found[1], found[2][0], found[3])
+        if parts := re.match(r"([^'-]+)(['-]+)(.+)", word):
+            return self.together(parts[1], parts[2][0], parts[3])
         return self.ruled(word) if word else ""
 
     def ruled(self, word: str) -> str:
@@ -156,16 +156,16 @@ def letter_stages(
     """Normalizer, and what reads words and sentences. `words`: the user's own. The stress inside a
     phrase stands in the reading.
     """
-    own = LETTER_LANGUAGES[code]
+    settings = LETTER_LANGUAGES[code]
     reader = LetterReader(
         Rules(
-            own.grammar,
-            own.sounds,
-            own.spelled,
+            settings.grammar,
+            settings.sounds,
+            settings.spelled,
             lambda phonemes, _: phonemes,
-            own.joined,
-            own.confidence,
+            settings.joined,
+            settings.confidence,
         ),
         words,
     )
-    return own.normalizer(own.grammar), reader, reader
+    return settings.normalizer(settings.grammar), reader, reader

@@ -98,10 +98,10 @@ class LetterTrees:
             if sum(self._answer(WHICH, row, place, []) for place in range(len(word))) > DOUBT
             else OWN
         )
-        said: list[int] = []
+        spoken: list[int] = []
         for place in range(len(word)):
-            said.append(self._answer(kind, row, place, said))
-        return "".join(self.chunks[code] for code in said)
+            spoken.append(self._answer(kind, row, place, spoken))
+        return "".join(self.chunks[code] for code in spoken)
 
     def _answer(self, kind: int, row: list[int], place: int, before: list[int]) -> int:
         node = self.roots[kind][row[place + SPAN]]

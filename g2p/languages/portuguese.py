@@ -71,8 +71,8 @@ def portuguese_ordinal(number: int, feminine: bool = False) -> str:
         PT["tenths"][number // 10 % 10],
         PT["ordinals"][number % 10],
     )
-    said = " ".join(part for part in parts if part != "_")
-    return re.sub(r"o\b", "a", said) if feminine else said
+    spoken = " ".join(part for part in parts if part != "_")
+    return re.sub(r"o\b", "a", spoken) if feminine else spoken
 
 
 def _cardinal(number: int, following: str) -> str:

@@ -86,7 +86,7 @@ class RuleReader:
 
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]:
         """The words of a sentence in order, and how many characters have no sound at all."""
-        found: list[tuple[Word, bool]] = []  # whether the form is given, not to be changed
+        readings: list[tuple[Word, bool]] = []  # whether the form is given, not to be changed
         unsaid = 0
         for token in sentence.normalized.tokens:
             override = override_at(sentence.marked, token)
@@ -113,8 +113,8 @@ class RuleReader:
                     token.space,
                     pause_s,
                 )
-                found.append((word, override is not None or source != "rule"))
-        return tuple(self._in_context(found)), unsaid
+                readings.append((word, override is not None or source != "rule"))
+        return tuple(self._in_context(readings)), unsaid
 
     def _read(self, token: Token, override: Override | None, text: str) -> tuple[str, Source, int]:
         """Phonemes of a token, where they come from, and characters without a sound."""
@@ -164,21 +164,23 @@ class RuleReader:
         )
         return letters, "spelled", sum(not name for name in names)
 
-    def _in_context(self, found: Sequence[tuple[Word, bool]]) -> list[Word]:
-        said: list[Word] = []
-        for place, (word, given) in enumerate(found):
-            after = found[place + 1][0] if place + 1 < len(found) else None
+    def _in_context(self, readings: Sequence[tuple[Word, bool]]) -> list[Word]:
+        spoken: list[Word] = []
+        for place, (word, is_fixed) in enumerate(readings):
+            after = readings[place + 1][0] if place + 1 < len(readings) else None
             pause = after is None or after.phonemes[0] in PAUSES or after.source == "pause"
             phonemes = word.phonemes
-            if not given and not pause:
+            if not is_fixed and not pause:
                 phonemes = self._weakened(word.spoken.lower(), phonemes)
-            if not given:
-                before = said[-1].phonemes if said and said[-1].phonemes[-1] not in PAUSES else ""
+            if not is_fixed:
+                before = (
+                    spoken[-1].phonemes if spoken and spoken[-1].phonemes[-1] not in PAUSES else ""
+                )
                 phonemes = self.language.joined(
                     phonemes, before, "" if pause or after is None else after.phonemes
                 )
-            said.append(replace(word, phonemes=phonemes))
-        return said
+            spoken.append(replace(word, phonemes=phonemes))
+        return spoken
 
     def _weakened(self, word: str, phonemes: str) -> str:
         if word in self.language.grammar.unstressed:

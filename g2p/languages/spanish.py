@@ -31,22 +31,22 @@ class Rules:
     """
 
     def __init__(self, table: Sequence[tuple[str, str]]) -> None:
-        self._said = [said for _, said in table]
+        self._said = [spoken for _, spoken in table]
         self._pattern = re.compile("|".join(f"({pattern})" for pattern, _ in table))
 
     def __call__(self, word: str) -> list[tuple[str, str]]:
         """(sound, its letters) from left to right."""
-        found, place = [], 0
+        symbols, place = [], 0
         while place < len(word):
             match = self._pattern.match(word, place)
             if match is None or not match[0]:
-                found.append((word[place], word[place]))
+                symbols.append((word[place], word[place]))
                 place += 1
                 continue
-            said = self._said[(match.lastindex or 1) - 1]
-            found += [(symbol, match[0]) for symbol in said]
+            spoken = self._said[(match.lastindex or 1) - 1]
+            symbols += [(symbol, match[0]) for symbol in spoken]
             place = match.end()
-        return found
+        return symbols
 
 
 def nuclei(sounds: Sequence[Sound]) -> list[int]:
@@ -150,13 +150,13 @@ def sounds(word: str) -> str:
         return spelled(word)
     glides = syllables(word)
     main = stressed(word, glides, nuclei(glides))
-    found = allophones(parted(glides, main))
-    places = nuclei(found)
+    sounds_of_word = allophones(parted(glides, main))
+    places = nuclei(sounds_of_word)
     number = places.index(main) if main in places else 0
     marks = dict.fromkeys(map(places.__getitem__, secondary(number, len(places))), SECONDARY) | {
         main: PRIMARY
     }
-    return with_stress(opened(found, places, number), marks)
+    return with_stress(opened(sounds_of_word, places, number), marks)
 
 
 def spelled(letters: str) -> str:
@@ -164,9 +164,10 @@ def spelled(letters: str) -> str:
     names = [LETTER_NAMES[letter] for letter in letters if letter in LETTER_NAMES]
     if not names:
         return ""
-    said = [re.sub(f"[{SECONDARY}]", "", sounds(name)) for name in names]
+    spoken = [re.sub(f"[{SECONDARY}]", "", sounds(name)) for name in names]
     softened = [
-        SOFT.get(name[0], name[0]) + name[1:] if place else name for place, name in enumerate(said)
+        SOFT.get(name[0], name[0]) + name[1:] if place else name
+        for place, name in enumerate(spoken)
     ]
     last = re.sub("^ˈe(?=[fmnlrs]e$)", "ˈɛ", softened[-1])
     return "".join(softened[:-1]).replace(PRIMARY, SECONDARY) + last
@@ -174,8 +175,8 @@ def spelled(letters: str) -> str:
 
 def folded(word: str) -> str:
     """Letters beyond Spanish without their marks (são, café à la)."""
-    kept = "ñçü" + ACCENTS
-    return "".join(c if c in kept else unicodedata.normalize("NFD", c)[0] for c in word)
+    letters_kept = "ñçü" + ACCENTS
+    return "".join(c if c in letters_kept else unicodedata.normalize("NFD", c)[0] for c in word)
 
 
 def syllables(word: str) -> list[Sound]:
@@ -183,33 +184,33 @@ def syllables(word: str) -> list[Sound]:
     unless an accent parts them.
     """
     letters = LETTERS(folded(word))
-    found: list[Sound] = []
+    symbols: list[Sound] = []
     while letters:
         (symbol, text), rest = letters[0], letters[1:]
         after, beyond = (*(symbol for symbol, _ in rest[:2]), "", "")[:2]
         taken = 1
         if symbol not in VOWELS:
             # silent, but it parts the vowels of prohibir
-            found += [Sound(symbol, letters=text)] if symbol != "h" else []
+            symbols += [Sound(symbol, letters=text)] if symbol != "h" else []
         elif symbol + after == "ui" and rest[0][1] == "y":
-            found.append(Sound("uj", True, "uy"))
+            symbols.append(Sound("uj", True, "uy"))
             taken = 2
         elif symbol in GLIDES and after and after in VOWELS:
-            found.append(Sound(GLIDES[symbol], letters=text))
+            symbols.append(Sound(GLIDES[symbol], letters=text))
         elif symbol + after in FALLING and (not beyond or beyond not in VOWELS):
-            found.append(Sound(FALLING[symbol + after], True, text + after))
+            symbols.append(Sound(FALLING[symbol + after], True, text + after))
             taken = 2
         else:
-            found.append(Sound(PLAIN.get(symbol, symbol), True, symbol))
+            symbols.append(Sound(PLAIN.get(symbol, symbol), True, symbol))
         letters = letters[taken:]
-    return found
+    return symbols
 
 
-def stressed(word: str, found: Sequence[Sound], places: Sequence[int]) -> int:
+def stressed(word: str, sounds_in: Sequence[Sound], places: Sequence[int]) -> int:
     """Place of the stressed syllable: the accent's, else the last but one after a vowel, n or s,
     else the last.
     """
-    accented = [place for place in places if found[place].letters[:1] in ACCENTS]
+    accented = [place for place in places if sounds_in[place].letters[:1] in ACCENTS]
     if accented:
         return accented[0]
     return places[
@@ -217,21 +218,21 @@ def stressed(word: str, found: Sequence[Sound], places: Sequence[int]) -> int:
     ]
 
 
-def parted(found: Sequence[Sound], main: int) -> list[Sound]:
+def parted(sounds_in: Sequence[Sound], main: int) -> list[Sound]:
     """A glide behind rr, or behind a consonant with l or r, is a syllable of its own; the stress
     stays where it was.
     """
-    said = list(found)
-    for place in range(1, len(said) - 1):
-        before = said[place - 1].symbol
+    spoken = list(sounds_in)
+    for place in range(1, len(spoken) - 1):
+        before = spoken[place - 1].symbol
         cluster = before == "r" or (
-            before in "lɾ" and place > 1 and said[place - 2].symbol in CLUSTERS
+            before in "lɾ" and place > 1 and spoken[place - 2].symbol in CLUSTERS
         )
-        if said[place].symbol in ("j", "w") and cluster:
-            said[place] = Sound(
-                "i" if said[place].symbol == "j" else "u", True, said[place].letters
+        if spoken[place].symbol in ("j", "w") and cluster:
+            spoken[place] = Sound(
+                "i" if spoken[place].symbol == "j" else "u", True, spoken[place].letters
             )
-    return said
+    return spoken
 
 
 def secondary(main: int, count: int) -> list[int]:
@@ -241,14 +242,14 @@ def secondary(main: int, count: int) -> list[int]:
     return list(range(0, main - 1, 2)) + ([main + 2] if main + 3 < count else [])
 
 
-def allophones(found: Sequence[Sound]) -> list[Sound]:
+def allophones(sounds_in: Sequence[Sound]) -> list[Sound]:
     """b, d, g soft but at the beginning, behind a nasal and before some consonants; n as what
     follows it; p long before t.
     """
-    said = []
-    for place, sound in enumerate(found):
-        symbol, before = sound.symbol, found[place - 1].symbol if place else ""
-        after, beyond = (*(other.symbol for other in found[place + 1 : place + 3]), "", "")[:2]
+    spoken = []
+    for place, sound in enumerate(sounds_in):
+        symbol, before = sound.symbol, sounds_in[place - 1].symbol if place else ""
+        after, beyond = (*(other.symbol for other in sounds_in[place + 1 : place + 3]), "", "")[:2]
         if symbol in SOFT:
             hard = not before or before in "mn" or after in HARD_BEFORE[symbol]
             symbol = symbol if hard else SOFT[symbol]
@@ -258,19 +259,19 @@ def allophones(found: Sequence[Sound]) -> list[Sound]:
             symbol = "ŋ"
         elif symbol == "p" and after == "t":
             symbol = "pː"
-        said.append(replace(sound, symbol=symbol))
-    return said
+        spoken.append(replace(sound, symbol=symbol))
+    return spoken
 
 
-def opened(found: Sequence[Sound], places: Sequence[int], number: int) -> list[Sound]:
+def opened(sounds_in: Sequence[Sound], places: Sequence[int], number: int) -> list[Sound]:
     """A stressed e before n and a consonant is open, in the last two syllables."""
     place = places[number]
-    after = [*(sound.symbol for sound in found[place + 1 : place + 3]), "", ""]
+    after = [*(sound.symbol for sound in sounds_in[place + 1 : place + 3]), "", ""]
     closed = after[0] in ("n", "ŋ") and after[1] and after[1][0] not in "aeiouIAWjw"
-    open_e = found[place].symbol == "e" and closed and number + 2 >= len(places)
+    open_e = sounds_in[place].symbol == "e" and closed and number + 2 >= len(places)
     return [
         replace(sound, symbol="ɛ") if open_e and at == place else sound
-        for at, sound in enumerate(found)
+        for at, sound in enumerate(sounds_in)
     ]
 
 

@@ -113,9 +113,9 @@ def is_day(scan: Scan, match: "re.Match[str]") -> bool:
 
 def short_date(scan: Scan, position: int) -> int:
     """A day without a year."""
-    told = scan.previous_word() in AT or SHIFT.match(scan.text, position)
+    is_dated = scan.previous_word() in AT or SHIFT.match(scan.text, position)
     match = MILITARY.match(scan.text, position) or (
-        EARLY.match(scan.text, position) if told else None
+        EARLY.match(scan.text, position) if is_dated else None
     )
     if match:
         minutes = "hundred" if match[2] == "00" else cardinal(int(match[2]), scan.dialect)

@@ -122,21 +122,21 @@ def fold(character: str) -> str:
     return "".join(letter for letter in composed if re.fullmatch(f"[{LATIN}]", letter))
 
 
-def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
+def replacement(kind: str, characters: str, alone: bool) -> tuple[str, str | None]:
     """What stands for a special cluster, and the category of what is lost (None: nothing)."""
     if kind == "emoji":
         return " ", "emoji"
     if kind == "keycap":
-        return f"{found[0]} ", None
+        return f"{characters[0]} ", None
     if kind == "accent":
-        composed = unicodedata.normalize("NFC", found)
+        composed = unicodedata.normalize("NFC", characters)
         if len(composed) == 1 and re.fullmatch(f"[{LATIN}]", composed):
             return composed, None
-        return found[0] if re.match(f"[{LATIN}]", found) else "", "combining mark"
+        return characters[0] if re.match(f"[{LATIN}]", characters) else "", "combining mark"
     if kind == "power":
-        return "^" + unicodedata.normalize("NFKC", found).replace("−", "-"), None
+        return "^" + unicodedata.normalize("NFKC", characters).replace("−", "-"), None
     if kind == "entity":
-        return entity(found)
+        return entity(characters)
     if kind != "other":
         names = {
             "invisible": "invisible character",
@@ -144,25 +144,25 @@ def replacement(kind: str, found: str, alone: bool) -> tuple[str, str | None]:
             "surrogate": "lone surrogate",
         }
         return "" if kind == "invisible" else " ", names[kind]
-    if found.isspace():
+    if characters.isspace():
         return " ", None
-    if alone and found in GREEK:
-        return found, None
-    if unicodedata.category(found) == "Nd":
-        return str(unicodedata.decimal(found)), None
-    if COMPATIBLE.match(found):
-        plain = unicodedata.normalize("NFKC", found).translate(TABLE)
+    if alone and characters in GREEK:
+        return characters, None
+    if unicodedata.category(characters) == "Nd":
+        return str(unicodedata.decimal(characters)), None
+    if COMPATIBLE.match(characters):
+        plain = unicodedata.normalize("NFKC", characters).translate(TABLE)
         if re.fullmatch(f"[\x20-\x7e{LATIN}{SPOKEN}]+", plain):
             return plain, None
-    letters = fold(found) if unicodedata.category(found)[0] == "L" else ""
-    return (letters, None) if letters else (" ", category(found))
+    letters = fold(characters) if unicodedata.category(characters)[0] == "L" else ""
+    return (letters, None) if letters else (" ", category(characters))
 
 
-def entity(found: str) -> tuple[str, str | None]:
+def entity(characters: str) -> tuple[str, str | None]:
     """&amp; -> &; what names no character of ours is markup."""
-    plain = html.unescape(found).translate(TABLE)
+    plain = html.unescape(characters).translate(TABLE)
     if len(plain) != 1 or plain == "\0":
-        return (found, None) if plain == found else (" ", "markup")
+        return (characters, None) if plain == characters else (" ", "markup")
     match = SPECIAL.match(plain)
     return replacement(match.lastgroup or "other", plain, True) if match else (plain, None)
 

@@ -102,17 +102,17 @@ def patterns() -> dict[str, list[Row]]:
     """The rows by their first character, 0 for any digit; compiled when the first text asks, which
     takes 0.05 s.
     """
-    found: dict[str, list[Row]] = {}
-    for first, behind, pattern, *said in _DATA["rows"]:
+    rows_by_first: dict[str, list[Row]] = {}
+    for first, behind, pattern, *spoken in _DATA["rows"]:
         row = (
             re.compile(pattern),
             re.compile(f"(?:{behind})$") if behind else None,
-            said[0],
-            said[-1],
+            spoken[0],
+            spoken[-1],
         )
         for character in first:
-            found.setdefault(character, []).append(row)
-    return found
+            rows_by_first.setdefault(character, []).append(row)
+    return rows_by_first
 
 
 def patterned(scan: Scan, position: int) -> int:
@@ -121,7 +121,7 @@ def patterned(scan: Scan, position: int) -> int:
     # of most sentences
     if character == "." and not scan.text[position + 1 : position + 2].isalpha():
         return position
-    for pattern, behind, said, british in patterns().get(
+    for pattern, behind, spoken, british in patterns().get(
         "0" if character.isdecimal() else character, ()
     ):
         match = pattern.match(scan.text, position)
@@ -130,7 +130,7 @@ def patterned(scan: Scan, position: int) -> int:
         ):
             pieces = [
                 part(piece, match, scan)
-                for piece in (british if scan.dialect == GB else said).split()
+                for piece in (british if scan.dialect == GB else spoken).split()
             ]
             return finish(scan, " ".join(pieces), position, match.end(), False)
     return position
@@ -194,10 +194,10 @@ def direction(scan: Scan, position: int) -> int:
     if match:
         end = match.end(2)
     elif is_wind(scan, position):
-        found = WINDS.match(scan.text, position)
-        assert found
-        whole = found[0] if len(found[0]) < 3 else f"{found[0][0]} {found[0][1:]}"
-        return scan.say(" ".join(WAYS[part] for part in whole.split()), position, found.end())
+        winds = WINDS.match(scan.text, position)
+        assert winds
+        whole = winds[0] if len(winds[0]) < 3 else f"{winds[0][0]} {winds[0][1:]}"
+        return scan.say(" ".join(WAYS[part] for part in whole.split()), position, winds.end())
     else:
         match = WAY_AFTER.match(scan.text, position)
         if not match or scan.previous_word() not in ROADS:
@@ -305,12 +305,12 @@ def chess(scan: Scan, position: int) -> int:
     if not match:
         return position
     piece, own_file, own_row, takes, file, row, sign = match.groups()
-    own = (f" ~{own_file.upper()}" if own_file else "") + (
+    extension = (f" ~{own_file.upper()}" if own_file else "") + (
         f" {cardinal(int(own_row), scan.dialect)}" if own_row else ""
     )
     end = {"+": " check", "#": " mate", "": ""}[sign]
     spoken = (
-        f"{PIECES[piece]}{own}{' takes' * bool(takes)} ~{file.upper()}"
+        f"{PIECES[piece]}{extension}{' takes' * bool(takes)} ~{file.upper()}"
         f" {cardinal(int(row), scan.dialect)}{end}"
     )
     return scan.say(spoken, position, match.end())
@@ -330,13 +330,15 @@ def formula(scan: Scan, position: int) -> int:
         match[0] not in PLAIN_FORMULAS and not any(count for _, count in atoms)
     ):
         return position
-    said, letters = [], ""
+    spoken, letters = [], ""
     for symbol, count in atoms:
         letters += symbol.upper()
         if count:
-            said += [f"~{letters}", cardinal(int(count), scan.dialect)]
+            spoken += [f"~{letters}", cardinal(int(count), scan.dialect)]
             letters = ""
-    return scan.say(" ".join([*said, *([f"~{letters}"] if letters else [])]), position, match.end())
+    return scan.say(
+        " ".join([*spoken, *([f"~{letters}"] if letters else [])]), position, match.end()
+    )
 
 
 def enumerated(scan: Scan, position: int) -> int:

@@ -223,12 +223,12 @@ def numeric_date(scan: Scan, position: int) -> int:
             match.end(),
         )
     match = SLASHED.match(scan.text, position)
-    told = DATED.search(scan.text, max(0, position - LOOK_BACK), position)
+    is_dated = DATED.search(scan.text, max(0, position - LOOK_BACK), position)
     # 6.7.26
     recent = (
         match and match[2] == "." and "23" < match[4] < "36" and scan.previous() not in VERSIONED
     )
-    if match and (told or recent or match[2] == "/" or len(match[4]) > 2):
+    if match and (is_dated or recent or match[2] == "/" or len(match[4]) > 2):
         pair = ordered(
             int(match[1]),
             int(match[3]),

@@ -202,8 +202,8 @@ def mixed(scan: Scan, position: int) -> int:
         or (is_cued(scan, position) and (loud or text.islower()))
     ):
         return position
-    said = [piece_of(piece, scan) for piece in PIECE.findall(text)]
-    return scan.say(" ".join(said), position, match.end())
+    spoken = [piece_of(piece, scan) for piece in PIECE.findall(text)]
+    return scan.say(" ".join(spoken), position, match.end())
 
 
 def piece_of(piece: str, scan: Scan) -> str:

@@ -381,8 +381,8 @@ def run(scan: Scan, position: int) -> int:
         written = scan.text[scan.tokens[-1][1] : position].lower()
         if (alone and written not in (before.lower(), "")) or scan.unlisted(before):
             return drop(scan, position, match.end())
-    found = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
-    return scan.mark(found, position, match.end())
+    mark = "…" if text[:2] == ".." or text[0] == "…" else "—" if text[0] in "-—" else text[0]
+    return scan.mark(mark, position, match.end())
 
 
 def symbol(scan: Scan, position: int) -> int:

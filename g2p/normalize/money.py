@@ -57,16 +57,16 @@ def exact(text: str, names: tuple[str, str], dialect: Dialect) -> str:
     if len(part) != 2 or len(whole) > 15:
         return f"{decimal(text, dialect)} {names[0] if text == '1' else many(names[0])}"
     units, hundredths = int(whole or 0), int(part)
-    said = (
+    spoken = (
         [f"{cardinal(units, dialect)} {names[0] if units == 1 else many(names[0])}"]
         if units or not hundredths
         else []
     )
     if hundredths:
-        said.append(
+        spoken.append(
             f"{cardinal(hundredths, dialect)} {names[1] if hundredths == 1 else many(names[1])}"
         )
-    return " and ".join(said)
+    return " and ".join(spoken)
 
 
 def spoken(

@@ -394,7 +394,7 @@ ENDS_COUNT = re.compile(r"\s*(?:$|[,;:.!?)\"”—-]|of\b)")
 LARGEST_PLAIN = 39  # beyond I, V and X a word of the list must stand before
 
 
-def said(scan: Scan, numeral: str, end: int) -> str:
+def spoken_numeral(scan: Scan, numeral: str, end: int) -> str:
     """How the numeral is said here, empty where it is none."""
     before, number = scan.previous(), roman_value(numeral) or 0
     if (before, numeral) == ("Malcolm", "X"):
@@ -438,7 +438,7 @@ def roman(scan: Scan, position: int) -> int:
         return position
     match = ROMAN.match(scan.text, position)
     if match and match[1]:
-        spoken = said(scan, match[1], match.end(1))
+        spoken = spoken_numeral(scan, match[1], match.end(1))
         if spoken:
             return scan.say(spoken + (match[2] or ""), position, match.end())
     match = LOWER.match(scan.text, position)

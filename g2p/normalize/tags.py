@@ -33,7 +33,9 @@ def is_tag(text: str, match: "re.Match[str]") -> bool:
     """Whether a match of TAG is HTML's or SSML's, and no words in angle brackets."""
     name, attributes = match["name"].lower(), match["attributes"]
     if name not in NAMES or any(
-        found[1] not in BARE for found in BARE_ATTRIBUTE.finditer(attributes) if "=" not in found[0]
+        attribute[1] not in BARE
+        for attribute in BARE_ATTRIBUTE.finditer(attributes)
+        if "=" not in attribute[0]
     ):
         return False
     if name not in WORDS or match["closes"] or match["empty"] or "=" in attributes:

@@ -82,19 +82,19 @@ def words_in(text: str, scan: Scan) -> list[str]:
     """Three listed words or more, the fewest, that a run of letters is written from
     (photooftheday); else the run itself.
     """
-    known = scan.known
+    is_listed = scan.known
     if (
-        known is None
+        is_listed is None
         or len(text) <= 5
         or not (text.isascii() and text.isalpha())
-        or any(known(stem) for _, stem in stems(text))
+        or any(is_listed(stem) for _, stem in stems(text))
     ):
         return [text]
     best: list[list[str]] = [[] for _ in range(len(text) + 1)]
     for end in range(2, len(text) + 1):
         for start in range(max(0, end - 14), end - 1):
             piece, before = text[start:end], best[start]
-            listed = piece.lower() in SHORT if end - start < 4 else known(piece)
+            listed = piece.lower() in SHORT if end - start < 4 else is_listed(piece)
             if (
                 (before or not start)
                 and listed
