@@ -50,7 +50,7 @@ def print_judgement(level: JudgedLevel) -> None:
     console, source = console_of(WIDTH), record["provenance"]
     verdict, nearest = judgement.decision.verdict, tightest(record)
     console.print(
-        f"[bold {COLOURS[verdict]}]{verdict}[/]  {record['stage']} {judgement.method}, clips: {len(judgement.clips)}"
+        f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}"
     )
     if not record["releasable"]:
         shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
