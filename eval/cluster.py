@@ -1,7 +1,8 @@
 """Clips measured by the workers of a Dask cluster that is there already: `--scheduler ADDRESS` of
 quality and release.
 
-    with cluster("tcp://10.0.0.5:8786", store.key) as engine, Workers(reference, renders, engine.count, engine) as workers: ...
+    with cluster("tcp://10.0.0.5:8786", store.key) as engine:
+        with Workers(reference, engine) as workers: ...
 
 A worker (`OMP_NUM_THREADS=1 dask worker ADDRESS --nthreads 1`) sees checkpoint and build folder
 under the same paths. It makes the store's key anew from its own sources, libraries, checkpoint and
@@ -17,7 +18,8 @@ from typing import Any
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.execution import Engine, Execution, Plan, TimedResult, has_bench, measured_here
+from kokoro_ane.eval.execution import Engine, Execution, Plan, has_bench, measured_here
+from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.store import MEASURING, store_key
 from kokoro_ane.quantize.sources import source_sha256
 
@@ -73,7 +75,7 @@ def measured_there(
     manifest: Path,
     execution: Execution,
     *of_clip: Any,
-) -> TimedResult:
+) -> ClipResult:
     """On a worker: a clip, where it is the same as the run's own process."""
     from distributed import get_worker
 

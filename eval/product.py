@@ -25,9 +25,9 @@ from kokoro_ane.eval.gates import PRODUCT_GATES
 from kokoro_ane.eval.judge import decided
 from kokoro_ane.eval.levels import (
     JudgedLevel,
+    cached_facts,
     full_record,
     judged_encoder,
-    known_facts,
     measured_clips,
 )
 from kokoro_ane.eval.reference import judged_clips
@@ -77,7 +77,7 @@ def judged_product(
     method, layout = parse_level(vocoder)
     manifest = find_package(build, checkpoint, method, layout)
     facts, paths = (
-        known_facts(manifest, context),
+        cached_facts(manifest, context),
         Request(checkpoint, build, encoder=encoder).encoders,
     )
     manifests = [manifest, *(Manifest.load(path) for path in paths)]

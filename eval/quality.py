@@ -167,7 +167,7 @@ def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)
     cache = options.build / "release" / "cache"
-    with session(options, checkpoint, 1, cache, may_build=True) as context:
+    with session(options, checkpoint, cache, may_build=True) as context:
         level = judge(context)
     write_json(out, level.record, ours)
     return level, out
