@@ -30,6 +30,7 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.layers import Mask
 from kokoro_ane.core.voices import style_row
+from kokoro_ane.eval import waveform_faults as wave
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.vocoder.decoder import BINS, InverseStft, Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -49,7 +50,7 @@ WRONG_FRAMES = 3  # 75 ms
 OTHER_STYLE = 0.15
 DC_BIN, NYQUIST_BIN = 0, N_FFT // 2
 PULSE_STEP_SAMPLES = 240  # 10 ms between the pulses of a generator that is stuck
-STYLE_ROW = 60  # phonemes: the row of another voice that the wrong voice takes
+STYLE_ROW = 60  # phonemes: the row of another voice that takes the place of the right one
 
 
 class BrokenTail(InverseStft):
@@ -84,13 +85,16 @@ class BrokenTail(InverseStft):
         return (signal / envelope.clamp(min=1.0))[..., inside]
 
 
-def dropout_columns(signal: np.ndarray) -> tuple[int, int]:
-    """First and one-past-last spectrum column of the loudest 10 ms."""
-    power = np.convolve(
-        np.square(signal.astype(np.float64)), np.ones(DROPOUT_SAMPLES), mode="valid"
-    )
-    start = int(np.argmax(power)) // HOP_SAMPLES
-    return start, start + DROPOUT_SAMPLES // HOP_SAMPLES
+class Dropped(nn.Module):
+    """A block that is not there: in its place a function passes on what came in."""
+
+    def __init__(self, passed_on: Callable[..., object]) -> None:
+        super().__init__()
+        self.passed_on = passed_on
+
+    def forward(self, *inputs: Tensor) -> object:
+        """What the block's neighbours take for its output."""
+        return self.passed_on(*inputs)
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,15 @@ class Faults:
     def rendered(self, inputs: VocoderInputs, **changed: Tensor) -> np.ndarray:
         """[600 F] float32 by the vocoder, with some of its inputs changed."""
         return render_reference(self.vocoder, replace(inputs, **changed))
+
+    def styles(self, inputs: VocoderInputs) -> list[Tensor]:
+        """The decoder's half of one row of every voice [1, 128], the nearest to the clip's
+        first.
+        """
+        packs = [self.checkpoint.voice(voice) for voice in self.checkpoint.voices]
+        rows = [style_row(pack, min(len(pack), STYLE_ROW)) for pack in packs]
+        halves = [row[:, : inputs.style.shape[1]] for row in rows]
+        return sorted(halves, key=lambda style: float((style - inputs.style).norm()))
 
     def with_tail(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> Vocoder:
         """A copy whose inverse STFT has a fault."""
@@ -177,11 +190,9 @@ def loudest_frame(inputs: VocoderInputs) -> int:
     voiced.
     """
     voiced = inputs.f0_hz[0] > VOICED_ABOVE_HZ
-    energy = (
-        inputs.energy[0]
-        if not bool(voiced.any())
-        else torch.where(voiced, inputs.energy[0], torch.full_like(inputs.energy[0], -1e9))
-    )
+    energy = inputs.energy[0]
+    if bool(voiced.any()):
+        energy = energy.masked_fill(~voiced, -1e9)
     return int(energy.argmax()) // PROSODY_PER_FRAME
 
 
@@ -215,9 +226,10 @@ def source_of(faults: Faults, inputs: VocoderInputs, cycles: Tensor) -> Tensor:
     phase = F.interpolate(cycles[:, None], scale_factor=float(STEP_SAMPLES), mode="linear")
     # [1, 600F, 9]
     sines = np.sin(2 * np.pi * phase.transpose(1, 2).numpy() * np.arange(1, HARMONICS + 1))
-    voiced = np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[
-        ..., None
-    ].astype(np.float64)
+    # [1, 600F, 1]
+    voiced = (
+        np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None] * 1.0
+    )
     noise = faults.noise(inputs) * (voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3)
     merge = faults.vocoder.generator.m_source.host
     excitation = np.tanh(
@@ -231,53 +243,33 @@ def lost_duration(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     one frame, all after it comes early.
     """
     at = loudest_frame(inputs)
+    # The frames around it that have its text features are its phone.
     same = ((inputs.asr - inputs.asr[..., at : at + 1]).abs().amax(dim=1)[0] == 0).numpy()
     start = at - int(np.argmin(same[: at + 1][::-1])) + 1 if not same[: at + 1].all() else 0
     stop = at + int(np.argmin(same[at:])) if not same[at:].all() else len(same)
     frames = np.r_[0 : start + 1, stop : len(same)]
     # the last frame, pause, is drawn out
     filled = np.r_[frames, np.full(len(same) - len(frames), len(same) - 1)]
+    # [1, 2F] -> [1, F, 2] -> [1, 2F]
     f0_hz, energy = (
-        _rows(track, filled, PROSODY_PER_FRAME) for track in (inputs.f0_hz, inputs.energy)
+        track.reshape(1, -1, PROSODY_PER_FRAME)[:, torch.from_numpy(filled)].reshape(1, -1)
+        for track in (inputs.f0_hz, inputs.energy)
     )
     spectrum = faults.source(f0_hz, faults.noise(inputs))
-    early = replace(
-        inputs,
-        asr=inputs.asr[..., torch.from_numpy(filled)],
-        f0_hz=f0_hz,
-        energy=energy,
-        spectrum=spectrum,
-    )
-    return render_reference(faults.vocoder, early)
-
-
-def _rows(track: Tensor, frames: np.ndarray, step: int) -> Tensor:
-    """track [1, step F] -> the values of `frames`."""
-    return track.reshape(1, -1, step)[:, torch.from_numpy(frames)].reshape(1, -1)
+    asr = inputs.asr[..., torch.from_numpy(filled)]
+    return faults.rendered(inputs, asr=asr, f0_hz=f0_hz, energy=energy, spectrum=spectrum)
 
 
 def other_style(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """85 % of the style and 15 % of another voice's, the nearest one."""
-    row = min(len(faults.checkpoint.voice(faults.checkpoint.voices[0])), 60) - 1
-    half = inputs.style.shape[1]
-    styles = [faults.checkpoint.voice(voice)[row, :, :half] for voice in faults.checkpoint.voices]
-    nearest = sorted(styles, key=lambda style: float((style - inputs.style).norm()))
-    other = nearest[min(1, len(nearest) - 1)]  # the first is the voice itself
+    other = faults.styles(inputs)[:2][-1]  # the first is the voice itself
     return faults.rendered(inputs, style=(1 - OTHER_STYLE) * inputs.style + OTHER_STYLE * other)
-
-
-class Through(nn.Module):
-    """A residual block that is not there."""
-
-    def forward(self, x: Tensor, *_: object) -> Tensor:
-        """x, unchanged."""
-        return x
 
 
 def block_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The first residual block of the last stage passes its input on."""
     copy = deepcopy(faults.vocoder)
-    copy.generator.resblocks[copy.generator.blocks_per_stage] = Through()  # type: ignore[assignment]
+    copy.generator.resblocks[copy.generator.blocks_per_stage] = Dropped(lambda x, *_: x)  # type: ignore[assignment]
     return render_reference(copy.eval(), inputs)
 
 
@@ -383,17 +375,12 @@ def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The style of the voice that is farthest from the right one."""
-    half = faults.checkpoint.config.style_dim
-    styles = [
-        style_row(faults.checkpoint.voice(voice), STYLE_ROW)[:, :half]
-        for voice in faults.checkpoint.voices
-    ]
-    return faults.rendered(
-        inputs, style=max(styles, key=lambda style: float((style - inputs.style).norm()))
-    )
+    return faults.rendered(inputs, style=faults.styles(inputs)[-1])
 
 
 def dropout(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """10 ms of the tail's magnitudes overflowed to zero, where the clip is loudest."""
-    start, stop = dropout_columns(faults.rendered(inputs))
-    return render_reference(faults.with_tail(silent=(start, stop)), inputs)
+    power = wave.power(faults.rendered(inputs), DROPOUT_SAMPLES)
+    start = int(np.argmax(power)) // HOP_SAMPLES
+    silent = start, start + DROPOUT_SAMPLES // HOP_SAMPLES
+    return render_reference(faults.with_tail(silent=silent), inputs)

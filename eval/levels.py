@@ -36,7 +36,8 @@ from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
 from kokoro_ane.eval.judge import ClipResult, Judgement, decided
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.verdict import UNDECIDED
+from kokoro_ane.eval.store import clip_name, variation_name
+from kokoro_ane.eval.verdict import SHIP, UNDECIDED
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import (
@@ -56,6 +57,7 @@ from mlprogram.examine.rules import load_rules
 from mlprogram.examine.storage import Storage
 
 FORMAT = 3
+NAMED = 3  # broken gates that a line names
 # two seconds: the shape that placement is forecast for, where the package has it
 FORECAST_FRAMES = 80
 
@@ -234,6 +236,19 @@ class JudgedLevel:
         return self.record.get("verdict", UNDECIDED)
 
     @property
+    def problem(self) -> str:
+        """Why it does not ship: there is no package, the first broken gates and how many more there
+        are, or what is open; "" for a level that ships.
+        """
+        if self.failed or self.verdict == SHIP:
+            return self.failed or ""
+        broken = self.record["broken"]
+        if not broken:
+            return str(self.record["reasons"][0])
+        more = f" and {len(broken) - NAMED} more gates" if len(broken) > NAMED else ""
+        return ", ".join(broken[:NAMED]) + more
+
+    @property
     def bytes(self) -> int:
         """Size on disk."""
         return self.facts.bytes if self.facts else 0
@@ -341,23 +356,24 @@ def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list
     """Figures of every clip, measured at most once, in the clips' order. `manifest`: the vocoder's,
     or the encoder's where that is judged; `name`: for the progress display.
     """
-    store, sha256, execution = context.store, manifest.package_sha256, context.execution
+    store, execution = context.store, context.execution
+    names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in context.clips}
     results = {
-        clip.id: result
-        for clip in context.clips
-        if (result := store.clip_result(sha256, execution, clip)) is not None
+        clip_id: ClipResult(**figures)
+        for clip_id, clip_file in names.items()
+        if (figures := store.find(clip_file)) is not None
     }
-    open_ends = [clip for clip in context.clips if clip.id not in results]
+    unmeasured = [clip for clip in context.clips if clip.id not in results]
     context.progress.begin(name, len(results), len(context.clips))
     variations = {
         clip.id: variation
-        for clip in open_ends
-        if (variation := store.variation(clip, execution.stage)) is not None
+        for clip in unmeasured
+        if (variation := store.find(variation_name(clip, execution.stage))) is not None
     }
-    measured = context.workers.measure(manifest.path, execution, open_ends, variations)
+    measured = context.workers.measure(manifest.path, execution, unmeasured, variations)
     for clip, result in measured:
-        results[clip.id] = store.keep_clip(sha256, execution, clip, result)
+        results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
         if clip.id not in variations:
-            store.keep_variation(clip, result.variation, execution.stage)
+            store.keep(variation_name(clip, execution.stage), result.variation)
         context.progress.measured()
     return [results[clip.id] for clip in context.clips]

@@ -292,7 +292,7 @@ class ProductComparison(Comparison):
             renders.reference,
             rendition.samples,
             text=clip.text,
-            known=renders.baseline,
+            sentence=renders.baseline,
             durations=(clip.durations.astype(np.int64), durations),
         )
         return figures | measure(retimed, heard)

@@ -16,7 +16,7 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import STAGES, VOCODER
 from kokoro_ane.eval.control_trials import Control, ControlTrials, Setting
 from kokoro_ane.eval.controls import controls_of, main
-from kokoro_ane.eval.faults import Faults, Through
+from kokoro_ane.eval.faults import Dropped, Faults
 from kokoro_ane.eval.gates import (
     COMMON,
     EXTRA,
@@ -390,7 +390,7 @@ def block_control(block: int) -> Control:
 
     def dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
         copy = deepcopy(faults.vocoder)
-        copy.generator.resblocks[block] = Through()
+        copy.generator.resblocks[block] = Dropped(lambda x, *_: x)
         return render_reference(copy.eval(), inputs)
 
     return error(f"block {block} dropped", "mcd_increase_db", dropped, "a branch not added")

@@ -8,6 +8,9 @@ nowhere far from the reference, so its largest distance at a place is allowed th
 than ALLOWED: a noisier voice does not hide more.
 """
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import numpy as np
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
@@ -23,6 +26,8 @@ from kokoro_ane.eval.metrics.framing import (
 )
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.metrics.whole_clip import GROSS_SHARE
+
+Part = TypeVar("Part", Windows, PitchTrack)
 
 # of a band's own mean power over the reference, and of the mean over all bands
 MEL_FLOOR_DB, LEAST_BAND_DB = -30.0, -60.0
@@ -53,11 +58,7 @@ def local_spectrum_db(trial: Trial) -> float:
             np.square(decibels((windows.mel + floor) / (reference + floor))).mean(axis=1)
         )
 
-    return _excess(
-        distance(trial.windows),
-        [distance(seed) for seed in trial.baseline.seed_windows],
-        ALLOWED_DB,
-    )
+    return _excess(distance, trial.windows, trial.baseline.seed_windows, ALLOWED_DB)
 
 
 def local_level_db(trial: Trial) -> float:
@@ -70,11 +71,7 @@ def local_level_db(trial: Trial) -> float:
     def distance(windows: Windows) -> np.ndarray:
         return np.abs(decibels((windows.level + floor) / (reference + floor)))
 
-    return _excess(
-        distance(trial.windows),
-        [distance(seed) for seed in trial.baseline.seed_windows],
-        ALLOWED_DB,
-    )
+    return _excess(distance, trial.windows, trial.baseline.seed_windows, ALLOWED_DB)
 
 
 def gain_variation_db(trial: Trial) -> float:
@@ -106,8 +103,8 @@ def click_db(trial: Trial) -> float:
 
 def roughness_percent(trial: Trial) -> float:
     """Depth of the strongest steady modulation of the level between 10 and 100 Hz, in percent of
-    the level: 100 times the largest
-    |2 sum g_k exp(-2 pi i f t_k)| / K of the ratio g_k of test to reference, over the K steps of 2.5 ms within 25 dB of the loudest.
+    the level: 100 times the largest |2 sum g_k exp(-2 pi i f t_k)| / K of the ratio g_k of test to
+    reference, over the K steps of 2.5 ms within 25 dB of the loudest.
     """
     window, signals = np.hanning(ROUGH_FRAME), (trial.reference, trial.test)
     reference, test = (
@@ -134,10 +131,8 @@ def pause_peak_db(trial: Trial) -> float:
     loud = np.flatnonzero(levels[0] >= loudest * 10 ** (SWAY_RANGE_DB / 10))
     # what is before the first word and behind the last is pause_floor_db's
     inner = slice(loud[0], loud[-1])
-    pauses, floor = (
-        allowed[inner] < loudest * 10 ** (PAUSE_RANGE_DB / 10),
-        loudest * 10 ** (PAUSE_FLOOR_DB / 10),
-    )
+    pauses = allowed[inner] < loudest * 10 ** (PAUSE_RANGE_DB / 10)
+    floor = loudest * 10 ** (PAUSE_FLOOR_DB / 10)
     rises = decibels((levels[-1][inner] + floor) / (allowed[inner] + floor))
     return float(np.max(rises, where=pauses, initial=0.0))
 
@@ -166,9 +161,7 @@ def local_pitch_cents(trial: Trial) -> float:
             * counts
         )
 
-    return _excess(
-        distance(trial.pitch), [distance(seed) for seed in baseline.seed_pitches], ALLOWED_CENTS
-    )
+    return _excess(distance, trial.pitch, baseline.seed_pitches, ALLOWED_CENTS)
 
 
 def _lost(reference: PitchTrack, track: PitchTrack) -> np.ndarray:
@@ -176,6 +169,10 @@ def _lost(reference: PitchTrack, track: PitchTrack) -> np.ndarray:
     return ~track.voiced | (np.abs(track.hz - reference.hz) > GROSS_SHARE * reference.hz)
 
 
-def _excess(test: np.ndarray, seeds: list[np.ndarray], most: float) -> float:
-    allowed = np.minimum(np.max(seeds, axis=0), most)
-    return float(max(0.0, (test - allowed).max()))
+def _excess(
+    distance: Callable[[Part], np.ndarray], test: Part, seeds: Sequence[Part], most: float
+) -> float:
+    """Largest distance of the test over the largest of the seeds at the same place."""
+    # A seed's own distance is allowed, but no noisy voice hides more than `most`.
+    allowed = np.minimum(np.max([distance(seed) for seed in seeds], axis=0), most)
+    return float(max(0.0, (distance(test) - allowed).max()))
