@@ -99,17 +99,17 @@ def require_same(key: Mapping[str, Any], plan: Plan, address: str) -> None:
     """Raise InputError where this process would give other figures, or give them under another
     key.
     """
-    own = (
+    worker_key = (
         {"source_sha256": source_sha256(*MEASURING)}
         if has_bench(plan)
         else store_key(Checkpoint.from_folder(plan.checkpoint.folder), plan.seed)
     )
-    other = next((name for name, value in own.items() if value != key.get(name)), None)
+    other = next((name for name, value in worker_key.items() if value != key.get(name)), None)
     if other is not None:
-        told = (
+        difference = (
             "some differ"
-            if isinstance(own[other], dict)
-            else f"{str(own[other])[:12]} there, {str(key.get(other))[:12]} here"
+            if isinstance(worker_key[other], dict)
+            else f"{str(worker_key[other])[:12]} there, {str(key.get(other))[:12]} here"
         )
         same = "sources, libraries, checkpoint and OMP_NUM_THREADS must be the same"
-        raise InputError(f"worker {address} has another {other} ({told}): {same}")
+        raise InputError(f"worker {address} has another {other} ({difference}): {same}")

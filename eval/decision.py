@@ -23,6 +23,7 @@ from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import VocoderComparison
+from kokoro_ane.eval.report_figures import whole_of
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import variation_name
 from kokoro_ane.eval.verdict import (
@@ -129,15 +130,8 @@ def bests(
 
 def whole(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
     """The uncompressed level of the same layout."""
-    layout = level.method.rpartition("-")[0]
-    return next(
-        (
-            other
-            for other in levels
-            if other.facts and other.method == (f"{layout}-fp16" if layout else "fp16")
-        ),
-        None,
-    )
+    name = whole_of(level.method)
+    return next((other for other in levels if other.facts and other.method == name), None)
 
 
 def costs(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> str:

@@ -72,28 +72,28 @@ def chosen_clips(
         if level.get("clips") and record["level"] in (None, level["method"])
     )
     pesq = {clip["id"]: clip["figures"].get("pesq", 0.0) for clip in judged["clips"]}
-    known = sorted((clip for clip in clips if clip.id in pesq), key=lambda clip: clip.frames)
-    if not known:
+    judged_clips = sorted((clip for clip in clips if clip.id in pesq), key=lambda clip: clip.frames)
+    if not judged_clips:
         raise InputError(
             "no clip of the decision is one that this checkpoint says: run `kokoro-ane release`"
             " again"
         )
     fitting = [
-        clip for clip in known if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S
-    ] or known[:count]
-    found = [min(fitting, key=lambda clip: pesq[clip.id])]
-    while len(found) < min(count, len(fitting)):
-        left = [clip for clip in fitting if clip not in found]
-        found.append(
+        clip for clip in judged_clips if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S
+    ] or judged_clips[:count]
+    chosen = [min(fitting, key=lambda clip: pesq[clip.id])]
+    while len(chosen) < min(count, len(fitting)):
+        left = [clip for clip in fitting if clip not in chosen]
+        chosen.append(
             min(
                 left,
-                key=lambda clip: (sum(clip.voice == other.voice for other in found), clip.frames),
+                key=lambda clip: (sum(clip.voice == other.voice for other in chosen), clip.frames),
             )
         )
-    return found
+    return chosen
 
 
-def kept(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
+def sound_data(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
     """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of
     its difference to `reference`.
 
@@ -149,14 +149,14 @@ def pairs(heard: Sequence[Heard], levels: Sequence[str], seed: int) -> list[dict
     the seed.
     """
     drawn = random.Random(seed)
-    found = []
+    listed = []
     for clip in heard:
         for level in (*levels, REFERENCE):
             sides = [REFERENCE, level]
             drawn.shuffle(sides)
-            found.append({"clip": clip.utterance.id, "A": sides[0], "B": sides[1]})
-    drawn.shuffle(found)
-    return [{"pair": f"{number:02d}"} | pair for number, pair in enumerate(found, 1)]
+            listed.append({"clip": clip.utterance.id, "A": sides[0], "B": sides[1]})
+    drawn.shuffle(listed)
+    return [{"pair": f"{number:02d}"} | pair for number, pair in enumerate(listed, 1)]
 
 
 def _sheet(numbers: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
-"""A product: a level of the encoder in front of a level of the vocoder, judged as executed from text
-to sound.
+"""A product: a level of the encoder in front of a level of the vocoder, judged as executed, from
+text to sound.
 
     product = judged_product(context, vocoder="p6", encoder="w8g")
     # only of stages that ship alone; what is missing is said

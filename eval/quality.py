@@ -1,7 +1,8 @@
 """Decide whether a compression level is good enough to release: the executed package against the
 fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] [--precision ane_numerics] [--layout streaming] [--features package]
+    python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] \
+        [--precision ane_numerics] [--layout streaming] [--features package]
     # durations, F0, energy, text features: docs/encoder.md
     python eval/quality.py --method w8g --stage encoder
     # the whole chain, from text to sound: docs/release.md

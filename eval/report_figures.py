@@ -80,6 +80,12 @@ def tightest(level: Record) -> Record | None:
     return max(measured, key=lambda check: used(check) or 0.0, default=None)
 
 
+def whole_of(level: str) -> str:
+    """The uncompressed level of the same layout: "streaming-w8" -> "streaming-fp16"."""
+    layout, dash, _ = level.rpartition("-")
+    return f"{layout}{dash}fp16"
+
+
 def shown() -> tuple[str, ...]:
     """Metrics with a column."""
     return SHOWN + tuple(name for name in SHOWN_IF_MEASURED if name in METRICS)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.config import not_releasable
-from kokoro_ane.eval.listening import REFERENCE, Heard, kept
+from kokoro_ane.eval.listening import REFERENCE, Heard, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
     Record,
@@ -32,6 +32,7 @@ from kokoro_ane.eval.report_figures import (
     statistic_of,
     tightest,
     used,
+    whole_of,
 )
 from kokoro_ane.eval.report_plots import size_plot, strip_plot
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
@@ -124,9 +125,10 @@ def decision(record: Record) -> dict[str, Any]:
     """
     source, level = record["provenance"], record["level"]
     clips = [clip for judged in judged_levels(record)[:1] for clip in judged["clips"]]
+    voices = len({clip["voice"] for clip in clips})
     made = (
         f"{source['date']}, commit {short(source['commit'])}. {source['checkpoint']}, {len(clips)}"
-        f" sentences of the {source['set']} set, {len({clip['voice'] for clip in clips})} voices, noise seed"
+        f" sentences of the {source['set']} set, {voices} voices, noise seed"
         f" {source['seed']} (others from {source['seed_variation_seed']} on), {source['precision']}"
         f" precision, features by {source['features']} (the player's by PyTorch)."
     )
@@ -240,9 +242,8 @@ def spread_row(
 ) -> dict[str, Any]:
     """What the model does to itself: metrics, and empty cells for what only a package has."""
     metrics = [
-        [figure(spread.get(metric), digits), figure(spread.get(f"{metric}_worst"), digits)]
+        [figure(spread.get(name), digits_of(metric)) for name in (metric, f"{metric}_worst")]
         for metric in shown()
-        for digits in (digits_of(metric),)
     ]
     sizes: list[list[str]] = [[]] * (2 if product else 1)
     return {"name": name, "cells": [*sizes, *metrics, [], [], []]}
@@ -250,9 +251,8 @@ def spread_row(
 
 def _size(level: Record, record: Record) -> list[str]:
     """Megabytes, and what the level saves of the uncompressed one in the same layout."""
-    sizes = {other["method"]: other["bytes"] for other in record["levels"] if other["bytes"]}
-    layout = level["method"].rpartition("-")[0]
-    whole = sizes.get(f"{layout}-fp16" if layout else "fp16")
+    sizes = {other["method"]: other["bytes"] for other in record["levels"]}
+    whole = sizes.get(whole_of(level["method"]))
     size = f"{level['bytes'] / 1e6:.1f}"
     if not whole or whole == level["bytes"]:
         return [size]
@@ -288,11 +288,8 @@ def _system(level: Record, product: Record | None) -> list[str]:
     """The newer system of vocoder and encoder, and whose that is."""
     system, whose = level["facts"]["minimum_ios"], ["the vocoder"]
     if product and product["encoder_ios"]:
-        newer = max(
-            system,
-            product["encoder_ios"],
-            key=lambda name: int("0" + "".join(filter(str.isdigit, name))),
-        )
+        systems = system, product["encoder_ios"]
+        newer = max(systems, key=lambda name: int("0" + "".join(filter(str.isdigit, name))))
         system, whose = newer, ["the encoder"] if newer != system else []
     return [system.replace("iOS", "iOS "), *whose]
 
@@ -303,19 +300,17 @@ def reasons(record: Record) -> dict[str, Any]:
     """
     judged = judged_levels(record)
     cases: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by reason, by gate
+    clean = []
     for level in judged:
-        for check in level["checks"]:
-            if check["state"] != HOLDS:
-                by_gate = cases.setdefault(check["reason"], {})
-                by_gate.setdefault(check["gate"], []).append(_case(level, check))
-    clean = [
-        level["method"]
-        for level in judged
-        if all(check["state"] == HOLDS for check in level["checks"])
-    ]
-    ordered = sorted(cases.items(), key=lambda item: -max(map(len, item[1].values())))
+        missed = [check for check in level["checks"] if check["state"] != HOLDS]
+        if not missed:
+            clean.append(level["method"])
+        for check in missed:
+            by_gate = cases.setdefault(check["reason"], {})
+            by_gate.setdefault(check["gate"], []).append(_case(level, check))
+    # What most levels miss stands first.
     listed = []
-    for reason, by_gate in ordered:
+    for reason, by_gate in sorted(cases.items(), key=lambda item: -max(map(len, item[1].values()))):
         gates = [
             {
                 "title": METRICS[gate.split()[0]].title,
@@ -332,16 +327,14 @@ def reasons(record: Record) -> dict[str, Any]:
 def _case(level: Record, check: Record) -> dict[str, Any]:
     """How one level stands at one gate."""
     digits, low, high = digits_of(metric_of(check)), check["low"], check["high"]
-    interval = ""
-    if low is not None and low != high:
-        interval = f"{figure(low, digits)} to {figure(high, digits)}"
+    spans = low is not None and low != high
     return {
         "level": level["method"],
         "missing": check["state"] == MISSING,
         "open": check["state"] == STRADDLES,
         "value": figure(check["value"], digits),
         "unit": METRICS[metric_of(check)].unit,
-        "interval": interval,
+        "interval": f"{figure(low, digits)} to {figure(high, digits)}" if spans else "",
         "limit": figure(limit_of(check), digits),
         "limit_moves": any(
             reason.startswith(check["gate"]) and "the limit moves too" in reason
@@ -403,10 +396,10 @@ def order(record: Record, auditions: Sequence[Heard]) -> list[str]:
 
 def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[dict[str, Any]]]:
     """The levels that fit into the budget, and each clip with its sounds and figures."""
-    sounds = [{REFERENCE: kept(clip.signals[REFERENCE])} for clip in auditions]
+    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
     spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
     for name in order(record, auditions):
-        renditions = [kept(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
+        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
         size = sum(len(rendition["flac"]) for rendition in renditions)
         if spent + size <= BUDGET_BYTES:
             spent += size

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     seed_argument,
@@ -88,12 +89,7 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     checkpoint_argument(parser)
     layout_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)"
     )

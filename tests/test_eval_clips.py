@@ -221,7 +221,9 @@ class TestListeners:
         same = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
         lost = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
-        lost.__dict__["heard"] = Heard.read({**sentence.heard.plain(), "words": "nothing of it " * 9})
+        lost.__dict__["heard"] = Heard.read(
+            {**sentence.heard.plain(), "words": "nothing of it " * 9}
+        )
         # a recognizer that is lost in one clip does not decide for all
         assert words_changed(lost) == MOST_WORDS
         gone = sentence.reference.copy()
@@ -246,7 +248,9 @@ class TestListeners:
             Trial(sentence.reference, 0.5 * sentence.reference, sentence=sentence)
         ) == pytest.approx(0.0, abs=0.01)
         assert (
-            speaker_distance(Trial(sentence.reference, white_noise(sentence.reference, 10), sentence=sentence))
+            speaker_distance(
+                Trial(sentence.reference, white_noise(sentence.reference, 10), sentence=sentence)
+            )
             > 1
         )
 

@@ -183,11 +183,16 @@ class TestProperties:
             [white_noise(speech, 40, seed=seed) for seed in (1, 2)],
             white_noise(speech, 30),
         )
-        sentence, fresh = Baseline(speech, tuple(seeds), "so"), Trial(speech, noisy, seeds, text="so")
+        sentence, fresh = (
+            Baseline(speech, tuple(seeds), "so"),
+            Trial(speech, noisy, seeds, text="so"),
+        )
         figures = measure(fresh)
         assert measure(Trial(speech, noisy, seeds, text="so", sentence=sentence)) == figures
-        kept = Baseline(speech, tuple(seeds), "so", Heard.read(Heard(speech).plain()))
-        assert measure(Trial(speech, noisy, seeds, text="so", sentence=stored)) == pytest.approx(figures)
+        stored = Baseline(speech, tuple(seeds), "so", Heard.read(Heard(speech).plain()))
+        assert measure(Trial(speech, noisy, seeds, text="so", sentence=stored)) == pytest.approx(
+            figures
+        )
         left = sentence.without(0)
         only = (
             "mcd_db",

@@ -33,7 +33,7 @@ from kokoro_ane.eval.decision import Choice, choose
 from kokoro_ane.eval.execution import THREADS, Engine, Execution, Progress, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
-from kokoro_ane.eval.listening import REFERENCE, Heard, chosen_clips, kept, pairs
+from kokoro_ane.eval.listening import REFERENCE, Heard, chosen_clips, pairs, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import parse_arguments
@@ -537,13 +537,13 @@ def test_means_have_their_intervals_on_page_and_terminal(
 class TestSounds:
     def test_a_level_comes_back_to_the_last_bit(self, heard: list[Heard]) -> None:
         reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
-        alone, difference = kept(near), kept(near, reference)
+        alone, difference = sound_data(near), sound_data(near, reference)
         assert not alone["difference"]
         assert difference["difference"]
         assert len(difference["flac"]) < len(alone["flac"])
         own, base, rest = (
             soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
-            for way in (alone, kept(reference), difference)
+            for way in (alone, sound_data(reference), difference)
         )
         assert np.array_equal(own, base + rest)
 

@@ -108,9 +108,9 @@ def alignment(reference: np.ndarray, test: np.ndarray, longest: int) -> tuple[in
     spectrum = np.fft.rfft(test, size) * np.conj(np.fft.rfft(reference, size))
     correlation = np.fft.irfft(spectrum, size)
     lags = np.arange(-longest, longest + 1)
-    found = lags[np.argmax(np.abs(correlation[lags]))]
+    lag = lags[np.argmax(np.abs(correlation[lags]))]
     power = np.sqrt(np.square(reference).sum() * np.square(test).sum())
-    return int(found), float(correlation[found] / max(power, 1e-30))
+    return int(lag), float(correlation[lag] / max(power, 1e-30))
 
 
 def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
@@ -122,14 +122,14 @@ def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
     of delay is 3 degrees: as much as noise does. A delay turns high bins the most, and one that all
     bins share is no noise.
     """
-    told = {
+    segments = {
         "nperseg": min(DELAY_FRAME, len(reference)),
         "noverlap": min(DELAY_FRAME, len(reference)) * 3 // 4,
         "detrend": False,
     }
     cross, powers = (
-        csd(reference, test, **told)[1],
-        [welch(signal, **told)[1] for signal in (reference, test)],
+        csd(reference, test, **segments)[1],
+        [welch(signal, **segments)[1] for signal in (reference, test)],
     )
     coherence = np.minimum(
         np.square(np.abs(cross)) / np.maximum(powers[0] * powers[1], 1e-300), MOST_COHERENCE

@@ -215,9 +215,9 @@ class Tone:
 class Trial:
     """`reference` is right by definition, `test` is judged, `other_seeds` are the reference under
     other seeds (the scale), `tone` is a held vowel (for THD+N), `text` what is said (for words),
-    `sentence` the baseline of another trial of the same sentence, `clock` the reference rendered from
-    the features that the test was given, where these are not its own: another F0 turns phases, and
-    that is no delay.
+    `sentence` the baseline of another trial of the same sentence, `clock` the reference rendered
+    from the features that the test was given, where these are not its own: another F0 turns phases,
+    and that is no delay.
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at
     24 kHz.

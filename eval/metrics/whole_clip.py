@@ -64,14 +64,16 @@ def mcd_increase_db(trial: Trial) -> float:
     Never more than mcd_db (a distance obeys the triangle inequality), so mcd_db bounds it for any
     third party, a recording included.
     """
-    own, seeds = trial.baseline.cepstrum, trial.baseline.seed_cepstra
+    reference, seeds = trial.baseline.cepstrum, trial.baseline.seed_cepstra
     if not seeds:
         raise InputError(
             "this metric needs the reference under other noise seeds: Trial(reference, test,"
             " other_seeds)"
         )
     return float(
-        np.mean([_distance_db(seed, trial.cepstrum) - _distance_db(seed, own) for seed in seeds])
+        np.mean(
+            [_distance_db(seed, trial.cepstrum) - _distance_db(seed, reference) for seed in seeds]
+        )
     )
 
 
@@ -181,13 +183,14 @@ def residue_db(tone: Tone, signal: np.ndarray) -> float:
     lag, _ = alignment(tone.reference, signal, MOST_LAG)
     reference, test = _middle_spectrum(tone.reference), _middle_spectrum(signal, lag)
     step = round(tone.f0_hz * TONE_WINDOW / SAMPLE_RATE_HZ)  # bins from harmonic to harmonic
-    wanted = np.zeros_like(reference)
-    wanted[step::step] = reference[step::step]
-    power = np.square(np.abs(wanted)).sum()
-    gain = float((test * wanted.conj()).real.sum() / power)
+    # Only the reference's harmonics are the tone: what lies between them is its own noise.
+    harmonics = np.zeros_like(reference)
+    harmonics[step::step] = reference[step::step]
+    power = np.square(np.abs(harmonics)).sum()
+    gain = float((test * harmonics.conj()).real.sum() / power)
     if abs(gain) >= LEAST_GAIN:
         test = test / gain
-    return float(decibels(np.square(np.abs(test - wanted)).sum() / power))
+    return float(decibels(np.square(np.abs(test - harmonics)).sum() / power))
 
 
 def _middle_spectrum(signal: np.ndarray, lag: int = 0) -> np.ndarray:
@@ -215,13 +218,8 @@ def stoi(trial: Trial) -> float:
     """Short-time objective intelligibility (Taal et al., IEEE TASLP 2011), 0 to 1."""
     from pystoi import stoi as package_stoi
 
-    return float(
-        package_stoi(
-            at_least(trial.reference, STOI_SAMPLES),
-            at_least(trial.upright, STOI_SAMPLES),
-            SAMPLE_RATE_HZ,
-        )
-    )
+    signals = (at_least(signal, STOI_SAMPLES) for signal in (trial.reference, trial.upright))
+    return float(package_stoi(*signals, SAMPLE_RATE_HZ))
 
 
 def dnsmos_loss(trial: Trial) -> float:
@@ -245,10 +243,9 @@ def word_errors_added(trial: Trial) -> float:
     """
     if trial.text is None:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
-    wanted = words_of(trial.text)
-    return float(
-        edit_distance(trial.heard.words, wanted) - edit_distance(trial.baseline.heard.words, wanted)
-    )
+    test, reference = trial.heard.words, trial.baseline.heard.words
+    words = words_of(trial.text)
+    return float(edit_distance(test, words) - edit_distance(reference, words))
 
 
 def words_changed(trial: Trial) -> float:
