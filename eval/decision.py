@@ -115,6 +115,7 @@ def bests(
     """The best shipping level by size, the first, and by nearness to fp32 (of those smaller than
     fp16).
     """
+    # Nearest to fp32 is fp16 itself: the question is for those that save something.
     smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
     nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
     smallest, mcd_db = shipping[0], nearest.record["summary"]["mcd_db"]["mean"]

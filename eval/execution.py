@@ -153,6 +153,7 @@ class ClipBench:
         variation: dict[str, float] | None,
     ) -> ClipResult:
         """Figures of one clip. Packages stay open until others are judged."""
+        # Packages of another level are closed first: fourteen open ones took 6 GB.
         key = manifest, execution
         if key not in self._open:
             comparison = COMPARISONS[execution.stage](self.reference)
@@ -236,6 +237,7 @@ def shared_cores(processes: int) -> Iterator[None]:
     if THREADS in os.environ:
         yield
         return
+    # Set before any process starts, and taken back when all have ended.
     before, threads = torch.get_num_threads(), max(1, (os.cpu_count() or 1) // processes)
     os.environ[THREADS] = str(threads)  # BLAS and torch of the processes read it as they start
     torch.set_num_threads(threads)

@@ -176,6 +176,7 @@ def wrong_phone(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Three frames about the loudest voiced one take the text features of another phone: of all
     frames', those at the median distance.
     """
+    # Another phone of the same clip: the median, as neither the same nor the farthest is typical.
     at = max(1, min(loudest_frame(inputs), inputs.frames - 2))
     distance = (inputs.asr - inputs.asr[..., at : at + 1]).norm(dim=1)[0]  # [F]
     others = int((distance > 0).sum())  # 0 in a held vowel: one phone, and nothing to take
@@ -208,6 +209,7 @@ def half_phase(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The running sum of the phase kept in fp16: from the 2048th cycle on it moves in whole ones,
     from the 64th in sixteenths.
     """
+    # Above 2048 the spacing of fp16 is 2: a step below one cycle is lost.
     steps = (inputs.f0_hz[0].double() * STEP_SAMPLES / SAMPLE_RATE_HZ).numpy().astype(np.float16)
     cycles, total = np.zeros(len(steps)), np.float16(0)
     for i, step in enumerate(steps):
@@ -275,6 +277,7 @@ def block_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 def alpha_doubled(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The Snakes of the last stage have twice their alpha."""
+    # Of both convolutions of every residual block behind the last upsampling.
     copy = deepcopy(faults.vocoder)
     last = copy.generator.resblocks[copy.generator.blocks_per_stage :]
     with torch.no_grad():
@@ -330,6 +333,7 @@ def said_twice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 def frames_swapped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The text features of the loudest three frames and of the three before them change places."""
     at = max(3, min(loudest_frame(inputs), inputs.frames - 3))
+    # The order of frames, with two neighbouring groups of three exchanged.
     order = torch.arange(inputs.frames)
     order[at - 3 : at + 3] = torch.cat([order[at : at + 3], order[at - 3 : at]])
     return faults.rendered(inputs, asr=inputs.asr[..., order])
@@ -341,6 +345,7 @@ def real_bins(factor: float) -> Render:
     """
 
     def render(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+        # DC and Nyquist are real: their phase is 0 or pi, and pi where the bin is negative.
         spectrum = inputs.spectrum.clone()
         for real in (DC_BIN, NYQUIST_BIN):
             phase = spectrum[:, N_FFT // 2 + 1 + real]
@@ -363,6 +368,7 @@ def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Padded to its bucket without the prefix mask: normalizations and convolutions see the
     padding.
     """
+    # The bucket of one frame more than the clip has, so that there is always padding.
     frames = bucket_for(inputs.frames + 1, DEFAULT_BUCKETS)
     padded = {}
     for name in ("asr", "f0_hz", "energy", "spectrum"):

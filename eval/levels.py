@@ -66,6 +66,7 @@ def forecast_of(programs: Mapping[str, OpenProgram], frames: int) -> dict[str, d
     """By chip: `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in
     the pessimistic and the optimistic reading of the rules, of an utterance of about `frames`.
     """
+    # A share is one of multiply-accumulates, since operations differ by orders of magnitude.
     rules, runs = load_rules(), runs_of(programs, frames)
     macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
     shares = {}
@@ -356,6 +357,8 @@ def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list
     """Figures of every clip, measured at most once, in the clips' order. `manifest`: the vocoder's,
     or the encoder's where that is judged; `name`: for the progress display.
     """
+    # Whatever was measured before is read; what is measured now is kept clip by clip, so that an
+    # interrupted run loses one clip at most.
     store, execution = context.store, context.execution
     names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in context.clips}
     results = {

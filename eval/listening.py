@@ -66,6 +66,7 @@ def chosen_clips(
 
     Only judged clips of SHORTEST_S to LONGEST_S; the shortest where none is that short.
     """
+    # The named level decides what is worth hearing: where it is worst.
     judged = next(
         level
         for level in record["levels"]
@@ -148,6 +149,7 @@ def pairs(heard: Sequence[Heard], levels: Sequence[str], seed: int) -> list[dict
     """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by
     the seed.
     """
+    # A clip against itself finds the listener who hears a difference everywhere.
     drawn = random.Random(seed)
     listed = []
     for clip in heard:

@@ -199,6 +199,7 @@ class Comparison(ABC):
         """The natural variation: each metric's mean over the neighbours, and under "NAME worst" the
         worst of them.
         """
+        # By metric the mean limits means of clips, and the worst neighbour the worst clip.
         rows = list(self.neighbours(clip, only))
         means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
         return means | {
@@ -279,6 +280,7 @@ class ProductComparison(Comparison):
         """
         assert rendition.samples is not None
         assert rendition.durations is not None
+        # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
         names, durations = only or (*OWN, *HEARD, *DURATIONS), rendition.durations
         figures = measure(ProsodyTrial(clip, durations), names)
         if any(name in names for name in OWN):

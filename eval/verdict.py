@@ -99,13 +99,15 @@ def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float
 
     Fewer than FEWEST_CLIPS values are hardly resampled: the interval is then at least Student's.
     """
+    # Equal figures have no spread: resampling would only round them.
     sample = np.asarray(values, dtype=np.float64)
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0])
-    # clips of each resample
+    # [2000, clips]: which clips each resample holds
     drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
     low, high = np.percentile(sample[drawn].mean(axis=1), _TAILS)
     if len(sample) < FEWEST_CLIPS:
+        # Of few clips a bootstrap is too narrow: it only draws what was seen.
         half = float(
             student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1)
             * sample.std(ddof=1)

@@ -54,6 +54,7 @@ def dipped(
     The signal's own dtype.
     """
     start = int(np.argmax(power(signal, samples)))
+    # Faded outside of the stretch, so that it is quieter by all of `by_db` throughout.
     weight = np.zeros(len(signal) + 2 * fade)
     weight[start : start + samples + 2 * fade] = np.r_[
         np.linspace(0, 1, fade), np.ones(samples), np.linspace(1, 0, fade)
@@ -92,6 +93,7 @@ def late_from_the_middle(signal: np.ndarray) -> np.ndarray:
     """Two pieces joined with one sample too many: from the middle of the clip on, everything is a
     sample late.
     """
+    # At a boundary of frames, as pieces are joined there.
     middle = len(signal) // FRAME_SAMPLES // 2 * FRAME_SAMPLES
     return np.concatenate([signal[:middle], signal[middle - 1 : -1]])
 

@@ -103,6 +103,7 @@ class VoiceEncoder(nn.Module):
     @torch.no_grad()
     def forward(self, mel: Tensor) -> Tensor:
         """mel [parts, 160, 40] -> [parts, 256]."""
+        # The last layer at the last frame stands for the part.
         _, (state, _) = self.lstm(mel)
         return _unit(torch.relu(self.linear(state[-1])))
 
@@ -208,6 +209,7 @@ def pauses_between(signal: np.ndarray) -> list[int]:
     power = np.convolve(np.square(signal), np.ones(WINDOW), mode="same")
     reach, cuts = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ), []
     for share in range(1, count):
+        # PESQ hears a cut least where the reference is quietest.
         around = len(signal) * share // count
         cuts.append(around - reach + int(np.argmin(power[around - reach : around + reach])))
     return cuts
@@ -235,6 +237,7 @@ def recognized(samples: np.ndarray) -> tuple[str, ...]:
     """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
     it.
     """
+    # The recognizer takes 16-bit samples.
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
     decoder, fresh_mean = _decoder()

@@ -50,6 +50,7 @@ def local_spectrum_db(trial: Trial) -> float:
     the largest of the other seeds'.
     """
     reference = trial.baseline.windows.mel
+    # An empty band is not measured by what little is in it.
     band = reference.mean(axis=0)
     floor = np.maximum(band * 10 ** (MEL_FLOOR_DB / 10), band.mean() * 10 ** (LEAST_BAND_DB / 10))
 
@@ -80,6 +81,7 @@ def gain_variation_db(trial: Trial) -> float:
     """
     reference, test = trial.baseline.windows.level, trial.windows.level
     floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
+    # A pause has no gain: only what is heard counts.
     heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
     return float(np.std(decibels((test[heard] + floor) / (reference[heard] + floor))))
 
@@ -91,6 +93,7 @@ def click_db(trial: Trial) -> float:
     All powers have 1e-3 of the reference's loudest 5 ms added. Without other seeds nothing is taken
     off.
     """
+    # Another seed moves a place by chance; what all seeds leave in place, a defect moves.
     signals = (trial.reference, trial.test, *trial.other_seeds)
     reference, test, *seeds = (
         np.square(frames(signal, CLICK_FRAME, CLICK_HOP)).mean(axis=1) for signal in signals
@@ -107,6 +110,7 @@ def roughness_percent(trial: Trial) -> float:
     reference, over the K steps of 2.5 ms within 25 dB of the loudest.
     """
     window, signals = np.hanning(ROUGH_FRAME), (trial.reference, trial.test)
+    # Hann windows of 10 ms average over the pitch periods, so that they are no modulation.
     reference, test = (
         np.square(frames(signal, ROUGH_FRAME, CLICK_HOP)) @ window for signal in signals
     )
@@ -127,6 +131,7 @@ def pause_peak_db(trial: Trial) -> float:
         running_mean(np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1), PAUSE_WINDOW)
         for signal in signals
     ]
+    # What the reference or any other seed has in a pause may be there.
     loudest, allowed = levels[0].max(), np.max(levels[:-1], axis=0)
     loud = np.flatnonzero(levels[0] >= loudest * 10 ** (SWAY_RANGE_DB / 10))
     # what is before the first word and behind the last is pause_floor_db's
@@ -147,6 +152,8 @@ def local_pitch_cents(trial: Trial) -> float:
     """
     baseline = trial.baseline
     tracks = (baseline.pitch, *baseline.seed_pitches)
+    # A window counts where every rendition is sure of the pitch: elsewhere trackers differ by
+    # chance.
     sure = np.all(
         [~_lost(baseline.pitch, track) & (track.strength > SURE_STRENGTH) for track in tracks],
         axis=0,

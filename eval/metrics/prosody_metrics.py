@@ -81,6 +81,7 @@ def pauses(phonemes: str) -> list[slice]:
     boundary. Example: "ab, cd" -> [slice(3, 5)].
     """
     spans, start = [], None
+    # An empty symbol at the end closes a pause that the sentence ends with.
     for place, symbol in enumerate((*phonemes, "")):
         if symbol and (symbol in PAUSES or symbol == " "):
             start = place if start is None else start
@@ -94,6 +95,7 @@ def pauses(phonemes: str) -> list[slice]:
 def f0_cents(trial: ProsodyTrial) -> float:
     """F0, root mean square difference where both are voiced."""
     reference, test = trial.pitch
+    # Without a pitch on both sides there is no distance in cents.
     both = (reference > PITCH_FLOOR_HZ) & (test > PITCH_FLOOR_HZ)
     cents = CENTS * np.log2(test[both] / reference[both]) if both.any() else np.zeros(1)
     return float(np.sqrt(np.square(cents).mean()))

@@ -108,6 +108,7 @@ class Baseline:
     @cached_property
     def active(self) -> np.ndarray:
         """[frames] bool: frames whose reference power is within 40 dB of the loudest."""
+        # Frames 40 dB below the loudest are pauses, where a distance in dB says nothing.
         power = np.square(frames(self.reference)).mean(axis=1)
         return power >= power.max() * 10 ** (-ACTIVE_RANGE_DB / 10)
 
@@ -343,6 +344,7 @@ class Retimed(Trial):
     @cached_property
     def pitch(self) -> PitchTrack:
         """At the places of the reference's frames."""
+        # The tracker has one value each 10 ms: the nearest one is taken.
         track = track_pitch(self.test)
         at = np.minimum(
             np.rint(self.places(PITCH_FRAME, PITCH_HOP) / PITCH_HOP).astype(np.int64),

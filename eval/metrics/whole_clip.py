@@ -95,6 +95,7 @@ def literature_cepstra(signal: np.ndarray) -> np.ndarray:
     """signal [samples] -> mel-frequency cepstra c0..c24 [frames, 25] of log magnitudes."""
     from librosa.feature import mfcc
 
+    # The orthonormal DCT of librosa, scaled to c_k as the formula of MCD has it.
     power = power_spectrum(signal) @ mel_bank(LITERATURE_BANDS).T
     log_magnitude = 0.5 * np.log(np.maximum(power, TINY_POWER))
     return mfcc(S=log_magnitude.T, n_mfcc=25).T / math.sqrt(2 * LITERATURE_BANDS)
@@ -112,6 +113,7 @@ def band_db(trial: Trial, low_hz: float, high_hz: float) -> float:
     """10 log10((E_test + floor) / (E_reference + floor)) of the energy in [low, high) Hz; floor =
     1e-5 of the reference's whole energy.
     """
+    # One FFT of the whole clip: a band holds energy, whenever it was said.
     reference, test = (
         np.square(np.abs(np.fft.rfft(signal))) for signal in (trial.reference, trial.test)
     )
@@ -126,6 +128,7 @@ def f0_rmse_cents(trial: Trial) -> float:
     when there is none.
     """
     reference, test = trial.baseline.pitch, trial.pitch
+    # An octave jump is another error, which voicing_error_percent counts.
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
         return 0.0
@@ -137,6 +140,7 @@ def voicing_error_percent(trial: Trial) -> float:
     more than 20 % apart (F0 frame error).
     """
     reference, test = trial.baseline.pitch, trial.pitch
+    # Near the threshold a frame flips by chance: periodicity has to move clearly.
     flipped = (reference.voiced != test.voiced) & (
         np.abs(reference.strength - test.strength) > CLEAR_STRENGTH
     )
@@ -180,6 +184,7 @@ def residue_db(tone: Tone, signal: np.ndarray) -> float:
     Re(sum S_k R_k*) / sum |R_k|^2: `lag_samples` and `level_db` hold those, and a sign cannot be
     heard.
     """
+    # 0.8 s hold whole periods of every pitch: each harmonic is one bin, without leakage.
     lag, _ = alignment(tone.reference, signal, MOST_LAG)
     reference, test = _middle_spectrum(tone.reference), _middle_spectrum(signal, lag)
     step = round(tone.f0_hz * TONE_WINDOW / SAMPLE_RATE_HZ)  # bins from harmonic to harmonic
@@ -272,6 +277,7 @@ def pause_floor_db(trial: Trial) -> float:
     reference, test = (
         np.square(frames(signal)).mean(axis=1) for signal in (trial.reference, trial.test)
     )
+    # The reference says where a pause is: the test may have filled it.
     quiet = np.argsort(reference, kind="stable")[: max(1, int(len(reference) * PAUSE_SHARE))]
     floor = reference[trial.baseline.active].mean() * 10 ** (PAUSE_FLOOR_DB / 10)
     return float(decibels((test[quiet].mean() + floor) / (reference[quiet].mean() + floor)))
@@ -293,6 +299,7 @@ def clipping_percent(trial: Trial) -> float:
 
 
 def _at_ceiling_percent(signal: np.ndarray) -> float:
+    # A clip that nothing clipped has one sample at its own peak; flat tops have many.
     magnitude = np.abs(signal)
     at_ceiling = np.count_nonzero(magnitude >= min(FULL_SCALE, 0.999 * magnitude.max()))
     return float(100 * at_ceiling / max(len(signal), CLIPPING_SECONDS * SAMPLE_RATE_HZ))
@@ -306,6 +313,7 @@ def lag_samples(trial: Trial) -> float:
     another seed is no delay. Half seconds are searched over 24 samples either way, and count where
     they then correlate by 0.995 with the reference, and by 0.002 better than in place.
     """
+    # A piece may be late where the whole is not: half seconds, half overlapping.
     clock = trial.reference if trial.clock is None else trial.clock
     stretches = range(0, max(1, len(clock) - LOCAL_LENGTH + 1), LOCAL_LENGTH // 2)
     cuts = [slice(start, start + LOCAL_LENGTH) for start in stretches]
@@ -314,6 +322,7 @@ def lag_samples(trial: Trial) -> float:
 
 
 def _local_lag(reference: np.ndarray, test: np.ndarray) -> int:
+    # Periodic sound correlates at every period: both measures have to agree, and clearly.
     lag, likeness = alignment(reference, test, LOCAL_LAG)
     _, in_place = alignment(reference, test, 0)
     alike = abs(likeness) >= max(ALIKE, abs(in_place) + GAINED)
