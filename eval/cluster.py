@@ -76,7 +76,7 @@ def measured_there(
     execution: Execution,
     *of_clip: Any,
 ) -> ClipResult:
-    """On a worker: a clip, where it is the same as the run's own process."""
+    """Measure a clip on a worker, which has to be the same as the run's own process."""
     from distributed import get_worker
 
     worker = get_worker()

@@ -130,7 +130,7 @@ def bests(
 
 
 def whole(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
-    """The uncompressed level of the same layout."""
+    """Return the uncompressed level of the same layout, or None."""
     name = whole_of(level.method)
     return next((other for other in levels if other.facts and other.method == name), None)
 
@@ -199,7 +199,7 @@ def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]
 def decision_record(
     levels: Sequence[JudgedLevel], choice: Choice, context: JudgeContext
 ) -> dict[str, Any]:
-    """Decision first, then levels, the model's own spread, provenance."""
+    """Return the decision, then levels, the model's own spread and provenance."""
     return {
         "format": FORMAT,
         "verdict": choice.verdict,
@@ -218,7 +218,7 @@ def decision_record(
 
 
 def level_record(level: JudgedLevel) -> dict[str, Any]:
-    """One level: what it is, what was measured, what was forecast."""
+    """Return what one level is, what was measured of it, and what was forecast."""
     decision = ("format", "stage", "method", "verdict", "releasable", "withheld")
     return {
         "method": level.method,
@@ -233,7 +233,7 @@ def level_record(level: JudgedLevel) -> dict[str, Any]:
 
 
 def provenance(context: JudgeContext) -> dict[str, Any]:
-    """Hashes, commit, versions, corpus, seeds."""
+    """Return hashes, commit, versions, clips and seeds: everything to decide again by."""
     return context.store.key | {
         "checkpoint": context.checkpoint.name,
         "commit": commit(),

@@ -78,7 +78,7 @@ class Execution:
 
     @property
     def features(self) -> str:
-        """Who computes them, in words."""
+        """Who computes the features, in words."""
         return ", ".join(path.stem for path in self.encoder) or "PyTorch fp32"
 
 
@@ -100,7 +100,7 @@ def arithmetic(runtime: str, precision: str) -> str:
 
 
 def opened(manifest: Path, how: str) -> Any:
-    """What renders `manifest` by that arithmetic: a Renderer."""
+    """Open what `manifest` describes, as a Renderer of that arithmetic."""
     runtime = how.partition("-")[0]
     if runtime in RUNTIMES:
         return module_of(runtime).open_vocoder(manifest)
@@ -109,7 +109,7 @@ def opened(manifest: Path, how: str) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a process needs to know."""
+    """What a worker process needs before it can measure a clip."""
 
     checkpoint: Checkpoint
     seed: int
@@ -129,7 +129,7 @@ class ClipBench:
 
     @cached_property
     def reference(self) -> Reference:
-        """The fp32 renders."""
+        """The fp32 model's renders, opened when the first clip needs them."""
         return self._reference or Reference(self.plan.checkpoint, self.plan.seed, self.plan.renders)
 
     def subject(self, manifest: Path, execution: Execution) -> Subject:
@@ -152,7 +152,7 @@ class ClipBench:
         clip: Utterance,
         variation: dict[str, float] | None,
     ) -> ClipResult:
-        """Figures of one clip. Packages stay open until others are judged."""
+        """Measure one clip. Packages stay open until others are judged."""
         # Packages of another level are closed first: fourteen open ones took 6 GB.
         key = manifest, execution
         if key not in self._open:
@@ -180,7 +180,7 @@ def _end_with_parent() -> None:
 
 
 def has_bench(plan: Plan) -> bool:
-    """Whether this process has measured for it before."""
+    """Whether this process has measured for the plan before."""
     return any(bench.plan == plan for bench in _BENCHES)
 
 
@@ -213,7 +213,7 @@ class Engine:
 
     @classmethod
     def of_processes(cls, count: int) -> Self:
-        """On this machine."""
+        """Processes on this machine."""
 
         def start(plan: Plan) -> Executor:
             return ProcessPoolExecutor(
@@ -254,7 +254,7 @@ class Workers:
     """
 
     def __init__(self, reference: Reference, engine: Engine) -> None:
-        """`reference`: of this process, for one worker."""
+        """`reference` is this process's, which measures itself where there is one worker."""
         checkpoint, renders = reference.checkpoint, reference.folder
         # a copy, without tensors that have been read
         checkpoint = replace(
@@ -296,7 +296,7 @@ class Workers:
         clips: Sequence[Utterance],
         variations: Variations,
     ) -> Iterator[tuple[Utterance, ClipResult]]:
-        """Every clip with its figures, in the order in which they are done."""
+        """Yield every clip with its figures, in the order in which they are done."""
         if not clips:
             return
         if not self._engine.remote and 1 in (self._engine.count, len(clips)):

@@ -93,7 +93,7 @@ class Dropped(nn.Module):
         self.passed_on = passed_on
 
     def forward(self, *inputs: Tensor) -> object:
-        """What the block's neighbours take for its output."""
+        """Return what the block's neighbours take for its output."""
         return self.passed_on(*inputs)
 
 
@@ -109,19 +109,19 @@ class Faults:
 
     @classmethod
     def of(cls, reference: Reference) -> "Faults":
-        """Of the fp32 model."""
+        """Put errors into the fp32 model."""
         return cls(reference.checkpoint, reference.vocoder, reference.seed)
 
     def source(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
-        """The harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
+        """Return the harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
         return self.vocoder.generator.m_source.spectrum(f0_hz, noise)
 
     def noise(self, inputs: VocoderInputs) -> np.ndarray:
-        """The source's noise of a clip, by this seed."""
+        """Draw the source's noise of a clip by this seed."""
         return gaussian_noise(inputs.frames, self.seed)
 
     def rendered(self, inputs: VocoderInputs, **changed: Tensor) -> np.ndarray:
-        """[600 F] float32 by the vocoder, with some of its inputs changed."""
+        """Render [600 F] float32 with some of the inputs changed."""
         return render_reference(self.vocoder, replace(inputs, **changed))
 
     def styles(self, inputs: VocoderInputs) -> list[Tensor]:
@@ -134,7 +134,7 @@ class Faults:
         return sorted(halves, key=lambda style: float((style - inputs.style).norm()))
 
     def with_tail(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> Vocoder:
-        """A copy whose inverse STFT has a fault."""
+        """Return a copy whose inverse STFT has a fault."""
         copy = deepcopy(self.vocoder)
         copy.generator.stft = BrokenTail(fault, silent)
         return copy.eval()
@@ -155,12 +155,12 @@ Render = Callable[[Faults, VocoderInputs], np.ndarray]  # [600 F] float32 of a c
 
 
 def of_waveform(change: Callable[[np.ndarray], np.ndarray]) -> Render:
-    """A change of the rendered samples (eval/waveform_faults.py)."""
+    """Render, then change the samples (eval/waveform_faults.py)."""
     return lambda faults, inputs: change(faults.rendered(inputs))
 
 
 def of_tail(fault: str) -> Render:
-    """A fault of the inverse STFT."""
+    """Render with a fault of the inverse STFT."""
     return lambda faults, inputs: render_reference(faults.with_tail(fault), inputs)
 
 
@@ -263,7 +263,7 @@ def lost_duration(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 
 def other_style(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """85 % of the style and 15 % of another voice's, the nearest one."""
+    """Render by 85 % of the style and 15 % of the nearest other voice's."""
     other = faults.styles(inputs)[:2][-1]  # the first is the voice itself
     return faults.rendered(inputs, style=(1 - OTHER_STYLE) * inputs.style + OTHER_STYLE * other)
 
@@ -299,18 +299,18 @@ def other_half(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 
 def delayed(track: Tensor, frames: int) -> Tensor:
-    """A curve [1, 2F] that many frames late, its first value held."""
+    """Return a curve [1, 2F] that many frames late, its first value held."""
     step = frames * PROSODY_PER_FRAME
     return torch.cat([track[:, :1].repeat(1, step), track[:, :-step]], dim=1)
 
 
 def of_f0(faults: Faults, inputs: VocoderInputs, f0_hz: Tensor) -> np.ndarray:
-    """Another F0, in the source and in the decoder."""
+    """Render with another F0, in the source and in the decoder."""
     return faults.rendered(inputs, f0_hz=f0_hz, spectrum=faults.source(f0_hz, faults.noise(inputs)))
 
 
 def of_noise(faults: Faults, inputs: VocoderInputs, noise: np.ndarray) -> np.ndarray:
-    """Another source noise."""
+    """Render with another noise in the source."""
     return faults.rendered(inputs, spectrum=faults.source(inputs.f0_hz, noise))
 
 
@@ -380,7 +380,7 @@ def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 
 def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The style of the voice that is farthest from the right one."""
+    """Render by the style of the voice that is farthest from the right one."""
     return faults.rendered(inputs, style=faults.styles(inputs)[-1])
 
 

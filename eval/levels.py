@@ -105,7 +105,7 @@ def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Prof
 
 
 def frames_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Frames of audio that a shape of `features` holds: a bucket."""
+    """Return the frames of audio that a shape of `features` holds: a bucket."""
     return shapes[FEATURES][-1] - 1
 
 
@@ -203,7 +203,7 @@ def full_record(
 
 
 def short_record(record: dict[str, Any], out: Path) -> dict[str, Any]:
-    """One line's worth: verdict, broken gates, summary, where the rest is."""
+    """Return one line's worth: verdict, broken gates, summary, where the rest is."""
     names = ("stage", "method", "verdict", "releasable", "broken", "reasons")
     return {name: record[name] for name in names} | {
         "summary": {
@@ -251,12 +251,12 @@ class JudgedLevel:
 
     @property
     def bytes(self) -> int:
-        """Size on disk."""
+        """The size on disk."""
         return self.facts.bytes if self.facts else 0
 
 
 def judged_levels(context: JudgeContext, names: Sequence[tuple[Method, str]]) -> list[JudgedLevel]:
-    """Every level of a method and a layout; one line on stderr as each is done."""
+    """Judge every level of a method and a layout; a line on stderr tells when each is done."""
     levels: list[JudgedLevel] = []
     for method, layout in names:
         start = time.monotonic()
@@ -312,7 +312,7 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
 
 
 def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
-    """Find or build an encoder's level and judge it. Raises as built_encoder."""
+    """Find or build an encoder's level, and judge it. Raises what built_encoder raises."""
     request = replace(context.request(HALF, PADDED), encoder=name)
     paths = built_encoder(request, build_package if context.may_build else None)
     manifests = [Manifest.load(path) for path in paths]
@@ -329,7 +329,7 @@ def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
 
 
 def cached_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
-    """Of a manifest's package, read once: the forecast takes seconds."""
+    """Read the facts of a package once: the forecast takes seconds."""
     name = f"facts-{manifest.package_sha256[:16]}"
     return PackageFacts(**context.store.figures(name, lambda: asdict(facts_of(manifest))))
 

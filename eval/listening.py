@@ -35,7 +35,7 @@ FULL_SCALE = 32767
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """One sentence by the reference and by each level: name to [600 F] float32."""
+    """One sentence as the reference and each level render it: name to [600 F] float32."""
 
     utterance: Utterance
     signals: Mapping[str, np.ndarray]
@@ -114,7 +114,7 @@ def sound_data(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[
 
 
 def _samples(signal: np.ndarray) -> np.ndarray:
-    """[n] int16."""
+    """Round a signal to 16 bits [n] int16."""
     return np.round(np.clip(signal, -1.0, 1.0) * FULL_SCALE).astype(np.int16)
 
 

@@ -77,18 +77,18 @@ LOST, UNKNOWN_RIGHT = "a layer that is not loaded", "nobody can say which of two
 
 @dataclass(frozen=True)
 class Spoilt:
-    """The fp32 vocoder with an error in it."""
+    """The fp32 vocoder with an error in it, as a Renderer."""
 
     faults: Faults
     change: Render
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32."""
+        """Render [600 F] float32 with the error."""
         return self.change(self.faults, inputs)
 
 
 def spoilt(change: Render) -> Callable[[Setting], Subject]:
-    """The vocoder with that change, as something to judge."""
+    """Return what makes the vocoder with that change a subject."""
     return lambda setting: VocoderSubject(
         setting.reference, Spoilt(Faults.of(setting.reference), change)
     )
@@ -308,7 +308,7 @@ class Altered:
     change: Callable[[Utterance], Utterance]
 
     def render(self, clip: Utterance) -> Rendition:
-        """The changed clip."""
+        """Render the changed clip."""
         return self.subject.render(self.change(clip))
 
 
@@ -320,7 +320,7 @@ class Fp32:
     other_seed: int = 0
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F]."""
+        """Render [600 F] with the noise of the other seed."""
         if self.other_seed:
             inputs = self.reference.with_noise(inputs, self.other_seed)
         return self.reference.clock(inputs)
@@ -361,7 +361,7 @@ def exchanged(setting: Setting) -> EncoderBackend:
 
 
 def swapped(clip: Utterance) -> Utterance:
-    """Two different symbols behind the sentence's middle change places."""
+    """Exchange two different symbols behind the sentence's middle."""
     ids = clip.input_ids.copy()
     at = next((i for i in range(len(ids) // 2, len(ids) - 2) if ids[i] != ids[i + 1]), 1)
     ids[[at, at + 1]] = ids[[at + 1, at]]
@@ -369,20 +369,20 @@ def swapped(clip: Utterance) -> Utterance:
 
 
 def read(setting: Setting, backend: EncoderBackend | None = None, **how: float) -> EncoderSubject:
-    """The fp32 encoder, or another; how: as Reader."""
+    """Return the fp32 encoder, or another, as a subject; `how` goes to Reader."""
     return EncoderSubject(Reader(setting.reference, backend, **how))  # type: ignore[arg-type]
 
 
 def spoken(
     setting: Setting, backend: EncoderBackend | None = None, other_seed: int = 0, **how: float
 ) -> ProductSubject:
-    """The fp32 chain; how: as Reader."""
+    """Return the fp32 chain as a subject; `how` goes to Reader."""
     reader = Reader(setting.reference, backend, **how)  # type: ignore[arg-type]
     return ProductSubject(reader, Fp32(setting.reference, other_seed))
 
 
 def packages(setting: Setting, method: str, level: str) -> ProductSubject | None:
-    """The executed chain of two packages, where both stand in the build folder."""
+    """Return the executed chain of two packages; None where one is not built."""
     request = Request(setting.reference.checkpoint, setting.build, method, encoder=level)
     if not all(path.is_file() for path in (request.vocoder, *request.encoders)):
         return None

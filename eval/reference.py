@@ -42,7 +42,7 @@ class Renderer(Protocol):
     """Whatever makes sound of features: a vocoder's package, or a model with a known error."""
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32."""
+        """Render features as sound [600 F] float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +80,11 @@ class ReferenceRenders:
 
     @cached_property
     def baseline(self) -> Baseline:
-        """What no subject changes."""
+        """The parts of a trial that no subject changes."""
         return Baseline(self.reference, self.other_seeds, self.text, self.heard)
 
     def seed_trials(self) -> list[Trial]:
-        """Each other seed as if it were judged, against the ones that are left."""
+        """Return each other seed as if it were judged, against the ones that are left."""
         pairs = zip(self.other_seeds, self.vowel_other_seeds, strict=True)
         return [
             self.trial(signal, vowel, without_seed=seed)
@@ -124,12 +124,12 @@ class Reference:
         return torch_encoder(self.checkpoint)
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
-        """Features of a clip, with the noise of `seed + other_seed`."""
+        """Return the features of a clip, with the noise of `seed + other_seed`."""
         inputs = self._features(utterance)
         return self.with_noise(inputs, other_seed) if other_seed else inputs
 
     def with_noise(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
-        """Other features, with the noise of `seed + other_seed`."""
+        """Return the same features, with the noise of `seed + other_seed`."""
         noise = gaussian_noise(inputs.frames, self.seed + other_seed)
         spectrum = self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
         return replace(inputs, spectrum=spectrum)
@@ -137,7 +137,7 @@ class Reference:
     def vowel_inputs(
         self, utterance: Utterance, other_seed: int = 0
     ) -> tuple[VocoderInputs, float]:
-        """Features of a clip's held vowel and its F0 in Hz."""
+        """Return the features of a clip's held vowel, and its F0 in Hz."""
         return held_vowel(
             utterance, self._features(utterance), self.vocoder, self.seed + other_seed
         )

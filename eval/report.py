@@ -105,7 +105,7 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 
 
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
-    """The plots quantize.sensitivity left for this checkpoint's fp16 package."""
+    """List the plots that quantize.sensitivity drew of this checkpoint's fp16 package."""
     from kokoro_ane.quantize.locator import manifest_path
     from kokoro_ane.quantize.methods import method_named
 

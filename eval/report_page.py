@@ -106,7 +106,7 @@ def page(
 
 @cache
 def template() -> "Template":
-    """The page, in which every value is escaped."""
+    """Load the page, in which every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -115,7 +115,7 @@ def template() -> "Template":
 
 
 def asset(name: str) -> str:
-    """The style sheet or the script."""
+    """Read the style sheet or the script."""
     return (PAGE / name).read_text(encoding="utf-8")
 
 
@@ -171,7 +171,7 @@ def _nearest(record: Record) -> str:
 
 
 def _withheld(record: Record) -> str:
-    """Why what ships may not be released."""
+    """Return why what ships may not be released."""
     for note in record["notes"]:
         if "releas" in note:
             return str(note)
@@ -179,13 +179,13 @@ def _withheld(record: Record) -> str:
 
 
 def notes(record: Record) -> list[str]:
-    """What stands beside the decision and is not said elsewhere on the page."""
+    """List the notes that are not said elsewhere on the page."""
     warning = _withheld(record) if not record["releasable"] else None
     return [note for note in record["notes"] if note != warning and " would be " not in note]
 
 
 def legend(record: Record, product: Record | None) -> list[str]:
-    """How to read the table's columns."""
+    """Explain the table's columns, a line each."""
     lines = [line.format(chip=record["chip"].upper()) for line in LEGEND]
     if product is None:
         return lines
@@ -201,7 +201,7 @@ def legend(record: Record, product: Record | None) -> list[str]:
 
 
 def headings(record: Record, product: Record | None) -> list[str]:
-    """Names of the table's columns, with units."""
+    """Name the table's columns, with units."""
     metrics = [
         f"{METRICS[name].title.removesuffix(' wide band')}, {METRICS[name].unit}"
         for name in shown()
@@ -285,7 +285,7 @@ def _engine(level: Record, record: Record) -> list[str]:
 
 
 def _system(level: Record, product: Record | None) -> list[str]:
-    """The newer system of vocoder and encoder, and whose that is."""
+    """Name the newer system of vocoder and encoder, and whose that is."""
     system, whose = level["facts"]["minimum_ios"], ["the vocoder"]
     if product and product["encoder_ios"]:
         systems = system, product["encoder_ios"]
@@ -325,7 +325,7 @@ def reasons(record: Record) -> dict[str, Any]:
 
 
 def _case(level: Record, check: Record) -> dict[str, Any]:
-    """How one level stands at one gate."""
+    """Describe how one level stands at one gate."""
     digits, low, high = digits_of(metric_of(check)), check["low"], check["high"]
     spans = low is not None and low != high
     return {
@@ -344,7 +344,7 @@ def _case(level: Record, check: Record) -> dict[str, Any]:
 
 
 def _other_reasons(judged: Sequence[Record], gates: set[str]) -> list[dict[str, Any]]:
-    """Defects, too few clips, doubts: reasons that no gate gave, each once."""
+    """List reasons that no gate gave, each once: defects, too few clips, doubts."""
     levels: dict[str, list[str]] = {}
     for level in judged:
         for reason in level["reasons"]:
@@ -354,7 +354,7 @@ def _other_reasons(judged: Sequence[Record], gates: set[str]) -> list[dict[str, 
 
 
 def every_figure(level: Record) -> dict[str, Any]:
-    """Every metric of a level beside its seed variation, with its gates."""
+    """List every metric of a level beside its seed variation, with its gates."""
     rows = []
     for metric, row in level["summary"].items():
         gates = [
@@ -371,7 +371,7 @@ def every_figure(level: Record) -> dict[str, Any]:
 
 
 def provenance(record: Record) -> str:
-    """Everything needed to make the decision again, as JSON."""
+    """Write everything that is needed to decide again, as JSON."""
     source = record["provenance"]
     packages = {
         level["method"]: level["provenance"]["package_sha256"] for level in judged_levels(record)
@@ -411,7 +411,7 @@ def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[
 
 
 def _clip(record: Record, audition: Heard, sounds: Mapping[str, Any]) -> dict[str, Any]:
-    """A clip as the player reads it."""
+    """Describe a clip as the player reads it."""
     utterance = audition.utterance
     results = {
         level["method"]: clip

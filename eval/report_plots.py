@@ -184,7 +184,7 @@ def _places() -> Iterator[tuple[float, float, str]]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to seven round numbers."""
+    """Return three to seven round numbers between the two."""
     # Steps of 1, 2 or 5 times a power of ten, the first that leaves at most six spans.
     span = high - low
     step = next(s * 10**e for e in range(-4, 13) for s in (1, 2, 5) if span / (s * 10**e) <= 6)

@@ -42,7 +42,7 @@ MAX_WORKERS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """How levels are judged; see `session_arguments` for each."""
+    """How levels are judged; `session_arguments` explains each option."""
 
     checkpoint: str | None = None
     layout: str = PADDED
@@ -77,7 +77,7 @@ class JudgeContext:
     progress: "Progress"
 
     def request(self, method: str = "", layout: str = PADDED, encoder: str = "") -> "Request":
-        """Packages of these levels, where this judgement looks for them."""
+        """Request packages of these levels, where this judgement looks for them."""
         from kokoro_ane.quantize.locator import Request
 
         return Request(
@@ -86,7 +86,7 @@ class JudgeContext:
 
 
 def session_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
+    """Add the flags that quality and release share."""
     checkpoint_argument(parser)
     layout_argument(parser)
     build_argument(parser)

@@ -53,7 +53,7 @@ class Store:
 
     @classmethod
     def open(cls, cache: Path, checkpoint: Checkpoint, seed: int) -> "Store":
-        """The store of this key under `cache`."""
+        """Open the store of this key under `cache`."""
         key = store_key(checkpoint, seed)
         store = cls(cache / sha256_of_json(key)[:16], key)
         for folder in (store.folder, *store.folder.glob("[!.]*/")):
@@ -63,16 +63,16 @@ class Store:
 
     @property
     def renders(self) -> Path:
-        """Folder of the fp32 renders."""
+        """The folder of the fp32 renders."""
         return self.folder / "renders"
 
     def figures(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Plain data by name, measured once."""
+        """Return plain data by name; it is measured once."""
         figures = self.find(name)
         return self.keep(name, measure()) if figures is None else figures
 
     def find(self, name: str) -> dict[str, Any] | None:
-        """The data of that name; None where it was not measured yet."""
+        """Return the data of that name; None where it was not measured yet."""
         path = self.folder / f"{name}.json"
         return self._read(path) if path.is_file() else None
 
@@ -90,7 +90,7 @@ class Store:
 
 
 def clip_name(package_sha256: str, execution: Execution, clip: Utterance) -> str:
-    """The name of a clip's figures for a package."""
+    """Name the figures of a clip for a package."""
     return f"{package_sha256[:16]}-{execution.name}/{clip.id}"
 
 

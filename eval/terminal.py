@@ -37,7 +37,7 @@ COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
 def console_of(width: int) -> Console:
-    """For stdout; of that width where it is no terminal."""
+    """Return a console for stdout; it has that width where stdout is no terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=width)
 
@@ -149,7 +149,7 @@ def cells(level: JudgedLevel, whole_bytes: int) -> tuple[str, ...]:
 
 
 def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping[str, Any]) -> None:
-    """Decision, notes, table."""
+    """Print decision, notes and the table of levels."""
     console = console_of(RELEASE_WIDTH)
     table = Table(
         title="compression levels against fp32, same features, same noise",
@@ -181,13 +181,13 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping
 
 
 def _span(level: JudgedLevel, metric: str) -> str:
-    """The mean's 95 % interval on a line of its own."""
+    """Write the mean's 95 % interval on a line of its own."""
     interval = interval_of(level.record, metric)
     return f"\n[dim]{figure(interval[0])}-{figure(interval[1])}[/]" if interval else ""
 
 
 def print_products(products: Sequence[JudgedLevel], choice: Choice, _: Mapping[str, Any]) -> None:
-    """Decision, notes, table, what is wrong."""
+    """Print decision, notes, the table of products, and what is wrong with each."""
     print("\n  - ".join((f"{choice.verdict}  {choice.reason}", *choice.notes)))
     rows = []
     for one in products:

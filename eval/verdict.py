@@ -43,11 +43,11 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Only a gate that certainly holds; a missing figure never does."""
+        """Whether the gate certainly holds; with a missing figure it never does."""
         return self.state == HOLDS
 
     def complaint(self) -> str:
-        """What was missed or could not be told, by how much, and why that matters."""
+        """Say what was missed or is not sure, by how much, and why that matters."""
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
         span = near = ""
@@ -72,7 +72,7 @@ class Decision:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Names of the gates that were measured and missed."""
+        """The names of the gates that were measured and missed."""
         return tuple(check.gate.name for check in self.checks if check.state == BROKEN)
 
 

@@ -14,7 +14,7 @@ QUIETER_DB, LATE_SAMPLES, HISS_DB = 0.3, 6, 70.0  # of the harmless ones
 
 
 def power(signal: np.ndarray, samples: int) -> np.ndarray:
-    """Energy of every `samples` in a row [n - samples + 1]."""
+    """Return the energy of every `samples` in a row [n - samples + 1]."""
     return np.convolve(np.square(signal.astype(np.float64)), np.ones(samples), mode="valid")
 
 
@@ -32,7 +32,7 @@ def band_limited(signal: np.ndarray) -> np.ndarray:
 
 
 def bandwidth_hz(signal: np.ndarray) -> float:
-    """Upper edge of the highest 1 kHz band within 50 dB of the whole energy."""
+    """Return the upper edge of the highest 1 kHz band within 50 dB of the whole energy."""
     energy = np.square(np.abs(np.fft.rfft(signal)))
     hz = np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ)
     edges = range(0, SAMPLE_RATE_HZ // 2, 1000)
@@ -63,7 +63,7 @@ def dipped(
 
 
 def sine(signal: np.ndarray, hz: float) -> np.ndarray:
-    """A sine as long as the signal."""
+    """Return a sine as long as the signal."""
     return np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ)
 
 
@@ -73,12 +73,12 @@ def swaying(signal: np.ndarray, by_db: float = 2.0, hz: float = 5.0) -> np.ndarr
 
 
 def trembling(signal: np.ndarray, depth: float = 0.03, hz: float = 40.0) -> np.ndarray:
-    """The level 3 % up and down, 40 times a second. The signal's own dtype."""
+    """Move the level 3 % up and down, 40 times a second. The dtype stays."""
     return (signal * (1 + depth * sine(signal, hz))).astype(signal.dtype)
 
 
 def rough(signal: np.ndarray) -> np.ndarray:
-    """The level 8 % up and down, 27 times a second."""
+    """Move the level 8 % up and down, 27 times a second."""
     return trembling(signal, 0.08, 27.0)
 
 
@@ -99,51 +99,51 @@ def late_from_the_middle(signal: np.ndarray) -> np.ndarray:
 
 
 def offset(signal: np.ndarray) -> np.ndarray:
-    """A constant of a twentieth of the peak added."""
+    """Add a constant of a twentieth of the peak."""
     return signal + np.float32(0.05 * np.abs(signal).max())
 
 
 def hum(signal: np.ndarray) -> np.ndarray:
-    """50 Hz, 35 dB below the peak."""
+    """Add 50 Hz, 35 dB below the peak."""
     wave = sine(signal, 50) * np.abs(signal).max() * 10 ** (-35 / 20)
     return (signal + wave).astype(np.float32)
 
 
 def clicked(signal: np.ndarray) -> np.ndarray:
-    """One sample of the clip's quietest 100 ms at the clip's peak."""
+    """Set one sample of the clip's quietest 100 ms to the clip's peak."""
     spoilt = signal.copy()
     spoilt[int(np.argmin(power(signal, 2400))) + 1200] = np.abs(signal).max()
     return spoilt
 
 
 def echoing(signal: np.ndarray) -> np.ndarray:
-    """An echo after 30 ms, 20 dB down."""
+    """Add an echo after 30 ms, 20 dB down."""
     late = SAMPLE_RATE_HZ * 30 // 1000
     return signal + np.float32(0.1) * np.concatenate([np.zeros(late, signal.dtype), signal[:-late]])
 
 
 def eight_bits(signal: np.ndarray) -> np.ndarray:
-    """Samples rounded to 8 bits of full scale."""
+    """Round samples to 8 bits of full scale."""
     return np.round(signal * 127).astype(np.float32) / np.float32(127)
 
 
 def turned_over(signal: np.ndarray) -> np.ndarray:
-    """Every sample's sign changed."""
+    """Change every sample's sign."""
     return -signal
 
 
 def quieter(signal: np.ndarray) -> np.ndarray:
-    """0.3 dB quieter."""
+    """Make the clip 0.3 dB quieter."""
     return signal * np.float32(10 ** (-QUIETER_DB / 20))
 
 
 def later(signal: np.ndarray) -> np.ndarray:
-    """Everything a quarter of a millisecond late."""
+    """Delay everything by a quarter of a millisecond."""
     return np.concatenate([np.zeros(LATE_SAMPLES, signal.dtype), signal[:-LATE_SAMPLES]])
 
 
 def hiss(signal: np.ndarray) -> np.ndarray:
-    """White noise 70 dB below the speech."""
+    """Add white noise 70 dB below the speech."""
     noise = np.random.default_rng(0).standard_normal(len(signal))
     gain = np.sqrt(np.square(signal).mean()) * 10 ** (-HISS_DB / 20)
     return (signal + noise * gain).astype(np.float32)

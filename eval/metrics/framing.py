@@ -154,7 +154,7 @@ class Windows:
 
 
 def windows_of(signal: np.ndarray) -> Windows:
-    """signal [samples] at 24 kHz, at least 60 ms."""
+    """Cut a signal [samples] at 24 kHz, of at least 60 ms, into windows."""
     mel = power_spectrum(signal) @ mel_bank(MEL_BANDS).T
     level = np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1)
     return Windows(
@@ -165,7 +165,7 @@ def windows_of(signal: np.ndarray) -> Windows:
 
 @cache
 def mel_bank(bands: int) -> np.ndarray:
-    """librosa's triangular mel filters [bands, 513] for 24 kHz, 0 to 12 kHz."""
+    """Return librosa's triangular mel filters [bands, 513] for 24 kHz, 0 to 12 kHz."""
     from librosa.filters import mel
 
     return mel(sr=SAMPLE_RATE_HZ, n_fft=FFT_SIZE, n_mels=bands, dtype=np.float64)
@@ -183,12 +183,12 @@ class PitchTrack:
 
     @property
     def voiced(self) -> np.ndarray:
-        """[frames] bool."""
+        """Frames that are periodic and loud enough [frames] bool."""
         return (self.strength > VOICED_ABOVE) & self.loud
 
 
 def track_pitch(signal: np.ndarray) -> PitchTrack:
-    """Track of signal [samples] at 24 kHz, at least 50 ms."""
+    """Track F0 of a signal [samples] at 24 kHz, of at least 50 ms."""
     # Boersma 1993: the autocorrelation of a windowed frame falls off as that of its window does, so
     # it is divided by it; a periodic frame then has 1 at its period.
     windowed = np.lib.stride_tricks.sliding_window_view(signal - signal.mean(), PITCH_FRAME)[
@@ -210,7 +210,7 @@ def track_pitch(signal: np.ndarray) -> PitchTrack:
 
 
 def _peak(curve: np.ndarray, rows: np.ndarray, lags: np.ndarray) -> np.ndarray:
-    """Lag of the parabola through each peak and its neighbours."""
+    """Return the lag of the parabola through each peak and its neighbours."""
     # A period is no whole number of samples: at 400 Hz one sample is 29 cents.
     before, at, after = (curve[rows, lags + step] for step in (-1, 0, 1))
     bend = before - 2 * at + after

@@ -102,7 +102,7 @@ class VoiceEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, mel: Tensor) -> Tensor:
-        """mel [parts, 160, 40] -> [parts, 256]."""
+        """Embed mel frames: [parts, 160, 40] -> [parts, 256]."""
         # The last layer at the last frame stands for the part.
         _, (state, _) = self.lstm(mel)
         return _unit(torch.relu(self.linear(state[-1])))
@@ -123,7 +123,7 @@ def _pieces(samples: np.ndarray, length: int) -> list[np.ndarray]:
 
 
 def _needs(package: str) -> Path:
-    """Folder of an installed package that is not imported."""
+    """Return the folder of an installed package, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f"the judge listens with {package}, which is not installed: {INSTALL}")
@@ -179,7 +179,7 @@ def _without_torchaudio() -> "Iterator[None]":
 
 @cache
 def _voice_encoder() -> VoiceEncoder:
-    """Only the weights of the package are read: its module wants webrtcvad."""
+    """Read the package's weights only: its module wants webrtcvad."""
     path, encoder = _needs("resemblyzer") / "pretrained.pt", VoiceEncoder()
     stored = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
     encoder.load_state_dict({name: stored[name] for name in encoder.state_dict()})
@@ -187,7 +187,7 @@ def _voice_encoder() -> VoiceEncoder:
 
 
 def pesq_positions(reference: np.ndarray, test: np.ndarray) -> tuple[float, ...]:
-    """PESQ at each of the three positions."""
+    """Score the test by PESQ at each of the three positions."""
     cuts = pauses_between(reference)
     pieces = list(zip(np.split(reference, cuts), np.split(test, cuts), strict=True))
     weights = [len(piece) for piece, _ in pieces]
@@ -229,7 +229,7 @@ def _pesq(reference: np.ndarray, test: np.ndarray, start: int) -> float:
 
 
 def words_heard(signal: np.ndarray) -> tuple[str, ...]:
-    """What the recognizer hears in signal [samples] at 24 kHz."""
+    """Return the words that the recognizer hears in a signal [samples] at 24 kHz."""
     return recognized(at_16_khz(signal))
 
 

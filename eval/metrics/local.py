@@ -172,7 +172,7 @@ def local_pitch_cents(trial: Trial) -> float:
 
 
 def _lost(reference: PitchTrack, track: PitchTrack) -> np.ndarray:
-    """[frames] bool: not voiced, or at another pitch."""
+    """Return frames that are not voiced, or at another pitch [frames] bool."""
     return ~track.voiced | (np.abs(track.hz - reference.hz) > GROSS_SHARE * reference.hz)
 
 

@@ -58,12 +58,12 @@ class Heard:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """What the recognizer hears."""
+        """The words that the recognizer hears."""
         return words_heard(self._signal)
 
     @cached_property
     def voiceprint(self) -> np.ndarray:
-        """[256]."""
+        """The speaker embedding [256]."""
         return voiceprint_of(self._signal)
 
     @cached_property
@@ -77,13 +77,13 @@ class Heard:
         return distillmos_of(self._signal)
 
     def plain(self) -> dict[str, Any]:
-        """For a file: all of them are asked."""
+        """Ask every model, and return the answers for a file."""
         names = ("voiceprint", "dnsmos", "distillmos")
         return {"words": " ".join(self.words)} | {name: getattr(self, name) for name in names}
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Self:
-        """From a file: nobody is asked."""
+        """Take the answers from a file: no model is asked."""
         heard = cls(np.zeros(0))
         heard.__dict__ |= {
             "words": tuple(str(plain["words"]).split()),
@@ -127,12 +127,12 @@ class Baseline:
 
     @cached_property
     def spectrum(self) -> np.ndarray:
-        """Of the reference [active, 513]."""
+        """The floored power spectrum of the reference [active, 513]."""
         return self.floored(self.reference)
 
     @cached_property
     def cepstrum(self) -> np.ndarray:
-        """Mel-cepstrum of the reference [active, 25]."""
+        """The mel-cepstrum of the reference [active, 25]."""
         return mel_cepstrum(self.spectrum)
 
     @cached_property
@@ -142,7 +142,7 @@ class Baseline:
 
     @cached_property
     def pitch(self) -> PitchTrack:
-        """F0 of the reference."""
+        """F0 of the reference, tracked."""
         return track_pitch(self.reference)
 
     @cached_property
@@ -332,18 +332,18 @@ class Retimed(Trial):
 
     @property
     def upright(self) -> np.ndarray:  # type: ignore[override]
-        """As it is: nothing that is measured here hears a sign."""
+        """The test as it is: nothing that is measured here hears a sign."""
         return self.test
 
     @cached_property
     def spectrum(self) -> np.ndarray:
-        """At the places of the reference's active frames [active, 513]."""
+        """The test at the places of the reference's active frames [active, 513]."""
         starts = self.places(FRAME_LENGTH, FRAME_HOP)[self.baseline.active]
         return power_spectrum(self.test, starts) + self.baseline.power_floor
 
     @cached_property
     def pitch(self) -> PitchTrack:
-        """At the places of the reference's frames."""
+        """F0 of the test at the places of the reference's frames."""
         # The tracker has one value each 10 ms: the nearest one is taken.
         track = track_pitch(self.test)
         at = np.minimum(

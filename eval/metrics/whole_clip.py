@@ -156,7 +156,7 @@ def _gross(trial: Trial) -> np.ndarray:
 
 
 def tone_of(trial: Trial) -> Tone:
-    """The trial's tone, or InputError."""
+    """Return the trial's tone; InputError where it has none."""
     if trial.tone is None:
         raise InputError(
             "this metric needs a sustained tone: Trial(reference, test, other_seed, tone)"
