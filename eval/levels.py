@@ -176,13 +176,13 @@ def full_record(
     """Provenance, decision, summary, what the package is, and every clip's figures. `manifests`: of
     all that was executed, what was judged first.
     """
-    why, first, execution = withheld(context.checkpoint), manifests[0], context.execution
+    reason, first, execution = withheld(context.checkpoint), manifests[0], context.execution
     return {
         "format": FORMAT,
         "stage": execution.stage,
         "method": judgement.method,
-        "releasable": why is None and all(manifest.releasable for manifest in manifests),
-        "withheld": why,
+        "releasable": reason is None and all(manifest.releasable for manifest in manifests),
+        "withheld": reason,
         **judgement.record(),
         "facts": asdict(facts) if facts else None,
         "provenance": {
@@ -303,11 +303,10 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
         manifest.level,
         method.title,
         method.unfit_for_engine,
-        None,
-        manifest,
-        facts,
-        record,
-        judgement,
+        manifest=manifest,
+        facts=facts,
+        record=record,
+        judgement=judgement,
     )
 
 

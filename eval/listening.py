@@ -34,7 +34,7 @@ FULL_SCALE = 32767
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class Audition:
     """One sentence as the reference and each level render it: name to [600 F] float32."""
 
     utterance: Utterance
@@ -43,7 +43,7 @@ class Heard:
 
 def audition(
     reference: Reference, packages: Mapping[str, Callable[[], Renderer]], clips: Sequence[Utterance]
-) -> list[Heard]:
+) -> list[Audition]:
     """Render each clip by the reference and by every package. One package is open at a time:
     fourteen took 6 GB.
     """
@@ -55,7 +55,7 @@ def audition(
         package = opened()
         for clip in clips:
             signals[clip.id][name] = package.render(inputs[clip.id])
-    return [Heard(clip, signals[clip.id]) for clip in clips]
+    return [Audition(clip, signals[clip.id]) for clip in clips]
 
 
 def chosen_clips(
@@ -145,7 +145,7 @@ README = """Blinded listening pack
 """
 
 
-def pairs(heard: Sequence[Heard], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
+def pairs(heard: Sequence[Audition], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
     """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by
     the seed.
     """
@@ -191,7 +191,7 @@ def pack_of_ours(folder: Path) -> str | None:
     )
 
 
-def write_pack(folder: Path, heard: Sequence[Heard], levels: Sequence[str], seed: int) -> int:
+def write_pack(folder: Path, heard: Sequence[Audition], levels: Sequence[str], seed: int) -> int:
     """Write the pack by rename; returns the number of pairs."""
     import soundfile
 

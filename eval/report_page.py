@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.config import not_releasable
-from kokoro_ane.eval.listening import REFERENCE, Heard, sound_data
+from kokoro_ane.eval.listening import REFERENCE, Audition, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
     Record,
@@ -64,7 +64,7 @@ LEGEND = (
 
 def page(
     record: Record,
-    auditions: Sequence[Heard],
+    auditions: Sequence[Audition],
     curves: Sequence[Path],
     product: Record | None = None,
 ) -> str:
@@ -382,7 +382,7 @@ def provenance(record: Record) -> str:
     return json.dumps(facts, indent=1)
 
 
-def order(record: Record, auditions: Sequence[Heard]) -> list[str]:
+def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
     """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
     the rejected from the smallest.
     """
@@ -394,7 +394,7 @@ def order(record: Record, auditions: Sequence[Heard]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in playable]
 
 
-def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[dict[str, Any]]]:
+def packed(record: Record, auditions: Sequence[Audition]) -> tuple[list[str], list[dict[str, Any]]]:
     """The levels that fit into the budget, and each clip with its sounds and figures."""
     sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
     spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
@@ -410,7 +410,7 @@ def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[
     return levels, clips
 
 
-def _clip(record: Record, audition: Heard, sounds: Mapping[str, Any]) -> dict[str, Any]:
+def _clip(record: Record, audition: Audition, sounds: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a clip as the player reads it."""
     utterance = audition.utterance
     results = {

@@ -33,7 +33,7 @@ from kokoro_ane.eval.decision import Choice, choose
 from kokoro_ane.eval.execution import THREADS, Engine, Execution, Progress, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
-from kokoro_ane.eval.listening import REFERENCE, Heard, chosen_clips, pairs, sound_data
+from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import parse_arguments
@@ -295,7 +295,7 @@ def record() -> dict:
 
 
 @pytest.fixture(scope="module")
-def heard(record: dict) -> list[Heard]:
+def heard(record: dict) -> list[Audition]:
     """Two clips with the decision's ids: a tone, and for each level the tone with noise as strong
     as its damage.
     """
@@ -307,7 +307,7 @@ def heard(record: dict) -> list[Heard]:
             for name, damage in REPORT_LEVELS.items()
         }
         renamed = type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
-        found.append(Heard(renamed, {REFERENCE: tone} | signals))
+        found.append(Audition(renamed, {REFERENCE: tone} | signals))
     return found
 
 
@@ -345,7 +345,7 @@ def browser(folder: Path) -> Iterator[Callable[[str, dict], Any]]:
 
 class TestPage:
     def test_it_says_what_to_release_and_what_that_costs(
-        self, record: dict, heard: list[Heard]
+        self, record: dict, heard: list[Audition]
     ) -> None:
         words = Page(page(record, heard, [])).words
         said = [
@@ -367,7 +367,7 @@ class TestPage:
         assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
 
     def test_nothing_is_green_where_nothing_may_be_released(
-        self, record: dict, heard: list[Heard]
+        self, record: dict, heard: list[Audition]
     ) -> None:
         assert '<main class="held">' in page(record, heard, [])
         assert "main.held { --good: var(--held);" in asset("report.css")
@@ -377,7 +377,7 @@ class TestPage:
         assert "Release p6" in Page(free).words
 
     def test_the_product_and_the_newer_of_two_systems(
-        self, record: dict, heard: list[Heard]
+        self, record: dict, heard: list[Audition]
     ) -> None:
         product = {
             "bytes": {"encoder": 94_100_000, "one voice": 522_240},
@@ -390,7 +390,7 @@ class TestPage:
             assert said in re.sub(r"\s+", " ", words)
 
     def test_tables_and_plots_say_what_their_columns_and_axes_are(
-        self, record: dict, heard: list[Heard]
+        self, record: dict, heard: list[Audition]
     ) -> None:
         text = page(record, heard, [])
         assert text.count("<table") == text.count("<caption>") == text.count("</caption>") > 5
@@ -405,7 +405,7 @@ class TestPage:
         reason="no headless Chromium (Debian: chromium-driver)",
     )
     def test_keys_are_the_players_after_a_click(
-        self, record: dict, heard: list[Heard], tmp_path: Path
+        self, record: dict, heard: list[Audition], tmp_path: Path
     ) -> None:
         """In Chromium: keys play, stop and change sides after a click on a button, a level or a
         summary.
@@ -432,7 +432,9 @@ class TestPage:
             assert after("a", "#play") == ["play", "A"]
             assert after(" ", "button[data-side=A]") == ["A"]
 
-    def test_a_limit_that_moves_is_said_where_it_explains_a_row(self, heard: list[Heard]) -> None:
+    def test_a_limit_that_moves_is_said_where_it_explains_a_row(
+        self, heard: list[Audition]
+    ) -> None:
         doubtful = made_up({"fp16": 0.0, "w8": 0.98})
         next(check for check in doubtful["levels"][1]["checks"] if check["gate"] == "mcd_db mean")[
             "state"
@@ -444,7 +446,7 @@ class TestPage:
         assert re.search(r"w8 [^;]*too near to tell, and the limit moves too", words)
 
     def test_nothing_from_outside_under_3_mb_no_markup_from_texts(
-        self, record: dict, heard: list[Heard], tmp_path: Path
+        self, record: dict, heard: list[Audition], tmp_path: Path
     ) -> None:
         (tmp_path / "curve.png").write_bytes(b"a curve")
         text = page(record, heard, [tmp_path / "curve.png"])
@@ -454,7 +456,7 @@ class TestPage:
         assert base64.b64encode(b"a curve").decode() in text
 
     def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(
-        self, heard: list[Heard]
+        self, heard: list[Audition]
     ) -> None:
         tag = '"><img onerror=x>'
         forged = made_up(REPORT_LEVELS) | {
@@ -472,7 +474,7 @@ class TestPage:
         assert tag not in page(forged, heard, [])
         assert "<!--" not in page(forged, heard, [])
 
-    def test_each_reason_stands_once(self, record: dict, heard: list[Heard]) -> None:
+    def test_each_reason_stands_once(self, record: dict, heard: list[Audition]) -> None:
         words = page(record, heard, [])
         said = {
             check["reason"]
@@ -484,7 +486,7 @@ class TestPage:
         assert [words.count(f">{escape(reason)}<") for reason in said] == [1] * len(said)
         assert "Every gate holds for fp16, w8, p6." in words
 
-    def test_no_level_ships(self, heard: list[Heard]) -> None:
+    def test_no_level_ships(self, heard: list[Audition]) -> None:
         text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
         words = Page(text).words
         order = [
@@ -507,7 +509,7 @@ class TestPlots:
 
 
 class TestWords:
-    def test_levels_have_plain_names(self, record: dict, heard: list[Heard]) -> None:
+    def test_levels_have_plain_names(self, record: dict, heard: list[Audition]) -> None:
         assert "<small>palette, 6 bits</small>" in page(record, heard, [])
 
     def test_figures_have_their_digits(self) -> None:
@@ -520,7 +522,7 @@ class TestWords:
 
 
 def test_means_have_their_intervals_on_page_and_terminal(
-    record: dict, heard: list[Heard], capsys: pytest.CaptureFixture
+    record: dict, heard: list[Audition], capsys: pytest.CaptureFixture
 ) -> None:
     (p6,) = (level for level in record["levels"] if level["method"] == "p6")
     low, high = interval_of(p6, "pesq") or (0.0, 0.0)
@@ -535,7 +537,7 @@ def test_means_have_their_intervals_on_page_and_terminal(
 
 
 class TestSounds:
-    def test_a_level_comes_back_to_the_last_bit(self, heard: list[Heard]) -> None:
+    def test_a_level_comes_back_to_the_last_bit(self, heard: list[Audition]) -> None:
         reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
         alone, difference = sound_data(near), sound_data(near, reference)
         assert not alone["difference"]
@@ -548,7 +550,7 @@ class TestSounds:
         assert np.array_equal(own, base + rest)
 
     def test_what_does_not_fit_is_left_out_last_wanted_first(
-        self, record: dict, heard: list[Heard], monkeypatch: pytest.MonkeyPatch
+        self, record: dict, heard: list[Audition], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         levels, sounds = packed(record, heard)
         assert levels[0] == "p6"
@@ -618,7 +620,7 @@ def test_the_command_writes_page_and_blind_pack(
 
 
 def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:
-    heard = [Heard(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
+    heard = [Audition(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
     found = pairs(heard, ["w8"], seed=3)
     assert found == pairs(heard, ["w8"], seed=3) != pairs(heard, ["w8"], seed=4)
     assert sum(pair["A"] == pair["B"] == REFERENCE for pair in found) == 6

@@ -15,7 +15,7 @@ import pytest
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.eval import provenance
-from kokoro_ane.eval.listening import REFERENCE, Heard
+from kokoro_ane.eval.listening import REFERENCE, Audition
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
 from tests.release_build import release, shortened
@@ -75,7 +75,7 @@ class TestAForgedDecision:
             "kokoro_ane.eval.reference.Reference": lambda *_: None,
             "kokoro_ane.eval.reference.judged_clips": lambda *_: spoken,
             "kokoro_ane.eval.listening.audition": lambda _, levels, said: [
-                Heard(clip, dict.fromkeys((REFERENCE, *levels), SILENCE)) for clip in said
+                Audition(clip, dict.fromkeys((REFERENCE, *levels), SILENCE)) for clip in said
             ],
             "kokoro_ane.eval.listening.write_pack": lambda *_: 0,
         }
