@@ -47,19 +47,19 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRenders:
-    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel
-    of its voice, the same ways.
-
-    `heard`: what the models make of the reference, where that was kept.
+    """One sentence by the fp32 model, as it is and with other noise; a held vowel of its voice, the
+    same ways, [n] float64 each.
     """
 
-    text: str
-    reference: np.ndarray
-    other_seeds: tuple[np.ndarray, ...]
+    baseline: Baseline
     pitch_hz: float
     vowel: np.ndarray
     vowel_other_seeds: tuple[np.ndarray, ...]
-    heard: Heard | None = None
+
+    @property
+    def reference(self) -> np.ndarray:
+        """The sentence as it is [600 F] float64."""
+        return self.baseline.reference
 
     def trial(
         self,
@@ -76,16 +76,11 @@ class ReferenceRenders:
             sentence = sentence.without(without_seed)
         tone = Tone(self.pitch_hz, self.vowel, vowel)
         seeds, text = sentence.other_seeds, sentence.text
-        return Trial(self.reference, test, seeds, tone, text, sentence, clock)
-
-    @cached_property
-    def baseline(self) -> Baseline:
-        """The parts of a trial that no subject changes."""
-        return Baseline(self.reference, self.other_seeds, self.text, self.heard)
+        return Trial(sentence.reference, test, seeds, tone, text, sentence, clock)
 
     def seed_trials(self) -> list[Trial]:
         """Return each other seed as if it were judged, against the ones that are left."""
-        pairs = zip(self.other_seeds, self.vowel_other_seeds, strict=True)
+        pairs = zip(self.baseline.other_seeds, self.vowel_other_seeds, strict=True)
         return [
             self.trial(signal, vowel, without_seed=seed)
             for seed, (signal, vowel) in enumerate(pairs)
@@ -196,13 +191,14 @@ class Reference:
 
 
 def _renders(text: str, arrays: dict[str, Any]) -> ReferenceRenders:
-    signals: dict[str, Any] = {
-        name: arrays[name].astype(np.float64) for name in ("reference", "vowel")
-    }
-    for name in ("other_seeds", "vowel_other_seeds"):
-        signals[name] = tuple(arrays[name].astype(np.float64))
+    """Take what `Reference._rendered` makes, and what the models heard in it, where it is there."""
+    reference, seeds, vowel, vowel_seeds = (
+        arrays[name].astype(np.float64)
+        for name in ("reference", "other_seeds", "vowel", "vowel_other_seeds")
+    )
     heard = Heard.read(arrays) if "words" in arrays else None
-    return ReferenceRenders(text, pitch_hz=float(arrays["pitch_hz"]), heard=heard, **signals)
+    baseline = Baseline(reference, tuple(seeds), text, heard)
+    return ReferenceRenders(baseline, float(arrays["pitch_hz"]), vowel, tuple(vowel_seeds))
 
 
 @torch.no_grad()
