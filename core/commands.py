@@ -147,6 +147,16 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def build_argument(parser: argparse.ArgumentParser) -> None:
+    """--build, for a command that reads packages."""
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=DEFAULT_BUILD,
+        help="folder with the packages (default: %(default)s)",
+    )
+
+
 def layout_argument(parser: argparse.ArgumentParser, layouts: tuple[str, ...] = LAYOUTS) -> None:
     """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS,
     by which the package is called.

@@ -1,8 +1,8 @@
 """Whether each channel of a compressed package is its parent's: the weights as they are decoded,
-held against what they were made from.
+compared with those that they were made from.
 
-    # () where all are
-    wrong_scales(Path("KokoroVocoder-fp16.mlpackage"), Path("KokoroVocoder-w8.mlpackage"), balanced=False)
+    parent, package = (Path(f"KokoroVocoder-{level}.mlpackage") for level in ("fp16", "w8"))
+    wrong_scales(parent, package, balanced=False)  # () where every channel is right
 
 A wrong scale is an error along the channel's own weights, rounding one in all directions, so the
 two are told apart without a listener. What balancing moves is taken out or left out: factors of
@@ -29,18 +29,18 @@ def wrong_scales(parent: Path, package: Path, balanced: bool) -> tuple[str, ...]
     """One line for each layer with channels of another scale than its parent's. `balanced`: whether
     channels were balanced before.
     """
-    found = []
+    problems = []
     for name, before, after in _pairs(open_program(parent), open_program(package)):
         if balanced and AFFINE in name:
             continue
         excess = scale_errors(before, after, balanced)
         wrong = np.flatnonzero(excess > MOST)
         if len(wrong):
-            found.append(
+            problems.append(
                 f"{name}: {len(wrong)} of {len(excess)} channels have another scale than the"
                 f" parent's, the first is {wrong[0]}"
             )
-    return tuple(found)
+    return tuple(problems)
 
 
 def scale_errors(before: np.ndarray, after: np.ndarray, balanced: bool = False) -> np.ndarray:
@@ -53,20 +53,19 @@ def scale_errors(before: np.ndarray, after: np.ndarray, balanced: bool = False) 
         np.asarray(weights, np.float64).reshape(*weights.shape[:2], -1)
         for weights in (before, after)
     )
-    # each input channel has a factor of its own: the median over outputs, which a few wrong scales
-    # do not move
     if balanced:
+        # Each input channel has a factor of its own: the median over outputs, which a few wrong
+        # scales do not move.
         ratios = (old * new).sum(axis=2) / np.maximum(np.square(old).sum(axis=2), 1e-30)
         old = old * np.median(ratios, axis=0)[:, None]
     old, new = (weights.reshape(len(weights), -1) for weights in (old, new))  # [O, I taps]
     norms = np.linalg.norm(old, axis=1)
     gains = (old * new).sum(axis=1) / np.maximum(np.square(norms), 1e-30)
     across = np.linalg.norm(new - gains[:, None] * old, axis=1)
-    return (
-        np.abs(gains - 1)
-        * norms
-        / np.maximum(across, max(np.median(across), LEAST * np.median(norms), 1e-30))
-    )
+    # A channel whose weights lie on the table's values has hardly any error across them: it is
+    # measured by the layer's usual one.
+    usual = max(np.median(across), LEAST * np.median(norms), 1e-30)
+    return np.abs(gains - 1) * norms / np.maximum(across, usual)
 
 
 def _pairs(
@@ -79,25 +78,16 @@ def _pairs(
         op.inputs["weight"][0] for op in package.function.body.walk() if op.op_type == TRANSPOSED
     }
     for stored in package.storage.weights:
-        name = next(
-            (stored.removesuffix(suffix) for suffix in SUFFIXES if stored.endswith(suffix)), stored
-        )
+        name = stored.removesuffix(SUFFIXES[0]).removesuffix(SUFFIXES[1])
         if name == stored or name not in parent.storage.weights:
             continue
         before, after = parent.plan.constants[name].value, package.plan.constants[stored].value
-        # vocoder/scaled_conv.py
-        if before.ndim == 4 and after.shape == (
-            before.shape[0] * before.shape[3],
-            before.shape[1],
-            1,
-            1,
-        ):
-            before = before.transpose(0, 3, 1, 2).reshape(after.shape)  # [O taps, I, 1, 1]
+        if before.ndim == 4:
+            # A convolution whose taps became outputs (vocoder/scaled_conv.py): [O taps, I, 1, 1].
+            outputs, inputs, _, taps = before.shape
+            if after.shape == (outputs * taps, inputs, 1, 1):
+                before = before.transpose(0, 3, 1, 2).reshape(after.shape)
         if before.shape == after.shape:
-            yield (
-                name,
-                *(
-                    (weights.swapaxes(0, 1) if stored in transposed else weights)
-                    for weights in (before, after)
-                ),
-            )
+            if stored in transposed:
+                before, after = before.swapaxes(0, 1), after.swapaxes(0, 1)
+            yield name, before, after

@@ -1,7 +1,8 @@
 """Clips measured by the workers of a Dask cluster that is there already: `--scheduler ADDRESS` of
 quality and release.
 
-    with cluster("tcp://10.0.0.5:8786", store.key) as engine, Workers(reference, renders, engine.count, engine) as workers: ...
+    with cluster("tcp://10.0.0.5:8786", store.key) as engine:
+        with Workers(reference, engine) as workers: ...
 
 A worker (`OMP_NUM_THREADS=1 dask worker ADDRESS --nthreads 1`) sees checkpoint and build folder
 under the same paths. It makes the store's key anew from its own sources, libraries, checkpoint and
@@ -17,7 +18,8 @@ from typing import Any
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.execution import Engine, Execution, Plan, TimedResult, has_bench, measured_here
+from kokoro_ane.eval.execution import Engine, Execution, Plan, has_bench, measured_here
+from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.store import MEASURING, store_key
 from kokoro_ane.quantize.sources import source_sha256
 
@@ -73,8 +75,8 @@ def measured_there(
     manifest: Path,
     execution: Execution,
     *of_clip: Any,
-) -> TimedResult:
-    """On a worker: a clip, where it is the same as the run's own process."""
+) -> ClipResult:
+    """Measure a clip on a worker, which has to be the same as the run's own process."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -97,17 +99,17 @@ def require_same(key: Mapping[str, Any], plan: Plan, address: str) -> None:
     """Raise InputError where this process would give other figures, or give them under another
     key.
     """
-    own = (
+    worker_key = (
         {"source_sha256": source_sha256(*MEASURING)}
         if has_bench(plan)
         else store_key(Checkpoint.from_folder(plan.checkpoint.folder), plan.seed)
     )
-    other = next((name for name, value in own.items() if value != key.get(name)), None)
+    other = next((name for name, value in worker_key.items() if value != key.get(name)), None)
     if other is not None:
-        told = (
+        difference = (
             "some differ"
-            if isinstance(own[other], dict)
-            else f"{str(own[other])[:12]} there, {str(key.get(other))[:12]} here"
+            if isinstance(worker_key[other], dict)
+            else f"{str(worker_key[other])[:12]} there, {str(key.get(other))[:12]} here"
         )
         same = "sources, libraries, checkpoint and OMP_NUM_THREADS must be the same"
-        raise InputError(f"worker {address} has another {other} ({told}): {same}")
+        raise InputError(f"worker {address} has another {other} ({difference}): {same}")

@@ -47,14 +47,14 @@ class Control:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one control."""
+    """How one control was judged."""
 
     control: Control
     judgement: Judgement
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Clips that gave no output, and the gates that are broken."""
+        """Clips without output, and gates that are broken."""
         silent = (f"{clip.id} {clip.defect}" for clip in self.judgement.clips if clip.defect)
         return (*silent, *self.judgement.decision.broken)
 

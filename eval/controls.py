@@ -1,7 +1,8 @@
 """Prove that the gates reject and pass: models with a known error, and harmless changes, judged as
 if each were a compression level.
 
-    kokoro-ane controls [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--clips 6] [--only "level sways,hum"]
+    kokoro-ane controls [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--clips 6] \
+        [--only "level sways,hum"]
     # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md
     kokoro-ane controls --stage encoder
     # of the whole chain, on the tuning set: docs/release.md
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, seed_argument
 from kokoro_ane.core.contract import BOTH, JUDGED, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
@@ -41,15 +42,10 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         type=int,
         help="how many clips each is judged on (default: 6; of the encoder all 48)",
     )
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with a product's packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed_argument,
         default=0,
         help="of the noise; other seeds are seed + 1 and on (default: %(default)s)",
     )

@@ -7,13 +7,15 @@ The record holds everything that is needed to decide again: hashes, commit, vers
 figure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import torch
 
+from kokoro_ane.eval import VOCODER
 from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS, measure
@@ -21,7 +23,9 @@ from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.provenance import commit
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import VocoderComparison
+from kokoro_ane.eval.report_figures import whole_of
 from kokoro_ane.eval.session import JudgeContext
+from kokoro_ane.eval.store import variation_name
 from kokoro_ane.eval.verdict import (
     BOOTSTRAP_SEED,
     CONFIDENCE,
@@ -37,7 +41,6 @@ from kokoro_ane.vocoder.render import render_reference
 
 OTHER_SEED, THREADS = "fp32, another noise seed", "fp32, other thread count"
 LEAST_PESQ = 0.005  # what two decimals do not show
-NAMED = 3  # broken gates that a note names
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,14 @@ def choose(levels: Sequence[JudgedLevel], withheld: str | None) -> Choice:
     ]
     notes += [] if withheld is None else [withheld]
     if not shipping:
-        return _nothing(levels, releasable, notes)
+        # Rejected, or not decided yet.
+        names = [one.method for one in levels if one.verdict == UNDECIDED and not one.failed]
+        open_ends = f", and the clips cannot tell about {', '.join(names)}" if names else ""
+        verdict, reason = UNDECIDED if names else REJECT, f"no level ships{open_ends}"
+        return Choice(verdict, None, reason, releasable, tuple(notes))
     best, *others = shipping
     notes += [
-        f"{level.method} would be {_megabytes(level)}: {level.verdict}, {_why(level)}"
+        f"{level.method} would be {_megabytes(level)}: {level.verdict}, {level.problem}"
         for level in by_size
         if level.record and level.verdict != SHIP and level.bytes < best.bytes
     ]
@@ -105,30 +112,27 @@ def choose(levels: Sequence[JudgedLevel], withheld: str | None) -> Choice:
 def bests(
     shipping: Sequence[JudgedLevel], levels: Sequence[JudgedLevel]
 ) -> tuple[dict[str, str], ...]:
-    """The best shipping level by size, and by nearness to fp32 (of those smaller than fp16)."""
+    """The best shipping level by size, the first, and by nearness to fp32 (of those smaller than
+    fp16).
+    """
+    # Nearest to fp32 is fp16 itself: the question is for those that save something.
     smaller = [level for level in shipping if level is not whole(level, levels)] or list(shipping)
     nearest = min(smaller, key=lambda level: level.record["summary"]["mcd_db"]["mean"])
-    smallest = min(shipping, key=lambda level: level.bytes)
+    smallest, mcd_db = shipping[0], nearest.record["summary"]["mcd_db"]["mean"]
+    rows = (
+        ("size", smallest, _megabytes(smallest)),
+        ("fidelity", nearest, f"MCD {mcd_db:.2f} dB from fp32"),
+    )
     return tuple(
         {"by": by, "level": level.method, "figure": figure, "costs": costs(level, levels)}
-        for by, level, figure in (
-            ("size", smallest, _megabytes(smallest)),
-            ("fidelity", nearest, _nearness(nearest)),
-        )
+        for by, level, figure in rows
     )
 
 
 def whole(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
-    """The uncompressed level of the same layout."""
-    layout = level.method.rpartition("-")[0]
-    return next(
-        (
-            other
-            for other in levels
-            if other.facts and other.method == (f"{layout}-fp16" if layout else "fp16")
-        ),
-        None,
-    )
+    """Return the uncompressed level of the same layout, or None."""
+    name = whole_of(level.method)
+    return next((other for other in levels if other.facts and other.method == name), None)
 
 
 def costs(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> str:
@@ -138,49 +142,19 @@ def costs(level: JudgedLevel, levels: Sequence[JudgedLevel]) -> str:
     base = whole(level, levels)
     if base is None or base is level:
         return "uncompressed" if base else ""
-    saved, lost = 1 - level.bytes / base.bytes, _pesq(base) - _pesq(level)
+    saved = 1 - level.bytes / base.bytes
+    lost = base.record["summary"]["pesq"]["mean"] - level.record["summary"]["pesq"]["mean"]
     heard = (
         "PESQ the same"
         if abs(lost) < LEAST_PESQ
         else f"PESQ {abs(lost):.2f} {'lower' if lost > 0 else 'higher'}"
     )
-    return f"{abs(saved):.0%} {'smaller' if saved > 0 else 'larger'} than {base.method}, {heard}".replace(
-        "%", " %"
-    )
-
-
-def _pesq(level: JudgedLevel) -> float:
-    return float(level.record["summary"]["pesq"]["mean"])
+    size = f"{100 * abs(saved):.0f} % {'smaller' if saved > 0 else 'larger'}"
+    return f"{size} than {base.method}, {heard}"
 
 
 def _megabytes(level: JudgedLevel) -> str:
     return f"{level.bytes / 1e6:.2f} MB"
-
-
-def _nearness(level: JudgedLevel) -> str:
-    return f"MCD {level.record['summary']['mcd_db']['mean']:.2f} dB from fp32"
-
-
-def _nothing(levels: Sequence[JudgedLevel], releasable: bool, notes: list[str]) -> Choice:
-    """No level ships: rejected, or not told yet."""
-    untold = [level.method for level in levels if level.verdict == UNDECIDED and not level.failed]
-    if untold:
-        return Choice(
-            UNDECIDED,
-            None,
-            f"no level ships, and the clips cannot tell about {', '.join(untold)}",
-            releasable,
-            tuple(notes),
-        )
-    return Choice(REJECT, None, "no level ships", releasable, tuple(notes))
-
-
-def _why(level: JudgedLevel) -> str:
-    broken = level.record["broken"]
-    if not broken:
-        return level.record["reasons"][0]
-    more = f" and {len(broken) - NAMED} more gates" if len(broken) > NAMED else ""
-    return ", ".join(broken[:NAMED]) + more
 
 
 def thread_variation(reference: Reference, utterance: Utterance) -> dict[str, float]:
@@ -202,30 +176,30 @@ def thread_variation(reference: Reference, utterance: Utterance) -> dict[str, fl
 
 def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]:
     """The reference's own spread: another noise seed over all clips, another thread count on the
-    first.
+    first. By metric the mean, and under "NAME_worst" the worst.
     """
-    store, reference = context.store, context.reference
+    store, reference, first = context.store, context.reference, context.clips[0]
     comparison = VocoderComparison(reference)
     other_seed = [
-        store.variation(clip) or store.keep_variation(clip, comparison.variation(clip))
+        store.figures(variation_name(clip, VOCODER), partial(comparison.variation, clip))
         for clip in context.clips
     ]
-    first, name = context.clips[0], "vocoder-variation/threads"
-    threads = store.figures(name, lambda: thread_variation(reference, first))
-    spreads = {OTHER_SEED: other_seed, THREADS: [threads]}
-    return {name: _spread(figures) for name, figures in spreads.items()}
-
-
-def _spread(figures: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
-    names = [name for name in figures[0] if name in METRICS]
-    means = {name: statistic(name, MEAN, figures) for name in names}
-    return means | {f"{name}_worst": statistic(name, WORST, figures) for name in names}
+    threads = store.figures(
+        f"{VOCODER}-variation/threads", lambda: thread_variation(reference, first)
+    )
+    spreads: dict[str, dict[str, float | None]] = {}
+    for title, figures in ((OTHER_SEED, other_seed), (THREADS, [threads])):
+        names = [name for name in figures[0] if name in METRICS]
+        spreads[title] = {name: statistic(name, MEAN, figures) for name in names} | {
+            f"{name}_worst": statistic(name, WORST, figures) for name in names
+        }
+    return spreads
 
 
 def decision_record(
     levels: Sequence[JudgedLevel], choice: Choice, context: JudgeContext
 ) -> dict[str, Any]:
-    """Decision first, then levels, the model's own spread, provenance."""
+    """Return the decision, then levels, the model's own spread and provenance."""
     return {
         "format": FORMAT,
         "verdict": choice.verdict,
@@ -244,7 +218,7 @@ def decision_record(
 
 
 def level_record(level: JudgedLevel) -> dict[str, Any]:
-    """One level: what it is, what was measured, what was forecast."""
+    """Return what one level is, what was measured of it, and what was forecast."""
     decision = ("format", "stage", "method", "verdict", "releasable", "withheld")
     return {
         "method": level.method,
@@ -259,7 +233,7 @@ def level_record(level: JudgedLevel) -> dict[str, Any]:
 
 
 def provenance(context: JudgeContext) -> dict[str, Any]:
-    """Hashes, commit, versions, corpus, seeds."""
+    """Return hashes, commit, versions, clips and seeds: everything to decide again by."""
     return context.store.key | {
         "checkpoint": context.checkpoint.name,
         "commit": commit(),

@@ -2,7 +2,7 @@
 
     # the whole chain of packages; without manifests: features in PyTorch fp32
     execution = Execution.of("declared", encoder_manifests)
-    with Workers(reference, renders=folder, count=2) as workers:
+    with Workers(reference, Engine.of_processes(2)) as workers:
         for clip, result in workers.measure(manifest_path, execution, clips, {}): ...
 
 The reference is always the fp32 chain. Noise is the same on both sides, durations must be. Each
@@ -13,7 +13,6 @@ one process.
 import multiprocessing
 import os
 import signal
-import statistics
 import sys
 import threading
 import time
@@ -30,7 +29,7 @@ from typing import Any, Self
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from kokoro_ane.core.checkpoint import Checkpoint
@@ -53,9 +52,9 @@ from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 
 DECLARED = "declared"
-THREADS, LOG_EVERY_S, FEWEST_TIMED = "OMP_NUM_THREADS", 15.0, 3
+THREADS, LOG_EVERY_S = "OMP_NUM_THREADS", 15.0
+SPEED_OVER_S = 600.0  # a clip may take a minute, and the time left is told from several
 Variations = Mapping[str, dict[str, float]]  # natural variations by clip id, where measured before
-TimedResult = tuple[ClipResult, float | None]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Execution:
 
     @property
     def features(self) -> str:
-        """Who computes them, in words."""
+        """Who computes the features, in words."""
         return ", ".join(path.stem for path in self.encoder) or "PyTorch fp32"
 
 
@@ -101,7 +100,7 @@ def arithmetic(runtime: str, precision: str) -> str:
 
 
 def opened(manifest: Path, how: str) -> Any:
-    """What renders `manifest` by that arithmetic: a Renderer."""
+    """Open what `manifest` describes, as a Renderer of that arithmetic."""
     runtime = how.partition("-")[0]
     if runtime in RUNTIMES:
         return module_of(runtime).open_vocoder(manifest)
@@ -110,11 +109,11 @@ def opened(manifest: Path, how: str) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a process needs to know."""
+    """What a worker process needs before it can measure a clip."""
 
     checkpoint: Checkpoint
     seed: int
-    renders: Path
+    renders: Path | None
     threads: int
 
 
@@ -130,7 +129,7 @@ class ClipBench:
 
     @cached_property
     def reference(self) -> Reference:
-        """The fp32 renders."""
+        """The fp32 model's renders, opened when the first clip needs them."""
         return self._reference or Reference(self.plan.checkpoint, self.plan.seed, self.plan.renders)
 
     def subject(self, manifest: Path, execution: Execution) -> Subject:
@@ -146,23 +145,20 @@ class ClipBench:
             return ProductSubject(reader, vocoder)
         return VocoderSubject(self.reference, vocoder, reader)
 
-    def timed(
+    def measured(
         self,
         manifest: Path,
         execution: Execution,
         clip: Utterance,
         variation: dict[str, float] | None,
-    ) -> TimedResult:
-        """Figures of one clip, and the seconds that it took; None for the first of a package, which
-        is opened then, as is whatever measures.
-        """
-        key, start = (manifest, execution), time.monotonic()
-        warm = key in self._open
-        if not warm:
+    ) -> ClipResult:
+        """Measure one clip. Packages stay open until others are judged."""
+        # Packages of another level are closed first: fourteen open ones took 6 GB.
+        key = manifest, execution
+        if key not in self._open:
             comparison = COMPARISONS[execution.stage](self.reference)
             self._open = {key: (comparison, self.subject(manifest, execution))}
-        result = judge_clip(*self._open[key], clip, variation)
-        return result, time.monotonic() - start if warm else None
+        return judge_clip(*self._open[key], clip, variation)
 
 
 _BENCHES: list[ClipBench] = []  # of a worker process: one, of the plan in work
@@ -184,12 +180,12 @@ def _end_with_parent() -> None:
 
 
 def has_bench(plan: Plan) -> bool:
-    """Whether this process has measured for it before."""
+    """Whether this process has measured for the plan before."""
     return any(bench.plan == plan for bench in _BENCHES)
 
 
-def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> TimedResult:
-    """In a worker process: `ClipBench.timed`. `package`: the hash of what `manifest` has to
+def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> ClipResult:
+    """In a worker process: `ClipBench.measured`. `package`: the hash of what `manifest` has to
     describe.
     """
     if not has_bench(plan):
@@ -199,23 +195,25 @@ def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Ti
             f"{manifest} describes package {sha256[:12]} here, {package[:12]} is judged: was it"
             " built again meanwhile?"
         )
-    return _BENCHES[0].timed(manifest, *of_clip)
+    return _BENCHES[0].measured(manifest, *of_clip)
 
 
 @dataclass(frozen=True)
 class Engine:
     """Who measures: so many processes, the executor that hands a plan's clips to them, what they
-    run, and what its own errors mean.
+    run, and what its own errors mean. `remote`: even one clip is measured there, not in the run's
+    own process.
     """
 
     count: int
     start: Callable[[Plan], Executor]
-    measure: Callable[..., TimedResult]
+    measure: Callable[..., ClipResult]
     lost: Mapping[type[Exception], str]
+    remote: bool = True
 
     @classmethod
     def of_processes(cls, count: int) -> Self:
-        """On this machine."""
+        """Processes on this machine."""
 
         def start(plan: Plan) -> Executor:
             return ProcessPoolExecutor(
@@ -225,7 +223,7 @@ class Engine:
         message = (
             "a worker process was ended, perhaps for want of memory: --workers 1 needs half of it"
         )
-        return cls(count, start, measured_here, {BrokenProcessPool: message})
+        return cls(count, start, measured_here, {BrokenProcessPool: message}, remote=False)
 
 
 @contextmanager
@@ -239,6 +237,7 @@ def shared_cores(processes: int) -> Iterator[None]:
     if THREADS in os.environ:
         yield
         return
+    # Set before any process starts, and taken back when all have ended.
     before, threads = torch.get_num_threads(), max(1, (os.cpu_count() or 1) // processes)
     os.environ[THREADS] = str(threads)  # BLAS and torch of the processes read it as they start
     torch.set_num_threads(threads)
@@ -254,19 +253,21 @@ class Workers:
     3. end them, whatever happens.
     """
 
-    def __init__(
-        self, reference: Reference, renders: Path, count: int, engine: Engine | None = None
-    ) -> None:
-        """`reference`: of this process, for one worker. `engine`: other machines' workers."""
-        checkpoint = reference.checkpoint
+    def __init__(self, reference: Reference, engine: Engine) -> None:
+        """`reference` is this process's, which measures itself where there is one worker."""
+        checkpoint, renders = reference.checkpoint, reference.folder
         # a copy, without tensors that have been read
         checkpoint = replace(
             checkpoint, folder=checkpoint.folder.absolute(), weights=checkpoint.weights.absolute()
         )
-        self.count, self._remote = count, engine is not None
-        self._plan = Plan(checkpoint, reference.seed, renders.absolute(), torch.get_num_threads())
-        self._own = ClipBench(self._plan, reference)
-        self._engine = engine or Engine.of_processes(count)
+        self._plan = Plan(
+            checkpoint,
+            reference.seed,
+            renders.absolute() if renders else None,
+            torch.get_num_threads(),
+        )
+        self._bench = ClipBench(self._plan, reference)
+        self._engine = engine
         self._executor: Executor | None = None
 
     def __enter__(self) -> Self:
@@ -278,13 +279,15 @@ class Workers:
         _problem: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        if isinstance(self._executor, ProcessPoolExecutor):
-            if kind is not None:
-                for process in multiprocessing.active_children():
-                    process.terminate()
-            self._executor.shutdown(wait=True, cancel_futures=True)
-        elif self._executor is not None:
+        if self._executor is None:
+            return
+        if self._engine.remote:
             self._executor.shutdown(wait=kind is None)  # else clips in work are cancelled
+            return
+        if kind is not None:
+            for process in multiprocessing.active_children():
+                process.terminate()
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
     def measure(
         self,
@@ -292,16 +295,14 @@ class Workers:
         execution: Execution,
         clips: Sequence[Utterance],
         variations: Variations,
-    ) -> Iterator[tuple[Utterance, ClipResult, float | None]]:
-        """Every clip with its figures and `ClipBench.timed`'s seconds, in the order in which they
-        are done.
-        """
+    ) -> Iterator[tuple[Utterance, ClipResult]]:
+        """Yield every clip with its figures, in the order in which they are done."""
         if not clips:
             return
-        if not self._remote and (self.count == 1 or len(clips) == 1):
+        if not self._engine.remote and 1 in (self._engine.count, len(clips)):
             for clip in clips:
                 variation = variations.get(clip.id)
-                yield clip, *self._own.timed(manifest, execution, clip, variation)
+                yield clip, self._bench.measured(manifest, execution, clip, variation)
             return
         self._executor = self._executor or self._engine.start(self._plan)
         # so that the last ones to end are short
@@ -314,73 +315,43 @@ class Workers:
         }
         try:
             for done in as_completed(tasks):
-                yield tasks[done], *done.result()
+                yield tasks[done], done.result()
         except tuple(self._engine.lost) as problem:
-            messages = (
-                message for kind, message in self._engine.lost.items() if isinstance(problem, kind)
-            )
-            raise InputError(next(messages)) from None
-
-
-def in_words(seconds: float) -> str:
-    """ "45 s", "3 min 20 s", "1 h 05 min"."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return (
-        f"{whole // 60} min {whole % 60:02d} s"
-        if whole < 3600
-        else f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    )
+            lost = self._engine.lost.items()
+            raise InputError(
+                next(words for kind, words in lost if isinstance(problem, kind))
+            ) from None
 
 
 class Progress(Bar):
-    """Responsibilities: 1. count clips; 2. tell the time left. On stderr, and nothing is left of
-    the bar when it ends.
+    """Clips of the level in work, on stderr: a bar with the time left, of which nothing remains
+    when it ends; a line every 15 s where stderr is no terminal.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self) -> None:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-        console, left = Console(stderr=True), TextColumn("{task.fields[left]}")
-        terminal = console.is_terminal
-        super().__init__(*columns, left, console=console, transient=True, disable=not terminal)
-        self.total, self.done, self.workers = total, 0, 1
+        console = Console(stderr=True)
+        super().__init__(
+            *columns,
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            speed_estimate_period=SPEED_OVER_S,
+        )
         self.logged = time.monotonic()
-        self.frames: dict[str, int] = {}  # of each open clip of the level in work
-        self.rates: list[float] = []  # seconds of one worker for a frame of that level
-        self.row = self.add_task("clips", total=total, left="")
 
-    @property
-    def left_s(self) -> float | None:
-        """Seconds left of the level in work, None before FEWEST_TIMED of its clips. Of other levels
-        nothing is known.
-        """
-        if len(self.rates) < FEWEST_TIMED:
-            return None
-        workers = max(1, min(self.workers, len(self.frames)))
-        return statistics.median(self.rates) * sum(self.frames.values()) / workers
+    def begin(self, name: str, done: int, total: int) -> None:
+        """Show a level instead of the last one, and how many of its clips were measured before."""
+        for level in self.task_ids:
+            self.remove_task(level)
+        self.add_task(name, completed=done, total=total)
 
-    def begin(self, name: str, done: int, clips: Sequence[Utterance], workers: int) -> None:
-        """A level: clips that were measured before, and those that will be now."""
-        self.frames = {clip.id: clip.frames for clip in clips}
-        self.rates, self.workers = [], workers
-        # an encoder of a product is judged on clips of its own
-        self.total = max(self.total, self.done + done + len(clips))
-        self.step(name, done)
-
-    def measured(self, name: str, clip: Utterance, seconds: float | None) -> None:
-        """A clip of it is done, in so many seconds of its worker; see ClipBench.timed."""
-        frames = self.frames.pop(clip.id)
-        self.rates += [seconds / frames] if seconds is not None else []
-        self.step(name)
-
-    def step(self, name: str, clips: int = 1) -> None:
-        """So many clips of a level are done, or will not be."""
-        self.done += clips
-        left = f"{name}: {in_words(self.left_s)} left" if self.frames and self.left_s else ""
-        self.update(self.row, completed=self.done, total=self.total, description=name, left=left)
-        late = time.monotonic() - self.logged >= LOG_EVERY_S
-        if self.disable and late and self.done < self.total:
+    def measured(self) -> None:
+        """Count one clip."""
+        (level,) = self.tasks
+        self.advance(level.id)
+        if self.disable and time.monotonic() - self.logged >= LOG_EVERY_S and not level.finished:
             self.logged = time.monotonic()
-            line = f"{name}: {self.done} of {self.total} clips"
-            print(f"{line}; {left}" if left else line, file=sys.stderr)
+            line = f"{level.description}: {level.completed} of {level.total} clips"
+            print(line, file=sys.stderr)

@@ -30,6 +30,7 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.layers import Mask
 from kokoro_ane.core.voices import style_row
+from kokoro_ane.eval import waveform_faults as wave
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.vocoder.decoder import BINS, InverseStft, Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -49,7 +50,7 @@ WRONG_FRAMES = 3  # 75 ms
 OTHER_STYLE = 0.15
 DC_BIN, NYQUIST_BIN = 0, N_FFT // 2
 PULSE_STEP_SAMPLES = 240  # 10 ms between the pulses of a generator that is stuck
-STYLE_ROW = 60  # phonemes: the row of another voice that the wrong voice takes
+STYLE_ROW = 60  # phonemes: the row of another voice that takes the place of the right one
 
 
 class BrokenTail(InverseStft):
@@ -84,13 +85,16 @@ class BrokenTail(InverseStft):
         return (signal / envelope.clamp(min=1.0))[..., inside]
 
 
-def dropout_columns(signal: np.ndarray) -> tuple[int, int]:
-    """First and one-past-last spectrum column of the loudest 10 ms."""
-    power = np.convolve(
-        np.square(signal.astype(np.float64)), np.ones(DROPOUT_SAMPLES), mode="valid"
-    )
-    start = int(np.argmax(power)) // HOP_SAMPLES
-    return start, start + DROPOUT_SAMPLES // HOP_SAMPLES
+class Dropped(nn.Module):
+    """A block that is not there: in its place a function passes on what came in."""
+
+    def __init__(self, passed_on: Callable[..., object]) -> None:
+        super().__init__()
+        self.passed_on = passed_on
+
+    def forward(self, *inputs: Tensor) -> object:
+        """Return what the block's neighbours take for its output."""
+        return self.passed_on(*inputs)
 
 
 @dataclass(frozen=True)
@@ -105,23 +109,32 @@ class Faults:
 
     @classmethod
     def of(cls, reference: Reference) -> "Faults":
-        """Of the fp32 model."""
+        """Put errors into the fp32 model."""
         return cls(reference.checkpoint, reference.vocoder, reference.seed)
 
     def source(self, f0_hz: Tensor, noise: np.ndarray) -> Tensor:
-        """The harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
+        """Return the harmonic spectrum [1, 22, 120F + 1] of other pitch or noise."""
         return self.vocoder.generator.m_source.spectrum(f0_hz, noise)
 
     def noise(self, inputs: VocoderInputs) -> np.ndarray:
-        """The source's noise of a clip, by this seed."""
+        """Draw the source's noise of a clip by this seed."""
         return gaussian_noise(inputs.frames, self.seed)
 
     def rendered(self, inputs: VocoderInputs, **changed: Tensor) -> np.ndarray:
-        """[600 F] float32 by the vocoder, with some of its inputs changed."""
+        """Render [600 F] float32 with some of the inputs changed."""
         return render_reference(self.vocoder, replace(inputs, **changed))
 
+    def styles(self, inputs: VocoderInputs) -> list[Tensor]:
+        """The decoder's half of one row of every voice [1, 128], the nearest to the clip's
+        first.
+        """
+        packs = [self.checkpoint.voice(voice) for voice in self.checkpoint.voices]
+        rows = [style_row(pack, min(len(pack), STYLE_ROW)) for pack in packs]
+        halves = [row[:, : inputs.style.shape[1]] for row in rows]
+        return sorted(halves, key=lambda style: float((style - inputs.style).norm()))
+
     def with_tail(self, fault: str = NONE, silent: tuple[int, int] = (0, 0)) -> Vocoder:
-        """A copy whose inverse STFT has a fault."""
+        """Return a copy whose inverse STFT has a fault."""
         copy = deepcopy(self.vocoder)
         copy.generator.stft = BrokenTail(fault, silent)
         return copy.eval()
@@ -142,12 +155,12 @@ Render = Callable[[Faults, VocoderInputs], np.ndarray]  # [600 F] float32 of a c
 
 
 def of_waveform(change: Callable[[np.ndarray], np.ndarray]) -> Render:
-    """A change of the rendered samples (eval/waveform_faults.py)."""
+    """Render, then change the samples (eval/waveform_faults.py)."""
     return lambda faults, inputs: change(faults.rendered(inputs))
 
 
 def of_tail(fault: str) -> Render:
-    """A fault of the inverse STFT."""
+    """Render with a fault of the inverse STFT."""
     return lambda faults, inputs: render_reference(faults.with_tail(fault), inputs)
 
 
@@ -163,6 +176,7 @@ def wrong_phone(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Three frames about the loudest voiced one take the text features of another phone: of all
     frames', those at the median distance.
     """
+    # Another phone of the same clip: the median, as neither the same nor the farthest is typical.
     at = max(1, min(loudest_frame(inputs), inputs.frames - 2))
     distance = (inputs.asr - inputs.asr[..., at : at + 1]).norm(dim=1)[0]  # [F]
     others = int((distance > 0).sum())  # 0 in a held vowel: one phone, and nothing to take
@@ -177,11 +191,9 @@ def loudest_frame(inputs: VocoderInputs) -> int:
     voiced.
     """
     voiced = inputs.f0_hz[0] > VOICED_ABOVE_HZ
-    energy = (
-        inputs.energy[0]
-        if not bool(voiced.any())
-        else torch.where(voiced, inputs.energy[0], torch.full_like(inputs.energy[0], -1e9))
-    )
+    energy = inputs.energy[0]
+    if bool(voiced.any()):
+        energy = energy.masked_fill(~voiced, -1e9)
     return int(energy.argmax()) // PROSODY_PER_FRAME
 
 
@@ -197,6 +209,7 @@ def half_phase(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The running sum of the phase kept in fp16: from the 2048th cycle on it moves in whole ones,
     from the 64th in sixteenths.
     """
+    # Above 2048 the spacing of fp16 is 2: a step below one cycle is lost.
     steps = (inputs.f0_hz[0].double() * STEP_SAMPLES / SAMPLE_RATE_HZ).numpy().astype(np.float16)
     cycles, total = np.zeros(len(steps)), np.float16(0)
     for i, step in enumerate(steps):
@@ -215,9 +228,10 @@ def source_of(faults: Faults, inputs: VocoderInputs, cycles: Tensor) -> Tensor:
     phase = F.interpolate(cycles[:, None], scale_factor=float(STEP_SAMPLES), mode="linear")
     # [1, 600F, 9]
     sines = np.sin(2 * np.pi * phase.transpose(1, 2).numpy() * np.arange(1, HARMONICS + 1))
-    voiced = np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[
-        ..., None
-    ].astype(np.float64)
+    # [1, 600F, 1]
+    voiced = (
+        np.repeat(inputs.f0_hz.numpy() > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None] * 1.0
+    )
     noise = faults.noise(inputs) * (voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3)
     merge = faults.vocoder.generator.m_source.host
     excitation = np.tanh(
@@ -231,58 +245,39 @@ def lost_duration(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     one frame, all after it comes early.
     """
     at = loudest_frame(inputs)
+    # The frames around it that have its text features are its phone.
     same = ((inputs.asr - inputs.asr[..., at : at + 1]).abs().amax(dim=1)[0] == 0).numpy()
     start = at - int(np.argmin(same[: at + 1][::-1])) + 1 if not same[: at + 1].all() else 0
     stop = at + int(np.argmin(same[at:])) if not same[at:].all() else len(same)
     frames = np.r_[0 : start + 1, stop : len(same)]
     # the last frame, pause, is drawn out
     filled = np.r_[frames, np.full(len(same) - len(frames), len(same) - 1)]
+    # [1, 2F] -> [1, F, 2] -> [1, 2F]
     f0_hz, energy = (
-        _rows(track, filled, PROSODY_PER_FRAME) for track in (inputs.f0_hz, inputs.energy)
+        track.reshape(1, -1, PROSODY_PER_FRAME)[:, torch.from_numpy(filled)].reshape(1, -1)
+        for track in (inputs.f0_hz, inputs.energy)
     )
     spectrum = faults.source(f0_hz, faults.noise(inputs))
-    early = replace(
-        inputs,
-        asr=inputs.asr[..., torch.from_numpy(filled)],
-        f0_hz=f0_hz,
-        energy=energy,
-        spectrum=spectrum,
-    )
-    return render_reference(faults.vocoder, early)
-
-
-def _rows(track: Tensor, frames: np.ndarray, step: int) -> Tensor:
-    """track [1, step F] -> the values of `frames`."""
-    return track.reshape(1, -1, step)[:, torch.from_numpy(frames)].reshape(1, -1)
+    asr = inputs.asr[..., torch.from_numpy(filled)]
+    return faults.rendered(inputs, asr=asr, f0_hz=f0_hz, energy=energy, spectrum=spectrum)
 
 
 def other_style(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """85 % of the style and 15 % of another voice's, the nearest one."""
-    row = min(len(faults.checkpoint.voice(faults.checkpoint.voices[0])), 60) - 1
-    half = inputs.style.shape[1]
-    styles = [faults.checkpoint.voice(voice)[row, :, :half] for voice in faults.checkpoint.voices]
-    nearest = sorted(styles, key=lambda style: float((style - inputs.style).norm()))
-    other = nearest[min(1, len(nearest) - 1)]  # the first is the voice itself
+    """Render by 85 % of the style and 15 % of the nearest other voice's."""
+    other = faults.styles(inputs)[:2][-1]  # the first is the voice itself
     return faults.rendered(inputs, style=(1 - OTHER_STYLE) * inputs.style + OTHER_STYLE * other)
-
-
-class Through(nn.Module):
-    """A residual block that is not there."""
-
-    def forward(self, x: Tensor, *_: object) -> Tensor:
-        """x, unchanged."""
-        return x
 
 
 def block_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The first residual block of the last stage passes its input on."""
     copy = deepcopy(faults.vocoder)
-    copy.generator.resblocks[copy.generator.blocks_per_stage] = Through()  # type: ignore[assignment]
+    copy.generator.resblocks[copy.generator.blocks_per_stage] = Dropped(lambda x, *_: x)  # type: ignore[assignment]
     return render_reference(copy.eval(), inputs)
 
 
 def alpha_doubled(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The Snakes of the last stage have twice their alpha."""
+    # Of both convolutions of every residual block behind the last upsampling.
     copy = deepcopy(faults.vocoder)
     last = copy.generator.resblocks[copy.generator.blocks_per_stage :]
     with torch.no_grad():
@@ -304,18 +299,18 @@ def other_half(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 
 def delayed(track: Tensor, frames: int) -> Tensor:
-    """A curve [1, 2F] that many frames late, its first value held."""
+    """Return a curve [1, 2F] that many frames late, its first value held."""
     step = frames * PROSODY_PER_FRAME
     return torch.cat([track[:, :1].repeat(1, step), track[:, :-step]], dim=1)
 
 
 def of_f0(faults: Faults, inputs: VocoderInputs, f0_hz: Tensor) -> np.ndarray:
-    """Another F0, in the source and in the decoder."""
+    """Render with another F0, in the source and in the decoder."""
     return faults.rendered(inputs, f0_hz=f0_hz, spectrum=faults.source(f0_hz, faults.noise(inputs)))
 
 
 def of_noise(faults: Faults, inputs: VocoderInputs, noise: np.ndarray) -> np.ndarray:
-    """Another source noise."""
+    """Render with another noise in the source."""
     return faults.rendered(inputs, spectrum=faults.source(inputs.f0_hz, noise))
 
 
@@ -338,6 +333,7 @@ def said_twice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 def frames_swapped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The text features of the loudest three frames and of the three before them change places."""
     at = max(3, min(loudest_frame(inputs), inputs.frames - 3))
+    # The order of frames, with two neighbouring groups of three exchanged.
     order = torch.arange(inputs.frames)
     order[at - 3 : at + 3] = torch.cat([order[at : at + 3], order[at - 3 : at]])
     return faults.rendered(inputs, asr=inputs.asr[..., order])
@@ -349,6 +345,7 @@ def real_bins(factor: float) -> Render:
     """
 
     def render(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+        # DC and Nyquist are real: their phase is 0 or pi, and pi where the bin is negative.
         spectrum = inputs.spectrum.clone()
         for real in (DC_BIN, NYQUIST_BIN):
             phase = spectrum[:, N_FFT // 2 + 1 + real]
@@ -371,6 +368,7 @@ def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """Padded to its bucket without the prefix mask: normalizations and convolutions see the
     padding.
     """
+    # The bucket of one frame more than the clip has, so that there is always padding.
     frames = bucket_for(inputs.frames + 1, DEFAULT_BUCKETS)
     padded = {}
     for name in ("asr", "f0_hz", "energy", "spectrum"):
@@ -382,18 +380,13 @@ def mask_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 
 
 def wrong_voice(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
-    """The style of the voice that is farthest from the right one."""
-    half = faults.checkpoint.config.style_dim
-    styles = [
-        style_row(faults.checkpoint.voice(voice), STYLE_ROW)[:, :half]
-        for voice in faults.checkpoint.voices
-    ]
-    return faults.rendered(
-        inputs, style=max(styles, key=lambda style: float((style - inputs.style).norm()))
-    )
+    """Render by the style of the voice that is farthest from the right one."""
+    return faults.rendered(inputs, style=faults.styles(inputs)[-1])
 
 
 def dropout(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """10 ms of the tail's magnitudes overflowed to zero, where the clip is loudest."""
-    start, stop = dropout_columns(faults.rendered(inputs))
-    return render_reference(faults.with_tail(silent=(start, stop)), inputs)
+    power = wave.power(faults.rendered(inputs), DROPOUT_SAMPLES)
+    start = int(np.argmax(power)) // HOP_SAMPLES
+    silent = start, start + DROPOUT_SAMPLES // HOP_SAMPLES
+    return render_reference(faults.with_tail(silent=silent), inputs)

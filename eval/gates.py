@@ -49,7 +49,7 @@ class Gate:
 
     @property
     def name(self) -> str:
-        """For tables and JSON: "pesq mean"."""
+        """The name in tables and JSON: "pesq mean"."""
         return f"{self.metric} {self.statistic}"
 
     @property
@@ -58,19 +58,19 @@ class Gate:
         return METRICS[self.metric].best
 
     def limit_for(self, variation: float | None) -> float:
-        """The limit under this natural variation (None: not measured)."""
+        """Return the limit under this natural variation (None: not measured)."""
         if self.multiple is None or variation is None:
             return self.limit
         return min(self.limit, self.multiple * abs(variation))
 
     def margin(self, value: float, limit: float) -> float:
-        """How far `value` is on the good side of `limit`; negative on the bad side."""
+        """Return how far `value` is on the good side of `limit`; negative on the bad side."""
         if self.best == HIGHER:
             return value - limit
         return limit - (abs(value) if self.best == ZERO else value)
 
     def rule(self, limit: float) -> str:
-        """The rule in words: ">= 4", "within 0.5"."""
+        """Return the rule in words: ">= 4", "within 0.5"."""
         sign = {HIGHER: ">=", ZERO: "within"}.get(self.best, "<=")
         return f"{sign} {limit:.4g}"
 

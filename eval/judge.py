@@ -36,7 +36,7 @@ class ClipResult:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All clips and the decision."""
+    """Every measured clip, and the decision over them."""
 
     method: str
     clips: tuple[ClipResult, ...]
@@ -44,7 +44,7 @@ class Judgement:
 
     @property
     def figures(self) -> Figures:
-        """Figures of the clips without defect."""
+        """The figures of the clips without defect."""
         return [clip.figures for clip in self.clips if clip.defect is None]
 
     @property
@@ -71,7 +71,7 @@ class Judgement:
         }
 
     def record(self) -> dict[str, Any]:
-        """The judgement as plain data."""
+        """Return the judgement as plain data."""
         return {
             "verdict": self.decision.verdict,
             "reasons": list(self.decision.reasons),
@@ -131,7 +131,7 @@ def decided(
 
 
 def check_record(check: Check) -> dict[str, Any]:
-    """A check as plain data."""
+    """Return a check as plain data."""
     return {
         "gate": check.gate.name,
         "value": check.value,

@@ -34,8 +34,8 @@ FULL_SCALE = 32767
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
-    """One sentence by the reference and by each level: name to [600 F] float32."""
+class Audition:
+    """One sentence as the reference and each level render it: name to [600 F] float32."""
 
     utterance: Utterance
     signals: Mapping[str, np.ndarray]
@@ -43,7 +43,7 @@ class Heard:
 
 def audition(
     reference: Reference, packages: Mapping[str, Callable[[], Renderer]], clips: Sequence[Utterance]
-) -> list[Heard]:
+) -> list[Audition]:
     """Render each clip by the reference and by every package. One package is open at a time:
     fourteen took 6 GB.
     """
@@ -55,7 +55,7 @@ def audition(
         package = opened()
         for clip in clips:
             signals[clip.id][name] = package.render(inputs[clip.id])
-    return [Heard(clip, signals[clip.id]) for clip in clips]
+    return [Audition(clip, signals[clip.id]) for clip in clips]
 
 
 def chosen_clips(
@@ -66,34 +66,35 @@ def chosen_clips(
 
     Only judged clips of SHORTEST_S to LONGEST_S; the shortest where none is that short.
     """
+    # The named level decides what is worth hearing: where it is worst.
     judged = next(
         level
         for level in record["levels"]
         if level.get("clips") and record["level"] in (None, level["method"])
     )
     pesq = {clip["id"]: clip["figures"].get("pesq", 0.0) for clip in judged["clips"]}
-    known = sorted((clip for clip in clips if clip.id in pesq), key=lambda clip: clip.frames)
-    if not known:
+    judged_clips = sorted((clip for clip in clips if clip.id in pesq), key=lambda clip: clip.frames)
+    if not judged_clips:
         raise InputError(
             "no clip of the decision is one that this checkpoint says: run `kokoro-ane release`"
             " again"
         )
     fitting = [
-        clip for clip in known if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S
-    ] or known[:count]
-    found = [min(fitting, key=lambda clip: pesq[clip.id])]
-    while len(found) < min(count, len(fitting)):
-        left = [clip for clip in fitting if clip not in found]
-        found.append(
+        clip for clip in judged_clips if SHORTEST_S <= clip.frames / FRAMES_PER_SECOND <= LONGEST_S
+    ] or judged_clips[:count]
+    chosen = [min(fitting, key=lambda clip: pesq[clip.id])]
+    while len(chosen) < min(count, len(fitting)):
+        left = [clip for clip in fitting if clip not in chosen]
+        chosen.append(
             min(
                 left,
-                key=lambda clip: (sum(clip.voice == other.voice for other in found), clip.frames),
+                key=lambda clip: (sum(clip.voice == other.voice for other in chosen), clip.frames),
             )
         )
-    return found
+    return chosen
 
 
-def kept(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
+def sound_data(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, Any]:
     """A signal [600 F] in as few letters as lossless 16 bits take: FLAC as base64, of itself or of
     its difference to `reference`.
 
@@ -113,7 +114,7 @@ def kept(signal: np.ndarray, reference: np.ndarray | None = None) -> dict[str, A
 
 
 def _samples(signal: np.ndarray) -> np.ndarray:
-    """[n] int16."""
+    """Round a signal to 16 bits [n] int16."""
     return np.round(np.clip(signal, -1.0, 1.0) * FULL_SCALE).astype(np.int16)
 
 
@@ -144,19 +145,20 @@ README = """Blinded listening pack
 """
 
 
-def pairs(heard: Sequence[Heard], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
+def pairs(heard: Sequence[Audition], levels: Sequence[str], seed: int) -> list[dict[str, str]]:
     """Every clip against every level, and each clip once against itself, shuffled; A and B drawn by
     the seed.
     """
+    # A clip against itself finds the listener who hears a difference everywhere.
     drawn = random.Random(seed)
-    found = []
+    listed = []
     for clip in heard:
         for level in (*levels, REFERENCE):
             sides = [REFERENCE, level]
             drawn.shuffle(sides)
-            found.append({"clip": clip.utterance.id, "A": sides[0], "B": sides[1]})
-    drawn.shuffle(found)
-    return [{"pair": f"{number:02d}"} | pair for number, pair in enumerate(found, 1)]
+            listed.append({"clip": clip.utterance.id, "A": sides[0], "B": sides[1]})
+    drawn.shuffle(listed)
+    return [{"pair": f"{number:02d}"} | pair for number, pair in enumerate(listed, 1)]
 
 
 def _sheet(numbers: Sequence[str]) -> str:
@@ -189,7 +191,7 @@ def pack_of_ours(folder: Path) -> str | None:
     )
 
 
-def write_pack(folder: Path, heard: Sequence[Heard], levels: Sequence[str], seed: int) -> int:
+def write_pack(folder: Path, heard: Sequence[Audition], levels: Sequence[str], seed: int) -> int:
     """Write the pack by rename; returns the number of pairs."""
     import soundfile
 

@@ -10,11 +10,12 @@ other direction: `kokoro-ane controls` runs them all.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
@@ -26,6 +27,7 @@ from kokoro_ane.eval.faults import (
     HALVED,
     LATE,
     UNNORMALIZED,
+    Dropped,
     Faults,
     Render,
     alpha_doubled,
@@ -70,22 +72,23 @@ UNSEEN_SEED = 7  # more than the seeds of the variation
 FAR_ROW, FASTER = 50, 1.03  # phonemes; the speed that is asked for
 # a product's vocoder and encoder, one of them rejected alone
 PAIRS = (("p4", "w8g"), ("p6", "p6g"))
+LOST, UNKNOWN_RIGHT = "a layer that is not loaded", "nobody can say which of two renders is right"
 
 
 @dataclass(frozen=True)
 class Spoilt:
-    """The fp32 vocoder with an error in it."""
+    """The fp32 vocoder with an error in it, as a Renderer."""
 
     faults: Faults
     change: Render
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32."""
+        """Render [600 F] float32 with the error."""
         return self.change(self.faults, inputs)
 
 
 def spoilt(change: Render) -> Callable[[Setting], Subject]:
-    """The vocoder with that change, as something to judge."""
+    """Return what makes the vocoder with that change a subject."""
     return lambda setting: VocoderSubject(
         setting.reference, Spoilt(Faults.of(setting.reference), change)
     )
@@ -275,7 +278,7 @@ HARMLESS = (
     harmless(
         "another noise seed",
         lambda f, x: of_noise(f, x, gaussian_noise(x.frames, f.seed + UNSEEN_SEED)),
-        "nobody can say which of two renders is right",
+        UNKNOWN_RIGHT,
     ),
     harmless(
         "polarity",
@@ -297,20 +300,6 @@ HARMLESS = (
 )
 
 
-class Dropped(nn.Module):
-    """A block that is not there: a curve's block passes x and its mask on, an LSTM the part of x
-    [1, T, C + S] without the style.
-    """
-
-    def __init__(self, width: int | None = None) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, x: Tensor, *others: Tensor) -> object:
-        """x and the last of the others; with a width x [1, T, width]."""
-        return (x, others[-1]) if self.width is None else x[..., : self.width]
-
-
 @dataclass(frozen=True)
 class Altered:
     """A subject that is given another clip."""
@@ -319,7 +308,7 @@ class Altered:
     change: Callable[[Utterance], Utterance]
 
     def render(self, clip: Utterance) -> Rendition:
-        """The changed clip."""
+        """Render the changed clip."""
         return self.subject.render(self.change(clip))
 
 
@@ -331,7 +320,7 @@ class Fp32:
     other_seed: int = 0
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F]."""
+        """Render [600 F] with the noise of the other seed."""
         if self.other_seed:
             inputs = self.reference.with_noise(inputs, self.other_seed)
         return self.reference.clock(inputs)
@@ -343,10 +332,12 @@ def blunted(setting: Setting, block: str) -> EncoderBackend:
     """
     encoder = Encoder.of(setting.reference.checkpoint)
     if block == "duration":
-        encoder.predictor.text_encoder.lstms[2] = Dropped(encoder.bert_encoder.out_features)
+        # The LSTM's part of x [1, T, C + S] without the style.
+        width = encoder.bert_encoder.out_features
+        encoder.predictor.text_encoder.lstms[2] = Dropped(lambda x: x[..., :width])
     else:
         curve = encoder.predictor.F0 if block == "F0" else encoder.predictor.N
-        curve[0] = Dropped()  # type: ignore[assignment]
+        curve[0] = Dropped(lambda x, *others: (x, others[-1]))  # type: ignore[assignment]
     return replace(setting.reference.encoder, functions=torch_functions(encoder))
 
 
@@ -370,7 +361,7 @@ def exchanged(setting: Setting) -> EncoderBackend:
 
 
 def swapped(clip: Utterance) -> Utterance:
-    """Two different symbols behind the sentence's middle change places."""
+    """Exchange two different symbols behind the sentence's middle."""
     ids = clip.input_ids.copy()
     at = next((i for i in range(len(ids) // 2, len(ids) - 2) if ids[i] != ids[i + 1]), 1)
     ids[[at, at + 1]] = ids[[at + 1, at]]
@@ -378,20 +369,20 @@ def swapped(clip: Utterance) -> Utterance:
 
 
 def read(setting: Setting, backend: EncoderBackend | None = None, **how: float) -> EncoderSubject:
-    """The fp32 encoder, or another; how: as Reader."""
+    """Return the fp32 encoder, or another, as a subject; `how` goes to Reader."""
     return EncoderSubject(Reader(setting.reference, backend, **how))  # type: ignore[arg-type]
 
 
 def spoken(
     setting: Setting, backend: EncoderBackend | None = None, other_seed: int = 0, **how: float
 ) -> ProductSubject:
-    """The fp32 chain; how: as Reader."""
+    """Return the fp32 chain as a subject; `how` goes to Reader."""
     reader = Reader(setting.reference, backend, **how)  # type: ignore[arg-type]
     return ProductSubject(reader, Fp32(setting.reference, other_seed))
 
 
 def packages(setting: Setting, method: str, level: str) -> ProductSubject | None:
-    """The executed chain of two packages, where both stand in the build folder."""
+    """Return the executed chain of two packages; None where one is not built."""
     request = Request(setting.reference.checkpoint, setting.build, method, encoder=level)
     if not all(path.is_file() for path in (request.vocoder, *request.encoders)):
         return None
@@ -399,19 +390,35 @@ def packages(setting: Setting, method: str, level: str) -> ProductSubject | None
     return ProductSubject(reader, open_package(request.vocoder))
 
 
-def _dropped(block: str) -> Control:
-    return Control(
-        f"a block of {block} dropped",
-        lambda setting: read(setting, blunted(setting, block)),
-        "a layer that is not loaded",
+def reading_controls(make: Callable[..., Subject]) -> tuple[Control, ...]:
+    """Controls of whatever reads: `make` takes the setting, and step and faster as Reader."""
+    neighbours = [
+        Control(
+            f"style row n {step:+d}",
+            partial(make, step=step),
+            "a prosody that nobody could call wrong",
+            rejected=False,
+        )
+        for step in ROW_STEPS
+    ]
+    return (
+        *neighbours,
+        Control(f"a style row {FAR_ROW} away", partial(make, step=FAR_ROW), "row by another count"),
+        Control("speed 3 % off", partial(make, faster=FASTER), "a speed that is rounded"),
     )
 
 
 ENCODER_CONTROLS = (
-    *map(_dropped, ("F0", "energy", "duration")),
+    *reading_controls(read),
+    *(
+        Control(
+            f"a block of {block} dropped",
+            lambda setting, block=block: read(setting, blunted(setting, block)),  # type: ignore[misc]
+            LOST,
+        )
+        for block in ("F0", "energy", "duration")
+    ),
     Control("two tokens swapped", lambda s: Altered(read(s), swapped), "ids in another order"),
-    Control(f"a style row {FAR_ROW} away", lambda s: read(s, step=FAR_ROW), "row by another count"),
-    Control("speed 3 % off", lambda s: read(s, faster=FASTER), "a speed that is rounded"),
     Control(
         "two phonemes' embeddings exchanged",
         lambda s: read(s, exchanged(s)),
@@ -420,50 +427,31 @@ ENCODER_CONTROLS = (
     Control("fp32 itself", read, "the same model", rejected=False),
 )
 PRODUCT_CONTROLS = (
+    *reading_controls(spoken),
     Control(
         "another noise seed",
-        lambda s: spoken(s, other_seed=UNSEEN_SEED),
-        "nobody can say which of two renders is right",
+        partial(spoken, other_seed=UNSEEN_SEED),
+        UNKNOWN_RIGHT,
         rejected=False,
     ),
-    Control("speed 3 % off", lambda s: spoken(s, faster=FASTER), "a speed that is rounded"),
-    Control(
-        f"a style row {FAR_ROW} away", lambda s: spoken(s, step=FAR_ROW), "row by another count"
-    ),
-    Control(
-        "a block of F0 dropped",
-        lambda s: spoken(s, blunted(s, "F0")),
-        "a layer that is not loaded",
+    Control("a block of F0 dropped", lambda s: spoken(s, blunted(s, "F0")), LOST),
+    *(
+        Control(
+            f"vocoder {method}, encoder {level}",
+            partial(packages, method=method, level=level),
+            "one of them is rejected alone",
+        )
+        for method, level in PAIRS
     ),
 )
-
-
-def _rows(make: Callable[..., Subject]) -> tuple[Control, ...]:
-    """Both neighbouring style rows."""
-
-    def control(step: int) -> Control:
-        why = "a prosody that nobody could call wrong"
-        return Control(f"style row n {step:+d}", lambda s: make(s, step=step), why, rejected=False)
-
-    return tuple(map(control, ROW_STEPS))
-
-
-def _pair(method: str, level: str) -> Control:
-    return Control(
-        f"vocoder {method}, encoder {level}",
-        lambda setting: packages(setting, method, level),
-        "one of them is rejected alone",
-    )
-
-
-def _named(*controls: Control) -> Mapping[str, Control]:
-    return MappingProxyType({control.name: control for control in controls})
-
-
+VOCODER_CONTROLS = (*THIRTEEN, *SHIPPED, *LATER, *HARMLESS)
 CONTROLS: Mapping[str, Mapping[str, Control]] = MappingProxyType(
     {
-        VOCODER: _named(*THIRTEEN, *SHIPPED, *LATER, *HARMLESS),
-        ENCODER: _named(*ENCODER_CONTROLS, *_rows(read)),
-        PRODUCT: _named(*_rows(spoken), *PRODUCT_CONTROLS, *(_pair(*levels) for levels in PAIRS)),
+        stage: MappingProxyType({control.name: control for control in controls})
+        for stage, controls in (
+            (VOCODER, VOCODER_CONTROLS),
+            (ENCODER, ENCODER_CONTROLS),
+            (PRODUCT, PRODUCT_CONTROLS),
+        )
     }
 )

@@ -1,5 +1,5 @@
-"""A product: a level of the encoder in front of a level of the vocoder, judged as executed from text
-to sound.
+"""A product: a level of the encoder in front of a level of the vocoder, judged as executed, from
+text to sound.
 
     product = judged_product(context, vocoder="p6", encoder="w8g")
     # only of stages that ship alone; what is missing is said
@@ -25,9 +25,9 @@ from kokoro_ane.eval.gates import PRODUCT_GATES
 from kokoro_ane.eval.judge import decided
 from kokoro_ane.eval.levels import (
     JudgedLevel,
+    cached_facts,
     full_record,
     judged_encoder,
-    known_facts,
     measured_clips,
 )
 from kokoro_ane.eval.reference import judged_clips
@@ -37,7 +37,7 @@ from kokoro_ane.g2p.result import US
 from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
 from kokoro_ane.pipeline.voice_file import first_voice_bytes
-from kokoro_ane.quantize.locator import Request, find_package, parse_level
+from kokoro_ane.quantize.locator import find_package, parse_level
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.session import JudgeContext
@@ -73,43 +73,40 @@ def judged_product(
     that ship alone are rendered. Text is read by g2p's rules, as a bundle holds them, in the fp32
     chain too; sizes are with one voice, the first.
     """
-    checkpoint, build = context.checkpoint, context.build
-    method, layout = parse_level(vocoder)
-    manifest = find_package(build, checkpoint, method, layout)
-    facts, paths = (
-        known_facts(manifest, context),
-        Request(checkpoint, build, encoder=encoder).encoders,
-    )
-    manifests = [manifest, *(Manifest.load(path) for path in paths)]
+    checkpoint, (method, layout) = context.checkpoint, parse_level(vocoder)
+    manifest = find_package(context.build, checkpoint, method, layout)
+    facts = cached_facts(manifest, context)
+    paths = context.request(encoder=encoder).encoders
+    encoders = [Manifest.load(path) for path in paths]
     parts = {
         "text": TEXT_BYTES[spoken_by(checkpoint.voices[0]) or US],
-        "encoder": sum(each.package_bytes for each in manifests[1:]),
+        "encoder": sum(part.package_bytes for part in encoders),
         "vocoder": facts.bytes,
         "voice": first_voice_bytes(checkpoint),
     }
-    whole, judgement = replace(facts, bytes=sum(parts.values())), None
+    name, judgement = f"{vocoder}+{encoder}", None
+    facts = replace(facts, bytes=sum(parts.values()))
     record: dict[str, Any] = {
         "stages": {"encoder": encoder, "vocoder": vocoder},
         "parts": parts,
-        "packages": {each.package: each.package_sha256 for each in manifests},
+        "packages": {part.package: part.package_sha256 for part in (manifest, *encoders)},
     }
     if encoder_alone is not None:
         record |= _alone(context, vocoder, manifest, encoder_alone)
     if not record.get("reasons"):
         execution = Execution.of(context.execution.precision, paths, PRODUCT)
-        context, name = replace(context, execution=execution), f"{vocoder}+{encoder}"
+        context = replace(context, execution=execution)
         results = measured_clips(name, manifest, context)
         judgement = decided(name, results, context.claim, gates=PRODUCT_GATES)
-        record |= full_record(judgement, manifests, context, whole.bytes)
+        record |= full_record(judgement, [manifest, *encoders], context, facts.bytes)
     return JudgedLevel(
-        f"{vocoder}+{encoder}",
+        name,
         f"vocoder {vocoder}, encoder {encoder}",
         method.unfit_for_engine,
-        None,
-        manifest,
-        whole,
-        record,
-        judgement,
+        manifest=manifest,
+        facts=facts,
+        record=record,
+        judgement=judgement,
     )
 
 

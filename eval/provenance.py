@@ -13,7 +13,7 @@ from kokoro_ane.quantize.sources import ROOT
 
 
 def git(*arguments: str) -> str:
-    """What git says of this checkout; "" where there is no git or none."""
+    """Return git's answer about this checkout; "" where there is no git, or no checkout."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
@@ -24,7 +24,7 @@ def git(*arguments: str) -> str:
 
 
 def changed_files() -> list[str]:
-    """Files that are not as the commit holds them, or that it does not hold."""
+    """List files that are not as the commit holds them, or that it does not hold."""
     return [line[3:] for line in git("status", "--porcelain").splitlines()]
 
 

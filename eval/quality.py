@@ -1,7 +1,8 @@
 """Decide whether a compression level is good enough to release: the executed package against the
 fp32 model, sentence by sentence.
 
-    python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] [--precision ane_numerics] [--layout streaming] [--features package]
+    python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] \
+        [--precision ane_numerics] [--layout streaming] [--features package]
     # durations, F0, energy, text features: docs/encoder.md
     python eval/quality.py --method w8g --stage encoder
     # the whole chain, from text to sound: docs/release.md
@@ -167,7 +168,7 @@ def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)
     cache = options.build / "release" / "cache"
-    with session(options, checkpoint, 1, cache, may_build=True) as context:
+    with session(options, checkpoint, cache, may_build=True) as context:
         level = judge(context)
     write_json(out, level.record, ours)
     return level, out

@@ -42,62 +42,49 @@ class Renderer(Protocol):
     """Whatever makes sound of features: a vocoder's package, or a model with a known error."""
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
-        """[600 F] float32."""
+        """Render features as sound [600 F] float32."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRenders:
-    """One sentence by the fp32 model, [600 F] float64: as it is and with other noise; a held vowel
-    of its voice, the same ways.
-
-    `heard`: what the models make of the reference, where that was kept.
+    """One sentence by the fp32 model, as it is and with other noise; a held vowel of its voice, the
+    same ways, [n] float64 each.
     """
 
-    text: str
-    reference: np.ndarray
-    other_seeds: tuple[np.ndarray, ...]
+    baseline: Baseline
     pitch_hz: float
     vowel: np.ndarray
     vowel_other_seeds: tuple[np.ndarray, ...]
-    heard: Heard | None = None
 
-    def trial(self, test: np.ndarray, vowel: np.ndarray, clock: np.ndarray | None = None) -> Trial:
+    @property
+    def reference(self) -> np.ndarray:
+        """The sentence as it is [600 F] float64."""
+        return self.baseline.reference
+
+    def trial(
+        self,
+        test: np.ndarray,
+        vowel: np.ndarray,
+        clock: np.ndarray | None = None,
+        without_seed: int | None = None,
+    ) -> Trial:
         """A subject's sentence and vowel against the fp32 model's; `clock`: the fp32 model on the
-        subject's own features.
+        subject's own features; `without_seed`: the index of another seed that does not count.
         """
-        return Trial(
-            self.reference,
-            test,
-            self.other_seeds,
-            Tone(self.pitch_hz, self.vowel, vowel),
-            self.text,
-            self.baseline,
-            clock,
-        )
-
-    @cached_property
-    def baseline(self) -> Baseline:
-        """What no subject changes."""
-        return Baseline(self.reference, self.other_seeds, self.text, self.heard)
+        sentence = self.baseline
+        if without_seed is not None:
+            sentence = sentence.without(without_seed)
+        tone = Tone(self.pitch_hz, self.vowel, vowel)
+        seeds, text = sentence.other_seeds, sentence.text
+        return Trial(sentence.reference, test, seeds, tone, text, sentence, clock)
 
     def seed_trials(self) -> list[Trial]:
-        """Each other seed as if it were judged, against the ones that are left."""
-        trials = []
-        for i, (signal, vowel) in enumerate(
-            zip(self.other_seeds, self.vowel_other_seeds, strict=True)
-        ):
-            others = self.baseline.without(i)
-            trials.append(
-                Trial(
-                    self.reference,
-                    signal,
-                    others.other_seeds,
-                    Tone(self.pitch_hz, self.vowel, vowel),
-                    self.text,
-                    others,
-                )
-            )
-        return trials
+        """Return each other seed as if it were judged, against the ones that are left."""
+        pairs = zip(self.baseline.other_seeds, self.vowel_other_seeds, strict=True)
+        return [
+            self.trial(signal, vowel, without_seed=seed)
+            for seed, (signal, vowel) in enumerate(pairs)
+        ]
 
 
 class Reference:
@@ -132,12 +119,12 @@ class Reference:
         return torch_encoder(self.checkpoint)
 
     def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
-        """Features of a clip, with the noise of `seed + other_seed`."""
+        """Return the features of a clip, with the noise of `seed + other_seed`."""
         inputs = self._features(utterance)
         return self.with_noise(inputs, other_seed) if other_seed else inputs
 
     def with_noise(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
-        """Other features, with the noise of `seed + other_seed`."""
+        """Return the same features, with the noise of `seed + other_seed`."""
         noise = gaussian_noise(inputs.frames, self.seed + other_seed)
         spectrum = self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
         return replace(inputs, spectrum=spectrum)
@@ -145,7 +132,7 @@ class Reference:
     def vowel_inputs(
         self, utterance: Utterance, other_seed: int = 0
     ) -> tuple[VocoderInputs, float]:
-        """Features of a clip's held vowel and its F0 in Hz."""
+        """Return the features of a clip's held vowel, and its F0 in Hz."""
         return held_vowel(
             utterance, self._features(utterance), self.vocoder, self.seed + other_seed
         )
@@ -180,48 +167,38 @@ class Reference:
         if not path.is_file():
             signals = self._rendered(utterance)
             heard = Heard(signals["reference"].astype(np.float64)).plain()
-            _keep(path, signals | {name: np.asarray(value) for name, value in heard.items()})
+            arrays = signals | {name: np.asarray(value) for name, value in heard.items()}
+            # By rename: a file that is there is whole.
+            with staged(path) as aside, aside.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, **arrays)
         return _renders(utterance.text, read_npz(path, "; delete it and it is rendered again"))
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
         """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
         vocoders: list[Vocoder | EagerVocoder] = [self.vocoder, *[self._eager] * OTHER_SEEDS]
-        sentence = np.stack(
-            [
-                render_reference(vocoder, self.inputs(utterance, seed))
-                for seed, vocoder in enumerate(vocoders)
-            ]
-        )
-        held = [self.vowel_inputs(utterance, seed) for seed in range(len(vocoders))]
-        vowels = np.stack(
-            [
-                render_reference(vocoder, vowel)
-                for vocoder, (vowel, _) in zip(vocoders, held, strict=True)
-            ]
-        )
-        names = {
-            "reference": sentence[0],
-            "other_seeds": sentence[1:],
+        sentences, vowels = [], []
+        for other_seed, vocoder in enumerate(vocoders):
+            sentences.append(render_reference(vocoder, self.inputs(utterance, other_seed)))
+            vowel, pitch_hz = self.vowel_inputs(utterance, other_seed)
+            vowels.append(render_reference(vocoder, vowel))
+        return {
+            "reference": sentences[0],
+            "other_seeds": np.stack(sentences[1:]),
             "vowel": vowels[0],
-            "vowel_other_seeds": vowels[1:],
+            "vowel_other_seeds": np.stack(vowels[1:]),
+            "pitch_hz": np.asarray(pitch_hz),
         }
-        return names | {"pitch_hz": np.asarray(held[0][1])}
 
 
 def _renders(text: str, arrays: dict[str, Any]) -> ReferenceRenders:
-    signals: dict[str, Any] = {
-        name: arrays[name].astype(np.float64) for name in ("reference", "vowel")
-    }
-    for name in ("other_seeds", "vowel_other_seeds"):
-        signals[name] = tuple(arrays[name].astype(np.float64))
+    """Take what `Reference._rendered` makes, and what the models heard in it, where it is there."""
+    reference, seeds, vowel, vowel_seeds = (
+        arrays[name].astype(np.float64)
+        for name in ("reference", "other_seeds", "vowel", "vowel_other_seeds")
+    )
     heard = Heard.read(arrays) if "words" in arrays else None
-    return ReferenceRenders(text, pitch_hz=float(arrays["pitch_hz"]), heard=heard, **signals)
-
-
-def _keep(path: Path, signals: dict[str, np.ndarray]) -> None:
-    """Write by rename: a file that is there is whole."""
-    with staged(path) as aside, aside.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, **signals)
+    baseline = Baseline(reference, tuple(seeds), text, heard)
+    return ReferenceRenders(baseline, float(arrays["pitch_hz"]), vowel, tuple(vowel_seeds))
 
 
 @torch.no_grad()
@@ -233,7 +210,8 @@ def held_vowel(
     The loudest voiced column of the clip, drawn out at the nearest pitch that has whole periods in
     the measured window.
     """
-    # at 80 per second
+    # The column, of 80 a second, at which the voice is clearest: its text features, pitch and
+    # energy are held for the whole of the vowel.
     loudest = int(np.argmax(np.where(utterance.f0_hz > 0, utterance.energy, -np.inf)))
     pitch_hz = min(TONE_PITCHES_HZ, key=lambda hz: abs(hz - float(utterance.f0_hz[loudest])))
     f0_hz = torch.full((1, PROSODY_PER_FRAME * HELD_FRAMES), pitch_hz)

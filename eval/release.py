@@ -154,7 +154,7 @@ def release(options: ReleaseOptions) -> Released:
     judged, record_of = (
         (judged_products, product_record) if options.product else (judged_levels, decision_record)
     )
-    with session(options, checkpoint, len(names), cache, not options.no_build) as context:
+    with session(options, checkpoint, cache, not options.no_build) as context:
         levels = judged(context, names)
         if all(level.failed for level in levels):
             raise InputError(f"no level could be judged; {levels[0].method}: {levels[0].failed}")

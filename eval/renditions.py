@@ -67,10 +67,10 @@ class Rendition:
 
 
 class Subject(Protocol):
-    """Whatever is judged: executed packages, or a model with a known error."""
+    """What is judged: executed packages, or a model with a known error."""
 
     def render(self, clip: Utterance) -> Rendition:
-        """The clip as the subject says it."""
+        """Return the clip as the subject says it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Reader:
     faster: float = 1.0
 
     def style(self, clip: Utterance) -> torch.Tensor:
-        """[1, 256]: the decoder's half, then the prosody's."""
+        """Return the style row [1, 256]: the decoder's half, then the prosody's."""
         pack = self.reference.checkpoint.blend(clip.voice)
         return style_row(pack, min(max(len(clip.phonemes) + self.step, 1), len(pack)))
 
@@ -122,14 +122,14 @@ class Reader:
 
 @dataclass(frozen=True, eq=False)
 class VocoderSubject:
-    """A vocoder on the reference's features, or on those of a reader."""
+    """A vocoder that renders the reference's features, or those of a reader."""
 
     reference: Reference
     vocoder: Renderer
     reader: Reader | None = None
 
     def render(self, clip: Utterance) -> Rendition:
-        """Sound, and the held vowel."""
+        """Render the sentence, and the held vowel."""
         inputs = self.reader.inputs(clip)[1] if self.reader else self.reference.inputs(clip)
         samples = self.vocoder.render(inputs).astype(np.float64)
         vowel = self.vocoder.render(self.reference.vowel_inputs(clip)[0]).astype(np.float64)
@@ -138,12 +138,12 @@ class VocoderSubject:
 
 @dataclass(frozen=True, eq=False)
 class EncoderSubject:
-    """A reader, on the alignment of the clip's own durations."""
+    """A reader, compared on the alignment of the clip's own durations."""
 
     reader: Reader
 
     def render(self, clip: Utterance) -> Rendition:
-        """Prosody, and the durations that it would align by."""
+        """Return prosody, and the durations that the reader would align by."""
         try:
             encoded = self.reader.encoded(clip, clip.durations)
             limits = self.reader.reference.encoder.limits
@@ -155,13 +155,13 @@ class EncoderSubject:
 
 @dataclass(frozen=True, eq=False)
 class ProductSubject:
-    """A vocoder behind a reader, in the reader's own time."""
+    """A vocoder that speaks what a reader reads, in the time that the reader gives it."""
 
     reader: Reader
     vocoder: Renderer
 
     def render(self, clip: Utterance) -> Rendition:
-        """Sound with its durations."""
+        """Render sound in its own durations."""
         try:
             durations, inputs = self.reader.inputs(clip)
             samples = self.vocoder.render(inputs).astype(np.float64)
@@ -182,23 +182,24 @@ class Comparison(ABC):
         self.reference = reference
 
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """What makes a rendition unfit to be measured, or None."""
+        """Return what makes a rendition unfit to be measured, or None."""
         return rendition.defect
 
     @abstractmethod
     def figures(
         self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
     ) -> dict[str, float]:
-        """Every metric of a rendition without defect, or those of `only`."""
+        """Measure a rendition without defect by every metric, or by those of `only`."""
 
     @abstractmethod
     def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
-        """Figures of the fp32 model as it could as well have spoken."""
+        """Yield figures of the fp32 model as it could as well have spoken."""
 
     def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
         """The natural variation: each metric's mean over the neighbours, and under "NAME worst" the
         worst of them.
         """
+        # By metric the mean limits means of clips, and the worst neighbour the worst clip.
         rows = list(self.neighbours(clip, only))
         means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
         return means | {
@@ -212,7 +213,7 @@ class VocoderComparison(Comparison):
     scale, shown = "fp32 with another noise seed", ("pesq", "mcd_db")
 
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """No audio, or not as long as the reference."""
+        """Sound has to be there, and as long as the reference."""
         renders = self.reference.of(clip)
         return unlike(rendition.samples, renders.reference) or unlike(
             rendition.vowel, renders.vowel
@@ -221,14 +222,14 @@ class VocoderComparison(Comparison):
     def figures(
         self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
     ) -> dict[str, float]:
-        """All of sound."""
+        """Measure sound."""
         assert rendition.samples is not None
         assert rendition.vowel is not None
         renders = self.reference.of(clip)
         return measure(renders.trial(rendition.samples, rendition.vowel, rendition.clock), only)
 
     def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
-        """Each other seed as if it were judged, against the ones that are left."""
+        """Measure each other seed as if it were judged, against the ones that are left."""
         return (measure(trial, only) for trial in self.reference.of(clip).seed_trials())
 
 
@@ -244,7 +245,7 @@ class EncoderComparison(Comparison):
     def figures(
         self, clip: Utterance, rendition: Rendition, only: Sequence[str] = ()
     ) -> dict[str, float]:
-        """All of prosody."""
+        """Measure prosody."""
         assert rendition.durations is not None
         assert rendition.prosody is not None
         if clip.id not in self._prosody:
@@ -253,7 +254,7 @@ class EncoderComparison(Comparison):
         return measure(ProsodyTrial(clip, rendition.durations, curves), only)
 
     def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
-        """The style rows of one phoneme more and less."""
+        """Measure the style rows of one phoneme more and less."""
         for step in ROW_STEPS:
             rendition = EncoderSubject(Reader(self.reference, step=step)).render(clip)
             yield self.figures(clip, rendition, only)
@@ -268,7 +269,7 @@ class ProductComparison(Comparison):
     scale, shown = "fp32 with a neighbouring style row, another noise seed", ("pesq", "mcd_db")
 
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
-        """Durations that are none, no audio, or not as long as its durations."""
+        """Durations have to be sound, and the audio as long as they say."""
         return rendition.defect or unlike(rendition.samples, rendition.clock)
 
     def figures(
@@ -279,6 +280,7 @@ class ProductComparison(Comparison):
         """
         assert rendition.samples is not None
         assert rendition.durations is not None
+        # What the vocoder lost is measured on its own features: PESQ hears no other prosody there.
         names, durations = only or (*OWN, *HEARD, *DURATIONS), rendition.durations
         figures = measure(ProsodyTrial(clip, durations), names)
         if any(name in names for name in OWN):
@@ -292,20 +294,20 @@ class ProductComparison(Comparison):
             renders.reference,
             rendition.samples,
             text=clip.text,
-            known=renders.baseline,
+            sentence=renders.baseline,
             durations=(clip.durations.astype(np.int64), durations),
         )
         return figures | measure(retimed, heard)
 
     def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
-        """The fp32 chain by the rows of one phoneme more and less."""
+        """Measure the fp32 chain by the rows of one phoneme more and less."""
         for number, step in enumerate(ROW_STEPS, 1):
             durations, inputs = Reader(self.reference, step=step).inputs(clip, other_seed=number)
             rendition = Rendition(self.reference.clock(inputs), durations=durations)
             yield self.figures(clip, rendition, only or (*SCALED, *DURATIONS))
 
     def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
-        """Means alone: no worst clip of a product has a limit in variations."""
+        """Return means alone: no worst clip of a product has a limit in variations."""
         return {
             name: value for name, value in super().variation(clip, only).items() if name in METRICS
         }

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import checkpoint_argument, seed_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, seed_argument
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of
 
@@ -32,12 +32,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane report", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -58,18 +53,19 @@ def judged_packages(
     """What opens each judged package; InputError when one has changed since, or the checkpoint is
     another.
     """
+    from kokoro_ane.eval.report_figures import judged_levels
     from kokoro_ane.quantize.locator import find_package, parse_level
     from kokoro_ane.vocoder.render import open_package
 
     decided = record["provenance"]["checkpoint_sha256"]
     if decided != checkpoint.content_sha256:
-        told = (
+        message = (
             f"the decision is about checkpoint {decided[:12]}, {checkpoint.folder} is"
             f" {checkpoint.content_sha256[:12]}"
         )
-        raise InputError(f"{told}: give --checkpoint, or run `kokoro-ane release` again")
+        raise InputError(f"{message}: give --checkpoint, or run `kokoro-ane release` again")
     packages: dict[str, Callable[[], Renderer]] = {}
-    for level in (level for level in record["levels"] if level.get("clips")):
+    for level in judged_levels(record):
         manifest = find_package(build, checkpoint, *parse_level(level["method"]))
         if manifest.package_sha256 != level["provenance"]["package_sha256"]:
             raise InputError(
@@ -90,29 +86,31 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
     from kokoro_ane.pipeline.voice_file import first_voice_bytes
     from kokoro_ane.quantize.locator import HALF, Request
 
+    languages = languages_for(checkpoint.voices[:1])
+    product: dict[str, Any] = {
+        "bytes": {
+            "rules, words and G2P network": sum(TEXT_BYTES[language] for language in languages),
+            "one voice": first_voice_bytes(checkpoint),
+        },
+        "lacking": ["encoder"],
+        "encoder_ios": "",
+    }
     request = Request(checkpoint, build, HALF)
-    encoders = (
-        [request.manifest(path) for path in request.encoders]
-        if all(map(there, request.encoders))
-        else []
-    )
-    sizes = {"encoder": sum(manifest.package_bytes for manifest in encoders)} if encoders else {}
-    read = sum(TEXT_BYTES[language] for language in languages_for(checkpoint.voices[:1]))
-    sizes |= {"rules, words and G2P network": read, "one voice": first_voice_bytes(checkpoint)}
-    target = max((manifest.target for manifest in encoders), default="")
-    return {"bytes": sizes, "lacking": [] if encoders else ["encoder"], "encoder_ios": target}
+    if all(map(there, request.encoders)):
+        manifests = [request.manifest(path) for path in request.encoders]
+        product["bytes"]["encoder"] = sum(manifest.package_bytes for manifest in manifests)
+        product["encoder_ios"] = max(manifest.target for manifest in manifests)
+        product["lacking"] = []
+    return product
 
 
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
-    """The plots quantize.sensitivity left for this checkpoint's fp16 package."""
+    """List the plots that quantize.sensitivity drew of this checkpoint's fp16 package."""
     from kokoro_ane.quantize.locator import manifest_path
     from kokoro_ane.quantize.methods import method_named
 
-    return sorted(
-        (build / "sensitivity").glob(
-            f"{manifest_path(build, checkpoint, method_named('fp16')).stem}-*.png"
-        )
-    )
+    stem = manifest_path(build, checkpoint, method_named("fp16")).stem
+    return sorted((build / "sensitivity").glob(f"{stem}-*.png"))
 
 
 @command
@@ -147,27 +145,16 @@ def main(argv: list[str] | None = None) -> int:
         clips = chosen_clips(record, judged_clips(checkpoint, record["provenance"]["set"]))
         heard = audition(Reference(checkpoint, record["provenance"]["seed"]), packages, clips)
         text = page(record, heard, curves_of(arguments.build, checkpoint), product).encode()
-        in_doubt = [
-            level["method"] for level in record["levels"] if level["verdict"] == "SHIP"
-        ] or list(packages)[-1:]
+        shipping = [level["method"] for level in record["levels"] if level["verdict"] == "SHIP"]
     with staged(html, OURS) as aside:
         aside.write_bytes(text)
-    pairs = write_pack(folder / "listening", heard, in_doubt, arguments.pairs_seed)
-    print(
-        f"{html}  {html.stat().st_size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips"
-        " each"
+    pairs = write_pack(
+        folder / "listening", heard, shipping or list(packages)[-1:], arguments.pairs_seed
     )
-    print(f"{folder / 'listening'}  {pairs} blinded pairs")
-    print(
-        json.dumps(
-            {
-                "report": str(html),
-                "bytes": html.stat().st_size,
-                "listening": str(folder / "listening"),
-                "pairs": pairs,
-            }
-        )
-    )
+    size, listening = html.stat().st_size, str(folder / "listening")
+    print(f"{html}  {size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")
+    print(f"{listening}  {pairs} blinded pairs")
+    print(json.dumps({"report": str(html), "bytes": size, "listening": listening, "pairs": pairs}))
     return EXIT_GOOD
 
 

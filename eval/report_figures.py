@@ -20,7 +20,7 @@ Record = Mapping[str, Any]  # a part of a decision, as JSON has it
 
 
 def figure(value: float | None, digits: int = DIGITS) -> str:
-    """So many decimals, no negative zero, or a dash for what was not measured."""
+    """Write a figure with so many decimals and no negative zero; a dash for None."""
     return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
@@ -30,22 +30,22 @@ def digits_of(metric: str) -> int:
 
 
 def metric_of(check: Record) -> str:
-    """The metric of a check whose gate is called "pesq mean"."""
+    """Return the metric of a check: "pesq mean" -> "pesq"."""
     return str(check["gate"].split()[0])
 
 
 def statistic_of(check: Record) -> str:
-    """Its statistic: "mean" or "worst"."""
+    """Return the statistic of a check: "pesq mean" -> "mean"."""
     return str(check["gate"].split()[1])
 
 
 def limit_of(check: Record) -> float:
-    """The limit of a check: ">= 4" -> 4, "within 0.5" -> 0.5."""
+    """Return the limit of a check: ">= 4" -> 4, "within 0.5" -> 0.5."""
     return float(check["rule"].split()[-1])
 
 
 def limits_of(check: Record) -> tuple[float, ...]:
-    """Where its gate lies on the metric's axis: one place, or two around zero."""
+    """Return where a gate lies on the metric's axis: one place, or two around zero."""
     limit = limit_of(check)
     return (-limit, limit) if METRICS[metric_of(check)].best == ZERO else (limit,)
 
@@ -75,22 +75,28 @@ def used(check: Record) -> float | None:
 
 
 def tightest(level: Record) -> Record | None:
-    """The check that is nearest to its limit, or furthest beyond."""
+    """Return the check that is nearest to its limit, or furthest beyond."""
     measured = [check for check in level["checks"] if used(check) is not None]
     return max(measured, key=lambda check: used(check) or 0.0, default=None)
 
 
+def whole_of(level: str) -> str:
+    """The uncompressed level of the same layout: "streaming-w8" -> "streaming-fp16"."""
+    layout, dash, _ = level.rpartition("-")
+    return f"{layout}{dash}fp16"
+
+
 def shown() -> tuple[str, ...]:
-    """Metrics with a column."""
+    """List the metrics that have a column."""
     return SHOWN + tuple(name for name in SHOWN_IF_MEASURED if name in METRICS)
 
 
 def judged_levels(record: Record) -> list[Record]:
-    """Levels that were measured."""
+    """List the levels that were measured."""
     return [level for level in record["levels"] if level.get("clips")]
 
 
 def gated(record: Record) -> list[str]:
-    """Every metric that a gate holds, in the order of the gates."""
+    """List every metric that has a gate, in the order of the gates."""
     checks = [check for level in judged_levels(record) for check in level["checks"]]
     return list(dict.fromkeys(metric_of(check) for check in checks))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.config import not_releasable
-from kokoro_ane.eval.listening import REFERENCE, Heard, kept
+from kokoro_ane.eval.listening import REFERENCE, Audition, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
     Record,
@@ -32,6 +32,7 @@ from kokoro_ane.eval.report_figures import (
     statistic_of,
     tightest,
     used,
+    whole_of,
 )
 from kokoro_ane.eval.report_plots import size_plot, strip_plot
 from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
@@ -63,7 +64,7 @@ LEGEND = (
 
 def page(
     record: Record,
-    auditions: Sequence[Heard],
+    auditions: Sequence[Audition],
     curves: Sequence[Path],
     product: Record | None = None,
 ) -> str:
@@ -105,7 +106,7 @@ def page(
 
 @cache
 def template() -> "Template":
-    """The page, in which every value is escaped."""
+    """Load the page, in which every value is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -114,7 +115,7 @@ def template() -> "Template":
 
 
 def asset(name: str) -> str:
-    """The style sheet or the script."""
+    """Read the style sheet or the script."""
     return (PAGE / name).read_text(encoding="utf-8")
 
 
@@ -124,9 +125,10 @@ def decision(record: Record) -> dict[str, Any]:
     """
     source, level = record["provenance"], record["level"]
     clips = [clip for judged in judged_levels(record)[:1] for clip in judged["clips"]]
+    voices = len({clip["voice"] for clip in clips})
     made = (
         f"{source['date']}, commit {short(source['commit'])}. {source['checkpoint']}, {len(clips)}"
-        f" sentences of the {source['set']} set, {len({clip['voice'] for clip in clips})} voices, noise seed"
+        f" sentences of the {source['set']} set, {voices} voices, noise seed"
         f" {source['seed']} (others from {source['seed_variation_seed']} on), {source['precision']}"
         f" precision, features by {source['features']} (the player's by PyTorch)."
     )
@@ -169,7 +171,7 @@ def _nearest(record: Record) -> str:
 
 
 def _withheld(record: Record) -> str:
-    """Why what ships may not be released."""
+    """Return why what ships may not be released."""
     for note in record["notes"]:
         if "releas" in note:
             return str(note)
@@ -177,13 +179,13 @@ def _withheld(record: Record) -> str:
 
 
 def notes(record: Record) -> list[str]:
-    """What stands beside the decision and is not said elsewhere on the page."""
+    """List the notes that are not said elsewhere on the page."""
     warning = _withheld(record) if not record["releasable"] else None
     return [note for note in record["notes"] if note != warning and " would be " not in note]
 
 
 def legend(record: Record, product: Record | None) -> list[str]:
-    """How to read the table's columns."""
+    """Explain the table's columns, a line each."""
     lines = [line.format(chip=record["chip"].upper()) for line in LEGEND]
     if product is None:
         return lines
@@ -199,7 +201,7 @@ def legend(record: Record, product: Record | None) -> list[str]:
 
 
 def headings(record: Record, product: Record | None) -> list[str]:
-    """Names of the table's columns, with units."""
+    """Name the table's columns, with units."""
     metrics = [
         f"{METRICS[name].title.removesuffix(' wide band')}, {METRICS[name].unit}"
         for name in shown()
@@ -240,9 +242,8 @@ def spread_row(
 ) -> dict[str, Any]:
     """What the model does to itself: metrics, and empty cells for what only a package has."""
     metrics = [
-        [figure(spread.get(metric), digits), figure(spread.get(f"{metric}_worst"), digits)]
+        [figure(spread.get(name), digits_of(metric)) for name in (metric, f"{metric}_worst")]
         for metric in shown()
-        for digits in (digits_of(metric),)
     ]
     sizes: list[list[str]] = [[]] * (2 if product else 1)
     return {"name": name, "cells": [*sizes, *metrics, [], [], []]}
@@ -250,9 +251,8 @@ def spread_row(
 
 def _size(level: Record, record: Record) -> list[str]:
     """Megabytes, and what the level saves of the uncompressed one in the same layout."""
-    sizes = {other["method"]: other["bytes"] for other in record["levels"] if other["bytes"]}
-    layout = level["method"].rpartition("-")[0]
-    whole = sizes.get(f"{layout}-fp16" if layout else "fp16")
+    sizes = {other["method"]: other["bytes"] for other in record["levels"]}
+    whole = sizes.get(whole_of(level["method"]))
     size = f"{level['bytes'] / 1e6:.1f}"
     if not whole or whole == level["bytes"]:
         return [size]
@@ -285,14 +285,11 @@ def _engine(level: Record, record: Record) -> list[str]:
 
 
 def _system(level: Record, product: Record | None) -> list[str]:
-    """The newer system of vocoder and encoder, and whose that is."""
+    """Name the newer system of vocoder and encoder, and whose that is."""
     system, whose = level["facts"]["minimum_ios"], ["the vocoder"]
     if product and product["encoder_ios"]:
-        newer = max(
-            system,
-            product["encoder_ios"],
-            key=lambda name: int("0" + "".join(filter(str.isdigit, name))),
-        )
+        systems = system, product["encoder_ios"]
+        newer = max(systems, key=lambda name: int("0" + "".join(filter(str.isdigit, name))))
         system, whose = newer, ["the encoder"] if newer != system else []
     return [system.replace("iOS", "iOS "), *whose]
 
@@ -303,19 +300,17 @@ def reasons(record: Record) -> dict[str, Any]:
     """
     judged = judged_levels(record)
     cases: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by reason, by gate
+    clean = []
     for level in judged:
-        for check in level["checks"]:
-            if check["state"] != HOLDS:
-                by_gate = cases.setdefault(check["reason"], {})
-                by_gate.setdefault(check["gate"], []).append(_case(level, check))
-    clean = [
-        level["method"]
-        for level in judged
-        if all(check["state"] == HOLDS for check in level["checks"])
-    ]
-    ordered = sorted(cases.items(), key=lambda item: -max(map(len, item[1].values())))
+        missed = [check for check in level["checks"] if check["state"] != HOLDS]
+        if not missed:
+            clean.append(level["method"])
+        for check in missed:
+            by_gate = cases.setdefault(check["reason"], {})
+            by_gate.setdefault(check["gate"], []).append(_case(level, check))
+    # What most levels miss stands first.
     listed = []
-    for reason, by_gate in ordered:
+    for reason, by_gate in sorted(cases.items(), key=lambda item: -max(map(len, item[1].values()))):
         gates = [
             {
                 "title": METRICS[gate.split()[0]].title,
@@ -330,18 +325,16 @@ def reasons(record: Record) -> dict[str, Any]:
 
 
 def _case(level: Record, check: Record) -> dict[str, Any]:
-    """How one level stands at one gate."""
+    """Describe how one level stands at one gate."""
     digits, low, high = digits_of(metric_of(check)), check["low"], check["high"]
-    interval = ""
-    if low is not None and low != high:
-        interval = f"{figure(low, digits)} to {figure(high, digits)}"
+    spans = low is not None and low != high
     return {
         "level": level["method"],
         "missing": check["state"] == MISSING,
         "open": check["state"] == STRADDLES,
         "value": figure(check["value"], digits),
         "unit": METRICS[metric_of(check)].unit,
-        "interval": interval,
+        "interval": f"{figure(low, digits)} to {figure(high, digits)}" if spans else "",
         "limit": figure(limit_of(check), digits),
         "limit_moves": any(
             reason.startswith(check["gate"]) and "the limit moves too" in reason
@@ -351,7 +344,7 @@ def _case(level: Record, check: Record) -> dict[str, Any]:
 
 
 def _other_reasons(judged: Sequence[Record], gates: set[str]) -> list[dict[str, Any]]:
-    """Defects, too few clips, doubts: reasons that no gate gave, each once."""
+    """List reasons that no gate gave, each once: defects, too few clips, doubts."""
     levels: dict[str, list[str]] = {}
     for level in judged:
         for reason in level["reasons"]:
@@ -361,7 +354,7 @@ def _other_reasons(judged: Sequence[Record], gates: set[str]) -> list[dict[str, 
 
 
 def every_figure(level: Record) -> dict[str, Any]:
-    """Every metric of a level beside its seed variation, with its gates."""
+    """List every metric of a level beside its seed variation, with its gates."""
     rows = []
     for metric, row in level["summary"].items():
         gates = [
@@ -378,7 +371,7 @@ def every_figure(level: Record) -> dict[str, Any]:
 
 
 def provenance(record: Record) -> str:
-    """Everything needed to make the decision again, as JSON."""
+    """Write everything that is needed to decide again, as JSON."""
     source = record["provenance"]
     packages = {
         level["method"]: level["provenance"]["package_sha256"] for level in judged_levels(record)
@@ -389,7 +382,7 @@ def provenance(record: Record) -> str:
     return json.dumps(facts, indent=1)
 
 
-def order(record: Record, auditions: Sequence[Heard]) -> list[str]:
+def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
     """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
     the rejected from the smallest.
     """
@@ -401,12 +394,12 @@ def order(record: Record, auditions: Sequence[Heard]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in playable]
 
 
-def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[dict[str, Any]]]:
+def packed(record: Record, auditions: Sequence[Audition]) -> tuple[list[str], list[dict[str, Any]]]:
     """The levels that fit into the budget, and each clip with its sounds and figures."""
-    sounds = [{REFERENCE: kept(clip.signals[REFERENCE])} for clip in auditions]
+    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
     spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
     for name in order(record, auditions):
-        renditions = [kept(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
+        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
         size = sum(len(rendition["flac"]) for rendition in renditions)
         if spent + size <= BUDGET_BYTES:
             spent += size
@@ -417,8 +410,8 @@ def packed(record: Record, auditions: Sequence[Heard]) -> tuple[list[str], list[
     return levels, clips
 
 
-def _clip(record: Record, audition: Heard, sounds: Mapping[str, Any]) -> dict[str, Any]:
-    """A clip as the player reads it."""
+def _clip(record: Record, audition: Audition, sounds: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a clip as the player reads it."""
     utterance = audition.utterance
     results = {
         level["method"]: clip

@@ -35,6 +35,7 @@ def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
     level's gates. None where nothing was measured.
     """
     levels, digits = judged_levels(record), digits_of(metric)
+    # Natural variation stands first, without gates: the scale for all other rows.
     rows: list[tuple[str, list[Record], list[Record]]] = []
     rows.append(("another seed", [clip["variation"] for clip in levels[0]["clips"]], []))
     for level in levels:
@@ -162,8 +163,8 @@ def _free_place(x: float, y: float, width: float, boxes: list[Box]) -> tuple[flo
     for dx, dy, anchor in _places():
         left = x + dx if anchor == "start" else x + dx - width
         box = (left, y + dy - LINE_PX / 2, left + width, y + dy + LINE_PX / 2)
-        across = _px(LEFT) <= box[0] and box[2] <= PHONE_PX
-        down = TOP_PX - 8 <= box[1] and box[3] <= BOTTOM_PX
+        across = box[0] >= _px(LEFT) and box[2] <= PHONE_PX
+        down = box[1] >= TOP_PX - 8 and box[3] <= BOTTOM_PX
         if across and down and not any(_overlap(box, other) for other in boxes):
             boxes.append(box)
             return dx, dy, anchor
@@ -183,7 +184,8 @@ def _places() -> Iterator[tuple[float, float, str]]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to seven round numbers."""
+    """Return three to seven round numbers between the two."""
+    # Steps of 1, 2 or 5 times a power of ten, the first that leaves at most six spans.
     span = high - low
     step = next(s * 10**e for e in range(-4, 13) for s in (1, 2, 5) if span / (s * 10**e) <= 6)
     first = int(low / step) + (1 if low > 0 and low % step else 0)

@@ -1,7 +1,7 @@
 """What eval.quality and eval.release share: their flags, and everything that a level needs to be
 judged.
 
-    with session(arguments, checkpoint, levels=8) as context:
+    with session(arguments, checkpoint, cache, may_build=True) as context:
         judged_level(METHODS["w8"], "padded", context)
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     seed_argument,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
     from kokoro_ane.quantize.corpus import Utterance
-
+    from kokoro_ane.quantize.locator import Request
 
 # who computes what a level is given: PyTorch in fp32; the encoder package
 FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")
@@ -41,7 +42,7 @@ MAX_WORKERS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """How levels are judged; see `session_arguments` for each."""
+    """How levels are judged; `session_arguments` explains each option."""
 
     checkpoint: str | None = None
     layout: str = PADDED
@@ -75,17 +76,20 @@ class JudgeContext:
     workers: "Workers"
     progress: "Progress"
 
+    def request(self, method: str = "", layout: str = PADDED, encoder: str = "") -> "Request":
+        """Request packages of these levels, where this judgement looks for them."""
+        from kokoro_ane.quantize.locator import Request
+
+        return Request(
+            self.checkpoint, self.build, method, layout, source=self.source, encoder=encoder
+        )
+
 
 def session_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
+    """Add the flags that quality and release share."""
     checkpoint_argument(parser)
     layout_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--clips", type=int, help="how many clips (default: all, 24 a set; a verdict needs 24)"
     )
@@ -135,7 +139,6 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
 def session(
     arguments: SessionOptions,
     checkpoint: "Checkpoint",
-    levels: int,
     cache: Path,
     may_build: bool,
 ) -> Iterator[JudgeContext]:
@@ -143,7 +146,14 @@ def session(
     progress display, until the block ends.
     """
     from kokoro_ane.eval.cluster import cluster
-    from kokoro_ane.eval.execution import Execution, Progress, Workers, arithmetic, shared_cores
+    from kokoro_ane.eval.execution import (
+        Engine,
+        Execution,
+        Progress,
+        Workers,
+        arithmetic,
+        shared_cores,
+    )
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.store import Store
     from kokoro_ane.pipeline.package_builds import build_package
@@ -175,27 +185,21 @@ def session(
         clips = tuple(judged_clips(checkpoint, texts, arguments.clips))
         store = Store.open(cache, checkpoint, arguments.seed)
         reference = Reference(checkpoint, arguments.seed, store.renders)
-        engine = (
-            stack.enter_context(cluster(arguments.scheduler, store.key))
-            if arguments.scheduler
-            else None
+        if arguments.scheduler:
+            engine = stack.enter_context(cluster(arguments.scheduler, store.key))
+        else:
+            engine = Engine.of_processes(arguments.workers)
+        yield JudgeContext(
+            checkpoint=checkpoint,
+            source=arguments.checkpoint,
+            build=arguments.build,
+            reference=reference,
+            store=store,
+            texts=texts,
+            clips=clips,
+            execution=Execution.of(precision, package),
+            claim=arguments.claim,
+            may_build=may_build,
+            workers=stack.enter_context(Workers(reference, engine)),
+            progress=stack.enter_context(Progress()),
         )
-        count = engine.count if engine else arguments.workers
-        with (
-            Workers(reference, store.renders, count, engine) as workers,
-            Progress(levels * len(clips)) as progress,
-        ):
-            yield JudgeContext(
-                checkpoint=checkpoint,
-                source=arguments.checkpoint,
-                build=arguments.build,
-                reference=reference,
-                store=store,
-                texts=texts,
-                clips=clips,
-                execution=Execution.of(precision, package),
-                claim=arguments.claim,
-                may_build=may_build,
-                workers=workers,
-                progress=progress,
-            )

@@ -43,11 +43,11 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Only a gate that certainly holds; a missing figure never does."""
+        """Whether the gate certainly holds; with a missing figure it never does."""
         return self.state == HOLDS
 
     def complaint(self) -> str:
-        """What was missed or could not be told, by how much, and why that matters."""
+        """Say what was missed or is not sure, by how much, and why that matters."""
         if self.state == MISSING:
             return f"{self.gate.name} was not measured"
         span = near = ""
@@ -72,7 +72,7 @@ class Decision:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Names of the gates that were measured and missed."""
+        """The names of the gates that were measured and missed."""
         return tuple(check.gate.name for check in self.checks if check.state == BROKEN)
 
 
@@ -99,13 +99,15 @@ def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float
 
     Fewer than FEWEST_CLIPS values are hardly resampled: the interval is then at least Student's.
     """
+    # Equal figures have no spread: resampling would only round them.
     sample = np.asarray(values, dtype=np.float64)
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0])
-    # clips of each resample
+    # [2000, clips]: which clips each resample holds
     drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
     low, high = np.percentile(sample[drawn].mean(axis=1), _TAILS)
     if len(sample) < FEWEST_CLIPS:
+        # Of few clips a bootstrap is too narrow: it only draws what was seen.
         half = float(
             student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1)
             * sample.std(ddof=1)

@@ -13,6 +13,11 @@ EMPTY_BAND_DB = -50.0  # as the metrics of bands count a band empty
 QUIETER_DB, LATE_SAMPLES, HISS_DB = 0.3, 6, 70.0  # of the harmless ones
 
 
+def power(signal: np.ndarray, samples: int) -> np.ndarray:
+    """Return the energy of every `samples` in a row [n - samples + 1]."""
+    return np.convolve(np.square(signal.astype(np.float64)), np.ones(samples), mode="valid")
+
+
 def low_pass(signal: np.ndarray, cutoff_hz: float = 4000.0) -> np.ndarray:
     """Remove everything above the cut-off, without delay."""
     return sosfiltfilt(butter(8, cutoff_hz, fs=SAMPLE_RATE_HZ, output="sos"), signal)
@@ -27,20 +32,13 @@ def band_limited(signal: np.ndarray) -> np.ndarray:
 
 
 def bandwidth_hz(signal: np.ndarray) -> float:
-    """Upper edge of the highest 1 kHz band within 50 dB of the whole energy."""
-    energy, hz = (
-        np.square(np.abs(np.fft.rfft(signal))),
-        np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ),
-    )
-    bands = np.array(
-        [
-            energy[(hz >= low) & (hz < low + 1000)].sum()
-            for low in range(0, SAMPLE_RATE_HZ // 2, 1000)
-        ]
-    )
-    return 1000.0 * float(
-        1 + np.flatnonzero(bands >= energy.sum() * 10 ** (EMPTY_BAND_DB / 10)).max()
-    )
+    """Return the upper edge of the highest 1 kHz band within 50 dB of the whole energy."""
+    energy = np.square(np.abs(np.fft.rfft(signal)))
+    hz = np.fft.rfftfreq(len(signal), 1 / SAMPLE_RATE_HZ)
+    edges = range(0, SAMPLE_RATE_HZ // 2, 1000)
+    bands = np.array([energy[(hz >= low) & (hz < low + 1000)].sum() for low in edges])
+    filled = np.flatnonzero(bands >= energy.sum() * 10 ** (EMPTY_BAND_DB / 10))
+    return 1000.0 * float(1 + filled.max())
 
 
 def clipped(signal: np.ndarray) -> np.ndarray:
@@ -55,8 +53,8 @@ def dipped(
     """The loudest `samples` (60 ms) quieter by `by_db`, faded in and out over 5 ms outside of them.
     The signal's own dtype.
     """
-    power = np.convolve(np.square(signal.astype(np.float64)), np.ones(samples), mode="valid")
-    start = int(np.argmax(power))
+    start = int(np.argmax(power(signal, samples)))
+    # Faded outside of the stretch, so that it is quieter by all of `by_db` throughout.
     weight = np.zeros(len(signal) + 2 * fade)
     weight[start : start + samples + 2 * fade] = np.r_[
         np.linspace(0, 1, fade), np.ones(samples), np.linspace(1, 0, fade)
@@ -64,21 +62,23 @@ def dipped(
     return (signal * 10 ** (-by_db / 20 * weight[fade : fade + len(signal)])).astype(signal.dtype)
 
 
+def sine(signal: np.ndarray, hz: float) -> np.ndarray:
+    """Return a sine as long as the signal."""
+    return np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ)
+
+
 def swaying(signal: np.ndarray, by_db: float = 2.0, hz: float = 5.0) -> np.ndarray:
     """The level `by_db` up and down, `hz` times a second. The signal's own dtype."""
-    gain = 10 ** (by_db / 20 * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))
-    return (signal * gain).astype(signal.dtype)
+    return (signal * 10 ** (by_db / 20 * sine(signal, hz))).astype(signal.dtype)
 
 
 def trembling(signal: np.ndarray, depth: float = 0.03, hz: float = 40.0) -> np.ndarray:
-    """The level 3 % up and down, 40 times a second. The signal's own dtype."""
-    return (
-        signal * (1 + depth * np.sin(2 * np.pi * hz * np.arange(len(signal)) / SAMPLE_RATE_HZ))
-    ).astype(signal.dtype)
+    """Move the level 3 % up and down, 40 times a second. The dtype stays."""
+    return (signal * (1 + depth * sine(signal, hz))).astype(signal.dtype)
 
 
 def rough(signal: np.ndarray) -> np.ndarray:
-    """The level 8 % up and down, 27 times a second."""
+    """Move the level 8 % up and down, 27 times a second."""
     return trembling(signal, 0.08, 27.0)
 
 
@@ -93,64 +93,57 @@ def late_from_the_middle(signal: np.ndarray) -> np.ndarray:
     """Two pieces joined with one sample too many: from the middle of the clip on, everything is a
     sample late.
     """
+    # At a boundary of frames, as pieces are joined there.
     middle = len(signal) // FRAME_SAMPLES // 2 * FRAME_SAMPLES
     return np.concatenate([signal[:middle], signal[middle - 1 : -1]])
 
 
 def offset(signal: np.ndarray) -> np.ndarray:
-    """A constant of a twentieth of the peak added."""
+    """Add a constant of a twentieth of the peak."""
     return signal + np.float32(0.05 * np.abs(signal).max())
 
 
 def hum(signal: np.ndarray) -> np.ndarray:
-    """50 Hz, 35 dB below the peak."""
-    wave = (
-        np.sin(2 * np.pi * 50 * np.arange(len(signal)) / SAMPLE_RATE_HZ)
-        * np.abs(signal).max()
-        * 10 ** (-35 / 20)
-    )
+    """Add 50 Hz, 35 dB below the peak."""
+    wave = sine(signal, 50) * np.abs(signal).max() * 10 ** (-35 / 20)
     return (signal + wave).astype(np.float32)
 
 
 def clicked(signal: np.ndarray) -> np.ndarray:
-    """One sample of the clip's quietest 100 ms at the clip's peak."""
-    power = np.convolve(np.square(signal.astype(np.float64)), np.ones(2400), mode="valid")
-    clicked_signal = signal.copy()
-    clicked_signal[int(np.argmin(power)) + 1200] = np.abs(signal).max()
-    return clicked_signal
+    """Set one sample of the clip's quietest 100 ms to the clip's peak."""
+    spoilt = signal.copy()
+    spoilt[int(np.argmin(power(signal, 2400))) + 1200] = np.abs(signal).max()
+    return spoilt
 
 
 def echoing(signal: np.ndarray) -> np.ndarray:
-    """An echo after 30 ms, 20 dB down."""
+    """Add an echo after 30 ms, 20 dB down."""
     late = SAMPLE_RATE_HZ * 30 // 1000
     return signal + np.float32(0.1) * np.concatenate([np.zeros(late, signal.dtype), signal[:-late]])
 
 
 def eight_bits(signal: np.ndarray) -> np.ndarray:
-    """Samples rounded to 8 bits of full scale."""
+    """Round samples to 8 bits of full scale."""
     return np.round(signal * 127).astype(np.float32) / np.float32(127)
 
 
 def turned_over(signal: np.ndarray) -> np.ndarray:
-    """Every sample's sign changed."""
+    """Change every sample's sign."""
     return -signal
 
 
 def quieter(signal: np.ndarray) -> np.ndarray:
-    """0.3 dB quieter."""
+    """Make the clip 0.3 dB quieter."""
     return signal * np.float32(10 ** (-QUIETER_DB / 20))
 
 
 def later(signal: np.ndarray) -> np.ndarray:
-    """Everything a quarter of a millisecond late."""
+    """Delay everything by a quarter of a millisecond."""
     return np.concatenate([np.zeros(LATE_SAMPLES, signal.dtype), signal[:-LATE_SAMPLES]])
 
 
 def hiss(signal: np.ndarray) -> np.ndarray:
-    """White noise 70 dB below the speech."""
-    noise = (
-        np.random.default_rng(0).standard_normal(len(signal))
-        * np.sqrt(np.square(signal).mean())
-        * 10 ** (-HISS_DB / 20)
-    )
-    return (signal + noise).astype(np.float32)
+    """Add white noise 70 dB below the speech."""
+    noise = np.random.default_rng(0).standard_normal(len(signal))
+    gain = np.sqrt(np.square(signal).mean()) * 10 ** (-HISS_DB / 20)
+    return (signal + noise * gain).astype(np.float32)

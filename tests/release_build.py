@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.export import package_sha256
+from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose, level_record
 from kokoro_ane.eval.gates import gates_for
@@ -69,13 +69,13 @@ def facts() -> dict[str, PackageFacts]:
 def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) -> list[str]:
     """Likewise; a package's facts, which take seconds, are read once a session."""
 
-    def known(path: Path, frames: int) -> PackageFacts:
-        sha256 = package_sha256(path)
+    def remembered(manifest: Manifest) -> PackageFacts:
+        sha256 = manifest.package_sha256
         if sha256 not in facts:
-            facts[sha256] = facts_of(path, frames)
+            facts[sha256] = facts_of(manifest)
         return facts[sha256]
 
-    monkeypatch.setattr("kokoro_ane.eval.levels.facts_of", known)
+    monkeypatch.setattr("kokoro_ane.eval.levels.facts_of", remembered)
     return unmeasured(monkeypatch)
 
 

@@ -185,7 +185,7 @@ def speech() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def known(speech: np.ndarray) -> Baseline:
+def sentence(speech: np.ndarray) -> Baseline:
     return Baseline(speech, (), heldout()[0].text, Heard(speech))
 
 
@@ -217,16 +217,18 @@ class TestListeners:
         assert words_heard(speech) == first  # a fresh recognizer hears the same
         assert recognized(np.zeros(8000)) == ()
 
-    def test_words_lost_are_counted(self, known: Baseline) -> None:
-        same = Trial(known.reference, known.reference, text=known.text, known=known)
+    def test_words_lost_are_counted(self, sentence: Baseline) -> None:
+        same = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
-        lost = Trial(known.reference, known.reference, text=known.text, known=known)
-        lost.__dict__["heard"] = Heard.read({**known.heard.plain(), "words": "nothing of it " * 9})
+        lost = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
+        lost.__dict__["heard"] = Heard.read(
+            {**sentence.heard.plain(), "words": "nothing of it " * 9}
+        )
         # a recognizer that is lost in one clip does not decide for all
         assert words_changed(lost) == MOST_WORDS
-        gone = known.reference.copy()
+        gone = sentence.reference.copy()
         gone[len(gone) // 3 : 2 * len(gone) // 3] *= 1e-3
-        muted = Trial(known.reference, gone, text=known.text, known=known)
+        muted = Trial(sentence.reference, gone, text=sentence.text, sentence=sentence)
         assert word_errors_added(muted) >= 2
         assert words_changed(muted) >= 2
 
@@ -234,7 +236,7 @@ class TestListeners:
         with pytest.raises(InputError, match="what is said"):
             word_errors_added(Trial(speech, speech))
 
-    def test_voices_are_told_apart(self, known: Baseline) -> None:
+    def test_voices_are_told_apart(self, sentence: Baseline) -> None:
         """Another sentence of the voice is nearer than the same speaker's pitch half an octave up,
         or another speaker.
         """
@@ -243,19 +245,21 @@ class TestListeners:
         assert np.linalg.norm(ours) == pytest.approx(1.0, abs=1e-5)
         assert ours @ again > ours @ other + 0.1
         assert speaker_distance(
-            Trial(known.reference, 0.5 * known.reference, known=known)
+            Trial(sentence.reference, 0.5 * sentence.reference, sentence=sentence)
         ) == pytest.approx(0.0, abs=0.01)
         assert (
-            speaker_distance(Trial(known.reference, white_noise(known.reference, 10), known=known))
+            speaker_distance(
+                Trial(sentence.reference, white_noise(sentence.reference, 10), sentence=sentence)
+            )
             > 1
         )
 
-    def test_noise_costs_predicted_quality(self, known: Baseline) -> None:
-        noisy = Trial(known.reference, white_noise(known.reference, 10), known=known)
+    def test_noise_costs_predicted_quality(self, sentence: Baseline) -> None:
+        noisy = Trial(sentence.reference, white_noise(sentence.reference, 10), sentence=sentence)
         assert dnsmos_loss(noisy) > 0.3
         assert distillmos_loss(noisy) > 0.3
-        assert 1 < dnsmos_of(known.reference) < 5
-        assert 1 < distillmos_of(known.reference) < 5
+        assert 1 < dnsmos_of(sentence.reference) < 5
+        assert 1 < distillmos_of(sentence.reference) < 5
 
     @pytest.mark.parametrize(
         ("package", "ask"),
@@ -300,7 +304,7 @@ def spoken(swelling: np.ndarray) -> Baseline:
 
 
 def trial(spoken: Baseline, test: np.ndarray) -> Trial:
-    return Trial(spoken.reference, test, spoken.other_seeds, known=spoken)
+    return Trial(spoken.reference, test, spoken.other_seeds, sentence=spoken)
 
 
 class TestWorstWindow:

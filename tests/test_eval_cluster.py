@@ -17,7 +17,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import cluster as module
 from kokoro_ane.eval.cluster import cluster, require_same
-from kokoro_ane.eval.execution import Execution, Plan, Workers
+from kokoro_ane.eval.execution import Engine, Execution, Plan, Workers
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.store import store_key
@@ -73,10 +73,9 @@ def workers_of(
 
     with Client(address, set_as_default=False) as client:
         client.wait_for_workers(count, timeout=120)
-    reference = Reference(placed[0], 0)
     with (
         cluster(address, store_key(placed[0], 0)) as engine,
-        Workers(reference, folder, engine.count, engine) as workers,
+        Workers(Reference(placed[0], 0, folder), engine) as workers,
     ):
         yield workers
 
@@ -91,19 +90,18 @@ def test_a_lost_worker_costs_its_clip_only(
     address, start = started
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:4]
     manifest, execution = placed[1] / "KokoroVocoder-tiny-fp16.json", Execution.of("declared")
-    with Workers(Reference(placed[0], 0), tmp_path / "one", 1) as alone:
-        wanted = {
-            clip.id: result for clip, result, _ in alone.measure(manifest, execution, short, {})
+    with Workers(Reference(placed[0], 0), Engine.of_processes(1)) as alone:
+        expected = {
+            clip.id: result for clip, result in alone.measure(manifest, execution, short, {})
         }
     lost, _ = start(), start()
     with workers_of(placed, address, tmp_path / "two", 2) as workers:
-        assert workers.count == 2
-        found = {}
-        for clip, result, _ in workers.measure(manifest, execution, short, {}):
-            found[clip.id] = result
+        results = {}
+        for clip, result in workers.measure(manifest, execution, short, {}):
+            results[clip.id] = result
             lost.kill()
-    assert found == wanted
-    assert len(found) == 4
+    assert results == expected
+    assert len(results) == 4
 
 
 def test_strange_workers_are_refused(

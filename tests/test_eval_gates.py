@@ -16,7 +16,7 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import STAGES, VOCODER
 from kokoro_ane.eval.control_trials import Control, ControlTrials, Setting
 from kokoro_ane.eval.controls import controls_of, main
-from kokoro_ane.eval.faults import Faults, Through
+from kokoro_ane.eval.faults import Dropped, Faults
 from kokoro_ane.eval.gates import (
     COMMON,
     EXTRA,
@@ -390,7 +390,7 @@ def block_control(block: int) -> Control:
 
     def dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
         copy = deepcopy(faults.vocoder)
-        copy.generator.resblocks[block] = Through()
+        copy.generator.resblocks[block] = Dropped(lambda x, *_: x)
         return render_reference(copy.eval(), inputs)
 
     return error(f"block {block} dropped", "mcd_increase_db", dropped, "a branch not added")
@@ -420,17 +420,17 @@ def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_pat
     """Reference, seeds, vowels and what was heard come back from the file as they went in."""
     made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
-    assert len(again.other_seeds) == len(again.vowel_other_seeds) == 3
-    assert not np.array_equal(again.other_seeds[0], again.other_seeds[1])
+    assert len(again.baseline.other_seeds) == len(again.vowel_other_seeds) == 3
+    assert not np.array_equal(again.baseline.other_seeds[0], again.baseline.other_seeds[1])
     for kept in (fresh, again):
         assert np.array_equal(kept.reference, made.reference)
-        assert np.array_equal(kept.other_seeds, made.other_seeds)
+        assert np.array_equal(kept.baseline.other_seeds, made.baseline.other_seeds)
         assert np.array_equal(kept.vowel, made.vowel)
         assert np.array_equal(kept.vowel_other_seeds, made.vowel_other_seeds)
         assert kept.pitch_hz == made.pitch_hz
-        assert kept.heard.words == made.baseline.heard.words
-        assert np.array_equal(kept.heard.voiceprint, made.baseline.heard.voiceprint)
-        assert (kept.heard.dnsmos, kept.heard.distillmos) == (
+        assert kept.baseline.cached.words == made.baseline.heard.words
+        assert np.array_equal(kept.baseline.cached.voiceprint, made.baseline.heard.voiceprint)
+        assert (kept.baseline.cached.dnsmos, kept.baseline.cached.distillmos) == (
             made.baseline.heard.dnsmos,
             made.baseline.heard.distillmos,
         )

@@ -183,12 +183,17 @@ class TestProperties:
             [white_noise(speech, 40, seed=seed) for seed in (1, 2)],
             white_noise(speech, 30),
         )
-        known, fresh = Baseline(speech, tuple(seeds), "so"), Trial(speech, noisy, seeds, text="so")
+        sentence, fresh = (
+            Baseline(speech, tuple(seeds), "so"),
+            Trial(speech, noisy, seeds, text="so"),
+        )
         figures = measure(fresh)
-        assert measure(Trial(speech, noisy, seeds, text="so", known=known)) == figures
-        kept = Baseline(speech, tuple(seeds), "so", Heard.read(Heard(speech).plain()))
-        assert measure(Trial(speech, noisy, seeds, text="so", known=kept)) == pytest.approx(figures)
-        left = known.without(0)
+        assert measure(Trial(speech, noisy, seeds, text="so", sentence=sentence)) == figures
+        stored = Baseline(speech, tuple(seeds), "so", Heard.read(Heard(speech).plain()))
+        assert measure(Trial(speech, noisy, seeds, text="so", sentence=stored)) == pytest.approx(
+            figures
+        )
+        left = sentence.without(0)
         only = (
             "mcd_db",
             "mcd_increase_db",
@@ -197,7 +202,7 @@ class TestProperties:
             "local_pitch_cents",
             "lsd_db",
         )
-        assert measure(Trial(speech, noisy, seeds[1:], known=left), only) == measure(
+        assert measure(Trial(speech, noisy, seeds[1:], sentence=left), only) == measure(
             Trial(speech, noisy, seeds[1:]), only
         )
 

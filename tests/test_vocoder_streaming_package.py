@@ -19,7 +19,7 @@ from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, U
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.levels import PackageFacts, facts_of
+from kokoro_ane.eval.levels import facts_of
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
@@ -165,12 +165,11 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
         UTTERANCE,
         WINDOW,
     ]
-    facts = PackageFacts.read(manifest.package_path, 80)
+    facts = facts_of(manifest)
     assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes
     assert facts.minimum_ios == "iOS18"
-    facts.require_told(manifest)
     # windows, not the utterance
-    long = PackageFacts.read(manifest.package_path, 280)
+    long = facts_of(manifest, 280)
     assert long.forecast["m1"]["engine_high"] != facts.forecast["m1"]["engine_high"]
 
 
@@ -180,8 +179,7 @@ def test_every_method_compresses_all_functions_alike(
 ) -> None:
     manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
     require_genuine(manifest, f"streaming-{level}")
-    facts = PackageFacts.read(manifest.package_path, 80)
-    facts.require_told(manifest)
+    facts = facts_of(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
     assert (facts.int8_macs_share > 0.5) == (level == "w8a8")
     # its operations weigh more than the tiny model's weights
@@ -431,16 +429,15 @@ def test_onnx_runtime_renders_what_the_package_renders(
         assert snr_db(render_reference(Vocoder.of(checkpoint), short), fp32.render(short)) >= 100
     assert 15 < snr_db(whole, w8.render(long)) < 80
     # window and utterance share theirs; 0.83 seen
-    stored = facts_of(manifest.package_path, 80).stored_bytes["float"]
+    stored = facts_of(manifest).stored_bytes["float"]
     assert (manifest.package_path / "weights.bin").stat().st_size < 0.9 * stored
     require_genuine(manifest, "streaming-fp32")
     with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
         require_genuine(replace(manifest, method="w8"), "streaming-w8")
-    facts = facts_of(w8.manifest.package_path, 80)
+    facts = facts_of(w8.manifest)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     assert 10 < snr_db(whole, w8a8.render(long)) < 60
-    facts = facts_of(w8a8.manifest.package_path, 80)
-    facts.require_told(w8a8.manifest)
+    facts = facts_of(w8a8.manifest)
     assert facts.int8_macs_share > 0.5
     assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
     require_genuine(w8a8.manifest, "streaming-w8a8")

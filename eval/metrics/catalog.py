@@ -45,7 +45,7 @@ class Metric:
         )
 
     def worst(self, values: Iterable[float]) -> float:
-        """The value of the worst clip."""
+        """Return the value of the worst clip."""
         chosen: dict[str, Callable[[Iterable[float]], float]] = {
             HIGHER: min,
             LOWER: max,
@@ -273,7 +273,7 @@ METRICS = MappingProxyType({**SOUND, **PROSODY})
 
 
 def measure(trial: Trial | ProsodyTrial, only: Collection[str] = ()) -> dict[str, float]:
-    """Every metric by name that the trial has the parts for, or those of `only`."""
+    """Measure every metric that the trial has the parts for, or those of `only`."""
     return {
         name: metric.function(trial)
         for name, metric in METRICS.items()

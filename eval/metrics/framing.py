@@ -104,13 +104,14 @@ def alignment(reference: np.ndarray, test: np.ndarray, longest: int) -> tuple[in
     = the test is late), and the normalized correlation there, -1 to 1. Its sign is the test's
     polarity.
     """
+    # A power of two beyond the clip and its longest lag, so that no lag wraps around.
     size = 1 << (len(reference) + longest).bit_length()
     spectrum = np.fft.rfft(test, size) * np.conj(np.fft.rfft(reference, size))
     correlation = np.fft.irfft(spectrum, size)
     lags = np.arange(-longest, longest + 1)
-    found = lags[np.argmax(np.abs(correlation[lags]))]
+    lag = lags[np.argmax(np.abs(correlation[lags]))]
     power = np.sqrt(np.square(reference).sum() * np.square(test).sum())
-    return int(found), float(correlation[found] / max(power, 1e-30))
+    return int(lag), float(correlation[lag] / max(power, 1e-30))
 
 
 def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
@@ -122,18 +123,20 @@ def delay(reference: np.ndarray, test: np.ndarray, longest: int) -> int:
     of delay is 3 degrees: as much as noise does. A delay turns high bins the most, and one that all
     bins share is no noise.
     """
-    told = {
+    segments = {
         "nperseg": min(DELAY_FRAME, len(reference)),
         "noverlap": min(DELAY_FRAME, len(reference)) * 3 // 4,
         "detrend": False,
     }
+    # Welch averages over pieces of 85 ms: the coherence of a single piece would always be 1.
     cross, powers = (
-        csd(reference, test, **told)[1],
-        [welch(signal, **told)[1] for signal in (reference, test)],
+        csd(reference, test, **segments)[1],
+        [welch(signal, **segments)[1] for signal in (reference, test)],
     )
     coherence = np.minimum(
         np.square(np.abs(cross)) / np.maximum(powers[0] * powers[1], 1e-300), MOST_COHERENCE
     )
+    # Whitened: every bin counts by how sure its phase is, and none by how loud it is.
     phases = cross / np.maximum(np.abs(cross), 1e-300)
     likely = np.fft.irfft(coherence / (1 - coherence) * phases)
     lags = np.arange(-longest, longest + 1)
@@ -151,7 +154,7 @@ class Windows:
 
 
 def windows_of(signal: np.ndarray) -> Windows:
-    """signal [samples] at 24 kHz, at least 60 ms."""
+    """Cut a signal [samples] at 24 kHz, of at least 60 ms, into windows."""
     mel = power_spectrum(signal) @ mel_bank(MEL_BANDS).T
     level = np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1)
     return Windows(
@@ -162,7 +165,7 @@ def windows_of(signal: np.ndarray) -> Windows:
 
 @cache
 def mel_bank(bands: int) -> np.ndarray:
-    """librosa's triangular mel filters [bands, 513] for 24 kHz, 0 to 12 kHz."""
+    """Return librosa's triangular mel filters [bands, 513] for 24 kHz, 0 to 12 kHz."""
     from librosa.filters import mel
 
     return mel(sr=SAMPLE_RATE_HZ, n_fft=FFT_SIZE, n_mels=bands, dtype=np.float64)
@@ -180,12 +183,14 @@ class PitchTrack:
 
     @property
     def voiced(self) -> np.ndarray:
-        """[frames] bool."""
+        """Frames that are periodic and loud enough [frames] bool."""
         return (self.strength > VOICED_ABOVE) & self.loud
 
 
 def track_pitch(signal: np.ndarray) -> PitchTrack:
-    """Track of signal [samples] at 24 kHz, at least 50 ms."""
+    """Track F0 of a signal [samples] at 24 kHz, of at least 50 ms."""
+    # Boersma 1993: the autocorrelation of a windowed frame falls off as that of its window does, so
+    # it is divided by it; a periodic frame then has 1 at its period.
     windowed = np.lib.stride_tricks.sliding_window_view(signal - signal.mean(), PITCH_FRAME)[
         ::PITCH_HOP
     ] * np.hanning(PITCH_FRAME)
@@ -193,6 +198,7 @@ def track_pitch(signal: np.ndarray) -> PitchTrack:
     correlation = np.fft.irfft(spectrum, axis=1)[:, : SAMPLE_RATE_HZ // LOWEST_HZ + 2]
     power = np.maximum(correlation[:, 0], 1e-20)
     normal = correlation / power[:, None] / _window_correlation()[: correlation.shape[1]]
+    # Twice the period correlates as well: a longer lag pays for each octave.
     lags = np.arange(SAMPLE_RATE_HZ // HIGHEST_HZ, SAMPLE_RATE_HZ // LOWEST_HZ + 1)
     best = lags[np.argmax(normal[:, lags] - OCTAVE_COST * np.log2(lags / lags[0]), axis=1)]
     rows = np.arange(len(power))
@@ -204,7 +210,8 @@ def track_pitch(signal: np.ndarray) -> PitchTrack:
 
 
 def _peak(curve: np.ndarray, rows: np.ndarray, lags: np.ndarray) -> np.ndarray:
-    """Lag of the parabola through each peak and its neighbours."""
+    """Return the lag of the parabola through each peak and its neighbours."""
+    # A period is no whole number of samples: at 400 Hz one sample is 29 cents.
     before, at, after = (curve[rows, lags + step] for step in (-1, 0, 1))
     bend = before - 2 * at + after
     return lags + np.clip(
@@ -226,11 +233,13 @@ def mel_cepstrum(power: np.ndarray) -> np.ndarray:
     leaves the iteration when it is still.
     """
     bins = power.shape[1]
+    # The start: the cepstrum of the spectrum itself, bent to the mel axis.
     cepstrum = np.fft.irfft(np.log(power), axis=1)[:, :bins]
     cepstrum[:, [0, -1]] /= 2
     mel = cepstrum @ warping(bins, ORDER + 1, ALPHA).T
     moving, gain = np.arange(len(power)), cepstrum[:, 0]
     for step in range(_MOST_STEPS):
+        # A step solves one system a frame, so frames that are still leave the iteration.
         previous, (change, gain) = gain, _newton_step(mel[moving], power[moving])
         mel[moving] += change
         if step:
@@ -247,8 +256,10 @@ def _newton_step(mel: np.ndarray, power: np.ndarray) -> tuple[np.ndarray, np.nda
     log_magnitude = np.fft.rfft(
         mel @ warping(ORDER + 1, bins, -ALPHA).T, 2 * (bins - 1), axis=1
     ).real
+    # The spectrum divided by the present envelope: flat where the envelope is right.
     residual = np.fft.irfft(power / np.exp(2 * log_magnitude), axis=1)[:, :bins]
     r = residual @ correlation_warping(bins, 2 * ORDER + 1, ALPHA).T  # [frames, 49]
+    # SPTK's system: a Toeplitz and a Hankel matrix of the warped autocorrelation.
     even = np.arange(2 * ORDER + 1) % 2 == 0
     hankel = r - r[:, :1] * even
     toeplitz = r[:, : ORDER + 1] + r[:, :1] * even[: ORDER + 1]
@@ -264,6 +275,8 @@ def warping(length: int, warped: int, alpha: float) -> np.ndarray:
     """SPTK's `freqt` as a matrix [warped, length]: a cepstrum to the cepstrum on the frequency axis
     bent by alpha.
     """
+    # The recursion of Oppenheim and Johnson 1972 takes in a coefficient at a time, the last first;
+    # column i belongs to coefficient i.
     out = np.zeros((warped, length))
     for i in reversed(range(length)):
         old = out.copy()

@@ -1,7 +1,8 @@
 """Who listens to a signal [samples] at 24 kHz: a recognizer, two models of quality, a voice
 encoder, PESQ. Packages bring the weights.
 
-    words_heard(signal), dnsmos_of(signal), distillmos_of(signal), voiceprint_of(signal), pesq_positions(reference, signal)
+    words_heard(signal), voiceprint_of(signal), dnsmos_of(signal), distillmos_of(signal)
+    pesq_positions(reference, signal)
 
 None was trained on synthetic speech of this model: only differences to the fp32 render of the same
 sentence mean anything. A package that is missing is an InputError with the command that installs
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz, at_least
+from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, WINDOW, at_16_khz, at_least
 from kokoro_ane.g2p.normalize import normalize
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def dnsmos_of(signal: np.ndarray) -> float:
     """Overall quality by DNSMOS P.835, MOS: mean over consecutive pieces of 9 s; a shorter clip, or
     the rest, is said again until full.
     """
-    samples = at_least(_in_range(at_16_khz(signal)), DNSMOS_SAMPLES)
+    samples = at_16_khz(signal)
+    # DNSMOS refuses samples beyond full scale: such a signal is brought down to it.
+    samples = at_least(samples / max(1.0, float(np.abs(samples).max())), DNSMOS_SAMPLES)
     return float(np.mean([_dnsmos()(piece) for piece in _pieces(samples, DNSMOS_SAMPLES)]))
 
 
@@ -64,9 +67,7 @@ def dnsmos_of(signal: np.ndarray) -> float:
 def distillmos_of(signal: np.ndarray) -> float:
     """Quality by DistillMOS, MOS: mean over consecutive pieces of 7.7 s, else as above."""
     samples = at_least(at_16_khz(signal), DISTILLMOS_SAMPLES)
-    pieces = torch.from_numpy(
-        np.stack([piece[:DISTILLMOS_SAMPLES] for piece in _pieces(samples, DISTILLMOS_SAMPLES)])
-    ).float()
+    pieces = torch.from_numpy(np.stack(_pieces(samples, DISTILLMOS_SAMPLES))).float()
     # [1, samples] each
     return float(np.mean([float(_distillmos()(piece[None])) for piece in pieces]))
 
@@ -83,12 +84,9 @@ def voiceprint_of(signal: np.ndarray) -> np.ndarray:
     mel = melspectrogram(
         y=samples, sr=MODEL_RATE_HZ, n_fft=400, hop_length=160, n_mels=MEL_BINS
     ).T.astype(np.float32)
-    parts = np.stack(
-        [
-            mel[start : start + PART_FRAMES]
-            for start in range(0, len(mel) - PART_FRAMES + 1, PART_STEP)
-        ]
-    )
+    # [parts, 160, 40]
+    starts = range(0, len(mel) - PART_FRAMES + 1, PART_STEP)
+    parts = np.stack([mel[start : start + PART_FRAMES] for start in starts])
     return _unit(_voice_encoder()(torch.from_numpy(parts)).mean(dim=0)).numpy()
 
 
@@ -104,18 +102,14 @@ class VoiceEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, mel: Tensor) -> Tensor:
-        """mel [parts, 160, 40] -> [parts, 256]."""
+        """Embed mel frames: [parts, 160, 40] -> [parts, 256]."""
+        # The last layer at the last frame stands for the part.
         _, (state, _) = self.lstm(mel)
         return _unit(torch.relu(self.linear(state[-1])))
 
 
 def _unit(vectors: Tensor) -> Tensor:
     return vectors / vectors.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-
-
-def _in_range(samples: np.ndarray) -> np.ndarray:
-    """DNSMOS refuses samples beyond full scale: such a signal is brought down to it."""
-    return samples / max(1.0, float(np.abs(samples).max()))
 
 
 def _pieces(samples: np.ndarray, length: int) -> list[np.ndarray]:
@@ -129,11 +123,11 @@ def _pieces(samples: np.ndarray, length: int) -> list[np.ndarray]:
 
 
 def _needs(package: str) -> Path:
-    """Folder of an installed package that is not imported."""
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    """Return the folder of an installed package, without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise InputError(f"the judge listens with {package}, which is not installed: {INSTALL}")
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 @cache
@@ -185,47 +179,37 @@ def _without_torchaudio() -> "Iterator[None]":
 
 @cache
 def _voice_encoder() -> VoiceEncoder:
-    """Only the weights of the package are read: its module wants webrtcvad."""
-    stored = torch.load(
-        _needs("resemblyzer") / "pretrained.pt", map_location="cpu", weights_only=True
-    )["model_state"]
-    encoder = VoiceEncoder()
-    encoder.load_state_dict(
-        {name: value for name, value in stored.items() if name.startswith(("lstm.", "linear."))}
-    )
+    """Read the package's weights only: its module wants webrtcvad."""
+    path, encoder = _needs("resemblyzer") / "pretrained.pt", VoiceEncoder()
+    stored = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
+    encoder.load_state_dict({name: stored[name] for name in encoder.state_dict()})
     return encoder.eval()
 
 
 def pesq_positions(reference: np.ndarray, test: np.ndarray) -> tuple[float, ...]:
-    """PESQ at each of the three positions."""
-    pieces = list(
-        zip(
-            *(np.split(signal, pauses_between(reference)) for signal in (reference, test)),
-            strict=True,
-        )
-    )
+    """Score the test by PESQ at each of the three positions."""
+    cuts = pauses_between(reference)
+    pieces = list(zip(np.split(reference, cuts), np.split(test, cuts), strict=True))
     weights = [len(piece) for piece, _ in pieces]
-    return tuple(
-        float(
-            np.average([_pesq(piece, judged, start) for piece, judged in pieces], weights=weights)
-        )
-        for start in PESQ_STARTS
-    )
+    positions = []
+    for start in PESQ_STARTS:
+        scores = [_pesq(*pair, start) for pair in pieces]
+        positions.append(float(np.average(scores, weights=weights)))
+    return tuple(positions)
 
 
 def pauses_between(signal: np.ndarray) -> list[int]:
     """Samples at which a signal over 15 s is cut into pieces of about one length: its quietest 60
     ms near each equal share.
     """
-    long = len(signal) > LONGEST_PESQ_SECONDS * SAMPLE_RATE_HZ
-    count = (
-        -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ))
-        if long
-        else 1
-    )
-    power = np.convolve(np.square(signal), np.ones(1440), mode="same") if count > 1 else signal
+    if len(signal) <= LONGEST_PESQ_SECONDS * SAMPLE_RATE_HZ:
+        return []
+    # A cut may lie a second off the equal share, so shares are planned that much shorter.
+    count = -(-len(signal) // int((LONGEST_PESQ_SECONDS - SEARCH_SECONDS) * SAMPLE_RATE_HZ))
+    power = np.convolve(np.square(signal), np.ones(WINDOW), mode="same")
     reach, cuts = int(SEARCH_SECONDS / 2 * SAMPLE_RATE_HZ), []
     for share in range(1, count):
+        # PESQ hears a cut least where the reference is quietest.
         around = len(signal) * share // count
         cuts.append(around - reach + int(np.argmin(power[around - reach : around + reach])))
     return cuts
@@ -235,15 +219,9 @@ def _pesq(reference: np.ndarray, test: np.ndarray, start: int) -> float:
     from pesq import NoUtterancesError, pesq  # loads a C extension
 
     silence = (PESQ_SILENCE + start, PESQ_SILENCE)
+    signals = (at_16_khz(np.pad(signal, silence)) for signal in (reference, test))
     try:
-        return float(
-            pesq(
-                MODEL_RATE_HZ,
-                at_16_khz(np.pad(reference, silence)),
-                at_16_khz(np.pad(test, silence)),
-                "wb",
-            )
-        )
+        return float(pesq(MODEL_RATE_HZ, *signals, "wb"))
     except NoUtterancesError:
         raise InputError(
             "PESQ finds no utterance in the reference signal: a clip of speech is needed"
@@ -251,7 +229,7 @@ def _pesq(reference: np.ndarray, test: np.ndarray, start: int) -> float:
 
 
 def words_heard(signal: np.ndarray) -> tuple[str, ...]:
-    """What the recognizer hears in signal [samples] at 24 kHz."""
+    """Return the words that the recognizer hears in a signal [samples] at 24 kHz."""
     return recognized(at_16_khz(signal))
 
 
@@ -259,6 +237,7 @@ def recognized(samples: np.ndarray) -> tuple[str, ...]:
     """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
     it.
     """
+    # The recognizer takes 16-bit samples.
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
     decoder, fresh_mean = _decoder()

@@ -8,6 +8,9 @@ nowhere far from the reference, so its largest distance at a place is allowed th
 than ALLOWED: a noisier voice does not hide more.
 """
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import numpy as np
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
@@ -23,6 +26,8 @@ from kokoro_ane.eval.metrics.framing import (
 )
 from kokoro_ane.eval.metrics.trial import Trial
 from kokoro_ane.eval.metrics.whole_clip import GROSS_SHARE
+
+Part = TypeVar("Part", Windows, PitchTrack)
 
 # of a band's own mean power over the reference, and of the mean over all bands
 MEL_FLOOR_DB, LEAST_BAND_DB = -30.0, -60.0
@@ -45,6 +50,7 @@ def local_spectrum_db(trial: Trial) -> float:
     the largest of the other seeds'.
     """
     reference = trial.baseline.windows.mel
+    # An empty band is not measured by what little is in it.
     band = reference.mean(axis=0)
     floor = np.maximum(band * 10 ** (MEL_FLOOR_DB / 10), band.mean() * 10 ** (LEAST_BAND_DB / 10))
 
@@ -53,11 +59,7 @@ def local_spectrum_db(trial: Trial) -> float:
             np.square(decibels((windows.mel + floor) / (reference + floor))).mean(axis=1)
         )
 
-    return _excess(
-        distance(trial.windows),
-        [distance(seed) for seed in trial.baseline.seed_windows],
-        ALLOWED_DB,
-    )
+    return _excess(distance, trial.windows, trial.baseline.seed_windows, ALLOWED_DB)
 
 
 def local_level_db(trial: Trial) -> float:
@@ -70,11 +72,7 @@ def local_level_db(trial: Trial) -> float:
     def distance(windows: Windows) -> np.ndarray:
         return np.abs(decibels((windows.level + floor) / (reference + floor)))
 
-    return _excess(
-        distance(trial.windows),
-        [distance(seed) for seed in trial.baseline.seed_windows],
-        ALLOWED_DB,
-    )
+    return _excess(distance, trial.windows, trial.baseline.seed_windows, ALLOWED_DB)
 
 
 def gain_variation_db(trial: Trial) -> float:
@@ -83,6 +81,7 @@ def gain_variation_db(trial: Trial) -> float:
     """
     reference, test = trial.baseline.windows.level, trial.windows.level
     floor = reference.mean() * 10 ** (SWAY_FLOOR_DB / 10)
+    # A pause has no gain: only what is heard counts.
     heard = reference >= reference.max() * 10 ** (SWAY_RANGE_DB / 10)
     return float(np.std(decibels((test[heard] + floor) / (reference[heard] + floor))))
 
@@ -94,6 +93,7 @@ def click_db(trial: Trial) -> float:
     All powers have 1e-3 of the reference's loudest 5 ms added. Without other seeds nothing is taken
     off.
     """
+    # Another seed moves a place by chance; what all seeds leave in place, a defect moves.
     signals = (trial.reference, trial.test, *trial.other_seeds)
     reference, test, *seeds = (
         np.square(frames(signal, CLICK_FRAME, CLICK_HOP)).mean(axis=1) for signal in signals
@@ -106,10 +106,11 @@ def click_db(trial: Trial) -> float:
 
 def roughness_percent(trial: Trial) -> float:
     """Depth of the strongest steady modulation of the level between 10 and 100 Hz, in percent of
-    the level: 100 times the largest
-    |2 sum g_k exp(-2 pi i f t_k)| / K of the ratio g_k of test to reference, over the K steps of 2.5 ms within 25 dB of the loudest.
+    the level: 100 times the largest |2 sum g_k exp(-2 pi i f t_k)| / K of the ratio g_k of test to
+    reference, over the K steps of 2.5 ms within 25 dB of the loudest.
     """
     window, signals = np.hanning(ROUGH_FRAME), (trial.reference, trial.test)
+    # Hann windows of 10 ms average over the pitch periods, so that they are no modulation.
     reference, test = (
         np.square(frames(signal, ROUGH_FRAME, CLICK_HOP)) @ window for signal in signals
     )
@@ -130,14 +131,13 @@ def pause_peak_db(trial: Trial) -> float:
         running_mean(np.square(frames(signal, FRAME_HOP, FRAME_HOP)).mean(axis=1), PAUSE_WINDOW)
         for signal in signals
     ]
+    # What the reference or any other seed has in a pause may be there.
     loudest, allowed = levels[0].max(), np.max(levels[:-1], axis=0)
     loud = np.flatnonzero(levels[0] >= loudest * 10 ** (SWAY_RANGE_DB / 10))
     # what is before the first word and behind the last is pause_floor_db's
     inner = slice(loud[0], loud[-1])
-    pauses, floor = (
-        allowed[inner] < loudest * 10 ** (PAUSE_RANGE_DB / 10),
-        loudest * 10 ** (PAUSE_FLOOR_DB / 10),
-    )
+    pauses = allowed[inner] < loudest * 10 ** (PAUSE_RANGE_DB / 10)
+    floor = loudest * 10 ** (PAUSE_FLOOR_DB / 10)
     rises = decibels((levels[-1][inner] + floor) / (allowed[inner] + floor))
     return float(np.max(rises, where=pauses, initial=0.0))
 
@@ -152,6 +152,8 @@ def local_pitch_cents(trial: Trial) -> float:
     """
     baseline = trial.baseline
     tracks = (baseline.pitch, *baseline.seed_pitches)
+    # A window counts where every rendition is sure of the pitch: elsewhere trackers differ by
+    # chance.
     sure = np.all(
         [~_lost(baseline.pitch, track) & (track.strength > SURE_STRENGTH) for track in tracks],
         axis=0,
@@ -166,16 +168,18 @@ def local_pitch_cents(trial: Trial) -> float:
             * counts
         )
 
-    return _excess(
-        distance(trial.pitch), [distance(seed) for seed in baseline.seed_pitches], ALLOWED_CENTS
-    )
+    return _excess(distance, trial.pitch, baseline.seed_pitches, ALLOWED_CENTS)
 
 
 def _lost(reference: PitchTrack, track: PitchTrack) -> np.ndarray:
-    """[frames] bool: not voiced, or at another pitch."""
+    """Return frames that are not voiced, or at another pitch [frames] bool."""
     return ~track.voiced | (np.abs(track.hz - reference.hz) > GROSS_SHARE * reference.hz)
 
 
-def _excess(test: np.ndarray, seeds: list[np.ndarray], most: float) -> float:
-    allowed = np.minimum(np.max(seeds, axis=0), most)
-    return float(max(0.0, (test - allowed).max()))
+def _excess(
+    distance: Callable[[Part], np.ndarray], test: Part, seeds: Sequence[Part], most: float
+) -> float:
+    """Largest distance of the test over the largest of the seeds at the same place."""
+    # A seed's own distance is allowed, but no noisy voice hides more than `most`.
+    allowed = np.minimum(np.max([distance(seed) for seed in seeds], axis=0), most)
+    return float(max(0.0, (distance(test) - allowed).max()))

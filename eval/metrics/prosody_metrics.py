@@ -56,17 +56,17 @@ class ProsodyTrial:
 
 
 def tokens_changed_percent(trial: ProsodyTrial) -> float:
-    """Tokens whose duration differs, of all."""
+    """Share of the tokens whose duration differs."""
     return 100 * float((trial.moved != 0).mean())
 
 
 def tokens_moved_percent(trial: ProsodyTrial) -> float:
-    """Tokens whose duration differs by more than one frame (25 ms), of all."""
+    """Share of the tokens whose duration differs by more than one frame (25 ms)."""
     return 100 * float((np.abs(trial.moved) > 1).mean())
 
 
 def length_percent(trial: ProsodyTrial) -> float:
-    """Difference of the sentence's length, of its length."""
+    """Difference of the sentence's length, in percent of its length."""
     return 100 * abs(int(trial.moved.sum())) / trial.clip.frames
 
 
@@ -81,6 +81,7 @@ def pauses(phonemes: str) -> list[slice]:
     boundary. Example: "ab, cd" -> [slice(3, 5)].
     """
     spans, start = [], None
+    # An empty symbol at the end closes a pause that the sentence ends with.
     for place, symbol in enumerate((*phonemes, "")):
         if symbol and (symbol in PAUSES or symbol == " "):
             start = place if start is None else start
@@ -92,33 +93,34 @@ def pauses(phonemes: str) -> list[slice]:
 
 
 def f0_cents(trial: ProsodyTrial) -> float:
-    """F0, root mean square difference where both are voiced."""
+    """Root mean square difference of F0 where both are voiced."""
     reference, test = trial.pitch
+    # Without a pitch on both sides there is no distance in cents.
     both = (reference > PITCH_FLOOR_HZ) & (test > PITCH_FLOOR_HZ)
     cents = CENTS * np.log2(test[both] / reference[both]) if both.any() else np.zeros(1)
     return float(np.sqrt(np.square(cents).mean()))
 
 
 def voicing_flips_percent(trial: ProsodyTrial) -> float:
-    """Voiced values that are not, and the reverse, of all."""
+    """Share of the values that are voiced in one of both only."""
     reference, test = trial.pitch
     return 100 * float(((reference > VOICED_ABOVE_HZ) != (test > VOICED_ABOVE_HZ)).mean())
 
 
 def energy_percent(trial: ProsodyTrial) -> float:
-    """Energy, root mean square difference, of its standard deviation."""
+    """Root mean square difference of energy, in percent of its standard deviation."""
     assert trial.curves is not None
     reference, test = (curve.energy[0].numpy() for curve in trial.curves)  # [2F]
     return 100 * float(np.sqrt(np.square(test - reference).mean()) / reference.std())
 
 
 def text_percent(trial: ProsodyTrial) -> float:
-    """Text features, root mean square difference, of their root mean square."""
+    """Root mean square difference of text features, in percent of their root mean square."""
     error, power = trial.text_error
     return 100 * float(np.sqrt(error.mean() / power))
 
 
 def text_token_percent(trial: ProsodyTrial) -> float:
-    """The same of the worst token, of the mean token's."""
+    """The same of the worst token, in percent of the mean token's root mean square."""
     error, power = trial.text_error
     return 100 * float(np.sqrt(error.max() / power))

@@ -58,12 +58,12 @@ class Heard:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """What the recognizer hears."""
+        """The words that the recognizer hears."""
         return words_heard(self._signal)
 
     @cached_property
     def voiceprint(self) -> np.ndarray:
-        """[256]."""
+        """The speaker embedding [256]."""
         return voiceprint_of(self._signal)
 
     @cached_property
@@ -77,41 +77,38 @@ class Heard:
         return distillmos_of(self._signal)
 
     def plain(self) -> dict[str, Any]:
-        """For a file: all of them are asked."""
-        words = " ".join(self.words)
-        return {
-            "words": words,
-            "voiceprint": self.voiceprint,
-            "dnsmos": self.dnsmos,
-            "distillmos": self.distillmos,
-        }
+        """Ask every model, and return the answers for a file."""
+        names = ("voiceprint", "dnsmos", "distillmos")
+        return {"words": " ".join(self.words)} | {name: getattr(self, name) for name in names}
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> Self:
-        """From a file: nobody is asked."""
+        """Take the answers from a file: no model is asked."""
         heard = cls(np.zeros(0))
         heard.__dict__ |= {
             "words": tuple(str(plain["words"]).split()),
             "voiceprint": np.asarray(plain["voiceprint"]),
+            "dnsmos": float(plain["dnsmos"]),
+            "distillmos": float(plain["distillmos"]),
         }
-        heard.__dict__ |= {name: float(plain[name]) for name in ("dnsmos", "distillmos")}
         return heard
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Reference [samples], the same sentence under other seeds, its text; `kept`: what the models
-    heard in the reference, if known.
+    """Reference [samples], the same sentence under other seeds, its text; `cached`: what the models
+    heard in the reference, where that was measured before.
     """
 
     reference: np.ndarray
     other_seeds: tuple[np.ndarray, ...] = ()
     text: str | None = None
-    kept: Heard | None = None
+    cached: Heard | None = None
 
     @cached_property
     def active(self) -> np.ndarray:
         """[frames] bool: frames whose reference power is within 40 dB of the loudest."""
+        # Frames 40 dB below the loudest are pauses, where a distance in dB says nothing.
         power = np.square(frames(self.reference)).mean(axis=1)
         return power >= power.max() * 10 ** (-ACTIVE_RANGE_DB / 10)
 
@@ -130,12 +127,12 @@ class Baseline:
 
     @cached_property
     def spectrum(self) -> np.ndarray:
-        """Of the reference [active, 513]."""
+        """The floored power spectrum of the reference [active, 513]."""
         return self.floored(self.reference)
 
     @cached_property
     def cepstrum(self) -> np.ndarray:
-        """Mel-cepstrum of the reference [active, 25]."""
+        """The mel-cepstrum of the reference [active, 25]."""
         return mel_cepstrum(self.spectrum)
 
     @cached_property
@@ -145,7 +142,7 @@ class Baseline:
 
     @cached_property
     def pitch(self) -> PitchTrack:
-        """F0 of the reference."""
+        """F0 of the reference, tracked."""
         return track_pitch(self.reference)
 
     @cached_property
@@ -164,23 +161,24 @@ class Baseline:
         return tuple(windows_of(signal) for signal in self.other_seeds)
 
     def without(self, index: int) -> "Baseline":
-        """The same sentence with one other seed fewer: what that seed is held against. What is
-        known is not computed again.
+        """The same sentence with one other seed fewer: what that seed is compared with. Nothing is
+        computed again.
         """
-        kept = [i for i in range(len(self.other_seeds)) if i != index]
-        fewer = Baseline(
-            self.reference, tuple(self.other_seeds[i] for i in kept), self.text, self.kept
-        )
+
+        def without_it(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+            return parts[:index] + parts[index + 1 :]
+
+        fewer = Baseline(self.reference, without_it(self.other_seeds), self.text)
         for name in ("active", "power_floor", "spectrum", "cepstrum", "pitch", "windows", "heard"):
             fewer.__dict__[name] = getattr(self, name)
         for name in ("seed_cepstra", "seed_pitches", "seed_windows"):
-            fewer.__dict__[name] = tuple(getattr(self, name)[i] for i in kept)
+            fewer.__dict__[name] = without_it(getattr(self, name))
         return fewer
 
     @cached_property
     def heard(self) -> Heard:
         """What the models make of the reference."""
-        return self.kept or Heard(self.reference)
+        return self.cached or Heard(self.reference)
 
 
 LONGEST_LAG = 240  # samples, 10 ms
@@ -205,26 +203,22 @@ class Tone:
                 f" {', '.join(f'{hz:g}' for hz in TONE_PITCHES_HZ)} is needed"
             )
         for role, signal in (("reference", self.reference), ("test", self.test)):
-            wrong = defect(signal) or (
-                f"holds {len(signal)} samples: {TONE_WINDOW} are needed"
-                if len(signal) < TONE_WINDOW
-                else None
-            )
+            wrong = defect(signal)
+            if wrong is None and len(signal) < TONE_WINDOW:
+                wrong = f"holds {len(signal)} samples: {TONE_WINDOW} are needed"
+            if wrong is None and len(signal) != len(self.reference):
+                wrong = f"holds {len(signal)} samples, the reference {len(self.reference)}"
             if wrong:
                 raise InputError(f"the {role} tone {wrong}")
-        if len(self.reference) != len(self.test):
-            raise InputError(
-                f"the test tone holds {len(self.test)} samples, the reference {len(self.reference)}"
-            )
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
     """`reference` is right by definition, `test` is judged, `other_seeds` are the reference under
     other seeds (the scale), `tone` is a held vowel (for THD+N), `text` what is said (for words),
-    `known` the baseline of another trial of the same sentence, `clock` the reference rendered from
-    the features that the test was given, where these are not its own: another F0 turns phases, and
-    that is no delay.
+    `sentence` the baseline of another trial of the same sentence, `clock` the reference rendered
+    from the features that the test was given, where these are not its own: another F0 turns phases,
+    and that is no delay.
 
     Raises InputError unless all are finite, audible mono signals of one length, at least 0.25 s at
     24 kHz.
@@ -235,34 +229,38 @@ class Trial:
     other_seeds: Sequence[np.ndarray] = ()
     tone: Tone | None = None
     text: str | None = None
-    known: Baseline | None = None
+    sentence: Baseline | None = None
     clock: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
-            "reference": self._checked("reference", self.reference),
-            "test": self._checked("test", self.test),
+            role: self._checked(role, getattr(self, role))
+            for role in ("reference", "test", "clock")
+            if getattr(self, role) is not None
         }
         checked["other_seeds"] = tuple(
             self._checked("other seed's", signal) for signal in self.other_seeds
         )
-        checked["clock"] = self.clock if self.clock is None else self._checked("clock", self.clock)
         for role, signal in checked.items():
             object.__setattr__(self, role, signal)
 
     def _checked(self, role: str, signal: np.ndarray) -> np.ndarray:
-        wrong = defect(signal)
+        """The signal [samples] in float64; InputError where it is unfit or of another length."""
+        wrong, (samples, whose) = defect(signal), self._length_of(role)
+        if wrong is None and len(signal) != samples:
+            wrong = f"holds {len(signal)} samples, {whose} {samples}"
         if wrong:
             raise InputError(f"the {role} signal {wrong}")
-        if len(signal) != len(self.reference):
-            lengths = f"{len(signal)} samples, the reference {len(self.reference)}"
-            raise InputError(f"the {role} signal holds {lengths}: metrics compare equal lengths")
         return np.ascontiguousarray(signal, dtype=np.float64)
+
+    def _length_of(self, role: str) -> tuple[int, str]:
+        """Samples that a signal must have, and whose they are: metrics compare equal lengths."""
+        return len(self.reference), "the reference"
 
     @cached_property
     def baseline(self) -> Baseline:
         """What does not depend on the test."""
-        return self.known or Baseline(self.reference, tuple(self.other_seeds), self.text)
+        return self.sentence or Baseline(self.reference, tuple(self.other_seeds), self.text)
 
     @cached_property
     def alignment(self) -> tuple[int, float]:
@@ -308,48 +306,45 @@ class Trial:
 @dataclass(frozen=True, eq=False)
 class Retimed(Trial):
     """A test that keeps its own time. `durations`: frames of each token [n], the reference's and
-    the test's. A frame of the reference is held against the test's at the same share of the same
-    token: nothing is stretched and nothing is searched.
+    the test's. A frame of the reference is compared with the test's at the same share of the
+    same token: nothing is stretched and nothing is searched.
     """
 
     durations: tuple[np.ndarray, np.ndarray] = (np.ones(1), np.ones(1))
 
-    def _checked(self, role: str, signal: np.ndarray) -> np.ndarray:
+    def _length_of(self, role: str) -> tuple[int, str]:
+        """The test is as long as its own durations."""
         if role != "test":
-            return super()._checked(role, signal)
-        told = FRAME_SAMPLES * int(self.durations[1].sum())
-        wrong = defect(signal) or (
-            f"holds {len(signal)} samples, its durations {told}" if len(signal) != told else None
-        )
-        if wrong:
-            raise InputError(f"the test signal {wrong}")
-        return np.ascontiguousarray(signal, dtype=np.float64)
+            return super()._length_of(role)
+        return FRAME_SAMPLES * int(self.durations[1].sum()), "its durations"
 
     def places(self, length: int, hop: int) -> np.ndarray:
         """First samples of the test's frames of `length` that stand for the reference's, `hop`
         apart [frames].
         """
         starts = np.arange(0, len(self.reference) - length + 1, hop)
-        wanted, got = (
+        # token boundaries [n + 1]; between two of them both run at a constant speed
+        reference, test = (
             FRAME_SAMPLES * np.concatenate([[0], np.cumsum(tokens)]) for tokens in self.durations
         )
-        middles = np.interp(starts + length / 2, wanted, got)
+        middles = np.interp(starts + length / 2, reference, test)
         return np.clip(np.rint(middles - length / 2), 0, len(self.test) - length).astype(np.int64)
 
     @property
     def upright(self) -> np.ndarray:  # type: ignore[override]
-        """As it is: nothing that is measured here hears a sign."""
+        """The test as it is: nothing that is measured here hears a sign."""
         return self.test
 
     @cached_property
     def spectrum(self) -> np.ndarray:
-        """At the places of the reference's active frames [active, 513]."""
+        """The test at the places of the reference's active frames [active, 513]."""
         starts = self.places(FRAME_LENGTH, FRAME_HOP)[self.baseline.active]
         return power_spectrum(self.test, starts) + self.baseline.power_floor
 
     @cached_property
     def pitch(self) -> PitchTrack:
-        """At the places of the reference's frames."""
+        """F0 of the test at the places of the reference's frames."""
+        # The tracker has one value each 10 ms: the nearest one is taken.
         track = track_pitch(self.test)
         at = np.minimum(
             np.rint(self.places(PITCH_FRAME, PITCH_HOP) / PITCH_HOP).astype(np.int64),

@@ -64,14 +64,16 @@ def mcd_increase_db(trial: Trial) -> float:
     Never more than mcd_db (a distance obeys the triangle inequality), so mcd_db bounds it for any
     third party, a recording included.
     """
-    own, seeds = trial.baseline.cepstrum, trial.baseline.seed_cepstra
+    reference, seeds = trial.baseline.cepstrum, trial.baseline.seed_cepstra
     if not seeds:
         raise InputError(
             "this metric needs the reference under other noise seeds: Trial(reference, test,"
             " other_seeds)"
         )
     return float(
-        np.mean([_distance_db(seed, trial.cepstrum) - _distance_db(seed, own) for seed in seeds])
+        np.mean(
+            [_distance_db(seed, trial.cepstrum) - _distance_db(seed, reference) for seed in seeds]
+        )
     )
 
 
@@ -93,6 +95,7 @@ def literature_cepstra(signal: np.ndarray) -> np.ndarray:
     """signal [samples] -> mel-frequency cepstra c0..c24 [frames, 25] of log magnitudes."""
     from librosa.feature import mfcc
 
+    # The orthonormal DCT of librosa, scaled to c_k as the formula of MCD has it.
     power = power_spectrum(signal) @ mel_bank(LITERATURE_BANDS).T
     log_magnitude = 0.5 * np.log(np.maximum(power, TINY_POWER))
     return mfcc(S=log_magnitude.T, n_mfcc=25).T / math.sqrt(2 * LITERATURE_BANDS)
@@ -110,6 +113,7 @@ def band_db(trial: Trial, low_hz: float, high_hz: float) -> float:
     """10 log10((E_test + floor) / (E_reference + floor)) of the energy in [low, high) Hz; floor =
     1e-5 of the reference's whole energy.
     """
+    # One FFT of the whole clip: a band holds energy, whenever it was said.
     reference, test = (
         np.square(np.abs(np.fft.rfft(signal))) for signal in (trial.reference, trial.test)
     )
@@ -124,6 +128,7 @@ def f0_rmse_cents(trial: Trial) -> float:
     when there is none.
     """
     reference, test = trial.baseline.pitch, trial.pitch
+    # An octave jump is another error, which voicing_error_percent counts.
     both = _both_voiced(trial) & ~_gross(trial)
     if not both.any():
         return 0.0
@@ -135,6 +140,7 @@ def voicing_error_percent(trial: Trial) -> float:
     more than 20 % apart (F0 frame error).
     """
     reference, test = trial.baseline.pitch, trial.pitch
+    # Near the threshold a frame flips by chance: periodicity has to move clearly.
     flipped = (reference.voiced != test.voiced) & (
         np.abs(reference.strength - test.strength) > CLEAR_STRENGTH
     )
@@ -150,7 +156,7 @@ def _gross(trial: Trial) -> np.ndarray:
 
 
 def tone_of(trial: Trial) -> Tone:
-    """The trial's tone, or InputError."""
+    """Return the trial's tone; InputError where it has none."""
     if trial.tone is None:
         raise InputError(
             "this metric needs a sustained tone: Trial(reference, test, other_seed, tone)"
@@ -178,16 +184,18 @@ def residue_db(tone: Tone, signal: np.ndarray) -> float:
     Re(sum S_k R_k*) / sum |R_k|^2: `lag_samples` and `level_db` hold those, and a sign cannot be
     heard.
     """
+    # 0.8 s hold whole periods of every pitch: each harmonic is one bin, without leakage.
     lag, _ = alignment(tone.reference, signal, MOST_LAG)
     reference, test = _middle_spectrum(tone.reference), _middle_spectrum(signal, lag)
     step = round(tone.f0_hz * TONE_WINDOW / SAMPLE_RATE_HZ)  # bins from harmonic to harmonic
-    wanted = np.zeros_like(reference)
-    wanted[step::step] = reference[step::step]
-    power = np.square(np.abs(wanted)).sum()
-    gain = float((test * wanted.conj()).real.sum() / power)
+    # Only the reference's harmonics are the tone: what lies between them is its own noise.
+    harmonics = np.zeros_like(reference)
+    harmonics[step::step] = reference[step::step]
+    power = np.square(np.abs(harmonics)).sum()
+    gain = float((test * harmonics.conj()).real.sum() / power)
     if abs(gain) >= LEAST_GAIN:
         test = test / gain
-    return float(decibels(np.square(np.abs(test - wanted)).sum() / power))
+    return float(decibels(np.square(np.abs(test - harmonics)).sum() / power))
 
 
 def _middle_spectrum(signal: np.ndarray, lag: int = 0) -> np.ndarray:
@@ -215,13 +223,8 @@ def stoi(trial: Trial) -> float:
     """Short-time objective intelligibility (Taal et al., IEEE TASLP 2011), 0 to 1."""
     from pystoi import stoi as package_stoi
 
-    return float(
-        package_stoi(
-            at_least(trial.reference, STOI_SAMPLES),
-            at_least(trial.upright, STOI_SAMPLES),
-            SAMPLE_RATE_HZ,
-        )
-    )
+    signals = (at_least(signal, STOI_SAMPLES) for signal in (trial.reference, trial.upright))
+    return float(package_stoi(*signals, SAMPLE_RATE_HZ))
 
 
 def dnsmos_loss(trial: Trial) -> float:
@@ -245,10 +248,9 @@ def word_errors_added(trial: Trial) -> float:
     """
     if trial.text is None:
         raise InputError("this metric needs what is said: Trial(reference, test, text=...)")
-    wanted = words_of(trial.text)
-    return float(
-        edit_distance(trial.heard.words, wanted) - edit_distance(trial.baseline.heard.words, wanted)
-    )
+    test, reference = trial.heard.words, trial.baseline.heard.words
+    words = words_of(trial.text)
+    return float(edit_distance(test, words) - edit_distance(reference, words))
 
 
 def words_changed(trial: Trial) -> float:
@@ -275,6 +277,7 @@ def pause_floor_db(trial: Trial) -> float:
     reference, test = (
         np.square(frames(signal)).mean(axis=1) for signal in (trial.reference, trial.test)
     )
+    # The reference says where a pause is: the test may have filled it.
     quiet = np.argsort(reference, kind="stable")[: max(1, int(len(reference) * PAUSE_SHARE))]
     floor = reference[trial.baseline.active].mean() * 10 ** (PAUSE_FLOOR_DB / 10)
     return float(decibels((test[quiet].mean() + floor) / (reference[quiet].mean() + floor)))
@@ -296,6 +299,7 @@ def clipping_percent(trial: Trial) -> float:
 
 
 def _at_ceiling_percent(signal: np.ndarray) -> float:
+    # A clip that nothing clipped has one sample at its own peak; flat tops have many.
     magnitude = np.abs(signal)
     at_ceiling = np.count_nonzero(magnitude >= min(FULL_SCALE, 0.999 * magnitude.max()))
     return float(100 * at_ceiling / max(len(signal), CLIPPING_SECONDS * SAMPLE_RATE_HZ))
@@ -309,6 +313,7 @@ def lag_samples(trial: Trial) -> float:
     another seed is no delay. Half seconds are searched over 24 samples either way, and count where
     they then correlate by 0.995 with the reference, and by 0.002 better than in place.
     """
+    # A piece may be late where the whole is not: half seconds, half overlapping.
     clock = trial.reference if trial.clock is None else trial.clock
     stretches = range(0, max(1, len(clock) - LOCAL_LENGTH + 1), LOCAL_LENGTH // 2)
     cuts = [slice(start, start + LOCAL_LENGTH) for start in stretches]
@@ -317,6 +322,7 @@ def lag_samples(trial: Trial) -> float:
 
 
 def _local_lag(reference: np.ndarray, test: np.ndarray) -> int:
+    # Periodic sound correlates at every period: both measures have to agree, and clearly.
     lag, likeness = alignment(reference, test, LOCAL_LAG)
     _, in_place = alignment(reference, test, 0)
     alike = abs(likeness) >= max(ALIKE, abs(in_place) + GAINED)
