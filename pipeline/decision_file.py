@@ -13,8 +13,8 @@ from kokoro_ane.core.data_files import read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
-# 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with its
-# interval; 2: facts read off the package
+# 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with
+# its interval; 2: facts read off the package
 FORMAT, PRODUCT_FORMAT = 4, 1
 NOT_JUDGED = (
     "Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its"
@@ -52,8 +52,8 @@ def short(commit: str) -> str:
     return commit[:10] + ("+" if commit.endswith("+") else "")
 
 
-def not_let_out(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
-    """Why a decision does not let a package out; None where its level for this very package says
+def withheld_for(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
+    """Why a package is not released by a decision; None where its level for this very package says
     SHIP and a commit made it.
     """
     if decision is None or level is None:
@@ -63,19 +63,18 @@ def not_let_out(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | N
         )
     if level["verdict"] != "SHIP":
         return f"not releasable: the release decision says {level['verdict']} of this package"
-    return no_word_for(decision, "kokoro-ane release")
+    return unattested(decision, "kokoro-ane release")
 
 
-def no_word_for(decision: Mapping[str, Any], command: str) -> str | None:
-    """Why nobody stands for a decision, or None."""
-    if not decision.get("releasable") or not re.fullmatch(
-        "[0-9a-f]{40}", str(decision["provenance"].get("commit"))
-    ):
-        return (
-            "not releasable: the release decision was made by sources that no commit holds, or of a"
-            f" checkpoint that may not be released; commit, then `{command}`"
-        )
-    return None
+def unattested(decision: Mapping[str, Any], command: str) -> str | None:
+    """Why a decision cannot be repeated from a commit, or None where it can."""
+    commit = str(decision["provenance"].get("commit"))
+    if decision.get("releasable") and re.fullmatch("[0-9a-f]{40}", commit):
+        return None
+    return (
+        "not releasable: the release decision was made by sources that no commit holds, or of a"
+        f" checkpoint that may not be released; commit, then `{command}`"
+    )
 
 
 def decision_for(

@@ -35,7 +35,6 @@ from kokoro_ane.encoder.encoder_steps import (
     Encoding,
 )
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.step_comparison import (
     ABSENT,
     AFTER,
@@ -45,6 +44,7 @@ from kokoro_ane.pipeline.step_comparison import (
     compared,
     rectangular,
 )
+from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.upstream import (
     Silence,
     injected_noise,

@@ -186,8 +186,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     from kokoro_ane.core.staging import check_implied, check_output
     from kokoro_ane.encoder.encoder_steps import check_speed
     from kokoro_ane.g2p.alphabet import dialect_of
-    from kokoro_ane.pipeline.audio import SUFFIXES
-    from kokoro_ane.pipeline.polish import check_loudness
+    from kokoro_ane.pipeline.audio import SUFFIXES, check_loudness
     from kokoro_ane.pipeline.resume import resume_state_of_ours
     from kokoro_ane.runtimes.registry import check_runtime, default_runtime, level_for
 
@@ -323,8 +322,14 @@ def played(
     from rich.console import Console
     from rich.progress import Progress
 
-    from kokoro_ane.pipeline.audio import ArraySink, Sink, StreamSink, to_file
-    from kokoro_ane.pipeline.polish import LevelledSink, TrimmedSink
+    from kokoro_ane.pipeline.audio import (
+        ArraySink,
+        LevelledSink,
+        Sink,
+        StreamSink,
+        TrimmedSink,
+        to_file,
+    )
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
 
     stats = SynthesisStats()

@@ -15,7 +15,7 @@ import numpy as np
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.steps import EQUAL, Step, Tensors
-from kokoro_ane.pipeline.chain import Chain
+from kokoro_ane.pipeline.synthesis import Chain
 
 GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
 # of the reference's largest value: where the difference first passes it, the two part

@@ -1,11 +1,13 @@
-"""Synthesis: text through three stages to audio, chunk by chunk, each chunk independent of all
-others.
+"""Synthesis: phonemes through the chain of steps to samples; text through it chunk by chunk, each
+chunk independent of all others.
 
+    chain = Chain(vocab, voice, encoder, vocoder)
+    run_steps(STEPS, chain, begin("həlˈO.", speed=1.0, seed=0))["samples"]              # [600F]
     pipeline = Pipeline(g2p, encoder, vocoder, vocab)
     for speech in pipeline.speak(text, voice, SpeechOptions(speed=1.0, seed=0)): play(speech.audio)
 
-Written down for other languages in docs/synthesis.md, step by step with test vectors (kokoro-ane
-vectors).
+speak, validate, vectors, bundle and eval all run these steps; which backend computes is the only
+difference. docs/synthesis.md says them for other languages, with test vectors of each step.
 """
 
 import time
@@ -17,12 +19,11 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.steps import Step, Tensors, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
+from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.pipeline.audio import StreamFinish, join_db
-from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
-from kokoro_ane.pipeline.polish import TickFade, without_tick
+from kokoro_ane.pipeline.audio import StreamFinish, TickFade, finished, join_db, without_tick
 from kokoro_ane.pipeline.text import (
     LONGEST_PHONEMES,
     Chunk,
@@ -34,8 +35,51 @@ from kokoro_ane.pipeline.text import (
 )
 from kokoro_ane.vocoder.packing import Array, as_array, require_finite
 from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
+from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """What the steps work with: vocabulary, one voice [510, 1, 256], and who computes encoder and
+    vocoder.
+    """
+
+    vocab: Mapping[str, int]
+    voice: np.ndarray
+    encoder: EncoderBackend
+    vocoder: VocoderBackend
+
+
+def begin(phonemes: str, speed: float, seed: int) -> Tensors:
+    """What an utterance starts from, as arrays: phonemes [n] code points, speed [1], seed [1]."""
+    return {
+        "phonemes": np.array([ord(symbol) for symbol in phonemes], np.int32),
+        "speed": np.array([speed], np.float32),
+        "seed": np.array([seed], np.int64),
+    }
+
+
+def _finish(_: Chain, inputs: Tensors) -> Tensors:
+    samples, gain = finished(inputs["waveform"])
+    return {"samples": samples, "gain": np.array([gain], np.float32)}
+
+
+STEPS = (
+    *ENCODER_STEPS,
+    *VOCODER_STEPS,
+    Step(
+        "finish",
+        "join",
+        "fades of 120 samples, turned down where louder than full scale",
+        ("waveform",),
+        {"samples": 100.0, "gain": 100.0},
+        _finish,
+    ),
+)
+# what comes before a vocoder that gives its samples in windows
+BEFORE_VOCODER = STEPS[: [step.name for step in STEPS].index(VOCODER)]
 
 
 @dataclass(frozen=True)

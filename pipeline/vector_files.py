@@ -19,9 +19,8 @@ from kokoro_ane.core.staging import json_text, staged, strangers
 from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.chain import STEPS, Chain, begin
 from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
-from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
+from kokoro_ane.pipeline.synthesis import STEPS, Chain, Pipeline, Speech, SpeechOptions, begin
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, PhonemeReader
 
 FORMAT = 1

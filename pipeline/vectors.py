@@ -21,7 +21,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.pipeline.chain import Chain
+    from kokoro_ane.pipeline.synthesis import Chain
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -57,7 +57,7 @@ def chain_of(
 ) -> "tuple[Chain, dict[str, str]]":
     """Packages and voice, and the hashes of the packages."""
     from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.pipeline.chain import Chain
+    from kokoro_ane.pipeline.synthesis import Chain
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
 

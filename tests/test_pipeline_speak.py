@@ -21,8 +21,14 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import voice_language
-from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.polish import TickFade, TrimmedSink, levelled, without_tick, word_end
+from kokoro_ane.pipeline.audio import (
+    TickFade,
+    TrimmedSink,
+    levelled,
+    to_file,
+    without_tick,
+    word_end,
+)
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
