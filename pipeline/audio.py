@@ -2,7 +2,7 @@
 mono, 16 bit, the same samples everywhere.
 
     samples, gain = finished(waveform)                  # fades, within full scale
-    without_tick(samples, durations, phonemes)          # ticks behind the last word faded
+    TickFade(durations, phonemes, len(samples))(samples)    # ticks behind the last word faded
     with to_file(Path("hello.wav")) as sink: sink.write(samples)
     StreamSink(sys.stdout.buffer, "wav").write(samples)
     TrimmedSink(sink).write(samples)                    # silence at both ends cut
@@ -154,20 +154,14 @@ def word_end(durations: Sequence[int], phonemes: str) -> int:
     return FRAME_SAMPLES * (int(sum(durations[: last + 2])) + late)
 
 
-def without_tick(samples: np.ndarray, durations: Sequence[int], phonemes: str) -> np.ndarray:
-    """samples [600 F] float32 with what is shorter than 30 ms, behind 10 ms of quiet behind the
-    last phone, faded to silence.
+class TickFade:
+    """A chunk [600 F] float32, in one piece or several, with what is shorter than 30 ms, behind 10
+    ms of quiet behind the last phone, faded to silence.
 
     Sound that goes on past the last phone (a vowel that rings out, a late release) is followed to
-    its end and stays as it is.
-    """
-    return TickFade(durations, phonemes, len(samples))(samples)
-
-
-class TickFade:
-    """`without_tick` for a chunk that comes in pieces. What lies behind the last phone is held back
-    until the chunk's last sample is there; where all of it is in the last piece, as it mostly is,
-    nothing comes later than it would.
+    its end and stays as it is. What lies behind the last phone is held back until the chunk's last
+    sample is there; where all of it is in the last piece, as it mostly is, nothing comes later than
+    it would.
     """
 
     def __init__(self, durations: Sequence[int], phonemes: str, length: int) -> None:
