@@ -147,6 +147,15 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def build_argument(
+    parser: argparse.ArgumentParser, what: str = "folder with the packages", flag: str = "--build"
+) -> None:
+    """--build, the same for every command that reads packages."""
+    parser.add_argument(
+        flag, type=Path, default=DEFAULT_BUILD, help=f"{what} (default: %(default)s)"
+    )
+
+
 def layout_argument(parser: argparse.ArgumentParser, layouts: tuple[str, ...] = LAYOUTS) -> None:
     """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS,
     by which the package is called.

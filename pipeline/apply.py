@@ -1,6 +1,7 @@
 """Compress a built package: float weights in, a smaller checked package out.
 
-    kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
+    kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] \\
+        [--build build] [--set exponent=0.5]
     kokoro-ane quantize --method mixed --recipe my_recipe.json
     # weights of the encoder; `lossless` where they stand on an 8-bit grid
     kokoro-ane quantize --method w8g --stage encoder
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
     CORE_ML,
-    DEFAULT_BUILD,
     QuantizeOptions,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -54,12 +55,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="whose package (default: %(default)s)",
     )
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the parent package (default: %(default)s)",
-    )
+    build_argument(parser, "folder with the parent package")
     layout_argument(parser)
     parser.add_argument(
         "--runtime",

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -99,12 +100,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     layout_argument(parser)
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--out",
         type=Path,

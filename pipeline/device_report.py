@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.commands import build_argument, print_table
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from mlprogram.errors import ProgramError
@@ -83,12 +83,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--read", type=Path, metavar="FILE", help="set a file beside counts instead"
     )
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="--read: folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser, "--read: folder with the packages")
     return parser.parse_args(argv)
 
 

@@ -12,7 +12,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.commands import build_argument, print_table
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, Parser, command
 
 NEEDED = (
@@ -39,12 +39,7 @@ EXTRAS = {
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane doctor", __doc__)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     return parser.parse_args(argv)
 
 

@@ -1,6 +1,6 @@
 """Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
 
-    kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--method w8a8]
+    kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--method w8a8] \\
         [--runtime torch|mlprogram|coreml|onnx]
     kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | kokoro-ane speak - --stream | aplay
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -133,12 +134,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)",
     )
     layout_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--phonemes",
         action="store_true",

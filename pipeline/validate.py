@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
-    DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     seed_argument,
@@ -62,12 +62,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtime", help="also this runtime: mlprogram, onnx ...")
     parser.add_argument("--method", default="", help="level of its vocoder (default: its own)")
     layout_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with its files (default: %(default)s)",
-    )
+    build_argument(parser, "folder with its files")
     parser.add_argument(
         "--save-dir",
         type=Path,

@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, layout_argument
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead"
     )
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
     )
