@@ -66,7 +66,8 @@ CONTENTS = """| | |
 | manifest.json | what belongs together, with shapes, buckets and hashes |
 | voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |
 | vocabulary.json | phoneme symbol to id |
-| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, tab-separated |
+| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, \
+tab-separated |
 | text/ | what reads text: rules, word lists, network and tagger for each language of the voices, \
 and texts to check a port by |
 | vectors/ | inputs and outputs of every step of the chain |""".splitlines()

@@ -44,16 +44,26 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
         raise InputError(f"there is no stage {options.stage!r}: give one of {', '.join(STAGES)}")
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
+    kind = None
     if options.stage == "g2p":
-        stage, kind = _g2p_stage(options), None
+        stage = _g2p_stage(options)
     elif options.runtime != CORE_ML:
         stage, kind = _portable_stage(options)
     elif options.stage == "encoder":
-        stage, kind = _encoder_stage(options), None
+        stage = _encoder_stage(options)
     elif options.layout in STREAMED:
-        stage, kind = _streaming_stage(options), None
+        stage = _streaming_stage(options)
     else:
-        stage, kind = _vocoder_stage(options), None
+        from kokoro_ane.core.checkpoint import open_checkpoint
+        from kokoro_ane.vocoder.layouts import layout_named
+
+        stage = vocoder_stage(
+            open_checkpoint(options.checkpoint),
+            layout_named(options.layout),
+            options.buckets or DEFAULT_BUCKETS,
+            options.precision,
+            options.target or "iOS17",
+        )
     from kokoro_ane.core import builder
 
     return builder.build(stage, options.out, kind)
@@ -80,19 +90,6 @@ def _encoder_stage(options: BuildOptions) -> "Stage":
     buckets = Buckets(options.token_buckets or TOKEN_BUCKETS, options.buckets or DEFAULT_BUCKETS)
     checkpoint = open_checkpoint(options.checkpoint)
     return EncoderStage(checkpoint, buckets, options.precision, options.target or "iOS18")
-
-
-def _vocoder_stage(options: BuildOptions) -> "VocoderStage":
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.vocoder.layouts import layout_named
-
-    return vocoder_stage(
-        open_checkpoint(options.checkpoint),
-        layout_named(options.layout),
-        options.buckets or DEFAULT_BUCKETS,
-        options.precision,
-        options.target or "iOS17",
-    )
 
 
 def vocoder_stage(
@@ -178,15 +175,10 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
     from kokoro_ane.core.checkpoint import open_checkpoint
 
     if options.stage != "vocoder":
-        only_of_the_vocoder = {
-            "--layout": options.layout != PADDED,
-            "--runtime": options.runtime != CORE_ML,
-            "--recipe": options.recipe is not None,
-        }
-        for flag, is_set in only_of_the_vocoder.items():
-            if is_set:
+        for name, usual in (("layout", PADDED), ("runtime", CORE_ML), ("recipe", None)):
+            if getattr(options, name) != usual:
                 raise InputError(
-                    f"{flag} belongs to the vocoder: the {options.stage} has one layout and"
+                    f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
                     " packages only"
                 )
         from kokoro_ane.quantize.stage_levels import build_level

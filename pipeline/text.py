@@ -122,8 +122,9 @@ def parts_of(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """A whole sentence's words, cut as `TextReader.sentences` and `chunks` cut them: an entrance of
     the rules that a port runs.
     """
-    whole = len(joined(words)) <= MAX_PHONEMES
-    for group in (words,) if whole else word_groups(words, MAX_PHONEMES):
+    for group in (
+        word_groups(words, MAX_PHONEMES) if len(joined(words)) > MAX_PHONEMES else (words,)
+    ):
         yield from between_pauses(tuple(word for word in group if word.phonemes))
 
 
