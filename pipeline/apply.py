@@ -38,14 +38,8 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    choices = tuple(
-        dict.fromkeys(
-            name
-            for methods in STAGE_METHODS.values()
-            for name, method in methods.items()
-            if method.parent
-        )
-    )
+    levels = [level for methods in STAGE_METHODS.values() for level in methods.items()]
+    choices = tuple(dict.fromkeys(name for name, method in levels if method.parent))
     parser = Parser("kokoro-ane quantize", __doc__)
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
     parser.add_argument(
@@ -92,14 +86,9 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         rows.append(("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""))
     else:
         equal, weights = compression["equal_weights"], compression["weights"]
-        rows.append(
-            (
-                "weights equal to the bit; largest change",
-                f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}",
-                "lossless" if compression["lossless"] else "",
-                "",
-            )
-        )
+        change = f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}"
+        lossless = "lossless" if compression["lossless"] else ""
+        rows.append(("weights equal to the bit; largest change", change, lossless, ""))
     for figure in manifest.checks["figures"]:
         rows.append((figure["name"], *Check(**figure).text(), "holds"))
     title = f"{manifest.package}  {manifest.package_bytes / 1e6:.2f} MB, {share:.3f} of its parent"
@@ -108,21 +97,15 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
         print(not_releasable(manifest.checkpoint["name"]))
-    fields = {
+    report = {
         "manifest": str(manifest.path),
         "package_bytes": manifest.package_bytes,
         "share_of_parent": round(share, 4),
+        "releasable": manifest.releasable,
+        "compression": compression,
+        "checks": manifest.checks,
     }
-    print(
-        json.dumps(
-            fields
-            | {
-                "releasable": manifest.releasable,
-                "compression": manifest.compression,
-                "checks": manifest.checks,
-            }
-        )
-    )
+    print(json.dumps(report))
 
 
 @command

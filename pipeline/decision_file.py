@@ -21,6 +21,22 @@ NOT_JUDGED = (
     " quality."
 )
 
+CARD_END = """
+## Not measured
+
+No Apple device was used: latency, placement and memory on a device are not known.
+
+## Contents
+
+{contents}
+
+Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with
+
+    kokoro-ane bundle --verify FOLDER
+
+Checkpoint: `{checkpoint_sha256}` over weights, config and voices. Licences: LICENSES.md.
+"""
+
 
 def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """BUILD/release/product.json and the product that it names, if any. InputError when there is
@@ -106,11 +122,10 @@ def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:
         name = f"**{level['method']}**" if level["method"] == chosen else level["method"]
         pesq, mcd = level["summary"]["pesq"], level["summary"]["mcd_db"]
         broken = f": {', '.join(level['broken'])}" if level["broken"] else ""
-        figures = (
-            f"{level['bytes'] / 1e6:.2f} | {pesq['mean']:.2f} / {pesq['worst']:.2f} |"
-            f" {mcd['mean']:.2f}"
+        lines.append(
+            f"| {name} | {level['bytes'] / 1e6:.2f} | {pesq['mean']:.2f} / {pesq['worst']:.2f} |"
+            f" {mcd['mean']:.2f} | {level['verdict']}{broken} |"
         )
-        lines.append(f"| {name} | {figures} | {level['verdict']}{broken} |")
     return lines
 
 
@@ -124,74 +139,46 @@ def model_card(
     """Markdown. data: the assembly's; whole: what is said of the whole chain."""
     name, method = data["checkpoint"]["name"], data["method"]
     core_ml = data["vocoder"]["package"].endswith(PACKAGE)
-    head = [
-        f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}",
-        "",
-    ]
-    if not data["releasable"]:
-        head += [
-            f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {data['withheld']}.",
-            "",
-        ]
     places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
     parts = [*((entry, places[0]) for entry in data["encoder"]), (data["vocoder"], places[1])]
     parts += [(data["g2p"], "CPU")] if "package" in data["g2p"] else []
+    packages = [
+        f"| {entry['package']} | {entry['package_bytes'] / 1e6:.2f} | {entry['target']} | {units} |"
+        f" `{entry['package_sha256'][:16]}` |"
+        for entry, units in parts
+    ]
+    quality = [NOT_JUDGED]
+    if decision is not None and level is not None:
+        quality = [*_judged(decision, level), "", *decision_table(decision, method)]
+    warning = f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {data['withheld']}."
     lines = [
-        *head,
-        (
-            "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder),"
-            " features to a waveform (vocoder)."
+        f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}",
+        "",
+        *(() if data["releasable"] else (warning, "")),
+        "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder),"
+        " features to a waveform (vocoder).",
+        "",
+        "| package | MB | target | runs on | SHA-256 |",
+        "| --- | --- | --- | --- | --- |",
+        *packages,
+        "",
+        "## Quality",
+        "",
+        *quality,
+        *(("", whole) if whole else ()),
+        CARD_END.format(
+            contents="\n".join(contents), checkpoint_sha256=data["checkpoint"]["sha256"]
         ),
-        "",
-    ]
-    lines += ["| package | MB | target | runs on | SHA-256 |", "| --- | --- | --- | --- | --- |"]
-    for entry, units in parts:
-        size = f"{entry['package_bytes'] / 1e6:.2f}"
-        lines.append(
-            f"| {entry['package']} | {size} | {entry['target']} | {units} |"
-            f" `{entry['package_sha256'][:16]}` |"
-        )
-    lines += ["", "## Quality", ""]
-    lines += (
-        [NOT_JUDGED]
-        if level is None or decision is None
-        else [*_judged(decision, level), "", *decision_table(decision, method)]
-    )
-    lines += ["", whole] if whole else []
-    lines += [
-        "",
-        "## Not measured",
-        "",
-        "No Apple device was used: latency, placement and memory on a device are not known.",
-        "",
-    ]
-    lines += [
-        "## Contents",
-        "",
-        *contents,
-        "",
-        "Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with",
-        "",
-    ]
-    made_from = f"Checkpoint: `{data['checkpoint']['sha256']}` over weights, config and voices."
-    lines += [
-        "    kokoro-ane bundle --verify FOLDER",
-        "",
-        f"{made_from} Licences: LICENSES.md.",
-        "",
     ]
     return "\n".join(lines)
 
 
 def _judged(decision: Mapping[str, Any], level: Mapping[str, Any]) -> list[str]:
     clips, provenance = len(level["clips"]), decision["provenance"]
-    told = f"{level['verdict']}: {'; '.join(level['reasons'])}."
-    how = (
-        f"{clips} held-out sentences, executed package against fp32 PyTorch with the same noise,"
-        f" {provenance['precision']} precision"
-    )
     return [
-        told,
+        f"{level['verdict']}: {'; '.join(level['reasons'])}.",
         "",
-        f"Judged on {how}; commit {short(provenance['commit'])}. `kokoro-ane release`:",
+        f"Judged on {clips} held-out sentences, executed package against fp32 PyTorch with the"
+        f" same noise, {provenance['precision']} precision; commit"
+        f" {short(provenance['commit'])}. `kokoro-ane release`:",
     ]

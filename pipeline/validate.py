@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.g2p.result import Dialect
     from kokoro_ane.pipeline.intermediates import Intermediates, UtteranceInputs
     from kokoro_ane.pipeline.step_comparison import StepRow
 
@@ -79,26 +78,18 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Utter
     from kokoro_ane.encoder.encoder_steps import check_speed, input_ids
     from kokoro_ane.pipeline.intermediates import UtteranceInputs
 
-    phonemes = (
-        arguments.phonemes
-        if arguments.text is None
-        else phonemes_of(arguments.text, arguments.dialect)
-    )
+    phonemes = arguments.phonemes
+    if arguments.text is not None:
+        from kokoro_ane.g2p.phonemizer import G2P
+
+        phonemes = G2P.load(arguments.dialect).phonemize(arguments.text).phonemes
+        if not phonemes:
+            raise InputError(f"nothing to say: g2p finds no word in {arguments.text!r}")
     ids = input_ids(phonemes, checkpoint.config.vocab)
     pack = torch.from_numpy(VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)[1])
     return UtteranceInputs(
         ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed
     )
-
-
-def phonemes_of(text: str, dialect: "Dialect") -> str:
-    """What g2p makes of `text`. InputError when that is nothing."""
-    from kokoro_ane.g2p.phonemizer import G2P
-
-    phonemes = G2P.load(dialect).phonemize(text).phonemes
-    if not phonemes:
-        raise InputError(f"nothing to say: g2p finds no word in {text!r}")
-    return phonemes
 
 
 def all_runs(
@@ -158,12 +149,9 @@ def intermediates_of_ours(folder: Path) -> str | None:
     from kokoro_ane.core.staging import strangers
 
     try:
-        runs = read_json(folder / FIGURES, "no folder of this command is without it")[
-            "intermediates"
-        ]
-        return strangers(
-            folder, {PICTURE, FIGURES, *(f"{name}.npz" for name in ("upstream", *runs))}
-        )
+        figures = read_json(folder / FIGURES, "no folder of this command is without it")
+        tensors = {f"{name}.npz" for name in ("upstream", *figures["intermediates"])}
+        return strangers(folder, {PICTURE, FIGURES, *tensors})
     except (InputError, KeyError, TypeError):
         return f"it has no {FIGURES} of this command"
 
@@ -187,11 +175,8 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
         axis = picture.add_subplot(4, 1, place + 1)
         for run in sorted(runs, key=lambda name: (name != "upstream", name)):
             if name in runs[run]:
-                axis.plot(
-                    runs[run][name].reshape(-1),
-                    label=run,
-                    linewidth=2.5 if run == "upstream" else 0.8,
-                )
+                width = 2.5 if run == "upstream" else 0.8
+                axis.plot(runs[run][name].reshape(-1), label=run, linewidth=width)
         axis.set(title=name, ylabel=unit, xlabel=step)
         if axis.lines:
             axis.legend(loc="upper right")
@@ -212,21 +197,17 @@ def main(argv: list[str] | None = None) -> int:
     spoken = spoken_of(checkpoint, arguments)
     runs = all_runs(checkpoint, spoken, arguments)
     rows = judged(runs, arguments.arithmetic)
-    bad = {name: first_bad(compared) for name, compared in rows.items()}
+    bad, figures = {}, {}
     for name, compared in rows.items():
+        bad[name], figures[name] = first_bad(compared), [row.as_dict() for row in compared]
         print_rows(f"{name} against upstream", compared)
-        print(
-            f"{name}: the first bad stage is {bad[name]}"
-            if bad[name]
-            else f"{name}: every compared intermediate keeps its limit"
-        )
+        outcome = "every compared intermediate keeps its limit"
+        print(f"{name}: {f'the first bad stage is {bad[name]}' if bad[name] else outcome}")
     report = {
         "text": arguments.text,
         "tokens": len(spoken.ids),
         "first_bad": bad,
-        "intermediates": {
-            name: [row.as_dict() for row in compared] for name, compared in rows.items()
-        },
+        "intermediates": figures,
     }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)
