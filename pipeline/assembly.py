@@ -127,6 +127,7 @@ class Assembly:
         manifests = (*encoders, vocoder)
         for manifest in manifests:
             _require_same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
+        # one package that may not be released withholds the whole bundle
         if not all(manifest.releasable for manifest in manifests):
             withheld = not_releasable(checkpoint["name"])
         if parts.g2p is None:
@@ -135,6 +136,7 @@ class Assembly:
             # its weights are its own: they follow from the lexicon, not from the voice's checkpoint
             manifest = Manifest.load(parts.g2p)
             g2p = _package(manifest, root) | {"weights": manifest.checkpoint}
+        # vectors are replayed on the packages beside them, so they must be of these very packages
         index = load_index(root / VECTORS)
         _require_same(root / VECTORS / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
         if index["packages"] != hashes_of(manifests):
@@ -142,6 +144,7 @@ class Assembly:
                 f"{root / VECTORS} was written with other packages: run `kokoro-ane vectors --out"
                 f" {root / VECTORS}` again"
             )
+        # what an app needs to call an encoder, copied so that it reads one file
         contract = ("functions", "token_buckets", "compute_units", "alignment")
         data = {
             "format": FORMAT,
@@ -192,6 +195,7 @@ class Assembly:
     def verify(self) -> None:
         """Check every file and package against its hash and all packages against one checkpoint."""
         root, data = self.path.parent, self.data
+        # the G2P package has weights of its own: it is verified, but not of the voices' checkpoint
         packages = [*data["encoder"], data["vocoder"]]
         if "file" in data["g2p"]:
             conform(data["g2p"], PackageFile, f"{self.path}.g2p")
@@ -207,6 +211,7 @@ class Assembly:
                     f"{path} has hash {sha256_of(path)[:12]}, the assembly says {sha256[:12]}: it"
                     " was changed; bundle again"
                 )
+        # a manifest that is as it was written may still stand beside another package
         for entry in packages:
             manifest = Manifest.load(root / entry["file"])
             manifest.verify()

@@ -44,7 +44,7 @@ PLOSIVES, RELEASE_FRAMES = frozenset("ptkbdɡɾʔʧʤT"), 3
 # samples of silence that stay: 0.1 s, 0.25 s
 LEAD, TAIL = SAMPLE_RATE_HZ // 10, SAMPLE_RATE_HZ // 4
 SILENT = 10 ** (-50 / 20)  # of full scale
-# of a sample, when a level is asked for: room for what coding and resampling add
+# of a sample, where a level is set: room for what coding and resampling add
 LOUDEST_DBFS = -1.0
 LEVELS_LUFS = (-50.0, -5.0)
 
@@ -343,8 +343,8 @@ def levelled(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float | None
     """samples [n] float32 at `lufs` by ITU-R BS.1770-4 (pyloudnorm), or as near as a peak of
     LOUDEST_DBFS lets, and the LUFS reached.
 
-    None, and the samples as they are: silence, or shorter than the 0.4 s of which a loudness can be
-    told.
+    None, and the samples as they are: silence, or shorter than the 0.4 s that a loudness is
+    measured over.
     """
     from pyloudnorm import Meter
 

@@ -94,6 +94,7 @@ def write_bundle(
     checkpoint, method = request.checkpoint, request.method
     parts = parts_of(request, runtime, words_only)
     if product:
+        # a package on one side only is as wrong as one of another hash
         packages = {part.package: part.package_sha256 for part in map(Manifest.load, parts.all)}
         judged: Mapping[str, str] = product[1]["packages"]
         for name in sorted({*packages, *judged}):
@@ -102,6 +103,7 @@ def write_bundle(
                     f"{name} is not what the product decision judged: run `{PRODUCT_COMMAND}` again"
                 )
     manifest = Manifest.load(parts.vocoder)
+    # a package that is called w8a8 holds what w8a8 stores
     require_genuine(manifest, level_name(method, request.layout))
     path = request.build / "release" / "decision.json"
     decision, level = decision_for(path, manifest.package_sha256)
@@ -109,6 +111,7 @@ def write_bundle(
         raise CheckFailed(
             f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled"
         )
+    # everything is written aside: a folder of that name is a whole bundle or none
     with staged(folder, bundle_of_ours) as aside:
         inside = parts.inside(aside / "packages")
         inside.vocoder.parent.mkdir(parents=True)
@@ -131,14 +134,17 @@ def write_bundle(
             for language in dialects or languages_for(checkpoint.voices):
                 write_text_tables(aside / TEXT, language)
         _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
+        # vectors come from the copies inside, so that what is checked is what ships
         voice = checkpoint.voice(checkpoint.voices[0]).numpy()
         chain, made_of = chain_in(inside, checkpoint.config.vocab, voice)
         write_vectors(aside / VECTORS, chain, checkpoint.as_source, made_of)
+        # a product needs both decisions: the level's, and that of the whole chain
         withheld = withheld_for(decision, level)
         if product:
             withheld = withheld or unattested(product[0], PRODUCT_COMMAND)
         assembly = Assembly.of(aside, inside, checkpoint.as_source, withheld)
         assembly.save()
+        # a bundle reads text by rules or by a lexicon: the other's line goes
         absent = f"| {TEXT if words_only else LEXICON}/"
         contents = [line for line in CONTENTS if not line.startswith(absent)]
         whole = ""
@@ -205,6 +211,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     Returns the assembly's data and what was counted. Raises InputError naming the first file that
     is not as it was written, CheckFailed when a step of the chain does not replay.
     """
+    # a run that wrote it may have been killed between two renames
     recover(folder.parent)
     sums = sums_of(folder)
     files = {
@@ -226,6 +233,7 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     for path in voices:
         if not np.isfinite(decoded(path.read_bytes())).all():
             raise InputError(f"{path} holds NaN or infinity: bundle again")
+    # from here on the bundle is used as an app uses it: opened by its manifest, and run
     encoders = tuple(folder / entry["file"] for entry in data["encoder"])
     parts = Parts(encoders, folder / data["vocoder"]["file"])
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")

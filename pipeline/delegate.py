@@ -70,6 +70,7 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
 
     rows = []
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        # the packages are taken out of the written file again: no writer is trusted
         packages = packages_in(path, Path(folder))
         for manifest in manifests:
             for function, signature in signatures(manifest):
@@ -125,6 +126,7 @@ def main(argv: list[str] | None = None) -> int:
         check_output(out, ours, (SUFFIX,), arguments) if arguments.out else check_implied(out, ours)
     )
     manifests = manifests_of(arguments.bundle, data)
+    # compared before the file gets its name
     with staged(out, ours) as aside:
         write(manifests, aside)
         rows = compare(aside, manifests)

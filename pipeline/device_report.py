@@ -136,6 +136,7 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
     for package in packages:
         rows = []
         for program in open_functions(package):
+            # one row for each enumerated shape: Core ML plans and times each by itself
             enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
             for shapes in program.all_shapes() if enumerated else [program.shapes({})]:
                 rows.append(measured_row(core_ml, program, shapes))
@@ -162,6 +163,7 @@ def read_report(path: Path) -> Report:
     conform(report, Report, str(path))
     for package in report["packages"]:
         for row in package["rows"]:
+            # a row is whole with positive times for each choice of compute units
             whole = set(row["timings"]) == set(UNITS)
             for timed in row["timings"].values():
                 whole &= min([timed["load_ms"], *(timed["predict_ms"] or [0])]) > 0
@@ -195,6 +197,7 @@ def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     from mlprogram.examine.rules import load_rules
 
     rules, chip = load_rules(), chip_of(report)
+    # a report names packages by hash, for file names change from machine to machine
     paths = {package_sha256(path): path for path in sorted(build.rglob("*.mlpackage"))}
     for package in report["packages"]:
         if package["sha256"] not in paths:

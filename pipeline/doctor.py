@@ -88,6 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
     homes, built = checkpoints(), packages(arguments.build)
+    # what is missing is named with what it is for
     rows = [
         (name, number or "missing", EXTRAS.get(name, "every build"))
         for name, number in versions.items()

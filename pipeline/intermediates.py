@@ -147,6 +147,7 @@ def upstream_run(
     checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype
 ) -> Intermediates:
     """KModel.forward_with_tokens, unmodified, complex path, with the noise of the seed injected."""
+    # the noise is drawn by frames, because upstream alone knows how many there will be
     model = upstream_of(checkpoint).to(dtype)
     with injected_noise(
         lambda frames: torch.from_numpy(gaussian_noise(frames, spoken.seed)), BUCKETS.frames[-1]
@@ -178,6 +179,7 @@ def torch_run(
     def keep(name: str, _module: torch.nn.Module, _inputs: tuple, out: Tensor) -> None:
         outputs[name] = out[:, :count].transpose(1, 2)
 
+    # these two never leave the module, so hooks read them
     for name in ("bert", "bert_encoder"):
         getattr(encoder, name).register_forward_hook(partial(keep, name))
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
@@ -213,6 +215,7 @@ def chain_run(
     tensors = _encoded(free) | {"chain": free["waveform"]}
     if "spectrum" not in reference:
         return tensors
+    # upstream's own tensors, so that the second run differs by this stage alone
     names = ("asr", "f0_hz", "energy", "spectrum")
     theirs = {name: reference[name].astype(inputs["style_decoder"].dtype) for name in names}
     rendered = run_steps(SOURCE_STEPS, chain, inputs | {name: theirs[name] for name in names[:3]})
@@ -246,6 +249,7 @@ def compared_runs(
         theirs, ours = reference.get(name), other.get(name)
         if name == "spectrum" and theirs is not None and ours is not None:
             theirs, ours = rectangular(theirs), rectangular(ours)
+        # a tensor that was computed from a bad one says nothing of its own stage
         sources = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
         behind = any(verdict in (BAD, AFTER) for verdict in sources)
         row = compared(name, theirs, ours, limits[name], behind)

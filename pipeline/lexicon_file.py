@@ -64,6 +64,7 @@ def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
     reader, g2p = Reader(lexicon, None), G2P.load(dialect)
     lines = []
     for word in lexicon.words:
+        # a heteronym has a column for each part of speech, the default first
         reading = reader.read(word)
         columns, source = [reading.phonemes], LETTERS.get(reading.source, "r")
         if reading.senses is not None:

@@ -87,6 +87,7 @@ def _encoder_stage(options: BuildOptions) -> "Stage":
     with quiet_coremltools():
         from kokoro_ane.encoder.encoder_stage import EncoderStage
         from kokoro_ane.encoder.encoder_steps import Buckets
+    # lengths are checked before seconds go into opening the checkpoint
     buckets = Buckets(options.token_buckets or TOKEN_BUCKETS, options.buckets or DEFAULT_BUCKETS)
     checkpoint = open_checkpoint(options.checkpoint)
     return EncoderStage(checkpoint, buckets, options.precision, options.target or "iOS18")
@@ -121,6 +122,7 @@ def _streaming_stage(options: BuildOptions) -> "Stage":
     from kokoro_ane.vocoder.streaming.streaming_package import Lengths
     from kokoro_ane.vocoder.streaming.streaming_stage import BUCKETS, CHECK_FRAMES, StreamingStage
 
+    # likewise before the checkpoint is opened
     lengths = Lengths.of(options.buckets or BUCKETS)
     checkpoint = open_checkpoint(options.checkpoint)
     speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
@@ -156,6 +158,7 @@ def _portable_stage(options: BuildOptions) -> "tuple[Stage, Kind]":
 
         return PortableStreamingStage.of(checkpoint, runtime), folder_kind(runtime)
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
+    # an exported file takes any length: three lengths are executed
     excerpts = tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)
     return PortableVocoderStage(checkpoint, runtime, excerpts), kind_of(runtime)
 

@@ -46,7 +46,7 @@ def held(folder: Path, content: Any) -> tuple[int, bool]:
     """The folder's lock, held, and whether the folder is new: made with its settings and lock, so
     never there without them.
 
-    Raises InputError for a folder that is not one of ours.
+    Raises InputError for a folder that no `speak` wrote.
     """
     while True:
         lock = None if (folder / SETTINGS).is_file() else _made(folder, content)

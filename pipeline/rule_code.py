@@ -166,12 +166,14 @@ class Scope:
         self.only = [one.arg for one in signature.kwonlyargs]
         if signature.kwarg:
             raise Unsupported("**")
+        # arguments come first, in the order in which a call fills them
         self.slots: dict[str, int] = {}
         for one in (*self.plain, *self.only, *([signature.vararg.arg] if signature.vararg else ())):
             self.slots[one] = len(self.slots)
         self.count = len(self.slots)
         self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
         self.named = named
+        # then every name that the body assigns, wherever it first does
         for name in stored(node.body if isinstance(node.body, list) else []):
             if name not in self.slots:
                 self.slots[name] = self.slot()
@@ -460,6 +462,7 @@ class Scope:
             and hasattr(re.Pattern, function.attr)
         ):
             try:
+                # a pattern is compiled here, once, and stands in the file as a constant
                 fixed = re.compile(
                     eval(
                         compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.environment

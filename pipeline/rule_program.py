@@ -135,7 +135,7 @@ class Pool:
         return self.at(name)
 
     def simple(self, value: Any) -> bytes | None:
-        """What is no code and no object of ours."""
+        """A value that is neither code nor an object of g2p."""
         if value is None or isinstance(value, bool):
             return bytes((NONE if value is None else TRUE if value else FALSE,))
         if isinstance(value, int):
@@ -187,6 +187,7 @@ class Pool:
                 + (self.at(field.default) if has_default else b"")
             )
         attributes = []
+        # only attributes that the code asks for are written
         for name in sorted(names):
             attribute = inspect.getattr_static(owner, name, None)
             kinds = (

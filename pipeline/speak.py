@@ -205,6 +205,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
         timestamps = check_output(timestamps, suffixes=TIMES, arguments=options)
         if options.trim:
             raise InputError("--trim moves what --timestamps tells: give one of them")
+    # names are checked before anything is opened; a default is chosen later, by what is built
     if runtime or options.method:
         runtime = runtime or default_runtime()
         check_runtime(runtime, level_for(runtime, options.method), layout=options.layout)
@@ -256,7 +257,7 @@ def _opened(
 def settings(
     options: SpeakOptions, runtime: str, text: str, voice: "np.ndarray", made_of: dict[str, str]
 ) -> dict[str, Any]:
-    """What the samples hang on: chunks of another run are used only if all of it is the same."""
+    """What decides the samples: chunks of another run are used only if all of it is the same."""
 
     def digest(data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
@@ -390,6 +391,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     from kokoro_ane.runtimes.registry import RUNTIMES
 
     text, build = read_text(options.text, options.file, stdin), options.build
+    # a package that was built anew is opened anew
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
     stamp = (Path.cwd(), *manifests)
     checkpoint, runtime, method, opened = _opened(
@@ -398,6 +400,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
     opened.require_voice(name)
     program, models = None, dict(opened.made_of)
+    # unknown words are read by the G2P package too, where the packages speak
     if RUNTIMES[runtime].packages and not options.phonemes:
         from kokoro_ane.runtimes.executed import open_g2p
 
@@ -435,6 +438,7 @@ def print_report(report: dict[str, Any], title: str) -> None:
     """Stages with their share, then what is worth a line."""
     spent, factor = report["seconds_by_stage"], report["real_time_factor"]
     total = sum(spent.values())
+    # of a stage: how many times real time it would be if it were alone
     length, rows = total / factor if factor else 0.0, []
     for stage, seconds in (*spent.items(), ("all", total)):
         share = f"{seconds / total:.0%}" if total else ""

@@ -83,6 +83,7 @@ def compared(
         note = f"shape {list(other.shape)}, the reference's {list(reference.shape)}"
         return StepRow(name, bad, limit, note=note, where=where)
     reference, other = reference.astype(np.float64), other.astype(np.float64)
+    # in float64, so that the figures are of the tensors and not of their comparison
     difference, snr = np.abs(reference - other), snr_db(reference, other)
     largest = np.abs(reference).max(initial=0.0)
     by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
@@ -106,6 +107,7 @@ def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[
     rows = []
     for name, limit_db in step.writes.items():
         reference, other = stored[name], tensors[name]
+        # phases wrap: a spectrum is compared by what is continuous
         if name == "spectrum" and reference.shape == other.shape:
             reference, other = comparable(reference), comparable(other)
         rows.append(compared(name, reference, other, limit_db, where=f"{utterance}, {step.name}:"))

@@ -168,6 +168,8 @@ class Pipeline:
         self.dropped, index, pause, started = {}, 0, 0, self.clock()
         for sentence in chunks(self._counted(self.g2p.sentences(text)), text, self.longest):
             phonemized, waiting = self.clock() - started, [sentence]
+            # a chunk that the encoder refuses is cut in two, and each half is tried like a chunk of
+            # the text
             while waiting:
                 chunk = waiting.pop()
                 # a silence that the text asks for is the same at every pace
@@ -211,6 +213,7 @@ class Pipeline:
             if play:
                 play(silence)
             return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, seconds)
+        # a mark in the text changes the pace of its own words, within what the model can say
         chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
         speed = min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED)
         tensors = begin(chunk.phonemes, speed, options.seed + index)
@@ -229,6 +232,7 @@ class Pipeline:
             if play:
                 play(np.concatenate([silence, tensors["samples"]]))
         samples, gain = tensors["samples"], float(tensors["gain"][0])
+        # the peak is the model's own, before fades and gain
         peak = float(np.abs(tensors["waveform"]).max())
         return Speech(index, chunk, tuple(durations), samples, pause, gain, peak, seconds)
 
@@ -277,6 +281,7 @@ class SynthesisStats:
         """So many samples were written. A listener who began at the first of them waits where the
         margin is negative.
         """
+        # the first samples start the listener's clock
         now = self.clock() - self.started
         if self.first_audio_s is None:
             self.first_audio_s = now
@@ -289,6 +294,7 @@ class SynthesisStats:
         """The next chunk, after it was written."""
         if self.first_audio_s is None:
             self.first_audio_s = self.clock() - self.started
+        # a chunk of an earlier run has spent nothing in this one
         for stage, spent in speech.seconds.items():
             self.seconds[stage] += spent
         if self._before is not None and len(speech.samples):  # the silence at the end has no join

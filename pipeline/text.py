@@ -64,7 +64,7 @@ class Chunk:
 
     @property
     def rate(self) -> float:
-        """Of the pace that was asked for: every word of a chunk has the same."""
+        """The share of the usual pace; every word of a chunk has the same."""
         return self.words[0].rate if self.words else 1.0
 
     @classmethod
@@ -111,6 +111,7 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
             yield words[start:place]
             start = place
         if word.pause_s:
+            # the space before a pause's mark goes with the words behind it
             part = words[start : place + 1]
             yield (*part[:-2], replace(part[-2], space=False), word) if len(part) > 1 else part
             start = place + 1
@@ -221,6 +222,7 @@ class TextReader:
         from kokoro_ane.g2p.normalize import normalize
         from kokoro_ane.g2p.phonemizer import LateHeteronyms
 
+        # the same stages as G2P.load makes, with the executed network in the place of NumPy's
         lists = Lexicon.load(dialect, None if lexicon is None else read_user_lexicon(lexicon))
         return cls(G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program))))
 

@@ -94,6 +94,7 @@ def write_text_tables(folder: Path, language: Language) -> None:
     refused = write_rules(folder / f"{language}.rules", *rule_roots(g2p))
     if refused:
         raise InputError(f"a port could not run {', '.join(refused)}")
+    # texts by which a port checks itself: prose for every language, words where there are lists
     texts = [*TEXTS]
     if language in (US, GB):
         _write_arrays(folder, language)
@@ -138,6 +139,7 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
     with np.load(weights) as stored:
         # as they are stored: int8 with scales
         arrays = {f"network.{name}": stored[name] for name in stored.files}
+    # features in rising order, so that a port searches by halves
     tagger = Tagger.load()
     features = np.fromiter(tagger.rows, np.uint32)
     order = np.argsort(features)
@@ -185,6 +187,7 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     if not isinstance(g2p._reader, Reader):
         return roots, {}
     tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
+    # large tables and NumPy code are native to a port: the rules name them
     lists = g2p._reader.lexicon._all
     natives = {id(entries): f"list.{name}" for entries, name, _ in lists if name != "user"}
     natives |= {

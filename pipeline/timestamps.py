@@ -97,6 +97,7 @@ def with_times(tokens: Sequence[SpokenToken], speeches: Iterable[Speech]) -> lis
 
     for speech in speeches:
         for word, start, end in words_of(speech, offset):
+            # tokens without sound (spaces, markup) are passed over
             while place < len(timed) and not is_said_by(timed[place], word):
                 place += 1
             if place == len(timed):
@@ -154,6 +155,7 @@ def shown(words: Sequence[Timed], text: str) -> str:
     """
     pieces, last = [], -1
     for word, _, _ in words:
+        # "2026" is several spoken words and one written item
         if word.start < last:  # several spoken words of one written item
             continue
         gap = MARKUP.sub("", text[last : word.start]) if last >= 0 else ""

@@ -42,6 +42,7 @@ def istftnet() -> types.ModuleType:
                 "upstream is not installed: `make venv` does it (pip install --no-deps"
                 " kokoro==0.9.4)"
             )
+        # the package without its __init__, which imports loguru and spaCy
         bare = types.ModuleType("kokoro")
         bare.__path__ = list(spec.submodule_search_locations)
         sys.modules["kokoro"] = bare
@@ -60,6 +61,7 @@ def kokoro_model() -> types.ModuleType:
         )
     if "loguru" in sys.modules or importlib.util.find_spec("loguru") is not None:
         return importlib.import_module("kokoro.model")
+    # only kokoro.model's import sees the stand-in
     stand_in = types.ModuleType("loguru")
     vars(stand_in)["logger"] = logging.getLogger("kokoro")
     sys.modules["loguru"] = stand_in
@@ -101,6 +103,7 @@ def upstream_of(checkpoint: "Checkpoint") -> KModel:
         if isinstance(part, Silence):
             continue
         missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
+        # a key that neither side is known to lack
         lost = [key for key in missing if not key.endswith(_FOLDED)] + [
             key for key in extra if not key.endswith("position_ids")
         ]

@@ -102,6 +102,7 @@ def all_runs(
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
 
+    # the runtime is opened first: a missing package is refused before upstream runs for seconds
     opened = None
     if arguments.runtime:
         request = Request(checkpoint, arguments.build, arguments.method, arguments.layout)
@@ -120,6 +121,7 @@ def judged(runs: "dict[str, Intermediates]", arithmetic: str) -> "dict[str, list
     """Rows of every run but upstream's."""
     from kokoro_ane.pipeline.intermediates import FLOAT32, FLOAT64, PACKAGE, compared_runs
 
+    # a package computes in fp16 where its precision plan says so
     limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32}
     limits |= dict.fromkeys(("mlprogram", "coreml"), PACKAGE)
     return {
@@ -173,6 +175,7 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     )
     for place, (name, unit, step) in enumerate(curves):
         axis = picture.add_subplot(4, 1, place + 1)
+        # upstream's wide line lies below the others
         for run in sorted(runs, key=lambda name: (name != "upstream", name)):
             if name in runs[run]:
                 width = 2.5 if run == "upstream" else 0.8

@@ -112,6 +112,7 @@ def write_vectors(
         np.save(aside / VOICE, chain.voice)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
         speeches = spoken_text(chain, CUT)
+        # the joined text is written as speak writes it
         with to_file(aside / JOINED) as sink:
             for speech in speeches:
                 sink.write(speech.audio)
@@ -276,6 +277,7 @@ def _replayed(what: str) -> Iterator[None]:
 def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[StepRow]:
     import soundfile
 
+    # a port has to cut the text at the same places
     speeches = spoken_text(chain, text["longest_phonemes"])
     stored, _ = soundfile.read(folder / text["file"], dtype="float32")
     joined = np.concatenate([speech.audio for speech in speeches])

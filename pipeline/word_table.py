@@ -34,9 +34,11 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
         bytes((share,)) + word + rest
         for share, word, rest in zip(shares, columns[0][1], columns[1][1], strict=True)
     ]
+    # a block is found by halves, then read from its start
     blocks = [
         b"".join(parts[start : start + BLOCK_ROWS]) for start in range(0, len(parts), BLOCK_ROWS)
     ]
+    # codes of words, then those of readings
     tables = [b"\0".join(code.encode() for code in codes) for codes, _ in columns]
     tables = [struct.pack("<I", len(table)) + table for table in tables]
     first = 16 + 4 * (len(blocks) + 1) + sum(map(len, tables))
@@ -47,6 +49,7 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
         + starts
         + b"".join([*tables, *blocks])
     )
+    # read back at once, as a port reads it
     if list(rows_of(content)) != list(rows):
         raise CheckFailed("packed words are not the words that were given")
     return content
