@@ -82,8 +82,8 @@ def compared(
     if reference.shape != other.shape:
         note = f"shape {list(other.shape)}, the reference's {list(reference.shape)}"
         return StepRow(name, bad, limit, note=note, where=where)
-    reference, other = reference.astype(np.float64), other.astype(np.float64)
     # in float64, so that the figures are of the tensors and not of their comparison
+    reference, other = reference.astype(np.float64), other.astype(np.float64)
     difference, snr = np.abs(reference - other), snr_db(reference, other)
     largest = np.abs(reference).max(initial=0.0)
     by_place = (difference > PARTING * largest).reshape(-1, reference.shape[-1]).any(axis=0)
