@@ -147,13 +147,12 @@ def checkpoint_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def build_argument(parser: argparse.ArgumentParser) -> None:
-    """--build, for a command that reads packages."""
+def build_argument(
+    parser: argparse.ArgumentParser, what: str = "folder with the packages", flag: str = "--build"
+) -> None:
+    """--build, the same for every command that reads packages."""
     parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the packages (default: %(default)s)",
+        flag, type=Path, default=DEFAULT_BUILD, help=f"{what} (default: %(default)s)"
     )
 
 

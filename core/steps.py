@@ -4,7 +4,7 @@
     tensors = run_steps(STEPS, context, {"phonemes": ..., "speed": ..., "seed": ...})
     tensors["waveform"]  # [600F]
 
-The steps stand in encoder/encoder_steps.py, vocoder/vocoder_steps.py and pipeline/chain.py;
+The steps stand in encoder/encoder_steps.py, vocoder/vocoder_steps.py and pipeline/synthesis.py;
 docs/synthesis.md says the same in words. Each is a function of named tensors alone, so one that
 goes wrong is found by itself (kokoro-ane vectors --check).
 """

@@ -49,6 +49,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Public names, imported when they are first asked for."""
+    # importing the package alone costs no NumPy and no PyTorch
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

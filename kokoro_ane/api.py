@@ -113,8 +113,8 @@ def judge(method: str, **options: Any) -> Judged:
 def release(**options: Any) -> "Choice":
     """Judge every level on the same clips and name the one to release.
 
-    options: of eval.release.ReleaseOptions: checkpoint, layout, methods, product ... All figures are
-    in `build`/release/decision.json.
+    options: of eval.release.ReleaseOptions: checkpoint, layout, methods, product ... All figures
+    are in `build`/release/decision.json.
 
     Raises InputError and CheckFailed as `judge`.
     """

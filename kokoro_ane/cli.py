@@ -98,6 +98,7 @@ def _verb(arguments: list[str]) -> int:
     from kokoro_ane.core.streams import NO_MEMORY, no_memory
 
     try:
+        # only the verb's own modules are imported
         module = importlib.import_module(COMMANDS[arguments[0]][0])
     except (ImportError, MemoryError, RuntimeError) as problem:
         if not no_memory(problem):

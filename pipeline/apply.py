@@ -1,6 +1,7 @@
 """Compress a built package: float weights in, a smaller checked package out.
 
-    kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build] [--set exponent=0.5]
+    kokoro-ane quantize --method w8a8 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] \\
+        [--build build] [--set exponent=0.5]
     kokoro-ane quantize --method mixed --recipe my_recipe.json
     # weights of the encoder; `lossless` where they stand on an 8-bit grid
     kokoro-ane quantize --method w8g --stage encoder
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
     CORE_ML,
-    DEFAULT_BUILD,
     QuantizeOptions,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -37,14 +38,8 @@ if TYPE_CHECKING:
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
-    choices = tuple(
-        dict.fromkeys(
-            name
-            for methods in STAGE_METHODS.values()
-            for name, method in methods.items()
-            if method.parent
-        )
-    )
+    levels = [level for methods in STAGE_METHODS.values() for level in methods.items()]
+    choices = tuple(dict.fromkeys(name for name, method in levels if method.parent))
     parser = Parser("kokoro-ane quantize", __doc__)
     parser.add_argument("--method", required=True, choices=choices, help="compression method")
     parser.add_argument(
@@ -54,12 +49,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="whose package (default: %(default)s)",
     )
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the parent package (default: %(default)s)",
-    )
+    build_argument(parser, "folder with the parent package")
     layout_argument(parser)
     parser.add_argument(
         "--runtime",
@@ -96,14 +86,9 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         rows.append(("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""))
     else:
         equal, weights = compression["equal_weights"], compression["weights"]
-        rows.append(
-            (
-                "weights equal to the bit; largest change",
-                f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}",
-                "lossless" if compression["lossless"] else "",
-                "",
-            )
-        )
+        change = f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}"
+        lossless = "lossless" if compression["lossless"] else ""
+        rows.append(("weights equal to the bit; largest change", change, lossless, ""))
     for figure in manifest.checks["figures"]:
         rows.append((figure["name"], *Check(**figure).text(), "holds"))
     title = f"{manifest.package}  {manifest.package_bytes / 1e6:.2f} MB, {share:.3f} of its parent"
@@ -112,21 +97,15 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
         print(not_releasable(manifest.checkpoint["name"]))
-    fields = {
+    report = {
         "manifest": str(manifest.path),
         "package_bytes": manifest.package_bytes,
         "share_of_parent": round(share, 4),
+        "releasable": manifest.releasable,
+        "compression": compression,
+        "checks": manifest.checks,
     }
-    print(
-        json.dumps(
-            fields
-            | {
-                "releasable": manifest.releasable,
-                "compression": manifest.compression,
-                "checks": manifest.checks,
-            }
-        )
-    )
+    print(json.dumps(report))
 
 
 @command

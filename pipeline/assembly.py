@@ -1,14 +1,13 @@
 """A bundle's manifest.json: the packages, vocabulary, voices and vectors that belong together, tied
 by hash. Written and read here.
 
-    assembly = Assembly.of(folder, parts, checkpoint.as_source, withheld=None).save(folder / "manifest.json")
+    Assembly.of(folder, parts, checkpoint.as_source, withheld=None).save()
     Assembly.load(folder / "manifest.json").verify()
 
 One checkpoint for all of it: voices and vocabulary of another checkpoint, packages of another, or
 vectors of other packages are refused.
 """
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -28,15 +27,11 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import json_text
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
+from kokoro_ane.runtimes.registry import hashes_of
 
 FORMAT, NAME = 3, "manifest.json"
-VOCABULARY, VOICES, LEXICON, TEXT, VECTORS = (
-    "vocabulary.json",
-    "voices",
-    "lexicon",
-    "text",
-    "vectors",
-)
+VOCABULARY, VOICES = "vocabulary.json", "voices"
+LEXICON, TEXT, VECTORS = "lexicon", "text", "vectors"
 G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"
 G2P_ABSENT = (
     f"no package: `{command_for(G2P_NAME)}` builds one for Core ML; without it unknown words are"
@@ -106,11 +101,8 @@ class Parts:
 
     def inside(self, folder: Path) -> "Parts":
         """The same names in another folder."""
-        return Parts(
-            tuple(folder / path.name for path in self.encoders),
-            folder / self.vocoder.name,
-            self.g2p and folder / self.g2p.name,
-        )
+        encoders = tuple(folder / path.name for path in self.encoders)
+        return Parts(encoders, folder / self.vocoder.name, self.g2p and folder / self.g2p.name)
 
 
 @dataclass(frozen=True)
@@ -127,19 +119,33 @@ class Assembly:
         cls, root: Path, parts: Parts, checkpoint: dict[str, str], withheld: str | None
     ) -> "Assembly":
         """Describe what lies in a bundle's folder. checkpoint: name and sha256; withheld:
-        decision_file.not_let_out.
+        decision_file.withheld_for.
 
         Raises InputError: one part was made from another checkpoint.
         """
-        encoders, vocoder = (
-            [Manifest.load(path) for path in parts.encoders],
-            Manifest.load(parts.vocoder),
-        )
-        for manifest in (*encoders, vocoder):
-            _same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
-        if not all(manifest.releasable for manifest in (*encoders, vocoder)):
+        encoders, vocoder = list(map(Manifest.load, parts.encoders)), Manifest.load(parts.vocoder)
+        manifests = (*encoders, vocoder)
+        for manifest in manifests:
+            _require_same(manifest.path, manifest.checkpoint_sha256, checkpoint["sha256"])
+        # one package that may not be released withholds the whole bundle
+        if not all(manifest.releasable for manifest in manifests):
             withheld = not_releasable(checkpoint["name"])
-        voices = [_file(path, root) for path in sorted((root / VOICES).iterdir())]
+        if parts.g2p is None:
+            g2p: dict[str, Any] = {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT}
+        else:
+            # its weights are its own: they follow from the lexicon, not from the voice's checkpoint
+            manifest = Manifest.load(parts.g2p)
+            g2p = _package(manifest, root) | {"weights": manifest.checkpoint}
+        # vectors are replayed on the packages beside them, so they must be of these very packages
+        index = load_index(root / VECTORS)
+        _require_same(root / VECTORS / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
+        if index["packages"] != hashes_of(manifests):
+            raise InputError(
+                f"{root / VECTORS} was written with other packages: run `kokoro-ane vectors --out"
+                f" {root / VECTORS}` again"
+            )
+        # what an app needs to call an encoder, copied so that it reads one file
+        contract = ("functions", "token_buckets", "compute_units", "alignment")
         data = {
             "format": FORMAT,
             "checkpoint": checkpoint,
@@ -153,33 +159,29 @@ class Assembly:
                 "frames_per_second": FRAMES_PER_SECOND,
             },
             "encoder": [
-                _package(manifest, root) | _encoder_contract(manifest) for manifest in encoders
+                _package(manifest, root) | {name: getattr(manifest, name) for name in contract}
+                for manifest in encoders
             ],
             "vocoder": _package(vocoder, root) | {"source": vocoder.source},
-            "g2p": (
-                {"absent": G2P_IN_TEXT if (root / TEXT).is_dir() else G2P_ABSENT}
-                if parts.g2p is None
-                else _g2p(Manifest.load(parts.g2p), root)
-            ),
+            "g2p": g2p,
             "vocabulary": _file(root / VOCABULARY, root),
             "voices": {
                 "shape": VOICE_SHAPE,
                 "row": f"phonemes - 1, at most {MAX_PHONEMES}",
-                "files": voices,
+                "files": [_file(path, root) for path in sorted((root / VOICES).iterdir())],
             },
             "lexicon": {
                 path.stem: _file(path, root)
                 for path in sorted((root / LEXICON).glob("*.tsv"), reverse=True)
             },
             "text": [_file(path, root) for path in sorted((root / TEXT).glob("*.*"))],
-            "vectors": _vectors(root / VECTORS, root, checkpoint, (*encoders, vocoder)),
+            "vectors": _file(root / VECTORS / INDEX, root),
         }
         return cls(data, root / NAME)
 
-    def save(self, path: Path) -> "Assembly":
+    def save(self) -> None:
         """Write into a bundle that is still aside."""
-        path.write_text(json_text(self.data), encoding="utf-8")
-        return Assembly(self.data, path)
+        self.path.write_text(json_text(self.data), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> "Assembly":
@@ -190,63 +192,51 @@ class Assembly:
         conform(data, Together, str(path))
         return cls(data, path)
 
-    def verify(self) -> int:
-        """Check every file and package against its hash and all packages against one checkpoint;
-        the number of things checked.
-        """
-        root, checked = self.path.parent, 0
-        files = [
-            self.data["vocabulary"],
-            *self.data["voices"]["files"],
-            *self.data["lexicon"].values(),
-            *self.data["text"],
-        ]
-        files += [self.data["vectors"]] if self.data["vectors"] else []
+    def verify(self) -> None:
+        """Check every file and package against its hash and all packages against one checkpoint."""
+        root, data = self.path.parent, self.data
+        # the G2P package has weights of its own: it is verified, but not of the voices' checkpoint
+        packages = [*data["encoder"], data["vocoder"]]
+        if "file" in data["g2p"]:
+            conform(data["g2p"], PackageFile, f"{self.path}.g2p")
+            packages.append(data["g2p"])
+        files = [data["vocabulary"], *data["voices"]["files"], *data["lexicon"].values()]
+        files += [*data["text"], *([data["vectors"]] if data["vectors"] else []), *packages]
         for entry in files:
-            _hashed(root / entry["file"], entry["sha256"])
-            checked += 1
-        for entry in (*self.data["encoder"], self.data["vocoder"]):
-            manifest = self._verified(entry)
-            _same(manifest.path, manifest.checkpoint_sha256, self.data["checkpoint"]["sha256"])
-            checked += 2
-        if "file" in self.data["g2p"]:
-            conform(self.data["g2p"], PackageFile, f"{self.path}.g2p")
-            self._verified(self.data["g2p"])
-            checked += 2
-        return checked
+            path, sha256 = root / entry["file"], entry["sha256"]
+            if not path.is_file():
+                raise InputError(f"{path} is missing")
+            if sha256_of(path) != sha256:
+                raise InputError(
+                    f"{path} has hash {sha256_of(path)[:12]}, the assembly says {sha256[:12]}: it"
+                    " was changed; bundle again"
+                )
+        # a manifest that is as it was written may still stand beside another package
+        for entry in packages:
+            manifest = Manifest.load(root / entry["file"])
+            manifest.verify()
+            if manifest.package_sha256 != entry["package_sha256"]:
+                raise InputError(
+                    f"{manifest.path} is of another package than {self.path} says: bundle again"
+                )
+            if entry is not data["g2p"]:
+                _require_same(
+                    manifest.path, manifest.checkpoint_sha256, data["checkpoint"]["sha256"]
+                )
 
-    def _verified(self, entry: dict[str, Any]) -> Manifest:
-        """The manifest of one package, after its own hash and the package's."""
-        path = self.path.parent / entry["file"]
-        _hashed(path, entry["sha256"])
-        manifest = Manifest.load(path)
-        manifest.verify()
-        if manifest.package_sha256 != entry["package_sha256"]:
-            raise InputError(f"{path} is of another package than {self.path} says: bundle again")
-        return manifest
 
-
-def _same(path: Path, found: str, wanted: str) -> None:
-    if found != wanted:
+def _require_same(path: Path, sha256: str, expected: str) -> None:
+    if sha256 != expected:
         raise InputError(
-            f"{path} was made from checkpoint {found[:12]}, the rest from {wanted[:12]}: build both"
-            " from one checkpoint"
-        )
-
-
-def _hashed(path: Path, wanted: str) -> None:
-    if not path.is_file():
-        raise InputError(f"{path} is missing")
-    if sha256_of(path) != wanted:
-        raise InputError(
-            f"{path} has hash {sha256_of(path)[:12]}, the assembly says {wanted[:12]}: it was"
-            " changed; bundle again"
+            f"{path} was made from checkpoint {sha256[:12]}, the rest from {expected[:12]}: build"
+            " both from one checkpoint"
         )
 
 
 def _file(path: Path, root: Path) -> dict[str, Any]:
+    """A file and its hash, by its path in the bundle."""
     return {
-        "file": os.path.relpath(path, root),
+        "file": path.relative_to(root).as_posix(),
         "sha256": sha256_of(path),
         "bytes": path.stat().st_size,
     }
@@ -254,35 +244,10 @@ def _file(path: Path, root: Path) -> dict[str, Any]:
 
 def _package(manifest: Manifest, root: Path) -> dict[str, Any]:
     manifest.verify()
-    return _file(manifest.path, root) | {
-        "package": os.path.relpath(manifest.package_path, root),
-        "package_sha256": manifest.package_sha256,
-        "package_bytes": manifest.package_bytes,
-        "target": manifest.target,
-        "inputs": manifest.inputs,
-        "outputs": manifest.outputs,
-        "buckets": manifest.buckets,
-    }
-
-
-def _g2p(manifest: Manifest, root: Path) -> dict[str, Any]:
-    """Its weights are its own: they hang on the lexicon, not on the voice's checkpoint."""
-    return _package(manifest, root) | {"weights": manifest.checkpoint}
-
-
-def _encoder_contract(manifest: Manifest) -> dict[str, Any]:
-    names = ("functions", "token_buckets", "compute_units", "alignment")
-    return {name: getattr(manifest, name) for name in names}
-
-
-def _vectors(
-    folder: Path, root: Path, checkpoint: dict[str, str], manifests: tuple[Manifest, ...]
-) -> dict[str, Any]:
-    index = load_index(folder)
-    _same(folder / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
-    if index["packages"] != {manifest.path.stem: manifest.package_sha256 for manifest in manifests}:
-        raise InputError(
-            f"{folder} was written with other packages: run `kokoro-ane vectors --out {folder}`"
-            " again"
-        )
-    return _file(folder / INDEX, root)
+    fields = ("package_sha256", "package_bytes", "target", "inputs", "outputs", "buckets")
+    package = manifest.package_path.relative_to(root).as_posix()
+    return (
+        _file(manifest.path, root)
+        | {"package": package}
+        | {name: getattr(manifest, name) for name in fields}
+    )

@@ -1,15 +1,23 @@
-"""Where finished audio goes: a .wav or .flac file, stdout as wav or raw PCM, or memory. 24 kHz,
+"""Finished audio: what is done to a chunk's samples beyond the models, and where they go. 24 kHz,
 mono, 16 bit, the same samples everywhere.
 
+    samples, gain = finished(waveform)                  # fades, within full scale
+    TickFade(durations, phonemes, len(samples))(samples)    # ticks behind the last word faded
     with to_file(Path("hello.wav")) as sink: sink.write(samples)
     StreamSink(sys.stdout.buffer, "wav").write(samples)
+    TrimmedSink(sink).write(samples)                    # silence at both ends cut
+    levelled(samples, -19)                              # at -19 LUFS, and the loudness reached
+
+Kokoro ticks after short texts in some voices ("Hi.", "No?"), in PyTorch as in every package: single
+samples at -17 to -28 dBFS behind the last phone. Judge and vectors keep the ticks: they hear what
+the models made.
 """
 
 import contextlib
 import errno
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,11 +26,27 @@ import numpy as np
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
+from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 
 FADE_SAMPLES = 120  # 5 ms
 CEILING = 1.0  # full scale; a louder chunk is turned down as a whole
-OWN_PERCENTILE = 95  # of a chunk's frames: what the voice passes in one frame of twenty
+VOICE_PERCENTILE = 95  # of a chunk's frames: what the voice passes in one frame of twenty
 FULL_SCALE = 32767
+SUFFIXES = (".wav", ".flac")
+UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
+# of full scale: a word is over, and a tick begins, where samples stay below, or pass it
+QUIET = 10 ** (-40 / 20)
+STEP = 60  # samples, 2.5 ms
+ENDED_STEPS = 4  # 10 ms of quiet end a word
+TICK_STEPS = 12  # 30 ms: what sounds longer is speech, and stays
+# their release may come 75 ms late, behind a closure as quiet as a pause
+PLOSIVES, RELEASE_FRAMES = frozenset("ptkbdɡɾʔʧʤT"), 3
+# samples of silence that stay: 0.1 s, 0.25 s
+LEAD, TAIL = SAMPLE_RATE_HZ // 10, SAMPLE_RATE_HZ // 4
+SILENT = 10 ** (-50 / 20)  # of full scale
+# of a sample, where a level is set: room for what coding and resampling add
+LOUDEST_DBFS = -1.0
+LEVELS_LUFS = (-50.0, -5.0)
 
 
 def fade(samples: int = FADE_SAMPLES) -> np.ndarray:
@@ -83,13 +107,13 @@ def largest_step(samples: np.ndarray) -> float:
     return float(np.abs(np.diff(samples.astype(np.float64))).max(initial=0.0))
 
 
-def own_step(samples: np.ndarray) -> float:
+def voice_step(samples: np.ndarray) -> float:
     """The largest step in each whole frame, 95th percentile over frames: what the voice does from
     frame to frame.
     """
     frames = samples[: len(samples) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
     return (
-        float(np.percentile([largest_step(frame) for frame in frames], OWN_PERCENTILE))
+        float(np.percentile([largest_step(frame) for frame in frames], VOICE_PERCENTILE))
         if len(frames)
         else 0.0
     )
@@ -97,36 +121,91 @@ def own_step(samples: np.ndarray) -> float:
 
 def join_db(before: np.ndarray, after: np.ndarray, pause: int) -> float:
     """Largest step where the join has changed anything (both fades and the pause), in dB over the
-    smaller `own_step` of the two chunks.
+    smaller `voice_step` of the two chunks.
 
     `before` and `after` are finished chunks. At or below 0 dB a join is no louder than the voice
     itself; -inf: nothing moves there.
     """
     silence = np.zeros(min(pause, FADE_SAMPLES), np.float32)
     near = np.concatenate([before[-FADE_SAMPLES:], silence, after[:FADE_SAMPLES]])
-    step, own = largest_step(near), min(own_step(before), own_step(after))
+    step, voice = largest_step(near), min(voice_step(before), voice_step(after))
     with np.errstate(divide="ignore"):
         return (
-            float(20 * np.log10(step / own)) if own else (float("inf") if step else float("-inf"))
+            float(20 * np.log10(step / voice))
+            if voice
+            else (float("inf") if step else float("-inf"))
         )
 
 
-SUFFIXES = (".wav", ".flac")
-UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
+def word_end(durations: Sequence[int], phonemes: str) -> int:
+    """Sample at which the last phone ends, by the durations [n + 2]; a plosive's with room for its
+    release. 0 without a phone.
+    """
+    phones = [
+        place
+        for place, symbol in enumerate(phonemes)
+        if symbol.isalpha() and symbol not in PRIMARY + SECONDARY
+    ]
+    if not phones:
+        return 0
+    last = phones[-1]
+    late = RELEASE_FRAMES if phonemes[last] in PLOSIVES else 0
+    # the first duration is the boundary's
+    return FRAME_SAMPLES * (int(sum(durations[: last + 2])) + late)
+
+
+class TickFade:
+    """A chunk [600 F] float32, in one piece or several, with what is shorter than 30 ms, behind 10
+    ms of quiet behind the last phone, faded to silence.
+
+    Sound that goes on past the last phone (a vowel that rings out, a late release) is followed to
+    its end and stays as it is. What lies behind the last phone is held back until the chunk's last
+    sample is there; where all of it is in the last piece, as it mostly is, nothing comes later than
+    it would.
+    """
+
+    def __init__(self, durations: Sequence[int], phonemes: str, length: int) -> None:
+        """`length`: samples of the chunk."""
+        self.length, self.at, self.held = length, 0, np.zeros(0, np.float32)
+        self.end = word_end(durations, phonemes) or length
+
+    def __call__(self, piece: np.ndarray) -> np.ndarray:
+        """The next piece [n] float32 -> what can be heard of it and before it."""
+        word = piece[: max(0, self.end - self.at)]
+        self.at, self.held = self.at + len(piece), np.concatenate([self.held, piece[len(word) :]])
+        return word if self.at < self.length else np.concatenate([word, _faded(self.held)])
+
+
+def _faded(tail: np.ndarray) -> np.ndarray:
+    """What lies behind the last phone, [n] float32, its ticks faded."""
+    count = len(tail) // STEP
+    # [steps of 2.5 ms]
+    loud = np.abs(tail[: count * STEP]).reshape(count, STEP).max(axis=1) > QUIET
+    steps, over = np.flatnonzero(loud), 0
+    # Runs of loud steps with no pause inside: the last that is speech, or that has no pause before
+    # it, ends the word. What is loud behind it is a tick.
+    for run in np.split(steps, np.flatnonzero(np.diff(steps) > ENDED_STEPS) + 1):
+        if len(run) and (run[-1] + 1 - run[0] > TICK_STEPS or run[0] - over < ENDED_STEPS):
+            over = int(run[-1]) + 1
+    if count - over < ENDED_STEPS or not loud[over:].any():
+        return tail
+    faded, start = tail.copy(), over * STEP
+    faded[start : start + FADE_SAMPLES] *= fade(len(faded[start : start + FADE_SAMPLES]))[::-1]
+    faded[start + FADE_SAMPLES :] = 0.0
+    return faded
 
 
 class Sink(ABC):
     """Takes float samples; counts what was written and what touches full scale."""
 
     def __init__(self) -> None:
-        self.samples, self.full_scale, self.peak = 0, 0, 0.0
+        self.samples = self.full_scale = 0
 
     def write(self, samples: np.ndarray) -> None:
         """samples [n] float32 in -1..1."""
         pcm = to_pcm(samples)
         self.samples += len(pcm)
         self.full_scale += int((np.abs(pcm) >= FULL_SCALE).sum())
-        self.peak = max(self.peak, float(np.abs(samples).max(initial=0.0)))
         self._put(pcm)
 
     @abstractmethod
@@ -173,7 +252,11 @@ class StreamSink(Sink):
         super().__init__()
         self.stream = stream
         if kind == "wav":
-            self._send(wav_header())
+            # 44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are
+            # 0xFFFFFFFF, as players expect of a stream
+            layout = struct.pack("<IHHIIHH", 16, 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
+            sizes = struct.pack("<I", UNKNOWN_LENGTH)
+            self._send(b"RIFF" + sizes + b"WAVEfmt " + layout + b"data" + sizes)
 
     def _put(self, pcm: np.ndarray) -> None:
         self._send(pcm.tobytes())
@@ -210,21 +293,83 @@ class ArraySink(Sink):
         """Nowhere else."""
 
 
-def wav_header() -> bytes:
-    """44 bytes of a 16-bit mono wav whose length is not known yet: both sizes are 0xFFFFFFFF, as
-    players expect of a stream.
-    """
-    layout = struct.pack("<HHIIHH", 1, 1, SAMPLE_RATE_HZ, 2 * SAMPLE_RATE_HZ, 2, 16)
-    sizes = struct.pack("<I", UNKNOWN_LENGTH)
-    return b"RIFF" + sizes + b"WAVEfmt " + struct.pack("<I", len(layout)) + layout + b"data" + sizes
-
-
 @contextlib.contextmanager
 def to_file(path: Path) -> Iterator[Sink]:
     """A file that appears under its name when it is complete."""
     with staged(path) as aside:
         sink = FileSink(aside)
-        try:
+        with sink.file:
             yield sink
-        finally:
-            sink.file.close()
+
+
+class TrimmedSink:
+    """A sink's samples without silence before the first sound beyond 0.1 s, and behind the last
+    beyond 0.25 s; what is between stays.
+    """
+
+    def __init__(self, sink: "Sink | LevelledSink") -> None:
+        self.sink, self.held, self.begun, self.cut = sink, np.zeros(0, np.float32), False, 0
+
+    def write(self, samples: np.ndarray) -> None:
+        """samples [n] float32 in -1..1; silence is held back until a sound follows."""
+        held = np.concatenate([self.held, samples])
+        heard = np.flatnonzero(np.abs(held) > SILENT)
+        if len(heard):
+            first = 0 if self.begun else max(0, int(heard[0]) - LEAD)
+            last = int(heard[-1]) + 1
+            self.cut, self.begun = self.cut + first, True
+            self.sink.write(held[first:last])
+            held = held[last:]
+        self.held = held
+
+    def finish(self) -> None:
+        """The last sound's silence, 0.25 s at most."""
+        silence = self.held[:TAIL] if self.begun else self.held
+        self.cut += len(self.held) - len(silence)
+        self.sink.write(silence)
+
+
+def check_loudness(lufs: float) -> float:
+    """Raises InputError for what is no loudness of speech."""
+    if not LEVELS_LUFS[0] <= lufs <= LEVELS_LUFS[1]:
+        raise InputError(
+            f"a loudness of {lufs:g} LUFS: give {LEVELS_LUFS[0]:g} to {LEVELS_LUFS[1]:g}; -19 is"
+            " usual for mono speech"
+        )
+    return lufs
+
+
+def levelled(samples: np.ndarray, lufs: float) -> tuple[np.ndarray, float | None]:
+    """samples [n] float32 at `lufs` by ITU-R BS.1770-4 (pyloudnorm), or as near as a peak of
+    LOUDEST_DBFS lets, and the LUFS reached.
+
+    None, and the samples as they are: silence, or shorter than the 0.4 s that a loudness is
+    measured over.
+    """
+    from pyloudnorm import Meter
+
+    meter = Meter(SAMPLE_RATE_HZ)
+    if len(samples) < meter.block_size * SAMPLE_RATE_HZ:
+        return samples, None
+    loudness = meter.integrated_loudness(samples.astype(np.float64))
+    if np.isneginf(loudness):
+        return samples, None
+    gain_db = min(lufs - loudness, LOUDEST_DBFS - 20 * np.log10(np.abs(samples).max()))
+    return samples * np.float32(10 ** (gain_db / 20)), round(float(loudness + gain_db), 2)
+
+
+class LevelledSink:
+    """A sink's samples at one loudness: all are held until the last is there."""
+
+    def __init__(self, sink: Sink, lufs: float) -> None:
+        self.sink, self.lufs = sink, lufs
+        self.held, self.reached = [np.zeros(0, np.float32)], None  # type: list, float | None
+
+    def write(self, samples: np.ndarray) -> None:
+        """samples [n] float32 in -1..1."""
+        self.held.append(samples)
+
+    def finish(self) -> None:
+        """Level, and write it all."""
+        samples, self.reached = levelled(np.concatenate(self.held), self.lufs)
+        self.sink.write(samples)

@@ -1,7 +1,8 @@
 """Build the packages of a stage: checkpoint to .mlpackage, executed and compared before it gets its
 name.
 
-    kokoro-ane build vocoder [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--layout streaming] [--out build]
+    kokoro-ane build vocoder [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] \\
+        [--layout streaming] [--out build]
     # iOS 17: two packages, because functions came with iOS 18
     kokoro-ane build encoder [--target iOS17]
     # files for another runtime, float32, any length; vocoder likewise
@@ -17,8 +18,8 @@ from pathlib import Path
 
 from kokoro_ane.core.commands import (
     CORE_ML,
-    DEFAULT_BUILD,
     BuildOptions,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -68,12 +69,7 @@ def _package_flags(parser: argparse.ArgumentParser, target: str) -> None:
         choices=("iOS17", "iOS18"),
         help=f"minimum deployment target (default: {target})",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder for packages and manifests (default: %(default)s)",
-    )
+    build_argument(parser, "folder for packages and manifests", "--out")
 
 
 def _vocoder_flags(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -99,23 +100,18 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     layout_argument(parser)
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--out",
         type=Path,
         help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-streaming-METHOD)",
     )
-    what = (
-        "g2p's rules with their word lists, or only a lexicon and the G2P package (default:"
-        " %(default)s)"
-    )
     parser.add_argument(
-        "--text", choices=(RULES, WORDS), default=RULES, help=f"what reads text: {what}"
+        "--text",
+        choices=(RULES, WORDS),
+        default=RULES,
+        help="what reads text: g2p's rules with their word lists, or only a lexicon and the G2P"
+        " package (default: %(default)s)",
     )
     parser.add_argument(
         "--dialects",
@@ -147,11 +143,11 @@ def folder_for(options: BundleOptions, request: "Request") -> Path:
 def dialects_of(text: str) -> "tuple[Dialect, ...]":
     """'us,gb' -> both."""
     dialects: dict[str, Dialect] = {"us": "us", "gb": "gb"}
-    parts = tuple(part.strip() for part in text.split(","))
-    unknown = next((part for part in parts if part not in dialects), None)
-    if unknown is not None:
-        raise InputError(f"--dialects {text}: {unknown!r} is neither us nor gb")
-    return tuple(dialects[part] for part in parts)
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in dialects:
+            raise InputError(f"--dialects {text}: {name!r} is neither us nor gb")
+    return tuple(dialects[name] for name in names)
 
 
 def bundle(options: BundleOptions) -> Bundle:
@@ -221,9 +217,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.verify:
         from kokoro_ane.pipeline.bundle_files import verify_bundle
 
-        print_report(
-            arguments.verify, Bundle(arguments.verify, "", *verify_bundle(arguments.verify))
-        )
+        folder = arguments.verify
+        print_report(folder, Bundle(folder, "", *verify_bundle(folder)))
         return EXIT_GOOD
     made = bundle(options_of(BundleOptions, arguments))
     if made.folder is None:

@@ -30,10 +30,10 @@ from kokoro_ane.pipeline.assembly import (
     Assembly,
     Parts,
 )
-from kokoro_ane.pipeline.chain import Chain
-from kokoro_ane.pipeline.decision_file import decision_for, model_card, no_word_for, not_let_out
+from kokoro_ane.pipeline.decision_file import decision_for, model_card, unattested, withheld_for
 from kokoro_ane.pipeline.lexicon_file import dialects_for, write_lexicon
 from kokoro_ane.pipeline.step_comparison import GOOD
+from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
 from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
@@ -44,29 +44,33 @@ from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, mo
 SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"
 PRODUCT_COMMAND = "kokoro-ane release --product"
 LICENSES = Path(__file__).parent / "licenses"
-CONTENTS = [
-    "| | |",
-    "| --- | --- |",
-    (
-        "| packages/ | Core ML packages or ONNX files, each with the manifest of its contract"
-        " beside it |"
-    ),
-    "| manifest.json | what belongs together, with shapes, buckets and hashes |",
-    (
-        "| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows"
-        " differ |"
-    ),
-    "| vocabulary.json | phoneme symbol to id |",
-    (
-        "| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted,"
-        " tab-separated |"
-    ),
-    (
-        "| text/ | what reads text: rules, word lists, network and tagger for each language of the"
-        " voices, and texts to check a port by |"
-    ),
-    "| vectors/ | inputs and outputs of every step of the chain |",
-]
+LICENSED = """# Licences of what is inside
+
+| what | licence |
+| --- | --- |
+| weights in packages/, voices/ | {weights} |
+| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0): \
+licenses/apache-2.0.txt |
+| {words}/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt. Changed: one \
+sorted table |
+| {words}/, words of `c` | CMUdict, Carnegie Mellon University (BSD): licenses/cmudict.txt. \
+Changed: symbols |
+| text/, the tagger | statistics derived from WordNet and a Debian word list: licenses/tagger.txt |
+| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by their \
+authors (MIT) |
+| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |
+"""
+CONTENTS = """| | |
+| --- | --- |
+| packages/ | Core ML packages or ONNX files, each with the manifest of its contract beside it |
+| manifest.json | what belongs together, with shapes, buckets and hashes |
+| voices/ | of a style pack [510, 1, 256] the mean row, and the directions in which rows differ |
+| vocabulary.json | phoneme symbol to id |
+| lexicon/ | word to phonemes, a file for each English dialect of the voices, sorted, \
+tab-separated |
+| text/ | what reads text: rules, word lists, network and tagger for each language of the voices, \
+and texts to check a port by |
+| vectors/ | inputs and outputs of every step of the chain |""".splitlines()
 
 
 def write_bundle(
@@ -90,8 +94,16 @@ def write_bundle(
     checkpoint, method = request.checkpoint, request.method
     parts = parts_of(request, runtime, words_only)
     if product:
-        require_judged(parts, product[1])
+        # a package on one side only is as wrong as one of another hash
+        packages = {part.package: part.package_sha256 for part in map(Manifest.load, parts.all)}
+        judged: Mapping[str, str] = product[1]["packages"]
+        for name in sorted({*packages, *judged}):
+            if packages.get(name) != judged.get(name):
+                raise InputError(
+                    f"{name} is not what the product decision judged: run `{PRODUCT_COMMAND}` again"
+                )
     manifest = Manifest.load(parts.vocoder)
+    # a package that is called w8a8 holds what w8a8 stores
     require_genuine(manifest, level_name(method, request.layout))
     path = request.build / "release" / "decision.json"
     decision, level = decision_for(path, manifest.package_sha256)
@@ -99,58 +111,50 @@ def write_bundle(
         raise CheckFailed(
             f"{method} was judged and rejected: {'; '.join(level['reasons'])}; nothing was bundled"
         )
+    # everything is written aside: a folder of that name is a whole bundle or none
     with staged(folder, bundle_of_ours) as aside:
-        inside = _copied(parts, aside / "packages")
+        inside = parts.inside(aside / "packages")
+        inside.vocoder.parent.mkdir(parents=True)
+        for path, place in zip(parts.all, inside.all, strict=True):
+            part = Manifest.load(path)
+            part.verify()
+            copy = shutil.copytree if part.package_path.is_dir() else shutil.copy
+            copy(part.package_path, place.with_name(part.package))
+            shutil.copy(path, place)
         (aside / VOCABULARY).write_text(json_text(checkpoint.config.vocab), encoding="utf-8")
         (aside / VOICES).mkdir()
         for name in checkpoint.voices:
             (aside / VOICES / f"{name}{SUFFIX}").write_bytes(
                 encoded(checkpoint.voice(name).numpy())
             )
-        for dialect in (dialects or dialects_for(checkpoint.voices)) if words_only else ():
-            write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
-        for language in () if words_only else dialects or languages_for(checkpoint.voices):
-            write_text_tables(aside / TEXT, language)
+        if words_only:
+            for dialect in dialects or dialects_for(checkpoint.voices):
+                write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
+        else:
+            for language in dialects or languages_for(checkpoint.voices):
+                write_text_tables(aside / TEXT, language)
         _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
-        chain, packages = chain_in(
-            inside, checkpoint.config.vocab, checkpoint.voice(checkpoint.voices[0]).numpy()
-        )
-        write_vectors(aside / VECTORS, chain, checkpoint.as_source, packages)
-        withheld = not_let_out(decision, level) or (
-            no_word_for(product[0], PRODUCT_COMMAND) if product else None
-        )
-        assembly = Assembly.of(aside, inside, checkpoint.as_source, withheld).save(aside / NAME)
-        contents = [
-            line
-            for line in CONTENTS
-            if not line.startswith(f"| {TEXT if words_only else LEXICON}/")
-        ]
-        whole = (
-            f"The whole chain, {product[1]['product']}, against the fp32 chain:"
-            f" {product[1]['verdict']}."
-            if product
-            else ""
-        )
+        # vectors come from the copies inside, so that what is checked is what ships
+        voice = checkpoint.voice(checkpoint.voices[0]).numpy()
+        chain, made_of = chain_in(inside, checkpoint.config.vocab, voice)
+        write_vectors(aside / VECTORS, chain, checkpoint.as_source, made_of)
+        # a product needs both decisions: the level's, and that of the whole chain
+        withheld = withheld_for(decision, level)
+        if product:
+            withheld = withheld or unattested(product[0], PRODUCT_COMMAND)
+        assembly = Assembly.of(aside, inside, checkpoint.as_source, withheld)
+        assembly.save()
+        # a bundle reads text by rules or by a lexicon: the other's line goes
+        absent = f"| {TEXT if words_only else LEXICON}/"
+        contents = [line for line in CONTENTS if not line.startswith(absent)]
+        whole = ""
+        if product:
+            name, verdict = product[1]["product"], product[1]["verdict"]
+            whole = f"The whole chain, {name}, against the fp32 chain: {verdict}."
         with readable(path, "run `kokoro-ane release` again"):
             card = model_card(assembly.data, decision, level, contents, whole)
         (aside / CARD).write_text(card, encoding="utf-8")
         _write_sums(aside)
-
-
-def require_judged(parts: Parts, product: Mapping[str, Any]) -> None:
-    """Raise InputError unless these are the packages that the product decision judged."""
-    found = {
-        manifest.package: manifest.package_sha256 for manifest in map(Manifest.load, parts.all)
-    }
-    other = sorted(
-        name
-        for name in {*found, *product["packages"]}
-        if found.get(name) != product["packages"].get(name)
-    )
-    if other:
-        raise InputError(
-            f"{other[0]} is not what the product decision judged: run `{PRODUCT_COMMAND}` again"
-        )
 
 
 def parts_of(request: Request, runtime: str, words_only: bool) -> Parts:
@@ -160,18 +164,6 @@ def parts_of(request: Request, runtime: str, words_only: bool) -> Parts:
     g2p = request.build / f"{G2P_NAME}.json"
     has_g2p = words_only and RUNTIMES[runtime].packages and g2p.is_file()
     return Parts(*files_of(runtime, request), g2p if has_g2p else None)
-
-
-def _copied(parts: Parts, place: Path) -> Parts:
-    """Packages and manifests into a new folder; where the manifests are now."""
-    place.mkdir(parents=True)
-    for path in parts.all:
-        manifest = Manifest.load(path)
-        manifest.verify()
-        copy = shutil.copytree if manifest.package_path.is_dir() else shutil.copy
-        copy(manifest.package_path, place / manifest.package)
-        shutil.copy(path, place / path.name)
-    return parts.inside(place)
 
 
 def chain_in(
@@ -190,7 +182,6 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
     """LICENSES.md says what is under what; licenses/ holds the texts. `words`: the folder with the
     words.
     """
-    (folder / "licenses").mkdir()
     weights = "Kokoro-82M by hexgrad, Apache-2.0: licenses/apache-2.0.txt"
     if checkpoint.name == "kokoro-int8":
         weights += ". On 8-bit grids: ONNX export of kokoro-onnx by thewh1teagle (MIT)"
@@ -199,42 +190,11 @@ def _write_licenses(checkpoint: Checkpoint, folder: Path, words: str) -> None:
             f"checkpoint `{checkpoint.name}`: its licence is not known to this tool; do not"
             " distribute without it"
         )
-    for path in LICENSES.iterdir():
-        shutil.copy(path, folder / "licenses" / path.name)
-    lines = [
-        "# Licences of what is inside",
-        "",
-        "| what | licence |",
-        "| --- | --- |",
-        f"| weights in packages/, voices/ | {weights} |",
-    ]
-    lines += [
-        "| packages/G2P, text/ | kokoro-ane, Apache-2.0, trained on misaki's lexicon (Apache-2.0):"
-        " licenses/apache-2.0.txt |"
-    ]
-    lines += [
-        f"| {words}/, words | misaki 0.9.4 by hexgrad, Apache-2.0: licenses/apache-2.0.txt."
-        " Changed: one sorted table |"
-    ]
-    lines += [
-        f"| {words}/, words of `c` | CMUdict, Carnegie Mellon University (BSD):"
-        " licenses/cmudict.txt. Changed: symbols |"
-    ]
-    shutil.copy(CMUDICT.with_name("cmudict.LICENSE.txt"), folder / "licenses" / "cmudict.txt")
-    lines += [
-        "| text/, the tagger | statistics derived from WordNet and a Debian word list:"
-        " licenses/tagger.txt |"
-    ]
-    shutil.copy(CMUDICT.with_name("tagger.LICENSE.txt"), folder / "licenses" / "tagger.txt")
-    lines += [
-        "| network design in packages/ | Kokoro by hexgrad, Apache-2.0; iSTFTNet and StyleTTS 2 by"
-        " their authors (MIT) |"
-    ]
-    lines += [
-        "| manifests, vectors/, model card | kokoro-ane, Apache-2.0: licenses/apache-2.0.txt |",
-        "",
-    ]
-    (folder / NOTICES).write_text("\n".join(lines), encoding="utf-8")
+    shutil.copytree(LICENSES, folder / "licenses")
+    for name in ("cmudict", "tagger"):
+        licence = CMUDICT.with_name(f"{name}.LICENSE.txt")
+        shutil.copy(licence, folder / "licenses" / f"{name}.txt")
+    (folder / NOTICES).write_text(LICENSED.format(weights=weights, words=words), encoding="utf-8")
 
 
 def _write_sums(folder: Path) -> None:
@@ -251,35 +211,49 @@ def verify_bundle(folder: Path) -> tuple[dict[str, Any], dict[str, int]]:
     Returns the assembly's data and what was counted. Raises InputError naming the first file that
     is not as it was written, CheckFailed when a step of the chain does not replay.
     """
+    # a run that wrote it may have been killed between two renames
     recover(folder.parent)
-    files = check_sums(folder)
+    sums = sums_of(folder)
+    files = {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    } - {SUMS}
+    for name in sorted(files ^ set(sums)):
+        raise InputError(
+            f"{folder / name} {'is not part of the bundle' if name in files else 'is missing'}:"
+            " bundle again"
+        )
+    for name, digest in sums.items():
+        if sha256_of(folder / name) != digest:
+            raise InputError(
+                f"{folder / name} was changed after the bundle was written: bundle again"
+            )
     assembly = Assembly.load(folder / NAME)
     assembly.verify()
-    voices = check_voices(folder / VOICES)
-    data = assembly.data
-    parts = Parts(
-        tuple(folder / entry["file"] for entry in data["encoder"]), folder / data["vocoder"]["file"]
-    )
+    voices, data = sorted((folder / VOICES).iterdir()), assembly.data
+    for path in voices:
+        if not np.isfinite(decoded(path.read_bytes())).all():
+            raise InputError(f"{path} holds NaN or infinity: bundle again")
+    # from here on the bundle is used as an app uses it: opened by its manifest, and run
+    encoders = tuple(folder / entry["file"] for entry in data["encoder"])
+    parts = Parts(encoders, folder / data["vocoder"]["file"])
     vocab = read_json(folder / VOCABULARY, "a bundle holds it")
     chain, packages = chain_in(parts, vocab, read_npy(folder / VECTORS / VOICE))
     rows = check_vectors(folder / VECTORS, chain, packages)
     missed = next((row for row in rows if row.verdict != GOOD), None)
     if missed is not None:
         raise CheckFailed(f"{folder}: {missed.where} {missed.name} at {missed.snr_db} dB")
-    return data, {"files": files, "voices": voices, "tensors": len(rows)}
+    return data, {"files": len(files), "voices": len(voices), "tensors": len(rows)}
 
 
 def bundle_of_ours(folder: Path) -> str | None:
     """Why a folder is not one that `write_bundle` wrote, or None: for core.staging.staged."""
     try:
-        own = sums_of(folder)
+        sums = sums_of(folder)
     except InputError as problem:
         return f"it is not a bundle: {problem}"
-    return (
-        strangers(folder, {SUMS, *own})
-        if NAME in own and CARD in own
-        else f"it is not a bundle: {SUMS} names no {NAME}"
-    )
+    if NAME in sums and CARD in sums:
+        return strangers(folder, {SUMS, *sums})
+    return f"it is not a bundle: {SUMS} names no {NAME}"
 
 
 def sums_of(folder: Path) -> dict[str, str]:
@@ -291,31 +265,3 @@ def sums_of(folder: Path) -> dict[str, str]:
         return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     except ValueError:
         raise InputError(f"{folder / SUMS} is no list of hashes and names: bundle again") from None
-
-
-def check_sums(folder: Path) -> int:
-    """Every file is as SHA256SUMS says and every file is in it; their number."""
-    wanted = sums_of(folder)
-    found = {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-    } - {SUMS}
-    for name in sorted(found ^ set(wanted)):
-        raise InputError(
-            f"{folder / name} {'is not part of the bundle' if name in found else 'is missing'}:"
-            " bundle again"
-        )
-    for name, digest in wanted.items():
-        if sha256_of(folder / name) != digest:
-            raise InputError(
-                f"{folder / name} was changed after the bundle was written: bundle again"
-            )
-    return len(wanted)
-
-
-def check_voices(folder: Path) -> int:
-    """Each has the size and the numbers of a voice; how many there are."""
-    paths = sorted(folder.iterdir())
-    for path in paths:
-        if not np.isfinite(decoded(path.read_bytes())).all():
-            raise InputError(f"{path} holds NaN or infinity: bundle again")
-    return len(paths)

@@ -13,13 +13,29 @@ from kokoro_ane.core.data_files import read_json, readable
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.registry import PACKAGE
 
-# 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with its
-# interval; 2: facts read off the package
+# 4: no times and no objective, `variation` where 3 had `seed_variation`; 3: a forecast time with
+# its interval; 2: facts read off the package
 FORMAT, PRODUCT_FORMAT = 4, 1
 NOT_JUDGED = (
     "Not judged: `kokoro-ane release` has not seen this package. Nothing is said here about its"
     " quality."
 )
+
+CARD_END = """
+## Not measured
+
+No Apple device was used: latency, placement and memory on a device are not known.
+
+## Contents
+
+{contents}
+
+Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with
+
+    kokoro-ane bundle --verify FOLDER
+
+Checkpoint: `{checkpoint_sha256}` over weights, config and voices. Licences: LICENSES.md.
+"""
 
 
 def read_product(build: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -52,8 +68,8 @@ def short(commit: str) -> str:
     return commit[:10] + ("+" if commit.endswith("+") else "")
 
 
-def not_let_out(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
-    """Why a decision does not let a package out; None where its level for this very package says
+def withheld_for(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | None) -> str | None:
+    """Why a package is not released by a decision; None where its level for this very package says
     SHIP and a commit made it.
     """
     if decision is None or level is None:
@@ -63,19 +79,18 @@ def not_let_out(decision: Mapping[str, Any] | None, level: Mapping[str, Any] | N
         )
     if level["verdict"] != "SHIP":
         return f"not releasable: the release decision says {level['verdict']} of this package"
-    return no_word_for(decision, "kokoro-ane release")
+    return unattested(decision, "kokoro-ane release")
 
 
-def no_word_for(decision: Mapping[str, Any], command: str) -> str | None:
-    """Why nobody stands for a decision, or None."""
-    if not decision.get("releasable") or not re.fullmatch(
-        "[0-9a-f]{40}", str(decision["provenance"].get("commit"))
-    ):
-        return (
-            "not releasable: the release decision was made by sources that no commit holds, or of a"
-            f" checkpoint that may not be released; commit, then `{command}`"
-        )
-    return None
+def unattested(decision: Mapping[str, Any], command: str) -> str | None:
+    """Why a decision cannot be repeated from a commit, or None where it can."""
+    commit = str(decision["provenance"].get("commit"))
+    if decision.get("releasable") and re.fullmatch("[0-9a-f]{40}", commit):
+        return None
+    return (
+        "not releasable: the release decision was made by sources that no commit holds, or of a"
+        f" checkpoint that may not be released; commit, then `{command}`"
+    )
 
 
 def decision_for(
@@ -107,11 +122,10 @@ def decision_table(decision: Mapping[str, Any], chosen: str) -> list[str]:
         name = f"**{level['method']}**" if level["method"] == chosen else level["method"]
         pesq, mcd = level["summary"]["pesq"], level["summary"]["mcd_db"]
         broken = f": {', '.join(level['broken'])}" if level["broken"] else ""
-        figures = (
-            f"{level['bytes'] / 1e6:.2f} | {pesq['mean']:.2f} / {pesq['worst']:.2f} |"
-            f" {mcd['mean']:.2f}"
+        lines.append(
+            f"| {name} | {level['bytes'] / 1e6:.2f} | {pesq['mean']:.2f} / {pesq['worst']:.2f} |"
+            f" {mcd['mean']:.2f} | {level['verdict']}{broken} |"
         )
-        lines.append(f"| {name} | {figures} | {level['verdict']}{broken} |")
     return lines
 
 
@@ -125,74 +139,46 @@ def model_card(
     """Markdown. data: the assembly's; whole: what is said of the whole chain."""
     name, method = data["checkpoint"]["name"], data["method"]
     core_ml = data["vocoder"]["package"].endswith(PACKAGE)
-    head = [
-        f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}",
-        "",
-    ]
-    if not data["releasable"]:
-        head += [
-            f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {data['withheld']}.",
-            "",
-        ]
     places = ("CPU and GPU; CPU on the M5", "Neural Engine, CPU") if core_ml else ("CPU", "CPU")
     parts = [*((entry, places[0]) for entry in data["encoder"]), (data["vocoder"], places[1])]
     parts += [(data["g2p"], "CPU")] if "package" in data["g2p"] else []
+    packages = [
+        f"| {entry['package']} | {entry['package_bytes'] / 1e6:.2f} | {entry['target']} | {units} |"
+        f" `{entry['package_sha256'][:16]}` |"
+        for entry, units in parts
+    ]
+    quality = [NOT_JUDGED]
+    if decision is not None and level is not None:
+        quality = [*_judged(decision, level), "", *decision_table(decision, method)]
+    warning = f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {data['withheld']}."
     lines = [
-        *head,
-        (
-            "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder),"
-            " features to a waveform (vocoder)."
+        f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}",
+        "",
+        *(() if data["releasable"] else (warning, "")),
+        "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder),"
+        " features to a waveform (vocoder).",
+        "",
+        "| package | MB | target | runs on | SHA-256 |",
+        "| --- | --- | --- | --- | --- |",
+        *packages,
+        "",
+        "## Quality",
+        "",
+        *quality,
+        *(("", whole) if whole else ()),
+        CARD_END.format(
+            contents="\n".join(contents), checkpoint_sha256=data["checkpoint"]["sha256"]
         ),
-        "",
-    ]
-    lines += ["| package | MB | target | runs on | SHA-256 |", "| --- | --- | --- | --- | --- |"]
-    for entry, units in parts:
-        size = f"{entry['package_bytes'] / 1e6:.2f}"
-        lines.append(
-            f"| {entry['package']} | {size} | {entry['target']} | {units} |"
-            f" `{entry['package_sha256'][:16]}` |"
-        )
-    lines += ["", "## Quality", ""]
-    lines += (
-        [NOT_JUDGED]
-        if level is None or decision is None
-        else [*_judged(decision, level), "", *decision_table(decision, method)]
-    )
-    lines += ["", whole] if whole else []
-    lines += [
-        "",
-        "## Not measured",
-        "",
-        "No Apple device was used: latency, placement and memory on a device are not known.",
-        "",
-    ]
-    lines += [
-        "## Contents",
-        "",
-        *contents,
-        "",
-        "Check the files with `shasum -a 256 -c SHA256SUMS`, the whole with",
-        "",
-    ]
-    made_from = f"Checkpoint: `{data['checkpoint']['sha256']}` over weights, config and voices."
-    lines += [
-        "    kokoro-ane bundle --verify FOLDER",
-        "",
-        f"{made_from} Licences: LICENSES.md.",
-        "",
     ]
     return "\n".join(lines)
 
 
 def _judged(decision: Mapping[str, Any], level: Mapping[str, Any]) -> list[str]:
     clips, provenance = len(level["clips"]), decision["provenance"]
-    told = f"{level['verdict']}: {'; '.join(level['reasons'])}."
-    how = (
-        f"{clips} held-out sentences, executed package against fp32 PyTorch with the same noise,"
-        f" {provenance['precision']} precision"
-    )
     return [
-        told,
+        f"{level['verdict']}: {'; '.join(level['reasons'])}.",
         "",
-        f"Judged on {how}; commit {short(provenance['commit'])}. `kokoro-ane release`:",
+        f"Judged on {clips} held-out sentences, executed package against fp32 PyTorch with the"
+        f" same noise, {provenance['precision']} precision; commit"
+        f" {short(provenance['commit'])}. `kokoro-ane release`:",
     ]

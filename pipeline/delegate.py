@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, Parser, command
-from kokoro_ane.runtimes.registry import check_runtime, level_for
+from kokoro_ane.runtimes.registry import PACKAGE, check_runtime, level_for
 
 if TYPE_CHECKING:
     from kokoro_ane.core.manifest import Manifest
@@ -38,8 +38,8 @@ def file_for(arguments: argparse.Namespace, data: dict[str, Any]) -> Path:
     """Where the file goes. InputError for a name that hides that it is not releasable."""
     bundle = arguments.bundle.resolve()
     name = data["checkpoint"]["name"]
-    own = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
-    out: Path = arguments.out or bundle.with_name(f"{own}{SUFFIX}")
+    stem = bundle.name if data["releasable"] or name in bundle.name else f"{name}-{bundle.name}"
+    out: Path = arguments.out or bundle.with_name(f"{stem}{SUFFIX}")
     if not data["releasable"] and name not in out.name:
         raise InputError(
             f"{name} is not releasable and its file has to say so: --out"
@@ -52,17 +52,14 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
     """The encoder's and the vocoder's. InputError for a bundle of another runtime's files."""
     from kokoro_ane.core.manifest import Manifest
 
-    manifests = [
-        Manifest.load(bundle / entry["file"]) for entry in (*data["encoder"], data["vocoder"])
-    ]
-    other = next(
-        (manifest.package for manifest in manifests if not manifest.package.endswith(".mlpackage")),
-        None,
-    )
-    if other is not None:
-        raise InputError(
-            f"{bundle} holds {other}: only Core ML packages can be delegated to Core ML"
-        )
+    entries = (*data["encoder"], data["vocoder"])
+    manifests = [Manifest.load(bundle / entry["file"]) for entry in entries]
+    for manifest in manifests:
+        if not manifest.package.endswith(PACKAGE):
+            raise InputError(
+                f"{bundle} holds {manifest.package}: only Core ML packages can be delegated to"
+                " Core ML"
+            )
     return manifests
 
 
@@ -71,60 +68,47 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     from kokoro_ane.core.export import package_sha256
     from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 
-    wanted = {
-        signature.name: (manifest, inside, signature)
-        for manifest in manifests
-        for inside, signature in signatures(manifest)
-    }
     rows = []
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        found = packages_in(path, Path(folder))
-        for name, (manifest, inside, signature) in wanted.items():
-            same = (
-                name in found
-                and package_sha256(found[name].package) == manifest.package_sha256
-                and found[name].function == inside
-            )
-            if not same:
-                raise CheckFailed(
-                    f"method {name} does not hold {manifest.package}; nothing was kept"
+        # the packages are taken out of the written file again: no writer is trusted
+        packages = packages_in(path, Path(folder))
+        for manifest in manifests:
+            for function, signature in signatures(manifest):
+                name, package = signature.name, packages.get(signature.name)
+                if (
+                    package is None
+                    or package_sha256(package.package) != manifest.package_sha256
+                    or package.function != function
+                ):
+                    raise CheckFailed(
+                        f"method {name} does not hold {manifest.package}; nothing was kept"
+                    )
+                rows.append(
+                    {
+                        "method": name,
+                        "package": manifest.package,
+                        "package_sha256": manifest.package_sha256,
+                        "function": function,
+                        "inputs": list(signature.program.inputs),
+                        "outputs": list(signature.program.outputs),
+                        "lengths": {key: list(ends) for key, ends in signature.lengths.items()},
+                    }
                 )
-            lengths = {length: list(ends) for length, ends in signature.lengths.items()}
-            package = {
-                "package": manifest.package,
-                "package_sha256": manifest.package_sha256,
-                "function": inside,
-            }
-            takes = {
-                "inputs": list(signature.program.inputs),
-                "outputs": list(signature.program.outputs),
-                "lengths": lengths,
-            }
-            rows.append({"method": name} | package | takes)
     return rows
 
 
 def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> None:
     """Human table, then one JSON line."""
-    size = path.stat().st_size
-    told = []
+    size, cells = path.stat().st_size, []
     for row in rows:
-        lengths = ", ".join(
-            f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items()
-        )
-        told.append((row["method"], ", ".join(row["inputs"]), lengths, row["package"]))
-    print_table(
-        f"{path}  {size / 1e6:.1f} MB",
-        ("method", "inputs, in this order", "lengths", "package, byte for byte"),
-        told,
-    )
+        ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
+        cells.append((row["method"], ", ".join(row["inputs"]), ends, row["package"]))
+    headings = ("method", "inputs, in this order", "lengths", "package, byte for byte")
+    print_table(f"{path}  {size / 1e6:.1f} MB", headings, cells)
     if not data["releasable"]:
         print(data["withheld"])
-    print(
-        json.dumps(
-            {"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}
-        )
-    )
+    report = {"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}
+    print(json.dumps(report))
 
 
 @command
@@ -142,6 +126,7 @@ def main(argv: list[str] | None = None) -> int:
         check_output(out, ours, (SUFFIX,), arguments) if arguments.out else check_implied(out, ours)
     )
     manifests = manifests_of(arguments.bundle, data)
+    # compared before the file gets its name
     with staged(out, ours) as aside:
         write(manifests, aside)
         rows = compare(aside, manifests)

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.commands import build_argument, print_table
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from mlprogram.errors import ProgramError
@@ -83,22 +83,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--read", type=Path, metavar="FILE", help="set a file beside counts instead"
     )
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="--read: folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser, "--read: folder with the packages")
     return parser.parse_args(argv)
-
-
-def shapes_of(program: "OpenProgram") -> list[dict[str, tuple[int, ...]]]:
-    """The enumerated shapes, or the only ones."""
-    return (
-        program.all_shapes()
-        if any(len(spec.shapes) > 1 for spec in program.inputs.values())
-        else [program.shapes({})]
-    )
 
 
 def measured_row(
@@ -113,40 +99,29 @@ def measured_row(
     from mlprogram.examine.device import measure
 
     name = program.function.name
-    told = {tensor: list(shape) for tensor, shape in shapes.items()}
+    row = Row(
+        function=name,
+        shapes={tensor: list(shape) for tensor, shape in shapes.items()},
+        refused=None,
+        near_db={},
+        placement={},
+        timings={},
+    )
     try:
         facts = measure(core_ml, program, shapes)
     except ProgramError as problem:
-        refused = str(problem.__cause__ or problem)[:300]
-        return {
-            "function": name,
-            "shapes": told,
-            "refused": refused,
-            "near_db": {},
-            "placement": {},
-            "timings": {},
-        }
-    wanted: Any = MLModel(
-        str(program.package.path), function_name=None if name == MAIN else name
-    ).predict(dict(facts.inputs))
-    near = {name: snr_db(wanted[name], got) for name, got in facts.outputs.items()}
-    near = {
-        name: float(np.nan_to_num(db, nan=-LARGEST_DB).clip(-LARGEST_DB, LARGEST_DB))
-        for name, db in near.items()
-    }
-    timings: dict[str, Timed] = {
-        u: {"load_ms": t.load_ms, "predict_ms": list(t.predict_ms)}
-        for u, t in facts.timings.items()
-    }
-    placed = dict(facts.placement)
-    return {
-        "function": name,
-        "shapes": told,
-        "refused": None,
-        "near_db": near,
-        "placement": placed,
-        "timings": timings,
-    }
+        row["refused"] = str(problem.__cause__ or problem)[:300]
+        return row
+    model = MLModel(str(program.package.path), function_name=None if name == MAIN else name)
+    executed: Any = model.predict(dict(facts.inputs))
+    for tensor, measured in facts.outputs.items():
+        # JSON has no infinity
+        db = np.nan_to_num(snr_db(executed[tensor], measured), nan=-LARGEST_DB)
+        row["near_db"][tensor] = float(db.clip(-LARGEST_DB, LARGEST_DB))
+    row["placement"] |= facts.placement
+    for units, timing in facts.timings.items():
+        row["timings"][units] = Timed(load_ms=timing.load_ms, predict_ms=list(timing.predict_ms))
+    return row
 
 
 def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
@@ -157,22 +132,23 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
     from kokoro_ane.core.checks import open_functions
     from kokoro_ane.core.export import package_sha256
 
-    found: list[Measured] = []
+    entries: list[Measured] = []
     for package in packages:
-        rows = [
-            measured_row(core_ml, program, shapes)
-            for program in open_functions(package)
-            for shapes in shapes_of(program)
-        ]
-        found.append({"package": package.name, "sha256": package_sha256(package), "rows": rows})
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
+        rows = []
+        for program in open_functions(package):
+            # one row for each enumerated shape: Core ML plans and times each by itself
+            enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
+            for shapes in program.all_shapes() if enumerated else [program.shapes({})]:
+                rows.append(measured_row(core_ml, program, shapes))
+        entries.append({"package": package.name, "sha256": package_sha256(package), "rows": rows})
     return Report(
         format=FORMAT,
         chip=core_ml.chip,
         system=system,
         coremltools=version("coremltools"),
-        peak_mib=peak,
-        packages=found,
+        # bytes on macOS
+        peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        packages=entries,
     )
 
 
@@ -187,15 +163,11 @@ def read_report(path: Path) -> Report:
     conform(report, Report, str(path))
     for package in report["packages"]:
         for row in package["rows"]:
-            times = [
-                ms
-                for timed in row["timings"].values()
-                for ms in (timed["load_ms"], *timed["predict_ms"])
-            ]
-            whole = set(row["timings"]) == set(UNITS) and all(
-                timed["predict_ms"] for timed in row["timings"].values()
-            )
-            if row["refused"] is None and not (whole and min(times) > 0):
+            # a row is whole with positive times for each choice of compute units
+            whole = set(row["timings"]) == set(UNITS)
+            for timed in row["timings"].values():
+                whole &= min([timed["load_ms"], *(timed["predict_ms"] or [0])]) > 0
+            if row["refused"] is None and not whole:
                 raise InputError(
                     f"{path}: {package['package']}: a row has no positive times for each of"
                     f" {', '.join(UNITS)}"
@@ -207,13 +179,13 @@ def chip_of(report: Report) -> str:
     """m4 of "Apple M4 Pro": the rules know no variants."""
     from mlprogram.examine.rules import load_rules
 
-    words, chips = report["chip"].lower().split(), load_rules().chips
-    found = next((word for word in words if word in chips), None)
-    if found is None:
-        raise InputError(
-            f"the chip {report['chip'][:60]!r} is none that the rules know: {', '.join(chips)}"
-        )
-    return found
+    chips = load_rules().chips
+    for word in report["chip"].lower().split():
+        if word in chips:
+            return word
+    raise InputError(
+        f"the chip {report['chip'][:60]!r} is none that the rules know: {', '.join(chips)}"
+    )
 
 
 def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
@@ -225,6 +197,7 @@ def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     from mlprogram.examine.rules import load_rules
 
     rules, chip = load_rules(), chip_of(report)
+    # a report names packages by hash, for file names change from machine to machine
     paths = {package_sha256(path): path for path in sorted(build.rglob("*.mlpackage"))}
     for package in report["packages"]:
         if package["sha256"] not in paths:
@@ -253,56 +226,30 @@ def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
             }
             if row["refused"] is None:
                 devices = list(row["placement"].values())
-                counts |= {
-                    "ms": statistics.median(row["timings"][PLACED]["predict_ms"]),
-                    "on_engine": devices.count("engine") / (len(devices) or 1),
-                    # The worst output
-                    "near_db": min(row["near_db"].values(), default=None),
-                }
+                counts["ms"] = statistics.median(row["timings"][PLACED]["predict_ms"])
+                counts["on_engine"] = devices.count("engine") / (len(devices) or 1)
+                # the worst output
+                counts["near_db"] = min(row["near_db"].values(), default=None)
             yield counts
 
 
-def show_counts(report: Report, build: Path) -> int:
-    """The table, and the exit code."""
-    try:
-        rows = list(counted_rows(report, build))
-    except ProgramError as problem:
-        raise InputError(str(problem)) from None
-    headings = (
-        "package",
-        "shapes",
-        "operations",
-        "MMAC",
-        "MB moved",
-        "ms",
-        "on the engine",
-        "forecast",
-        "dB",
-    )
-    print_table(
-        f"{report['chip']}, {report['system']}: counted, and measured", headings, map(cells, rows)
-    )
-    refused = any(row["refused"] for row in rows)
-    print(json.dumps({"chip": report["chip"], "refused": refused, "rows": rows}))
-    return EXIT_REJECTED if refused else EXIT_GOOD
+HEADINGS = (
+    *("package", "shapes", "operations", "MMAC", "MB moved"),
+    *("ms", "on the engine", "forecast", "dB"),
+)
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
     """One row for people."""
     low, high = row["forecast_on_engine"]
-    forecast = f"{100 * low:.0f} to {100 * high:.0f} %"
+    ms, engine, near = "refused", "-", "-"
     if row["refused"] is None:
+        ms, engine = f"{row['ms']:.3g}", f"{100 * row['on_engine']:.0f} %"
         near = "-" if row["near_db"] is None else f"{row['near_db']:.1f}"
-        measured = (f"{row['ms']:.3g}", f"{100 * row['on_engine']:.0f} %", forecast, near)
-    else:
-        measured = ("refused", "-", forecast, "-")
     return (
-        row["package"],
-        row["shapes"],
-        str(row["operations"]),
-        f"{row['macs'] / 1e6:.3g}",
-        f"{row['bytes_moved'] / 1e6:.3g}",
-        *measured,
+        *(row["package"], row["shapes"], str(row["operations"])),
+        *(f"{row['macs'] / 1e6:.3g}", f"{row['bytes_moved'] / 1e6:.3g}"),
+        *(ms, engine, f"{100 * low:.0f} to {100 * high:.0f} %", near),
     )
 
 
@@ -310,30 +257,30 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    if arguments.read:
-        return show_counts(read_report(arguments.read), arguments.build)
-    from kokoro_ane.core.staging import json_of, write_json
-    from mlprogram.examine.device import load_core_ml
-
-    core_ml = load_core_ml()
-    if core_ml is None or not arguments.packages:
-        raise InputError(
-            "device-report measures packages on a Mac: name them there, or --read a file that it"
-            " wrote"
-        )
     try:
+        if arguments.read:
+            report = read_report(arguments.read)
+            rows = list(counted_rows(report, arguments.build))
+            title = f"{report['chip']}, {report['system']}: counted, and measured"
+            print_table(title, HEADINGS, map(cells, rows))
+            refused = any(row["refused"] for row in rows)
+            print(json.dumps({"chip": report["chip"], "refused": refused, "rows": rows}))
+            return EXIT_REJECTED if refused else EXIT_GOOD
+        from kokoro_ane.core.staging import json_of, write_json
+        from mlprogram.examine.device import load_core_ml
+
+        core_ml = load_core_ml()
+        if core_ml is None or not arguments.packages:
+            raise InputError(
+                "device-report measures packages on a Mac: name them there, or --read a file that"
+                " it wrote"
+            )
         report = measured(core_ml, arguments.packages, f"macOS {platform.mac_ver()[0]}")
     except ProgramError as problem:
         raise InputError(str(problem)) from None
     write_json(arguments.out, report, json_of("chip", "packages"))
-    print(
-        json.dumps(
-            {
-                "wrote": str(arguments.out),
-                "rows": sum(len(package["rows"]) for package in report["packages"]),
-            }
-        )
-    )
+    count = sum(len(package["rows"]) for package in report["packages"])
+    print(json.dumps({"wrote": str(arguments.out), "rows": count}))
     return EXIT_GOOD
 
 

@@ -12,8 +12,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, Parser, command
+from kokoro_ane.core.commands import build_argument, print_table
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, Parser, command
 
 NEEDED = (
     "torch",
@@ -39,12 +39,7 @@ EXTRAS = {
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     """Flags of this command."""
     parser = Parser("kokoro-ane doctor", __doc__)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     return parser.parse_args(argv)
 
 
@@ -58,38 +53,33 @@ def installed(name: str) -> str | None:
 
 def checkpoints() -> dict[str, bool]:
     """Homes of a checkpoint and whether each answers without a network."""
-    from kokoro_ane.core.checkpoint import HUB_REPOSITORY, KOKORO_INT8
-    from kokoro_ane.core.kokoro_int8.cache import available
-
-    return {HUB_REPOSITORY: hub_is_cached(), KOKORO_INT8: available()}
-
-
-def hub_is_cached() -> bool:
-    """Whether the hub's weights at the pinned revision are in its cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    from kokoro_ane.core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
+    from kokoro_ane.core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, KOKORO_INT8
+    from kokoro_ane.core.kokoro_int8.cache import available
 
-    return all(
-        isinstance(try_to_load_from_cache(HUB_REPOSITORY, name, revision=HUB_REVISION), str)
+    # a path, None, or a mark of what the hub does not have
+    cached = [
+        try_to_load_from_cache(HUB_REPOSITORY, name, revision=HUB_REVISION)
         for name in HUB_FILES[:2]
-    )
+    ]
+    is_cached = all(isinstance(path, str) for path in cached)
+    return {HUB_REPOSITORY: is_cached, KOKORO_INT8: available()}
 
 
 def packages(build: Path) -> dict[str, str]:
     """Built packages by manifest: "whole", or what is wrong with it."""
-    from kokoro_ane.core.errors import InputError
     from kokoro_ane.core.manifest import Manifest
 
-    found = {}
-    for path in sorted(build.glob("*.json")) if build.is_dir() else ():
+    states = {}
+    for path in sorted(build.glob("*.json")):
         if path.with_suffix(".mlpackage").is_dir():
             try:
                 Manifest.load(path).verify()
-                found[path.stem] = "whole"
+                states[path.stem] = "whole"
             except InputError as problem:
-                found[path.stem] = str(problem)
-    return found
+                states[path.stem] = str(problem)
+    return states
 
 
 @command
@@ -98,26 +88,19 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
     homes, built = checkpoints(), packages(arguments.build)
+    # what is missing is named with what it is for
     rows = [
-        (name, found or "missing", EXTRAS.get(name, "every build"))
-        for name, found in versions.items()
+        (name, number or "missing", EXTRAS.get(name, "every build"))
+        for name, number in versions.items()
     ]
-    rows += [
-        (f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint")
-        for name, there in homes.items()
-    ]
+    for name, there in homes.items():
+        rows.append((f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint"))
     rows += [(name, state, f"package in {arguments.build}") for name, state in built.items()]
-    print_table(
-        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
-        ("what", "found", "for"),
-        rows,
-    )
+    title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    print_table(title, ("what", "found", "for"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
-    print(
-        json.dumps(
-            {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
-        )
-    )
+    report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
+    print(json.dumps(report))
     return EXIT_BAD_INPUT if missing else EXIT_GOOD
 
 

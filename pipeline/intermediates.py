@@ -1,8 +1,8 @@
 """One utterance three ways, compared where tensors cross from stage to stage: upstream (dynamic,
 packed), our PyTorch (static, masked), the executed packages; and the first stage that is bad.
 
-    reference = upstream_run(checkpoint, said, torch.float32)
-    ours = torch_run(checkpoint, said, torch.float32, reference)
+    reference = upstream_run(checkpoint, spoken, torch.float32)
+    ours = torch_run(checkpoint, spoken, torch.float32, reference)
     rows = compared_runs(reference, ours, limits=FLOAT32)
     first_bad(rows)                     # its name, or None: pipeline/step_comparison.py
 
@@ -35,7 +35,6 @@ from kokoro_ane.encoder.encoder_steps import (
     Encoding,
 )
 from kokoro_ane.encoder.functions import Encoder, torch_functions
-from kokoro_ane.pipeline.chain import Chain
 from kokoro_ane.pipeline.step_comparison import (
     ABSENT,
     AFTER,
@@ -45,6 +44,7 @@ from kokoro_ane.pipeline.step_comparison import (
     compared,
     rectangular,
 )
+from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.upstream import (
     Silence,
     injected_noise,
@@ -109,12 +109,13 @@ class UtteranceInputs:
         """What the steps start from, in the dtype to compute in."""
         half = self.style.shape[1] // 2
         style = self.style.to(dtype).numpy()
-        start: Tensors = {
+        return {
             "ids": np.array(self.ids, np.int32),
             "speed": np.array([self.speed], np.float32),
+            "seed": np.array([self.seed], np.int64),
+            "style_decoder": style[:, :half],
+            "style_prosody": style[:, half:],
         }
-        start["seed"] = np.array([self.seed], np.int64)
-        return start | {"style_decoder": style[:, :half], "style_prosody": style[:, half:]}
 
 
 class TorchBackend:
@@ -125,16 +126,12 @@ class TorchBackend:
     arrays = False
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
-        self.source, self.packed = (
-            vocoder.generator.m_source.host,
-            PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval(),
+        self.source, self.buckets = vocoder.generator.m_source.host, BUCKETS.frames
+        self.packed = PackedVocoder(vocoder, PackedLayout(hidden_dim)).eval()
+        self.trunk: Tensor | None = None  # [1, C, 1, 120 B + 1]
+        vocoder.generator.conv_post.register_forward_pre_hook(
+            lambda _module, inputs: setattr(self, "trunk", inputs[0])
         )
-        self.buckets = BUCKETS.frames
-        self.trunk: Tensor | None = None
-        vocoder.generator.conv_post.register_forward_pre_hook(self._keep)
-
-    def _keep(self, _: torch.nn.Module, given: tuple[Tensor, ...]) -> None:
-        self.trunk = given[0]  # [1, C, 1, 120 B + 1]
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, B + 1]."""
@@ -150,6 +147,7 @@ def upstream_run(
     checkpoint: Checkpoint, spoken: UtteranceInputs, dtype: torch.dtype
 ) -> Intermediates:
     """KModel.forward_with_tokens, unmodified, complex path, with the noise of the seed injected."""
+    # the noise is drawn by frames, because upstream alone knows how many there will be
     model = upstream_of(checkpoint).to(dtype)
     with injected_noise(
         lambda frames: torch.from_numpy(gaussian_noise(frames, spoken.seed)), BUCKETS.frames[-1]
@@ -158,14 +156,16 @@ def upstream_run(
             model, torch.tensor([spoken.ids]), spoken.style.to(dtype), spoken.speed
         )
     width = checkpoint.config.hidden_dim
-    kept = {name: tensors[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
+    selected = {name: tensors[name].transpose(1, 2) for name in ("bert", "bert_encoder")}
     # without the style that upstream appends
-    kept["frames"] = tensors["frames"][..., :width].transpose(1, 2)
-    names: tuple[str, ...] = ("durations", "text", "asr", "f0_hz", "energy")
+    selected["frames"] = tensors["frames"][..., :width].transpose(1, 2)
+    names = ["durations", "text", "asr", "f0_hz", "energy"]
     if not isinstance(model.decoder, Silence):
-        names += ("spectrum", "trunk", "waveform")
-    arrays = _arrays(kept | {name: tensors[name] for name in names})
-    return arrays | {"chain": arrays["waveform"]} if "waveform" in arrays else arrays
+        names += ["spectrum", "trunk", "waveform"]
+        tensors["chain"] = tensors["waveform"]
+    return _arrays(
+        selected | {name: tensors[name] for name in (*names, "chain") if name in tensors}
+    )
 
 
 @torch.no_grad()
@@ -174,24 +174,24 @@ def torch_run(
 ) -> Intermediates:
     """Our PyTorch, padded to the default buckets and masked."""
     encoder, count = Encoder.of(checkpoint).to(dtype), len(spoken.ids)
-    kept: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
 
-    def keep(name: str, _module: torch.nn.Module, _given: tuple, out: Tensor) -> None:
-        kept[name] = out[:, :count].transpose(1, 2)
+    def keep(name: str, _module: torch.nn.Module, _inputs: tuple, out: Tensor) -> None:
+        outputs[name] = out[:, :count].transpose(1, 2)
 
+    # these two never leave the module, so hooks read them
     for name in ("bert", "bert_encoder"):
         getattr(encoder, name).register_forward_hook(partial(keep, name))
     limits = AlignmentLimits.of(checkpoint.config, BUCKETS.frames[-1])
     backend = EncoderBackend(torch_functions(encoder), limits, BUCKETS)
     if "spectrum" not in reference:
-        return _arrays(kept) | _encoded(
-            run_steps(FROM_IDS, Encoding(backend), spoken.inputs(dtype))
-        )
+        encoded = run_steps(FROM_IDS, Encoding(backend), spoken.inputs(dtype))
+        return _arrays(outputs) | _encoded(encoded)
     vocoder = TorchBackend(Vocoder.of(checkpoint).to(dtype), checkpoint.config.hidden_dim)
     tensors = chain_run(backend, vocoder, spoken, dtype, reference)
     columns = tensors["spectrum"].shape[-1]
     assert vocoder.trunk is not None  # the chain has just run
-    return _arrays(kept) | tensors | {"trunk": vocoder.trunk[:, :, 0, :columns].numpy()}
+    return _arrays(outputs) | tensors | {"trunk": vocoder.trunk[:, :, 0, :columns].numpy()}
 
 
 @torch.no_grad()
@@ -215,6 +215,7 @@ def chain_run(
     tensors = _encoded(free) | {"chain": free["waveform"]}
     if "spectrum" not in reference:
         return tensors
+    # upstream's own tensors, so that the second run differs by this stage alone
     names = ("asr", "f0_hz", "energy", "spectrum")
     theirs = {name: reference[name].astype(inputs["style_decoder"].dtype) for name in names}
     rendered = run_steps(SOURCE_STEPS, chain, inputs | {name: theirs[name] for name in names[:3]})
@@ -248,6 +249,7 @@ def compared_runs(
         theirs, ours = reference.get(name), other.get(name)
         if name == "spectrum" and theirs is not None and ours is not None:
             theirs, ours = rectangular(theirs), rectangular(ours)
+        # a tensor that was computed from a bad one says nothing of its own stage
         sources = [rows[source].verdict for source in FROM.get(name, ()) if source in rows]
         behind = any(verdict in (BAD, AFTER) for verdict in sources)
         row = compared(name, theirs, ours, limits[name], behind)

@@ -64,12 +64,13 @@ def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
     reader, g2p = Reader(lexicon, None), G2P.load(dialect)
     lines = []
     for word in lexicon.words:
+        # a heteronym has a column for each part of speech, the default first
         reading = reader.read(word)
         columns, source = [reading.phonemes], LETTERS.get(reading.source, "r")
         if reading.senses is not None:
             tags = sorted(reading.senses, key=lambda tag: (tag != DEFAULT, tag))
             columns = [f"{tag}={reading.senses[tag] or ''}" for tag in tags]
-        elif not _stays(word, lexicon):
+        elif not _is_looked_up(word, lexicon):
             spoken = said_alone(g2p, word)
             columns, source = [spoken], source if spoken == reading.phonemes else "r"
         lines.append("\t".join((word, source, *columns)))
@@ -78,19 +79,14 @@ def lexicon_lines(dialect: Dialect) -> tuple[str, ...]:
 
 def said_alone(g2p: G2P, word: str) -> str:
     """What g2p says of a text of this word, without its marks."""
-    return " ".join(
-        found.phonemes for found in g2p.phonemize(word).words if found.source != "punctuation"
-    )
+    words = g2p.phonemize(word).words
+    return " ".join(spoken.phonemes for spoken in words if spoken.source != "punctuation")
 
 
-def _stays(word: str, lexicon: Lexicon) -> bool:
+def _is_looked_up(word: str, lexicon: Lexicon) -> bool:
     """Whether g2p looks the word up as it is written, and the sentence does not decide its
-    layout.
+    reading.
     """
     tokens = normalize(word, dialect=lexicon.dialect, known=lexicon.lists).tokens
-    return (
-        len(tokens) == 1
-        and tokens[0].kind == "word"
-        and tokens[0].text == word
-        and word.lower() not in WEAK
-    )
+    as_written = [(token.kind, token.text) for token in tokens] == [("word", word)]
+    return as_written and word.lower() not in WEAK

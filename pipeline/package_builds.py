@@ -44,16 +44,26 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
         raise InputError(f"there is no stage {options.stage!r}: give one of {', '.join(STAGES)}")
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
+    kind = None
     if options.stage == "g2p":
-        stage, kind = _g2p_stage(options), None
+        stage = _g2p_stage(options)
     elif options.runtime != CORE_ML:
         stage, kind = _portable_stage(options)
     elif options.stage == "encoder":
-        stage, kind = _encoder_stage(options), None
+        stage = _encoder_stage(options)
     elif options.layout in STREAMED:
-        stage, kind = _streaming_stage(options), None
+        stage = _streaming_stage(options)
     else:
-        stage, kind = _vocoder_stage(options), None
+        from kokoro_ane.core.checkpoint import open_checkpoint
+        from kokoro_ane.vocoder.layouts import layout_named
+
+        stage = vocoder_stage(
+            open_checkpoint(options.checkpoint),
+            layout_named(options.layout),
+            options.buckets or DEFAULT_BUCKETS,
+            options.precision,
+            options.target or "iOS17",
+        )
     from kokoro_ane.core import builder
 
     return builder.build(stage, options.out, kind)
@@ -77,22 +87,10 @@ def _encoder_stage(options: BuildOptions) -> "Stage":
     with quiet_coremltools():
         from kokoro_ane.encoder.encoder_stage import EncoderStage
         from kokoro_ane.encoder.encoder_steps import Buckets
+    # lengths are checked before seconds go into opening the checkpoint
     buckets = Buckets(options.token_buckets or TOKEN_BUCKETS, options.buckets or DEFAULT_BUCKETS)
     checkpoint = open_checkpoint(options.checkpoint)
     return EncoderStage(checkpoint, buckets, options.precision, options.target or "iOS18")
-
-
-def _vocoder_stage(options: BuildOptions) -> "VocoderStage":
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.vocoder.layouts import layout_named
-
-    return vocoder_stage(
-        open_checkpoint(options.checkpoint),
-        layout_named(options.layout),
-        options.buckets or DEFAULT_BUCKETS,
-        options.precision,
-        options.target or "iOS17",
-    )
 
 
 def vocoder_stage(
@@ -124,6 +122,7 @@ def _streaming_stage(options: BuildOptions) -> "Stage":
     from kokoro_ane.vocoder.streaming.streaming_package import Lengths
     from kokoro_ane.vocoder.streaming.streaming_stage import BUCKETS, CHECK_FRAMES, StreamingStage
 
+    # likewise before the checkpoint is opened
     lengths = Lengths.of(options.buckets or BUCKETS)
     checkpoint = open_checkpoint(options.checkpoint)
     speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
@@ -159,6 +158,7 @@ def _portable_stage(options: BuildOptions) -> "tuple[Stage, Kind]":
 
         return PortableStreamingStage.of(checkpoint, runtime), folder_kind(runtime)
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
+    # an exported file takes any length: three lengths are executed
     excerpts = tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)
     return PortableVocoderStage(checkpoint, runtime, excerpts), kind_of(runtime)
 
@@ -178,15 +178,10 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
     from kokoro_ane.core.checkpoint import open_checkpoint
 
     if options.stage != "vocoder":
-        only_of_the_vocoder = {
-            "--layout": options.layout != PADDED,
-            "--runtime": options.runtime != CORE_ML,
-            "--recipe": options.recipe is not None,
-        }
-        for flag, is_set in only_of_the_vocoder.items():
-            if is_set:
+        for name, usual in (("layout", PADDED), ("runtime", CORE_ML), ("recipe", None)):
+            if getattr(options, name) != usual:
                 raise InputError(
-                    f"{flag} belongs to the vocoder: the {options.stage} has one layout and"
+                    f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
                     " packages only"
                 )
         from kokoro_ane.quantize.stage_levels import build_level

@@ -2,7 +2,7 @@
 interrupted run can go on.
 
     with ResumeState.open(Path("book.wav.parts"), settings, resume=True) as state:
-        for speech in pipeline.speak(text, voice, options, state.kept): state.keep(speech)
+        for speech in pipeline.speak(text, voice, options, state.earlier): state.keep(speech)
         state.remove()
 
 OUT.parts/ holds settings.json (hashes of text, voice and models, speed, seed), audio.f32 (samples
@@ -19,7 +19,6 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from kokoro_ane.pipeline.synthesis import Speech
 from kokoro_ane.pipeline.text import Chunk
 
 SETTINGS, AUDIO, CHUNKS = "settings.json", "audio.f32", "chunks.jsonl"
-OWN = (SETTINGS, AUDIO, CHUNKS, LOCK)
+FILES = (SETTINGS, AUDIO, CHUNKS, LOCK)
 BYTES = 4  # a sample
 # of a process's number in its lock; how often a waiting one looks
 PROCESS_DIGITS, AGAIN_S = 10, 0.1
@@ -47,7 +46,7 @@ def held(folder: Path, content: Any) -> tuple[int, bool]:
     """The folder's lock, held, and whether the folder is new: made with its settings and lock, so
     never there without them.
 
-    Raises InputError for a folder that is not one of ours.
+    Raises InputError for a folder that no `speak` wrote.
     """
     while True:
         lock = None if (folder / SETTINGS).is_file() else _made(folder, content)
@@ -81,17 +80,14 @@ def _made(folder: Path, content: Any) -> int | None:
 
 def _waited_for(folder: Path) -> int | None:
     """None where its owner has removed the folder."""
-    told = False
+    reported = False
     with suppress(FileNotFoundError):
         while (lock := _signed(folder)) is None:
-            owner = (folder / LOCK).read_bytes()[:PROCESS_DIGITS].decode(errors="replace")
-            if not told:
-                print(
-                    f"{folder}: process {owner} writes this output: waiting until it has ended",
-                    file=sys.stderr,
-                    flush=True,
-                )
-            told = True
+            if not reported:
+                owner = (folder / LOCK).read_bytes()[:PROCESS_DIGITS].decode(errors="replace")
+                line = f"{folder}: process {owner} writes this output: waiting until it has ended"
+                print(line, file=sys.stderr, flush=True)
+            reported = True
             time.sleep(AGAIN_S)
         if os.path.samestat(os.fstat(lock), (folder / LOCK).stat()):
             return lock
@@ -132,24 +128,15 @@ class ResumeState:
     """
 
     def __init__(self, folder: Path, entries: list[Entry], lock: int) -> None:
-        self.folder, self.entries, self.used, self.written, self._lock = (
-            folder,
-            entries,
-            0,
-            len(entries),
-            lock,
-        )
-        whole = entries[-1].offset + entries[-1].samples if entries else 0
+        self.folder, self.entries, self._lock = folder, entries, lock
+        self.written, self._end, lines = len(entries), 0, []
         self._audio = (folder / AUDIO).open("r+b" if entries else "w+b")
-        self._audio.truncate(whole * BYTES)
-        self._end = whole
-        lines = (
-            (folder / CHUNKS)
-            .read_text(encoding="utf-8", errors="replace")
-            .splitlines()[: len(entries)]
-            if entries
-            else []
-        )
+        if entries:
+            self._end = entries[-1].offset + entries[-1].samples
+            text = (folder / CHUNKS).read_text(encoding="utf-8", errors="replace")
+            lines = text.splitlines()[: self.written]
+        # what stands behind the last whole chunk goes
+        self._audio.truncate(self._end * BYTES)
         self._lines = (folder / CHUNKS).open("w", encoding="utf-8")
         self._lines.writelines(f"{line}\n" for line in lines)
         self._lines.flush()
@@ -163,7 +150,15 @@ class ResumeState:
         lock, new = held(folder, settings)
         try:
             if resume and not new:
-                _check_same(folder, settings)
+                earlier = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
+                if not isinstance(earlier, dict):
+                    raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
+                for name in sorted({*earlier, *settings}):
+                    if earlier.get(name) != settings.get(name):
+                        raise InputError(
+                            f"{folder} holds chunks of another {name}: start anew without"
+                            " --resume, or give what it was made with"
+                        )
                 return cls(folder, read_entries(folder), lock)
             if not new:
                 # before its settings: chunks are never beside those of another text
@@ -179,7 +174,7 @@ class ResumeState:
             os.close(lock)
             raise
 
-    def kept(self, index: int, chunk: Chunk) -> Speech | None:
+    def earlier(self, index: int, chunk: Chunk) -> Speech | None:
         """Chunk `index` of the earlier run, if it said the same and its samples are whole."""
         if index >= len(self.entries) or self.entries[index].phonemes != chunk.phonemes:
             return None
@@ -188,16 +183,8 @@ class ResumeState:
         data = self._audio.read(entry.samples * BYTES)
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             return None
-        self.used += 1
-        return Speech(
-            index,
-            chunk,
-            entry.durations,
-            np.frombuffer(data, "<f4"),
-            entry.pause,
-            entry.gain,
-            entry.peak,
-        )
+        samples = np.frombuffer(data, "<f4")
+        return Speech(index, chunk, entry.durations, samples, entry.pause, entry.gain, entry.peak)
 
     def keep(self, speech: Speech) -> None:
         """Write a finished chunk: samples, then its line. One that came from here is left as it
@@ -206,7 +193,13 @@ class ResumeState:
         if speech.index < self.written:
             if not speech.seconds:
                 return
-            self._forget(speech.index)
+            # from here on nothing is kept: the stored chunk was damaged and has been spoken anew
+            self._end, self.written = self.entries[speech.index].offset, speech.index
+            del self.entries[speech.index :]
+            lines = (self.folder / CHUNKS).read_text(encoding="utf-8").splitlines(keepends=True)
+            self._lines.seek(0)
+            self._lines.truncate()
+            self._lines.writelines(lines[: speech.index])
         data = speech.samples.astype("<f4").tobytes()
         self._audio.seek(self._end * BYTES)
         self._audio.write(data)
@@ -225,25 +218,10 @@ class ResumeState:
         self._end += len(speech.samples)
         self.written += 1
 
-    def _forget(self, index: int) -> None:
-        """From `index` on nothing is kept: that chunk was damaged and has been spoken anew."""
-        self._end = self.entries[index].offset
-        del self.entries[index:]
-        lines = (self.folder / CHUNKS).read_text(encoding="utf-8").splitlines(keepends=True)[:index]
-        self._lines.seek(0)
-        self._lines.truncate()
-        self._lines.writelines(lines)
-        self.written = index
-
     def __enter__(self) -> "ResumeState":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._audio.close()
             self._lines.close()
@@ -255,43 +233,23 @@ class ResumeState:
         discard(self.folder)
 
 
-def _check_same(folder: Path, settings: dict[str, Any]) -> None:
-    kept = read_json(folder / SETTINGS, "it names what the kept chunks were made of")
-    if not isinstance(kept, dict):
-        raise InputError(f"{folder / SETTINGS} is damaged: start anew without --resume")
-    differ = sorted(
-        name for name in set(kept) | set(settings) if kept.get(name) != settings.get(name)
-    )
-    if differ:
-        raise InputError(
-            f"{folder} holds chunks of another {differ[0]}: start anew without --resume, or give"
-            " what it was made with"
-        )
-
-
 def resume_state_of_ours(folder: Path) -> str | None:
     """Why a folder is no kept state, or None: for core.staging.check_output."""
     if not (folder / SETTINGS).is_file():
         return f"it holds no {SETTINGS} of an interrupted run"
-    links = [
-        name
-        for name in OWN
-        if os.path.lexists(folder / name)
-        and ((folder / name).is_symlink() or not (folder / name).is_file())
-    ]
-    return f"its {links[0]} is no file of an interrupted run" if links else strangers(folder, OWN)
+    for path in (folder / name for name in FILES):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            return f"its {path.name} is no file of an interrupted run"
+    return strangers(folder, FILES)
 
 
 def read_entries(folder: Path) -> list[Entry]:
     """Whole lines whose samples are there, up to the first that is not."""
-    path, held = (
-        folder / CHUNKS,
-        (folder / AUDIO).stat().st_size if (folder / AUDIO).is_file() else 0,
-    )
+    path, audio = folder / CHUNKS, folder / AUDIO
     entries: list[Entry] = []
-    for line in (
-        path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    ):
+    if not (path.is_file() and audio.is_file()):
+        return entries
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             if "\ufffd" in line:
                 break  # what was no UTF-8
@@ -300,10 +258,8 @@ def read_entries(folder: Path) -> list[Entry]:
             entry = Entry(**fields | {"durations": tuple(fields["durations"])})
         except InputError:
             break
-        if (
-            min(entry.offset, entry.pause, *entry.durations) < 0
-            or (entry.offset + entry.samples) * BYTES > held
-        ):
+        end = (entry.offset + entry.samples) * BYTES
+        if min(entry.offset, entry.pause, *entry.durations) < 0 or end > audio.stat().st_size:
             break
         entries.append(entry)
     return entries

@@ -93,7 +93,7 @@ class Constants(Protocol):
     """Where constants stand; names of attributes are remembered."""
 
     def at(self, value: Any) -> bytes: ...
-    def asked(self, name: str) -> bytes: ...
+    def attribute(self, name: str) -> bytes: ...
 
 
 def number(value: int) -> bytes:
@@ -148,30 +148,32 @@ class Scope:
     def __init__(
         self,
         pool: Constants,
-        known: dict[str, Any],
+        environment: dict[str, Any],
         node: Any,
         parent: "Scope | None",
         name: str,
         named: dict[str, Any],
     ) -> None:
-        self.pool, self.known, self.node, self.parent, self.name = (
+        self.pool, self.environment, self.node, self.parent, self.name = (
             pool,
-            dict(known),
+            dict(environment),
             node,
             parent,
             name,
         )
-        given = node.args
-        self.plain = [one.arg for one in (*given.posonlyargs, *given.args)]
-        self.only = [one.arg for one in given.kwonlyargs]
-        if given.kwarg:
+        signature = node.args
+        self.plain = [one.arg for one in (*signature.posonlyargs, *signature.args)]
+        self.only = [one.arg for one in signature.kwonlyargs]
+        if signature.kwarg:
             raise Unsupported("**")
+        # arguments come first, in the order in which a call fills them
         self.slots: dict[str, int] = {}
-        for one in (*self.plain, *self.only, *([given.vararg.arg] if given.vararg else ())):
+        for one in (*self.plain, *self.only, *([signature.vararg.arg] if signature.vararg else ())):
             self.slots[one] = len(self.slots)
         self.count = len(self.slots)
         self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
         self.named = named
+        # then every name that the body assigns, wherever it first does
         for name in stored(node.body if isinstance(node.body, list) else []):
             if name not in self.slots:
                 self.slots[name] = self.slot()
@@ -206,7 +208,7 @@ class Scope:
         )
 
     def block(self, body: list[ast.stmt]) -> bytes:
-        return listed([found for one in body if (found := self.statement(one))])
+        return listed([lowered for one in body if (lowered := self.statement(one))])
 
     def statement(self, node: ast.stmt) -> bytes:
         match node:
@@ -256,7 +258,7 @@ class Scope:
                 )
             case ast.ImportFrom(module, names, 0):
                 for one in names:
-                    self.known[one.asname or one.name] = getattr(
+                    self.environment[one.asname or one.name] = getattr(
                         __import__(module or "", fromlist=[one.name]), one.name
                     )
                 return b""
@@ -271,13 +273,13 @@ class Scope:
     def target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
-                found = next(
+                slot = next(
                     (inner[name] for inner in reversed(self.inner) if name in inner),
                     self.slots.get(name),
                 )
-                if found is None:
+                if slot is None:
                     raise Unsupported(f"{name} is not this function's own")
-                return bytes((LOCAL,)) + number(found)
+                return bytes((LOCAL,)) + number(slot)
             case ast.Attribute(value, name):
                 return bytes((ATTR,)) + self.expression(value) + self.pool.at(name)
             case ast.Subscript(value, ast.Slice()):
@@ -297,10 +299,10 @@ class Scope:
         if isinstance(node, ast.Name):
             if self.place(node.id) is not None:
                 return MISSING
-            builtins = self.known["__builtins__"]
+            builtins = self.environment["__builtins__"]
             builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-            if node.id in self.known:
-                return self.known[node.id]
+            if node.id in self.environment:
+                return self.environment[node.id]
             return builtins.get(node.id, MISSING)
         if isinstance(node, ast.Attribute):
             owner = self.value_of(node.value)
@@ -332,16 +334,16 @@ class Scope:
             case ast.Constant(value):
                 return bytes((CONST,)) + self.pool.at(value)
             case ast.Name(name):
-                found = self.place(name)
-                if found is None:
+                place = self.place(name)
+                if place is None:
                     raise Unsupported(f"the name {name}")
                 return (
-                    bytes((LOCAL,)) + number(found[1])
-                    if not found[0]
-                    else bytes((OUTER,)) + number(found[0]) + number(found[1])
+                    bytes((LOCAL,)) + number(place[1])
+                    if not place[0]
+                    else bytes((OUTER,)) + number(place[0]) + number(place[1])
                 )
             case ast.Attribute(value, name):
-                return bytes((ATTR,)) + self.expression(value) + self.pool.asked(name)
+                return bytes((ATTR,)) + self.expression(value) + self.pool.attribute(name)
             case ast.Subscript(value, ast.Slice(lower, upper, step)):
                 return bytes((SLICE,)) + b"".join(
                     self.expression(one) for one in (value, lower, upper, step)
@@ -401,11 +403,11 @@ class Scope:
     def part(self, node: ast.expr) -> bytes:
         """Of an f-string: an expression and its format."""
         if isinstance(node, ast.FormattedValue):
-            wanted = ""
+            spec = ""
             if isinstance(node.format_spec, ast.JoinedStr):
-                wanted = node.format_spec.values[0].value  # type: ignore[attr-defined]
+                spec = node.format_spec.values[0].value  # type: ignore[attr-defined]
             return self.expression(node.value) + string(
-                "r" if node.conversion == ord("r") else wanted
+                "r" if node.conversion == ord("r") else spec
             )
         return self.expression(node) + string("")
 
@@ -414,7 +416,12 @@ class Scope:
         if node.args.defaults or names:
             raise Unsupported("defaults of a nested function")
         inner = Scope(
-            self.pool, self.known, node, self, f"{self.name}.{getattr(node, 'name', 'lambda')}", {}
+            self.pool,
+            self.environment,
+            node,
+            self,
+            f"{self.name}.{getattr(node, 'name', 'lambda')}",
+            {},
         )
         return inner.code(())
 
@@ -429,7 +436,7 @@ class Scope:
                 + self.target(one.target)
                 + listed([self.expression(test) for test in one.ifs])
             )
-        given = (
+        element = (
             self.expression(node.key) + self.expression(node.value)
             if isinstance(node, ast.DictComp)
             else self.expression(node.elt)
@@ -438,25 +445,28 @@ class Scope:
         return (
             bytes((COMPREHENSION, kind))
             + listed(sources)
-            + given
+            + element
             + (self.expression(default) if kind == STOPS["next"] else b"")
         )
 
     def call(self, node: ast.Call) -> bytes:
         function = node.func
-        name, known = getattr(function, "id", ""), self.value_of(function)
+        name, callee = getattr(function, "id", ""), self.value_of(function)
         if name in STOPS and node.args and isinstance(node.args[0], ast.GeneratorExp):
             return self.comprehension(
                 node.args[0], STOPS[name], node.args[1] if len(node.args) > 1 else None
             )
         if (
-            getattr(known, "__module__", "") == "re"
+            getattr(callee, "__module__", "") == "re"
             and isinstance(function, ast.Attribute)
             and hasattr(re.Pattern, function.attr)
         ):
             try:
+                # a pattern is compiled here, once, and stands in the file as a constant
                 fixed = re.compile(
-                    eval(compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.known)
+                    eval(
+                        compile(ast.Expression(node.args[0]), "<pattern>", "eval"), self.environment
+                    )
                 )
             except NameError as problem:
                 raise Unsupported(f"a pattern that is made where it runs, {problem}") from None
@@ -464,35 +474,35 @@ class Scope:
             inner = ast.Call(ast.Attribute(compiled, function.attr), node.args[1:], node.keywords)
             return self.call(inner)
         # any method of this module's classes
-        if known is getattr and not isinstance(node.args[1], ast.Constant):
-            own = (
+        if callee is getattr and not isinstance(node.args[1], ast.Constant):
+            classes = (
                 one
-                for one in self.known.values()
-                if isinstance(one, type) and one.__module__ == self.known["__name__"]
+                for one in self.environment.values()
+                if isinstance(one, type) and one.__module__ == self.environment["__name__"]
             )
             for attribute in sorted(
                 {
                     attribute
-                    for one in own
+                    for one in classes
                     for attribute in vars(one)
                     if not attribute.startswith("__")
                 }
             ):
-                self.pool.asked(attribute)
-        given = listed([self.expression(one) for one in node.args])
+                self.pool.attribute(attribute)
+        arguments = listed([self.expression(one) for one in node.args])
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        given += listed(
+        arguments += listed(
             [self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords]
         )
-        if isinstance(function, ast.Attribute) and known is MISSING:
+        if isinstance(function, ast.Attribute) and callee is MISSING:
             return (
                 bytes((METHOD,))
                 + self.expression(function.value)
-                + self.pool.asked(function.attr)
-                + given
+                + self.pool.attribute(function.attr)
+                + arguments
             )
-        return bytes((CALL,)) + self.expression(function) + given
+        return bytes((CALL,)) + self.expression(function) + arguments
 
 
 def targets(node: ast.expr) -> list[str]:
@@ -509,21 +519,21 @@ def walked(node: ast.AST) -> Iterator[ast.AST]:
 
 def stored(body: list[ast.stmt]) -> list[str]:
     """Names that statements assign; those of comprehensions are theirs."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def look(node: ast.AST) -> None:
         if isinstance(node, ast.FunctionDef):
-            found[node.name] = None
+            names[node.name] = None
             return
         if isinstance(
             node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
         ):
             return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found[node.id] = None
+            names[node.id] = None
         for one in ast.iter_child_nodes(node):
             look(one)
 
     for statement in body:
         look(statement)
-    return list(found)
+    return list(names)

@@ -63,7 +63,7 @@ class Pool:
     """
 
     def __init__(self, natives: dict[int, str]) -> None:
-        self.natives, self.kept = natives, []  # type: tuple[dict[int, str], list[Any]]
+        self.natives, self.alive = natives, []  # type: tuple[dict[int, str], list[Any]]
         self.places: dict[Any, int] = {}
         self.content: list[bytes] = []
         self.classes: dict[type, set[str]] = {}
@@ -77,7 +77,7 @@ class Pool:
         if key not in self.places:
             self.places[key] = len(self.content)
             self.content.append(b"")
-            self.kept.append(value)  # its id stays its own
+            self.alive.append(value)  # its id stays its own
             self.content[self.places[key]] = self.encoded(value, self.places[key])
         return self.places[key]
 
@@ -99,7 +99,7 @@ class Pool:
         if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
             return bytes((FUNCTION,)) + self.function(value)
         if isinstance(value, types.MethodType):
-            return bytes((BOUND,)) + self.at(value.__self__) + self.asked(value.__name__)
+            return bytes((BOUND,)) + self.at(value.__self__) + self.attribute(value.__name__)
         if isinstance(value, functools.partial):
             named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
             return (
@@ -129,13 +129,13 @@ class Pool:
             )
         raise Unsupported(f"a {type(value).__name__}")
 
-    def asked(self, name: str) -> bytes:
+    def attribute(self, name: str) -> bytes:
         """The name of an attribute that the code asks for."""
         self.names.add(name)
         return self.at(name)
 
     def simple(self, value: Any) -> bytes | None:
-        """What is no code and no object of ours."""
+        """A value that is neither code nor an object of g2p."""
         if value is None or isinstance(value, bool):
             return bytes((NONE if value is None else TRUE if value else FALSE,))
         if isinstance(value, int):
@@ -177,18 +177,19 @@ class Pool:
 
     def described(self, owner: type, names: set[str]) -> bytes:
         """Name, fields with their defaults, attributes."""
-        own = []
+        members = []
         for field in fields(owner) if is_dataclass(owner) else ():
             made = FACTORIES.get(field.default_factory, 0)
-            given = field.default is not MISSING
-            own.append(
+            has_default = field.default is not MISSING
+            members.append(
                 self.at(field.name)
-                + bytes((1 if given else made,))
-                + (self.at(field.default) if given else b"")
+                + bytes((1 if has_default else made,))
+                + (self.at(field.default) if has_default else b"")
             )
         attributes = []
+        # only attributes that the code asks for are written
         for name in sorted(names):
-            found = inspect.getattr_static(owner, name, None)
+            attribute = inspect.getattr_static(owner, name, None)
             kinds = (
                 (types.FunctionType, 0),
                 (property, 1),
@@ -196,14 +197,14 @@ class Pool:
                 (staticmethod, 3),
                 (str, 4),
             )
-            kind = next((code for kind, code in kinds if isinstance(found, kind)), None)
+            kind = next((code for kind, code in kinds if isinstance(attribute, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
-                attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(found)))
+                attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(attribute)))
         return (
             bytes((CLASS,))
             + string(owner.__name__)
             + bytes((is_dataclass(owner),))
-            + listed(own)
+            + listed(members)
             + listed(attributes)
         )
 
@@ -213,8 +214,10 @@ def same(value: Any) -> Any:
     return value
 
 
-def function_of(found: Any) -> Any:
-    return found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+def function_of(attribute: Any) -> Any:
+    if isinstance(attribute, property):
+        return attribute.fget
+    return getattr(attribute, "__func__", attribute)
 
 
 def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
@@ -294,11 +297,11 @@ def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tupl
     state = _parser.State()
     state.flags = alphabet
     one = _parser.SubPattern(state, [(operation, argument)])
-    found = _compiler.compile(
+    compiled = _compiler.compile(
         _parser.SubPattern(state, [(_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, one))]), flags
     )
     return tuple(
-        border for match in found.finditer(EVERY) for border in (match.start(), match.end() - 1)
+        border for match in compiled.finditer(EVERY) for border in (match.start(), match.end() - 1)
     )
 
 

@@ -1,7 +1,7 @@
 """Speak: text to a .wav or .flac file, or a stream, through g2p, encoder and vocoder.
 
-    kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--runtime torch|mlprogram|coreml|onnx]
-        [--method w8a8]
+    kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--method w8a8] \\
+        [--runtime torch|mlprogram|coreml|onnx]
     kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | kokoro-ane speak - --stream | aplay
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     options_of,
@@ -57,8 +58,8 @@ class SpeakOptions:
     or else memory.
 
     text, or file: UTF-8. voice: a name or a blend, None for the checkpoint's first. runtime,
-    method: None and "" for what is at hand. phonemes: the text is phonemes already. dialect: None for the
-    voice's. trim: cut silence at both ends; None: where it is streamed. loudness: in LUFS.
+    method: None and "" for what is at hand. phonemes: the text is phonemes already. dialect: None
+    for the voice's. trim: cut silence at both ends; None: where it is streamed. loudness: in LUFS.
     """
 
     text: str | None = None
@@ -85,8 +86,8 @@ class SpeakOptions:
 
 @dataclass(frozen=True, eq=False)
 class Spoken:
-    """report: JSON-ready, docs/speaking.md. samples: [n] float32; none where a file or a stream took
-    them.
+    """What was spoken. report: JSON-ready, docs/speaking.md. samples: [n] float32; none where a
+    file or a stream took them.
     """
 
     report: dict[str, Any]
@@ -133,12 +134,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         help="level of the vocoder: fp16, w8a8, p6 ... (default: the runtime's: fp16; onnx fp32)",
     )
     layout_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--phonemes",
         action="store_true",
@@ -186,17 +182,12 @@ def checked(options: SpeakOptions) -> SpeakOptions:
     from kokoro_ane.core.staging import check_implied, check_output
     from kokoro_ane.encoder.encoder_steps import check_speed
     from kokoro_ane.g2p.alphabet import dialect_of
-    from kokoro_ane.pipeline.audio import SUFFIXES
-    from kokoro_ane.pipeline.polish import check_loudness
+    from kokoro_ane.pipeline.audio import SUFFIXES, check_loudness
     from kokoro_ane.pipeline.resume import resume_state_of_ours
     from kokoro_ane.runtimes.registry import check_runtime, default_runtime, level_for
 
-    out, stream, timestamps, runtime = (
-        options.out,
-        options.stream,
-        options.timestamps,
-        options.runtime,
-    )
+    out, timestamps = options.out, options.timestamps
+    stream, runtime = options.stream, options.runtime
     if out is not None and stream is not None:
         raise InputError("give -o FILE.wav (or .flac), or --stream: not both")
     if options.resume and out is None:
@@ -214,6 +205,7 @@ def checked(options: SpeakOptions) -> SpeakOptions:
         timestamps = check_output(timestamps, suffixes=TIMES, arguments=options)
         if options.trim:
             raise InputError("--trim moves what --timestamps tells: give one of them")
+    # names are checked before anything is opened; a default is chosen later, by what is built
     if runtime or options.method:
         runtime = runtime or default_runtime()
         check_runtime(runtime, level_for(runtime, options.method), layout=options.layout)
@@ -246,16 +238,15 @@ def _opened(
         open_runtime,
     )
 
-    checkpoint = open_checkpoint(source)
-    request = Request(checkpoint, build, method, layout, source=source)
-    name = runtime or default_runtime()
-    wanted = named(name, replace(request, method=level_for(name, method)))
+    checkpoint, name = open_checkpoint(source), runtime or default_runtime()
+    request = Request(checkpoint, build, level_for(name, method), layout, source=source)
+    files = named(name, request)
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
-    if may_choose and RUNTIMES[name].files and not there(wanted.vocoder):
+    if may_choose and RUNTIMES[name].files and not there(files.vocoder):
         print(
-            f"{wanted.vocoder} is not built: PyTorch speaks;"
-            f" `{wanted.command(wanted.vocoder)}` builds it",
+            f"{files.vocoder} is not built: PyTorch speaks;"
+            f" `{files.command(files.vocoder)}` builds it",
             file=sys.stderr,
         )
         name = WITHOUT_FILES
@@ -266,12 +257,15 @@ def _opened(
 def settings(
     options: SpeakOptions, runtime: str, text: str, voice: "np.ndarray", made_of: dict[str, str]
 ) -> dict[str, Any]:
-    """What the samples hang on: chunks of another run are used only if all of it is the same."""
-    lexicon = hashlib.sha256(options.lexicon.read_bytes()).hexdigest() if options.lexicon else None
+    """What decides the samples: chunks of another run are used only if all of it is the same."""
+
+    def digest(data: bytes) -> str:
+        return hashlib.sha256(data).hexdigest()
+
     torch = sys.modules.get("torch")
     return {
-        "text": hashlib.sha256(text.encode()).hexdigest(),
-        "voice": hashlib.sha256(voice.tobytes()).hexdigest(),
+        "text": digest(text.encode()),
+        "voice": digest(voice.tobytes()),
         "speed": options.speed,
         "seed": options.seed,
         "runtime": runtime,
@@ -279,7 +273,7 @@ def settings(
         # another number of threads sums in another order: the last bits differ
         "threads": torch.get_num_threads() if torch else os.environ.get("OMP_NUM_THREADS"),
         "g2p": "phonemes" if options.phonemes else options.dialect,
-        "lexicon": lexicon,
+        "lexicon": digest(options.lexicon.read_bytes()) if options.lexicon else None,
     }
 
 
@@ -323,15 +317,21 @@ def played(
     from rich.console import Console
     from rich.progress import Progress
 
-    from kokoro_ane.pipeline.audio import ArraySink, Sink, StreamSink, to_file
-    from kokoro_ane.pipeline.polish import LevelledSink, TrimmedSink
+    from kokoro_ane.pipeline.audio import (
+        ArraySink,
+        LevelledSink,
+        Sink,
+        StreamSink,
+        TrimmedSink,
+        to_file,
+    )
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
 
     stats = SynthesisStats()
     how = SpeechOptions(options.speed, options.seed, fade_ticks=True)
     with ExitStack() as stack:
         state = stamps = None
-        sink: Sink = ArraySink()
+        target: Sink = ArraySink()
         if options.out:
             state = stack.enter_context(resume_state_of(options.out, made_with, options.resume))
         if options.timestamps:
@@ -339,24 +339,23 @@ def played(
 
             stamps = stack.enter_context(times_to(options.timestamps, text))
         if options.out:
-            sink = stack.enter_context(to_file(options.out))
+            target = stack.enter_context(to_file(options.out))
         elif options.stream:
-            sink = StreamSink(sys.stdout.buffer, options.stream)
-        last = sink
-        levelled = None if options.loudness is None else LevelledSink(sink, options.loudness)
-        sink = levelled or sink
-        trimmed = TrimmedSink(sink) if options.trim else None
-        sink = trimmed or sink
+            target = StreamSink(sys.stdout.buffer, options.stream)
+        # silence at both ends is cut before the whole is levelled
+        levelled = None if options.loudness is None else LevelledSink(target, options.loudness)
+        trimmed = TrimmedSink(levelled or target) if options.trim else None
+        write = (trimmed or levelled or target).write
         console = Console(stderr=True)
         hidden = options.quiet or not console.is_terminal
         bar = stack.enter_context(Progress(console=console, transient=True, disable=hidden))
         task = bar.add_task("speaking", total=len(text))
         # a stream is played as it is computed, window by window where the vocoder has windows
-        play = Player(sink.write, stats.heard) if options.stream else None
-        more = {"kept": state.kept} if state else {"play": play}
+        play = Player(write, stats.heard) if options.stream else None
+        more = {"earlier": state.earlier} if state else {"play": play}
         for speech in pipeline.speak(text, voice, how, **more):
             if play is None:
-                sink.write(speech.audio)
+                write(speech.audio)
             stats.add(speech)
             if stamps:
                 stamps.add(speech)
@@ -370,7 +369,7 @@ def played(
         if levelled:
             levelled.finish()
             stats.loudness_lufs = levelled.reached
-    return stats, last
+    return stats, target
 
 
 def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
@@ -392,6 +391,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     from kokoro_ane.runtimes.registry import RUNTIMES
 
     text, build = read_text(options.text, options.file, stdin), options.build
+    # a package that was built anew is opened anew
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
     stamp = (Path.cwd(), *manifests)
     checkpoint, runtime, method, opened = _opened(
@@ -400,6 +400,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
     opened.require_voice(name)
     program, models = None, dict(opened.made_of)
+    # unknown words are read by the G2P package too, where the packages speak
     if RUNTIMES[runtime].packages and not options.phonemes:
         from kokoro_ane.runtimes.executed import open_g2p
 
@@ -437,52 +438,35 @@ def print_report(report: dict[str, Any], title: str) -> None:
     """Stages with their share, then what is worth a line."""
     spent, factor = report["seconds_by_stage"], report["real_time_factor"]
     total = sum(spent.values())
+    # of a stage: how many times real time it would be if it were alone
     length, rows = total / factor if factor else 0.0, []
     for stage, seconds in (*spent.items(), ("all", total)):
         share = f"{seconds / total:.0%}" if total else ""
-        rows.append(
-            (
-                stage,
-                f"{seconds:.3f}",
-                share,
-                f"{length / seconds:,.1f}" if seconds and length else "",
-            )
-        )
+        speed = f"{length / seconds:,.1f}" if seconds and length else ""
+        rows.append((stage, f"{seconds:.3f}", share, speed))
     print_table(title, ("stage", "seconds", "share", "times real time"), rows, right=True)
     print(*in_words(report), sep="\n")
 
 
 def in_words(report: dict[str, Any]) -> list[str]:
     """What the table does not hold, in words."""
-    lines = [
-        f"{report['seconds_of_audio']:.2f} s of audio in {report['chunks']}"
-        f" chunk{'s' * (report['chunks'] != 1)}"
-    ]
-    if report["chunks_of_an_earlier_run"]:
-        lines[0] += f", {report['chunks_of_an_earlier_run']} of them from an earlier run"
-    if report["real_time_factor"] is not None:
-        lines.append(
-            f"real-time factor {report['real_time_factor']:.3f}; first audio after"
-            f" {report['first_audio_s']:.2f} s"
-        )
+    chunks, earlier = report["chunks"], report["chunks_of_an_earlier_run"]
+    length = f"{report['seconds_of_audio']:.2f} s of audio in {chunks} chunk{'s' * (chunks != 1)}"
+    lines = [f"{length}, {earlier} of them from an earlier run" if earlier else length]
+    factor, first_s = report["real_time_factor"], report["first_audio_s"]
+    if factor is not None:
+        lines.append(f"real-time factor {factor:.3f}; first audio after {first_s:.2f} s")
     turned, down = report["chunks_turned_down"], report["turned_down_db"]
-    clipping = (
-        f"{turned} chunks turned down, by {-down:.1f} dB at most"
-        if turned
-        else "nothing turned down"
-    )
+    clipping = f"{turned} chunks turned down, by {-down:.1f} dB at most"
     lines.append(
-        f"peak {report['peak_of_the_model']:.3f} of full scale: {clipping}; no sample clipped"
+        f"peak {report['peak_of_the_model']:.3f} of full scale:"
+        f" {clipping if turned else 'nothing turned down'}; no sample clipped"
     )
-    if report["worst_join_db"] is not None:
-        lines.append(
-            f"loudest join {report['worst_join_db']:+.1f} dB against the voice's own frame-to-frame"
-            " steps"
-        )
-    if report.get("dropped"):
-        lines.append(
-            "left out: " + ", ".join(f"{count} {what}" for what, count in report["dropped"].items())
-        )
+    join_db, dropped = report["worst_join_db"], report.get("dropped")
+    if join_db is not None:
+        lines.append(f"loudest join {join_db:+.1f} dB against the voice's own frame-to-frame steps")
+    if dropped:
+        lines.append("left out: " + ", ".join(f"{count} {what}" for what, count in dropped.items()))
     return lines
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.steps import EQUAL, Step, Tensors
-from kokoro_ane.pipeline.chain import Chain
+from kokoro_ane.pipeline.synthesis import Chain
 
 GOOD, BAD, AFTER, ABSENT, REPORTED = "good", "BAD", "behind a bad one", "not compared", "reported"
 # of the reference's largest value: where the difference first passes it, the two part
@@ -82,6 +82,7 @@ def compared(
     if reference.shape != other.shape:
         note = f"shape {list(other.shape)}, the reference's {list(reference.shape)}"
         return StepRow(name, bad, limit, note=note, where=where)
+    # in float64, so that the figures are of the tensors and not of their comparison
     reference, other = reference.astype(np.float64), other.astype(np.float64)
     difference, snr = np.abs(reference - other), snr_db(reference, other)
     largest = np.abs(reference).max(initial=0.0)
@@ -106,6 +107,7 @@ def replayed(chain: Chain, stored: Tensors, step: Step, utterance: str) -> list[
     rows = []
     for name, limit_db in step.writes.items():
         reference, other = stored[name], tensors[name]
+        # phases wrap: a spectrum is compared by what is continuous
         if name == "spectrum" and reference.shape == other.shape:
             reference, other = comparable(reference), comparable(other)
         rows.append(compared(name, reference, other, limit_db, where=f"{utterance}, {step.name}:"))

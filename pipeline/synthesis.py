@@ -1,11 +1,13 @@
-"""Synthesis: text through three stages to audio, chunk by chunk, each chunk independent of all
-others.
+"""Synthesis: phonemes through the chain of steps to samples; text through it chunk by chunk, each
+chunk independent of all others.
 
+    chain = Chain(vocab, voice, encoder, vocoder)
+    run_steps(STEPS, chain, begin("həlˈO.", speed=1.0, seed=0))["samples"]              # [600F]
     pipeline = Pipeline(g2p, encoder, vocoder, vocab)
     for speech in pipeline.speak(text, voice, SpeechOptions(speed=1.0, seed=0)): play(speech.audio)
 
-Written down for other languages in docs/synthesis.md, step by step with test vectors (kokoro-ane
-vectors).
+speak, validate, vectors, bundle and eval all run these steps; which backend computes is the only
+difference. docs/synthesis.md says them for other languages, with test vectors of each step.
 """
 
 import time
@@ -17,31 +19,72 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.steps import Step, Tensors, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
+from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.pipeline.audio import StreamFinish, join_db
-from kokoro_ane.pipeline.chain import BEFORE_VOCODER, STEPS, Chain, begin
-from kokoro_ane.pipeline.polish import TickFade, without_tick
+from kokoro_ane.pipeline.audio import StreamFinish, TickFade, finished, join_db
 from kokoro_ane.pipeline.text import (
     LONGEST_PHONEMES,
     Chunk,
     Pauses,
     Phonemizer,
-    asked_samples,
     chunks,
     halves,
 )
 from kokoro_ane.vocoder.packing import Array, as_array, require_finite
 from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
+from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """What the steps work with: vocabulary, one voice [510, 1, 256], and who computes encoder and
+    vocoder.
+    """
+
+    vocab: Mapping[str, int]
+    voice: np.ndarray
+    encoder: EncoderBackend
+    vocoder: VocoderBackend
+
+
+def begin(phonemes: str, speed: float, seed: int) -> Tensors:
+    """What an utterance starts from, as arrays: phonemes [n] code points, speed [1], seed [1]."""
+    return {
+        "phonemes": np.array([ord(symbol) for symbol in phonemes], np.int32),
+        "speed": np.array([speed], np.float32),
+        "seed": np.array([seed], np.int64),
+    }
+
+
+def _finish(_: Chain, inputs: Tensors) -> Tensors:
+    samples, gain = finished(inputs["waveform"])
+    return {"samples": samples, "gain": np.array([gain], np.float32)}
+
+
+STEPS = (
+    *ENCODER_STEPS,
+    *VOCODER_STEPS,
+    Step(
+        "finish",
+        "join",
+        "fades of 120 samples, turned down where louder than full scale",
+        ("waveform",),
+        {"samples": 100.0, "gain": 100.0},
+        _finish,
+    ),
+)
+# what comes before a vocoder that gives its samples in windows
+BEFORE_VOCODER = STEPS[: [step.name for step in STEPS].index(VOCODER)]
 
 
 @dataclass(frozen=True)
 class SpeechOptions:
     """How a text is spoken. Chunk k draws its noise from seed + k. `fade_ticks`: what clicks behind
-    a chunk's last word (polish.py).
+    a chunk's last word (audio.py).
     """
 
     speed: float = 1.0
@@ -76,8 +119,8 @@ class Speech:
 
 @dataclass(frozen=True)
 class Player:
-    """Where audio goes as it is computed: `write` takes samples [n] float32; `heard` is told how
-    many were written.
+    """Where audio goes as it is computed: `write` takes samples [n] float32; `heard` takes how many
+    were written.
     """
 
     write: Callable[[np.ndarray], None]
@@ -87,10 +130,6 @@ class Player:
         if len(samples):
             self.write(samples)
             self.heard(len(samples))
-
-
-# what an earlier run left of chunk k, if it is this one
-Kept = Callable[[int, Chunk], Speech | None]
 
 
 class Pipeline:
@@ -107,14 +146,8 @@ class Pipeline:
         clock: Callable[[], float] = time.perf_counter,
         longest: int = LONGEST_PHONEMES,
     ) -> None:
-        self.longest = longest
-        self.g2p, self.encoder, self.vocoder, self.vocab, self.clock = (
-            g2p,
-            encoder,
-            vocoder,
-            vocab,
-            clock,
-        )
+        self.g2p, self.encoder, self.vocoder, self.vocab = g2p, encoder, vocoder, vocab
+        self.clock, self.longest = clock, longest
         self.dropped: dict[str, int] = {}
 
     def speak(
@@ -122,12 +155,12 @@ class Pipeline:
         text: str,
         voice: Array,
         options: SpeechOptions,
-        kept: Kept = lambda _index, _chunk: None,
+        earlier: Callable[[int, Chunk], Speech | None] = lambda _index, _chunk: None,
         play: Player | None = None,
     ) -> Iterator[Speech]:
-        """Audio of `text` as it is finished. voice [510, 1, 256]. `play` is given each window of a
-        chunk before the chunk is yielded, where the vocoder has windows (vocoder/streaming), else
-        each chunk.
+        """Audio of `text` as it is finished. voice [510, 1, 256]. `earlier` gives what an earlier
+        run left of a chunk. `play` takes each window of a chunk before the chunk is yielded, where
+        the vocoder has windows (vocoder/streaming), else each chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
@@ -135,29 +168,28 @@ class Pipeline:
         self.dropped, index, pause, started = {}, 0, 0, self.clock()
         for sentence in chunks(self._counted(self.g2p.sentences(text)), text, self.longest):
             phonemized, waiting = self.clock() - started, [sentence]
+            # a chunk that the encoder refuses is cut in two, and each half is tried like a chunk of
+            # the text
             while waiting:
                 chunk = waiting.pop()
-                pause = pause if chunk.before_s is None else asked_samples(chunk.before_s)
+                # a silence that the text asks for is the same at every pace
+                if chunk.before_s is not None:
+                    pause = int(chunk.before_s * SAMPLE_RATE_HZ + 0.5)
                 try:
-                    speech = kept(index, chunk) or self._spoken(
+                    speech = earlier(index, chunk) or self._spoken(
                         chunk, index, voice, options, pause, phonemized, play
                     )
                 except UtteranceTooLong:
                     waiting.extend(reversed(halves(chunk)))
                     continue
                 yield speech
-                index, pause, phonemized = (
-                    index + 1,
-                    options.pauses.samples(chunk.ending, options.speed),
-                    0.0,
-                )
+                index, phonemized = index + 1, 0.0
+                pause = options.pauses.samples(chunk.ending, options.speed)
             started = self.clock()
         if not index:
-            left_out = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
-            raise InputError(
-                "nothing to say: the text holds no"
-                f" word{f' (left out: {left_out})' if left_out else ''}"
-            )
+            counts = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
+            left_out = f" (left out: {counts})" if counts else ""
+            raise InputError(f"nothing to say: the text holds no word{left_out}")
 
     def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
         for result in results:
@@ -181,69 +213,45 @@ class Pipeline:
             if play:
                 play(silence)
             return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, seconds)
-        chain, tensors = (
-            Chain(self.vocab, as_array(voice), self.encoder, self.vocoder),
-            begin(
-                chunk.phonemes,
-                min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED),
-                options.seed + index,
-            ),
-        )
-        if play and hasattr(self.vocoder, "pieces"):
-            tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
+        # a mark in the text changes the pace of its own words, within what the model can say
+        chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
+        speed = min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED)
+        tensors = begin(chunk.phonemes, speed, options.seed + index)
+        windowed = play is not None and hasattr(self.vocoder, "pieces")
+        steps = BEFORE_VOCODER if windowed else STEPS
+        tensors = run_steps(steps, chain, tensors, self.clock, seconds)
+        durations, fade = tensors["durations"].tolist(), None
+        if options.fade_ticks:
+            fade = TickFade(durations, chunk.phonemes, FRAME_SAMPLES * sum(durations))
+        if play and windowed:
             play(silence)
-            durations = tensors["durations"].tolist()
-            fade = (
-                TickFade(durations, chunk.phonemes, FRAME_SAMPLES * sum(durations))
-                if options.fade_ticks
-                else np.asarray
-            )
             tensors |= self._played(tensors, play, fade, seconds)
         else:
-            tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
-            if options.fade_ticks:
-                tensors["samples"] = without_tick(
-                    tensors["samples"], tensors["durations"].tolist(), chunk.phonemes
-                )
+            if fade:
+                tensors["samples"] = fade(tensors["samples"])
             if play:
                 play(np.concatenate([silence, tensors["samples"]]))
-        durations, peak = (
-            tuple(tensors["durations"].tolist()),
-            float(np.abs(tensors["waveform"]).max()),
-        )
-        return Speech(
-            index,
-            chunk,
-            durations,
-            tensors["samples"],
-            pause,
-            float(tensors["gain"][0]),
-            peak,
-            seconds,
-        )
+        samples, gain = tensors["samples"], float(tensors["gain"][0])
+        # the peak is the model's own, before fades and gain
+        peak = float(np.abs(tensors["waveform"]).max())
+        return Speech(index, chunk, tuple(durations), samples, pause, gain, peak, seconds)
 
     def _played(
-        self,
-        tensors: Tensors,
-        play: Player,
-        fade: Callable[[np.ndarray], np.ndarray],
-        seconds: dict[str, float],
+        self, tensors: Tensors, play: Player, fade: TickFade | None, seconds: dict[str, float]
     ) -> Tensors:
         """What the steps behind `pack` make, window by window, each played before the next one is
         computed, `fade` behind the last word.
         """
-        frames, finish, started = (
-            tensors["asr"].shape[-1],
-            StreamFinish(FRAME_SAMPLES * tensors["asr"].shape[-1]),
-            self.clock(),
-        )
-        given = (tensors[name] for name in ("features", "style"))
+        frames, started = tensors["asr"].shape[-1], self.clock()
+        finish = StreamFinish(FRAME_SAMPLES * frames)
+        inputs = (tensors[name] for name in ("features", "style"))
         raw, samples = [], []
-        # asked above
-        for piece in self.vocoder.pieces(*given, frames):  # type: ignore[attr-defined]
+        # the caller knows that it has pieces
+        for piece in self.vocoder.pieces(*inputs, frames):  # type: ignore[attr-defined]
             raw.append(as_array(piece))
             require_finite("waveform", raw[-1], BROKEN)
-            samples.append(fade(finish(raw[-1])))
+            finished_piece = finish(raw[-1])
+            samples.append(fade(finished_piece) if fade else finished_piece)
             seconds[VOCODER] += self.clock() - started
             play(samples[-1])
             started = self.clock()
@@ -260,19 +268,20 @@ class SynthesisStats:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock, self.started = clock, clock()
         self.seconds = dict.fromkeys(STAGES, 0.0)
-        self.chunks = self.kept = self.turned_down = self.samples = self.spoken = self.phonemes = 0
+        self.chunks = self.earlier = self.turned_down = self.samples = 0
+        self.spoken = self.phonemes = self.played = 0
         self.peak, self.lowest_gain, self.worst_join_db = 0.0, 1.0, float("-inf")
         self.first_audio_s: float | None = None
         self.least_margin_s: float | None = None  # of audio that was there before it was needed
         self.loudness_lufs: float | None = None  # of the levelled output
         self.seconds_trimmed = 0.0
-        self.played = 0
         self._before: np.ndarray | None = None
 
     def heard(self, samples: int) -> None:
         """So many samples were written. A listener who began at the first of them waits where the
         margin is negative.
         """
+        # the first samples start the listener's clock
         now = self.clock() - self.started
         if self.first_audio_s is None:
             self.first_audio_s = now
@@ -285,6 +294,7 @@ class SynthesisStats:
         """The next chunk, after it was written."""
         if self.first_audio_s is None:
             self.first_audio_s = self.clock() - self.started
+        # a chunk of an earlier run has spent nothing in this one
         for stage, spent in speech.seconds.items():
             self.seconds[stage] += spent
         if self._before is not None and len(speech.samples):  # the silence at the end has no join
@@ -293,7 +303,7 @@ class SynthesisStats:
             )
         self._before = speech.samples
         self.chunks += 1
-        self.kept += not speech.seconds
+        self.earlier += not speech.seconds
         self.turned_down += speech.gain < 1
         self.lowest_gain = min(self.lowest_gain, speech.gain)
         self.peak = max(self.peak, speech.peak)
@@ -306,22 +316,22 @@ class SynthesisStats:
         in this run, below 1 = faster.
         """
         spoken_s, spent = self.spoken / SAMPLE_RATE_HZ, sum(self.seconds.values())
-        join = self.worst_join_db if np.isfinite(self.worst_join_db) else None
+        joined = np.isfinite(self.worst_join_db)
+
+        def rounded(seconds: float | None) -> float | None:
+            return None if seconds is None else round(seconds, 4)
+
         return {
             "seconds_of_audio": round(self.samples / SAMPLE_RATE_HZ, 6),
             "chunks": self.chunks,
-            "chunks_of_an_earlier_run": self.kept,
+            "chunks_of_an_earlier_run": self.earlier,
             "phonemes": self.phonemes,
             "seconds_by_stage": {stage: round(spent, 4) for stage, spent in self.seconds.items()},
             "real_time_factor": round(spent / spoken_s, 4) if spoken_s else None,
-            "first_audio_s": (
-                round(self.first_audio_s, 4) if self.first_audio_s is not None else None
-            ),
-            "least_margin_s": (
-                round(self.least_margin_s, 4) if self.least_margin_s is not None else None
-            ),
+            "first_audio_s": rounded(self.first_audio_s),
+            "least_margin_s": rounded(self.least_margin_s),
             "peak_of_the_model": round(self.peak, 4),
             "chunks_turned_down": self.turned_down,
             "turned_down_db": round(20 * float(np.log10(self.lowest_gain)), 2),
-            "worst_join_db": None if join is None else round(join, 1),
+            "worst_join_db": round(self.worst_join_db, 1) if joined else None,
         }

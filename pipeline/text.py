@@ -1,7 +1,8 @@
 """Text in, chunks out: what is read and by whom, what the models say in one call, and how long the
 silence between chunks is.
 
-    for chunk in chunks(TextReader.load("us", None).sentences(text), text): print(chunk.phonemes, chunk.ending)
+    for chunk in chunks(TextReader.load("us", None).sentences(text), text):
+        print(chunk.phonemes, chunk.ending)
 
 One sentence is one chunk. A sentence longer than LONGEST_PHONEMES, or one that the encoder refuses
 as too long, is cut in two (g2p/chunks.py says where), and each part again.
@@ -46,11 +47,6 @@ class Pauses:
         return int(getattr(self, f"{ending}_s") * SAMPLE_RATE_HZ / speed + 0.5)
 
 
-def asked_samples(seconds: float) -> int:
-    """Whole samples of a silence that the text asks for: the same at every pace."""
-    return int(seconds * SAMPLE_RATE_HZ + 0.5)
-
-
 @dataclass(frozen=True)
 class Chunk:
     """Words that are said in one call. `phonemes`: theirs, one space where white space follows;
@@ -68,7 +64,7 @@ class Chunk:
 
     @property
     def rate(self) -> float:
-        """Of the pace that was asked for: every word of a chunk has the same."""
+        """The share of the usual pace; every word of a chunk has the same."""
         return self.words[0].rate if self.words else 1.0
 
     @classmethod
@@ -88,20 +84,21 @@ def chunks(
     One behind the last word gives a chunk of no words, which is its silence alone; a text of pauses
     alone gives nothing.
     """
-    asked: float | None = None
-    said = False
+    silence_s: float | None = None
+    spoken = False
     for result in results:
         for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
-            chunk = replace(Chunk.of(words), before_s=asked)
+            chunk = replace(Chunk.of(words), before_s=silence_s)
             if speakable(chunk.phonemes):
                 if PARAGRAPH_BREAK.match(text, words[-1].end):
                     chunk = replace(chunk, ending="paragraph")
                 yield from cut(chunk, longest)
-                asked, said = None, True
+                silence_s, spoken = None, True
+            # pauses that follow one another add up
             if words[-1].pause_s:
-                asked = (asked or 0.0) + words[-1].pause_s
-    if asked is not None and said:
-        yield Chunk((), "", (), "none", before_s=asked)
+                silence_s = (silence_s or 0.0) + words[-1].pause_s
+    if silence_s is not None and spoken:
+        yield Chunk((), "", (), "none", before_s=silence_s)
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -114,6 +111,7 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
             yield words[start:place]
             start = place
         if word.pause_s:
+            # the space before a pause's mark goes with the words behind it
             part = words[start : place + 1]
             yield (*part[:-2], replace(part[-2], space=False), word) if len(part) > 1 else part
             start = place + 1
@@ -163,11 +161,21 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
             + (", not both" if file else "")
         )
     if argument is not None and argument != STDIN:
-        return _characters(argument)
+        # Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes
+        half = re.search("[\ud800-\udfff]", argument)
+        if half:
+            raise InputError(
+                f"the text is not UTF-8: {ascii(half[0])} is no character, at {half.start()};"
+                " convert it to UTF-8"
+            )
+        return argument
     if file is None or str(file) == STDIN:
         where, data = "standard input", stdin.read()
     elif file.is_file():
-        where, data = str(file), _bytes_of(file)
+        try:
+            where, data = str(file), file.read_bytes()
+        except OSError as problem:
+            raise InputError(f"cannot read {file}: {problem.strerror}") from None
     else:
         raise InputError(
             f"{file} is a folder, not a text file" if file.is_dir() else f"{file} does not exist"
@@ -181,27 +189,6 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
         ) from None
 
 
-def _characters(argument: str) -> str:
-    """Python gives a byte that is not UTF-8 as half of a surrogate pair, which no file takes."""
-    half = next(
-        (place for place, character in enumerate(argument) if "\ud800" <= character <= "\udfff"),
-        None,
-    )
-    if half is not None:
-        raise InputError(
-            f"the text is not UTF-8: {ascii(argument[half])} is no character, at {half}; convert it"
-            " to UTF-8"
-        )
-    return argument
-
-
-def _bytes_of(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as problem:
-        raise InputError(f"cannot read {file}: {problem.strerror}") from None
-
-
 class Phonemizer(Protocol):
     """Text to phonemes, sentence by sentence: the first stage of the chain."""
 
@@ -210,8 +197,8 @@ class Phonemizer(Protocol):
 
 
 class TextReader:
-    """The g2p stage: lexicon, rules and neural model; what was left out is told for every sentence,
-    also for one without words.
+    """The g2p stage: lexicon, rules and neural model. Every sentence says what was left out of it,
+    also one without words.
     """
 
     def __init__(self, g2p: "G2P") -> None:
@@ -235,11 +222,12 @@ class TextReader:
         from kokoro_ane.g2p.normalize import normalize
         from kokoro_ane.g2p.phonemizer import LateHeteronyms
 
+        # the same stages as G2P.load makes, with the executed network in the place of NumPy's
         lists = Lexicon.load(dialect, None if lexicon is None else read_user_lexicon(lexicon))
         return cls(G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program))))
 
     def sentences(self, text: str) -> Iterator[Result]:
-        """See Phonemizer."""
+        """Sentences in order, those without words too."""
         return self._g2p.sentences(text, keep_empty=True)
 
 
@@ -249,17 +237,15 @@ class PhonemeReader:
     """
 
     def sentences(self, text: str) -> Iterator[Result]:
-        """See Phonemizer."""
-        for found in _SENTENCE.finditer(text):
-            words = tuple(
-                _word(text, found.start(1) + match.start(), match[0])
-                for match in _WORD.finditer(found[1])
-            )
+        """Sentences in order; a word is what stands between spaces and marks."""
+        for sentence in _SENTENCE.finditer(text):
+            words = []
+            for match in _WORD.finditer(text, *sentence.span(1)):
+                symbols, end = match[0], match.end()
+                source: Source = "punctuation" if symbols in PUNCTUATION else "override"
+                space = text[end : end + 1].isspace()
+                words.append(
+                    Word(symbols, match.start(), end, symbols, symbols, source, space=space)
+                )
             if words:
-                yield Result(found[1], joined(words), words)
-
-
-def _word(text: str, start: int, symbols: str) -> Word:
-    end = start + len(symbols)
-    source: Source = "punctuation" if symbols in PUNCTUATION else "override"
-    return Word(symbols, start, end, symbols, symbols, source, space=text[end : end + 1].isspace())
+                yield Result(sentence[1], joined(words), tuple(words))

@@ -37,9 +37,10 @@ FORMAT, BORDER = 3, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
 # About, of written ones without the texts to check by: they take half a minute.
 TEXT_BYTES: dict[Language, int] = {US: 4_500_000, GB: 5_180_000, "es": 230_000, "it": 350_000}
-STEP, MADE_UP = (
-    997,
-    ["blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like", "Vroomfondel's"],
+STEP = 997  # of the lists' words, every so many are spoken as a check
+MADE_UP = (
+    *("blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like"),
+    "Vroomfondel's",
 )
 TEXTS = (
     "The ferry crossed the harbour, and the old man waved to an empty boat.",
@@ -90,10 +91,10 @@ def write_text_tables(folder: Path, language: Language) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language)
-    roots, natives = rule_roots(g2p)
-    refused = write_rules(folder / f"{language}.rules", roots, natives)
+    refused = write_rules(folder / f"{language}.rules", *rule_roots(g2p))
     if refused:
         raise InputError(f"a port could not run {', '.join(refused)}")
+    # texts by which a port checks itself: prose for every language, words where there are lists
     texts = [*TEXTS]
     if language in (US, GB):
         _write_arrays(folder, language)
@@ -114,7 +115,6 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
     """What `kokoro-ane speak` says of a text in each call: pace, and the seconds of silence that
     the text asks for before it.
     """
-    found = chunks(TextReader(g2p).sentences(text), text)
     return [
         {
             "phonemes": chunk.phonemes,
@@ -122,7 +122,7 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
             "rate": chunk.rate,
             "pause_before_s": chunk.before_s,
         }
-        for chunk in found
+        for chunk in chunks(TextReader(g2p).sentences(text), text)
     ]
 
 
@@ -133,23 +133,45 @@ def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
 
 
 def _write_arrays(folder: Path, dialect: Dialect) -> None:
+    """Network and tagger: NAME.bin, and NAME.json, which says where each array lies in it."""
+    weights = WEIGHTS_OF[dialect]
+    _, config = load_arrays(weights)  # checked against their manifest
+    with np.load(weights) as stored:
+        # as they are stored: int8 with scales
+        arrays = {f"network.{name}": stored[name] for name in stored.files}
+    # features in rising order, so that a port searches by halves
     tagger = Tagger.load()
-    order = np.argsort(np.fromiter(tagger.rows, np.uint32))
-    arrays = network_arrays(dialect) | {
-        "tagger.features": np.fromiter(tagger.rows, np.uint32)[order],
-        "tagger.weights": tagger.weights[order],
-    }
-    places, content = packed(arrays)
+    features = np.fromiter(tagger.rows, np.uint32)
+    order = np.argsort(features)
+    arrays["tagger.features"] = features[order]
+    arrays["tagger.weights"] = tagger.weights[order]
+    places, content = {}, b""
+    for name, array in arrays.items():
+        content += b"\0" * (-len(content) % BORDER)
+        places[name] = {
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "offset": len(content),
+        }
+        content += np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
     (folder / f"{dialect}.bin").write_bytes(content)
-    described = {
+    sounds = alphabet.ALPHABETS[dialect]
+    slope, shift = confidence_of(weights)
+    description = {
         "format": FORMAT,
         "dialect": dialect,
         "arrays": places,
-        "network": network_rules(dialect),
+        "network": {
+            "heads": config.heads,
+            "blocks": config.blocks,
+            "answers": list(config.answers),
+            "sounds": list(sounds.sounds),
+            "vowels": list(sounds.vowels),
+            "confidence": {"slope": slope, "shift": shift},
+        },
+        "tagger": {"scale": tagger.scale},
     }
-    (folder / f"{dialect}.json").write_text(
-        json_text(described | {"tagger": {"scale": tagger.scale}}), encoding="utf-8"
-    )
+    (folder / f"{dialect}.json").write_text(json_text(description), encoding="utf-8")
 
 
 def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
@@ -165,27 +187,18 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     if not isinstance(g2p._reader, Reader):
         return roots, {}
     tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
-    natives = {
-        id(entries): f"list.{name}"
-        for entries, name, _ in g2p._reader.lexicon._all
-        if name != "user"
-    }
+    # large tables and NumPy code are native to a port: the rules name them
+    lists = g2p._reader.lexicon._all
+    natives = {id(entries): f"list.{name}" for entries, name, _ in lists if name != "user"}
     natives |= {
         id(g2p._reader._neural): "neural",
         id(tagger.rows): "rows",
         id(tagger.weights): "weights",
         id(Tagger.scores): "scores",
+        id(tagger.classes.stored): "list.classes",
     }
-    natives[id(tagger.classes.stored)] = "list.classes"
-    return (
-        roots
-        | {
-            "guess": Guess,
-            "speakable": alphabet.speakable,
-            "encode": alphabet.encode,
-        },
-        natives,
-    )
+    roots |= {"guess": Guess, "speakable": alphabet.speakable, "encode": alphabet.encode}
+    return roots, natives
 
 
 @cache
@@ -206,67 +219,19 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
             senses = entry.items() if isinstance(entry, Mapping) else ()
             letter = LISTS.get(name, "")  # the user's list is empty
             columns += [f"{letter}={entry}"] if isinstance(entry, str) else []
-            columns += [f"{letter}:{tag}" + (f"={said}" if said else "") for tag, said in senses]
-        rows.append(
-            (word, "\t".join(columns + ([f"t={classes[word]}"] if word in classes else [])))
-        )
+            for tag, phonemes in senses:
+                columns.append(f"{letter}:{tag}" + (f"={phonemes}" if phonemes else ""))
+        if word in classes:
+            columns.append(f"t={classes[word]}")
+        rows.append((word, "\t".join(columns)))
     return rows
-
-
-def network_arrays(dialect: Dialect) -> dict[str, np.ndarray]:
-    """As they are stored: int8 with scales."""
-    load_arrays(WEIGHTS_OF[dialect])  # checked against their manifest
-    with np.load(WEIGHTS_OF[dialect]) as stored:
-        return {f"network.{name}": stored[name] for name in stored.files}
-
-
-def packed(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, Any], bytes]:
-    """Where each array lies, and all of them."""
-    places, content = {}, b""
-    for name, array in arrays.items():
-        content += b"\0" * (-len(content) % BORDER)
-        places[name] = {
-            "dtype": str(array.dtype),
-            "shape": list(array.shape),
-            "offset": len(content),
-        }
-        content += np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
-    return places, content
-
-
-def network_rules(dialect: Dialect) -> dict[str, Any]:
-    """Sizes and symbols."""
-    _, config = load_arrays(WEIGHTS_OF[dialect])
-    sounds = alphabet.ALPHABETS[dialect]
-    slope, shift = confidence_of(WEIGHTS_OF[dialect])
-    return {
-        "heads": config.heads,
-        "blocks": config.blocks,
-        "answers": list(config.answers),
-        "sounds": list(sounds.sounds),
-        "vowels": list(sounds.vowels),
-        "confidence": {"slope": slope, "shift": shift},
-    }
 
 
 def words_to_check(dialect: Dialect) -> list[str]:
     """Listed words, each also as a name, shouted and with endings, and words that no list has."""
-    listed = [
-        word
-        for word in sorted(Lexicon.load(dialect).words)[::STEP]
-        if word.isascii() and word.isalpha()
-    ]
-    made = [
-        form
-        for word in listed
-        for form in (
-            word,
-            word.capitalize(),
-            word.upper(),
-            f"{word}'s",
-            f"{word}ing",
-            f"{word}s",
-            f"un{word}",
-        )
-    ]
-    return sorted({*made, *MADE_UP})
+    forms = {*MADE_UP}
+    for word in sorted(Lexicon.load(dialect).words)[::STEP]:
+        if word.isascii() and word.isalpha():
+            forms |= {word, word.capitalize(), word.upper(), f"un{word}"}
+            forms |= {word + ending for ending in ("'s", "ing", "s")}
+    return sorted(forms)

@@ -41,54 +41,44 @@ def edges_of(speech: Speech, offset: int) -> list[int]:
     """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its
     pause begins at sample `offset`.
     """
-    return [
-        int(edge)
-        for edge in (
-            offset
-            + speech.pause
-            + FRAME_SAMPLES * np.concatenate([[0], np.cumsum(speech.durations)])
-        )
-    ]
+    frames = np.concatenate([[0], np.cumsum(speech.durations)])
+    return list(map(int, offset + speech.pause + FRAME_SAMPLES * frames))
 
 
 def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
     """The words and marks of a chunk with the seconds where each begins and ends; a pause that was
     asked for is left out.
     """
-    edges = edges_of(speech, offset)
-    placed = zip(speech.chunk.words, speech.chunk.places, strict=True)  # token 0 is the boundary
-    spans = (
+    edges = [seconds(edge) for edge in edges_of(speech, offset)]
+    # token 0 is the boundary
+    return [
         (word, edges[place + 1], edges[place + 1 + len(word.phonemes)])
-        for word, place in placed
+        for word, place in zip(speech.chunk.words, speech.chunk.places, strict=True)
         if word.source != "pause"
-    )
-    return [(word, seconds(first), seconds(last)) for word, first, last in spans]
+    ]
 
 
 def stamp(speech: Speech, offset: int) -> dict[str, Any]:
     """Times of one chunk whose pause begins at sample `offset`."""
-    edges = edges_of(speech, offset)
+    edges = [seconds(edge) for edge in edges_of(speech, offset)]
     symbols = ("", *speech.chunk.phonemes, "")
-    words = [
-        {
-            "text": word.text,
-            "start": word.start,
-            "end": word.end,
-            "start_s": start,
-            "end_s": end,
-            "phonemes": word.phonemes,
-        }
-        for word, start, end in words_of(speech, offset)
-    ]
     return {
         "index": speech.index,
-        "start_s": seconds(edges[0]),
+        "start_s": edges[0],
         "pause_s": seconds(speech.pause),
-        "end_s": seconds(edges[-1]),
-        "phonemes": [
-            [s, seconds(a), seconds(b)] for s, a, b in zip(symbols, edges, edges[1:], strict=False)
+        "end_s": edges[-1],
+        "phonemes": list(map(list, zip(symbols, edges, edges[1:], strict=False))),
+        "words": [
+            {
+                "text": word.text,
+                "start": word.start,
+                "end": word.end,
+                "start_s": start_s,
+                "end_s": end_s,
+                "phonemes": word.phonemes,
+            }
+            for word, start_s, end_s in words_of(speech, offset)
         ],
-        "words": words,
     }
 
 
@@ -99,28 +89,29 @@ def with_times(tokens: Sequence[SpokenToken], speeches: Iterable[Speech]) -> lis
     `speeches`: every chunk of the same text by the same g2p, in order. A word cut over two chunks
     ends where its last part does.
     """
-    found, place, offset = list(tokens), 0, 0
+    timed, place, offset = list(tokens), 0, 0
+
+    def is_said_by(token: SpokenToken, word: Word) -> bool:
+        span = (token.start, token.end)
+        return span == (word.start, word.end) and word.phonemes in token.phonemes
+
     for speech in speeches:
         for word, start, end in words_of(speech, offset):
-            while place < len(found) and not _says(found[place], word):
+            # tokens without sound (spaces, markup) are passed over
+            while place < len(timed) and not is_said_by(timed[place], word):
                 place += 1
-            if place == len(found):
+            if place == len(timed):
                 raise InputError(
                     f"no token says {word.text!r} at {word.start}: tokens and speech are of two"
                     " texts, or of two dialects"
                 )
-            first = found[place].start_ts
-            found[place] = replace(
-                found[place], start_ts=start if first is None else first, end_ts=end
-            )
-            place += found[place].phonemes.endswith(word.phonemes)
+            # a word in several parts begins with the first and ends with the last
+            first = timed[place].start_ts
+            first = start if first is None else first
+            timed[place] = replace(timed[place], start_ts=first, end_ts=end)
+            place += timed[place].phonemes.endswith(word.phonemes)
         offset += len(speech.audio)
-    return found
-
-
-def _says(token: SpokenToken, word: Word) -> bool:
-    """Whether `word` is this token, or a part of it."""
-    return (token.start, token.end) == (word.start, word.end) and word.phonemes in token.phonemes
+    return timed
 
 
 class Timestamps:
@@ -164,6 +155,7 @@ def shown(words: Sequence[Timed], text: str) -> str:
     """
     pieces, last = [], -1
     for word, _, _ in words:
+        # "2026" is several spoken words and one written item
         if word.start < last:  # several spoken words of one written item
             continue
         gap = MARKUP.sub("", text[last : word.start]) if last >= 0 else ""
@@ -183,29 +175,25 @@ def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
 def _fitting(words: Sequence[Timed], text: str) -> int:
     """How many words make the next cue; marks stay with the word before them."""
     most = 1
-    while most < len(words) and _fits(words[: most + 1], text):
+    while most < len(words):
+        longer = words[: most + 1]
+        lines = folded(shown(longer, text)).count("\n") + 1
+        if lines > LINES or longer[-1][2] - longer[0][1] > LONGEST_S:
+            break
         most += 1
     if most == len(words):
         return most
-    marked = [
-        place for place in range(most // 2 + 1, most + 1) if words[place - 1][0].text in PUNCTUATION
-    ]
-    count = marked[-1] if marked else most
-    while count < len(words) and _belongs(words[count][0], words[count - 1][0]):
+    # a cue that is half full ends at its last mark
+    marks = [place for place in range(most // 2, most) if words[place][0].text in PUNCTUATION]
+    count = marks[-1] + 1 if marks else most
+    # a closing mark, and one more spoken word of the same written item, stay with the word before
+    while count < len(words):
+        word, before = words[count][0], words[count - 1][0]
+        closes = word.source == "punctuation" and word.start == before.end
+        if not (closes or word.start < before.end):
+            break
         count += 1
     return count
-
-
-def _belongs(word: Word, before: Word) -> bool:
-    """A closing mark, or one more spoken word of the same written item."""
-    return word.start < before.end or (word.source == "punctuation" and word.start == before.end)
-
-
-def _fits(words: Sequence[Timed], text: str) -> bool:
-    return (
-        len(folded(shown(words, text)).split("\n")) <= LINES
-        and words[-1][2] - words[0][1] <= LONGEST_S
-    )
 
 
 def folded(text: str) -> str:
@@ -217,10 +205,10 @@ def folded(text: str) -> str:
     return "\n".join(lines)
 
 
-def clock(seconds: float, point: str) -> str:
+def clock(time_s: float, point: str) -> str:
     """hh:mm:ss,mmm."""
-    whole = round(seconds * 1000)
-    return f"{whole // 3_600_000:02}:{whole // 60_000 % 60:02}:{whole // 1000 % 60:02}{point}{whole % 1000:03}"
+    whole_s, ms = divmod(round(time_s * 1000), 1000)
+    return f"{whole_s // 3600:02}:{whole_s // 60 % 60:02}:{whole_s % 60:02}{point}{ms:03}"
 
 
 class Subtitles:
@@ -258,10 +246,7 @@ def times_to(path: Path, text: str) -> Iterator[Timestamps | Subtitles]:
     `text`: what is spoken.
     """
     with staged(path) as aside, aside.open("w", encoding="utf-8") as file:
-        stamps = (
-            Timestamps(file)
-            if path.suffix.lower() == ".json"
-            else Subtitles(file, text, path.suffix.lower())
-        )
+        suffix = path.suffix.lower()
+        stamps = Timestamps(file) if suffix == ".json" else Subtitles(file, text, suffix)
         yield stamps
         stamps.close()

@@ -4,7 +4,7 @@ own __init__ (loguru, spaCy).
     # KModel, complex path; needs `kokoro` and `transformers`
     model = upstream_of(checkpoint)
     with injected_noise(noise):
-        found = upstream_intermediates(model, input_ids, style, speed=1.0)
+        tensors = upstream_intermediates(model, input_ids, style, speed=1.0)
 """
 
 import importlib
@@ -36,14 +36,15 @@ _FOLDED = (".norm.weight", ".norm.bias")
 def istftnet() -> types.ModuleType:
     """The module kokoro.istftnet as released on PyPI; InputError says how to get it."""
     if "kokoro" not in sys.modules:
-        found = importlib.util.find_spec("kokoro")
-        if found is None or found.submodule_search_locations is None:
+        spec = importlib.util.find_spec("kokoro")
+        if spec is None or spec.submodule_search_locations is None:
             raise InputError(
                 "upstream is not installed: `make venv` does it (pip install --no-deps"
                 " kokoro==0.9.4)"
             )
+        # the package without its __init__, which imports loguru and spaCy
         bare = types.ModuleType("kokoro")
-        bare.__path__ = list(found.submodule_search_locations)
+        bare.__path__ = list(spec.submodule_search_locations)
         sys.modules["kokoro"] = bare
     return importlib.import_module("kokoro.istftnet")
 
@@ -60,6 +61,7 @@ def kokoro_model() -> types.ModuleType:
         )
     if "loguru" in sys.modules or importlib.util.find_spec("loguru") is not None:
         return importlib.import_module("kokoro.model")
+    # only kokoro.model's import sees the stand-in
     stand_in = types.ModuleType("loguru")
     vars(stand_in)["logger"] = logging.getLogger("kokoro")
     sys.modules["loguru"] = stand_in
@@ -74,8 +76,8 @@ def empty_model(config: dict[str, Any]) -> KModel:
     with scratch() as folder:
         empty = folder / "empty.pth"
         torch.save({}, empty)
-        known = {key: value for key, value in config.items() if key not in OURS_ONLY}
-        return kokoro_model().KModel(repo_id="none", config=known, model=str(empty)).eval()
+        config = {key: value for key, value in config.items() if key not in OURS_ONLY}
+        return kokoro_model().KModel(repo_id="none", config=config, model=str(empty)).eval()
 
 
 def has_upstreams_widths(config: KokoroConfig) -> bool:
@@ -101,6 +103,7 @@ def upstream_of(checkpoint: "Checkpoint") -> KModel:
         if isinstance(part, Silence):
             continue
         missing, extra = part.load_state_dict(checkpoint.part(name), strict=False)
+        # a key that neither side is known to lack
         lost = [key for key in missing if not key.endswith(_FOLDED)] + [
             key for key in extra if not key.endswith("position_ids")
         ]
@@ -129,10 +132,10 @@ def injected_noise(
         if like.dim() == 3 and like.shape[2] == HARMONICS and like.shape[1] % FRAME_SAMPLES == 0:
             frames = like.shape[1] // FRAME_SAMPLES
             if frames > held:
-                said, most = frames / FRAMES_PER_SECOND, held / FRAMES_PER_SECOND
+                spoken_s, most_s = frames / FRAMES_PER_SECOND, held / FRAMES_PER_SECOND
                 raise InputError(
-                    f"upstream speaks for {said:.1f} s, the longest bucket holds {most:.1f} s:"
-                    " split the text"
+                    f"upstream speaks for {spoken_s:.1f} s, the longest bucket holds"
+                    f" {most_s:.1f} s: split the text"
                 )
             return (noise(frames) if callable(noise) else noise[:, : like.shape[1]]).to(like.dtype)
         return torch.zeros_like(like)
@@ -167,40 +170,30 @@ def upstream_intermediates(
     spectrum [1, 22, 120F + 1], trunk [1, C, 120F + 1], waveform [600F]: our names of what upstream
     calls d_en, t_en, en and har. The dtype is the model's.
     """
-    found: dict[str, torch.Tensor] = {}
-    watched = {
+    tensors: dict[str, torch.Tensor] = {}
+
+    def keep(*names: str) -> Callable[..., None]:
+        """A hook that keeps a module's output, or before it runs its first inputs."""
+
+        def hook(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *out: torch.Tensor) -> None:
+            tensors.update(zip(names, out or inputs, strict=False))
+
+        return hook
+
+    predictor, decoder = model.predictor, model.decoder
+    outputs = {
         "bert": model.bert,
         "bert_encoder": model.bert_encoder,
-        "d": model.predictor.text_encoder,
-        "logits": model.predictor.duration_proj,
+        "d": predictor.text_encoder,
+        "logits": predictor.duration_proj,
         "text": model.text_encoder,
     }
-    hooks = [
-        m.register_forward_hook(lambda _m, _i, out, name=name: found.__setitem__(name, out))
-        for name, m in watched.items()
-    ]
-    hooks.append(
-        model.predictor.shared.register_forward_pre_hook(
-            lambda _m, given: found.__setitem__("frames", given[0])
-        )
-    )
-    names = ("asr", "f0_hz", "energy")
-    hooks.append(
-        model.decoder.register_forward_pre_hook(
-            lambda _m, given: found.update(zip(names, given[:3], strict=True))
-        )
-    )
-    if not isinstance(model.decoder, Silence):
-        generator = model.decoder.generator
-        for name, module in (
-            ("spectrum", generator.noise_convs[0]),
-            ("trunk", generator.conv_post),
-        ):
-            hooks.append(
-                module.register_forward_pre_hook(
-                    lambda _m, given, name=name: found.__setitem__(name, given[0])
-                )
-            )
+    inputs = {("frames",): predictor.shared, ("asr", "f0_hz", "energy"): decoder}
+    if not isinstance(decoder, Silence):
+        inputs[("spectrum",)] = decoder.generator.noise_convs[0]
+        inputs[("trunk",)] = decoder.generator.conv_post
+    hooks = [module.register_forward_hook(keep(name)) for name, module in outputs.items()]
+    hooks += [module.register_forward_pre_hook(keep(*names)) for names, module in inputs.items()]
     before = torch.get_default_dtype()
     torch.set_default_dtype(style.dtype)  # upstream writes its alignment in the default type
     try:
@@ -209,5 +202,5 @@ def upstream_intermediates(
         torch.set_default_dtype(before)
         for hook in hooks:
             hook.remove()
-    raw = torch.sigmoid(found.pop("logits")).sum(dim=-1) / speed
-    return found | {"raw": raw, "durations": durations.reshape(-1), "waveform": waveform.flatten()}
+    tensors["raw"] = torch.sigmoid(tensors.pop("logits")).sum(dim=-1) / speed
+    return tensors | {"durations": durations.reshape(-1), "waveform": waveform.flatten()}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
-    DEFAULT_BUILD,
+    build_argument,
     checkpoint_argument,
     layout_argument,
     seed_argument,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.g2p.result import Dialect
     from kokoro_ane.pipeline.intermediates import Intermediates, UtteranceInputs
     from kokoro_ane.pipeline.step_comparison import StepRow
 
@@ -62,12 +61,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtime", help="also this runtime: mlprogram, onnx ...")
     parser.add_argument("--method", default="", help="level of its vocoder (default: its own)")
     layout_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=DEFAULT_BUILD,
-        help="folder with its files (default: %(default)s)",
-    )
+    build_argument(parser, "folder with its files")
     parser.add_argument(
         "--save-dir",
         type=Path,
@@ -84,26 +78,18 @@ def spoken_of(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "Utter
     from kokoro_ane.encoder.encoder_steps import check_speed, input_ids
     from kokoro_ane.pipeline.intermediates import UtteranceInputs
 
-    phonemes = (
-        arguments.phonemes
-        if arguments.text is None
-        else phonemes_of(arguments.text, arguments.dialect)
-    )
+    phonemes = arguments.phonemes
+    if arguments.text is not None:
+        from kokoro_ane.g2p.phonemizer import G2P
+
+        phonemes = G2P.load(arguments.dialect).phonemize(arguments.text).phonemes
+        if not phonemes:
+            raise InputError(f"nothing to say: g2p finds no word in {arguments.text!r}")
     ids = input_ids(phonemes, checkpoint.config.vocab)
     pack = torch.from_numpy(VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)[1])
     return UtteranceInputs(
         ids, style_row(pack, len(phonemes)), check_speed(arguments.speed), arguments.seed
     )
-
-
-def phonemes_of(text: str, dialect: "Dialect") -> str:
-    """What g2p makes of `text`. InputError when that is nothing."""
-    from kokoro_ane.g2p.phonemizer import G2P
-
-    phonemes = G2P.load(dialect).phonemize(text).phonemes
-    if not phonemes:
-        raise InputError(f"nothing to say: g2p finds no word in {text!r}")
-    return phonemes
 
 
 def all_runs(
@@ -116,6 +102,7 @@ def all_runs(
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
 
+    # the runtime is opened first: a missing package is refused before upstream runs for seconds
     opened = None
     if arguments.runtime:
         request = Request(checkpoint, arguments.build, arguments.method, arguments.layout)
@@ -134,6 +121,7 @@ def judged(runs: "dict[str, Intermediates]", arithmetic: str) -> "dict[str, list
     """Rows of every run but upstream's."""
     from kokoro_ane.pipeline.intermediates import FLOAT32, FLOAT64, PACKAGE, compared_runs
 
+    # a package computes in fp16 where its precision plan says so
     limits = {"torch": FLOAT64 if arithmetic == "float64" else FLOAT32}
     limits |= dict.fromkeys(("mlprogram", "coreml"), PACKAGE)
     return {
@@ -163,12 +151,9 @@ def intermediates_of_ours(folder: Path) -> str | None:
     from kokoro_ane.core.staging import strangers
 
     try:
-        runs = read_json(folder / FIGURES, "no folder of this command is without it")[
-            "intermediates"
-        ]
-        return strangers(
-            folder, {PICTURE, FIGURES, *(f"{name}.npz" for name in ("upstream", *runs))}
-        )
+        figures = read_json(folder / FIGURES, "no folder of this command is without it")
+        tensors = {f"{name}.npz" for name in ("upstream", *figures["intermediates"])}
+        return strangers(folder, {PICTURE, FIGURES, *tensors})
     except (InputError, KeyError, TypeError):
         return f"it has no {FIGURES} of this command"
 
@@ -190,13 +175,11 @@ def plot(path: Path, runs: "dict[str, dict[str, np.ndarray]]") -> None:
     )
     for place, (name, unit, step) in enumerate(curves):
         axis = picture.add_subplot(4, 1, place + 1)
+        # upstream's wide line lies below the others
         for run in sorted(runs, key=lambda name: (name != "upstream", name)):
             if name in runs[run]:
-                axis.plot(
-                    runs[run][name].reshape(-1),
-                    label=run,
-                    linewidth=2.5 if run == "upstream" else 0.8,
-                )
+                width = 2.5 if run == "upstream" else 0.8
+                axis.plot(runs[run][name].reshape(-1), label=run, linewidth=width)
         axis.set(title=name, ylabel=unit, xlabel=step)
         if axis.lines:
             axis.legend(loc="upper right")
@@ -217,21 +200,17 @@ def main(argv: list[str] | None = None) -> int:
     spoken = spoken_of(checkpoint, arguments)
     runs = all_runs(checkpoint, spoken, arguments)
     rows = judged(runs, arguments.arithmetic)
-    bad = {name: first_bad(compared) for name, compared in rows.items()}
+    bad, figures = {}, {}
     for name, compared in rows.items():
+        bad[name], figures[name] = first_bad(compared), [row.as_dict() for row in compared]
         print_rows(f"{name} against upstream", compared)
-        print(
-            f"{name}: the first bad stage is {bad[name]}"
-            if bad[name]
-            else f"{name}: every compared intermediate keeps its limit"
-        )
+        outcome = "every compared intermediate keeps its limit"
+        print(f"{name}: {f'the first bad stage is {bad[name]}' if bad[name] else outcome}")
     report = {
         "text": arguments.text,
         "tokens": len(spoken.ids),
         "first_bad": bad,
-        "intermediates": {
-            name: [row.as_dict() for row in compared] for name, compared in rows.items()
-        },
+        "intermediates": figures,
     }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)

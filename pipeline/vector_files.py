@@ -19,9 +19,8 @@ from kokoro_ane.core.staging import json_text, staged, strangers
 from kokoro_ane.core.steps import EQUAL, Tensors, run_steps
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.chain import STEPS, Chain, begin
 from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
-from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
+from kokoro_ane.pipeline.synthesis import STEPS, Chain, Pipeline, Speech, SpeechOptions, begin
 from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, PhonemeReader
 
 FORMAT = 1
@@ -113,6 +112,7 @@ def write_vectors(
         np.save(aside / VOICE, chain.voice)
         utterances = [_write_utterance(aside, chain, utterance) for utterance in UTTERANCES]
         speeches = spoken_text(chain, CUT)
+        # the joined text is written as speak writes it
         with to_file(aside / JOINED) as sink:
             for speech in speeches:
                 sink.write(speech.audio)
@@ -134,15 +134,15 @@ def vectors_of_ours(folder: Path) -> str | None:
     """Why a folder is not one that `write_vectors` wrote, or None: for core.staging.staged."""
     try:
         index = load_index(folder)
-        own = [index["voice"]["file"], index["text"]["file"]]
-        own += [
-            entry["file"]
-            for utterance in index["utterances"]
-            for entry in utterance["tensors"].values()
-        ]
-    except (InputError, KeyError, TypeError, AttributeError):
+    except InputError:
         return f"it holds no {INDEX} of test vectors"
-    return strangers(folder, {INDEX, *own})
+    return strangers(folder, {INDEX, *(entry["file"] for entry in _files(index))})
+
+
+def _files(index: dict[str, Any]) -> list[dict[str, Any]]:
+    """Entries of all files that an index names."""
+    tensors = [entry for one in index["utterances"] for entry in one["tensors"].values()]
+    return [index["voice"], index["text"], *tensors]
 
 
 def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[str, Any]:
@@ -150,22 +150,16 @@ def _write_utterance(folder: Path, chain: Chain, utterance: Utterance) -> dict[s
     (folder / utterance.id).mkdir()
     entries = {}
     for name, array in tensors.items():
-        path = folder / utterance.id / f"{name}.npy"
-        np.save(path, np.ascontiguousarray(array))
         file = f"{utterance.id}/{name}.npy"
+        path = folder / file
+        np.save(path, np.ascontiguousarray(array))
         entries[name] = {
             "file": file,
             "shape": list(array.shape),
             "dtype": str(array.dtype),
             "sha256": sha256_of(path),
         }
-    return {
-        "id": utterance.id,
-        "phonemes": utterance.phonemes,
-        "speed": utterance.speed,
-        "seed": utterance.seed,
-        "tensors": entries,
-    }
+    return vars(utterance) | {"tensors": entries}
 
 
 def _text(speeches: list[Speech]) -> dict[str, Any]:
@@ -212,11 +206,7 @@ def load_index(folder: Path) -> dict[str, Any]:
             " kokoro-ane vectors"
         )
     conform(index, Index, str(folder / INDEX))
-    for entry in (
-        index["voice"],
-        index["text"],
-        *(e for utterance in index["utterances"] for e in utterance["tensors"].values()),
-    ):
+    for entry in _files(index):
         check_inside(entry["file"], f"{folder / INDEX}: a file's name")
     return index
 
@@ -235,13 +225,10 @@ def load_tensors(folder: Path, utterance: dict[str, Any]) -> Tensors:
                 " again"
             )
         tensors[name] = read_npy(path)
-        if [list(tensors[name].shape), str(tensors[name].dtype)] != [
-            entry["shape"],
-            entry["dtype"],
-        ]:
+        stored = f"{tensors[name].dtype} {list(tensors[name].shape)}"
+        if stored != f"{entry['dtype']} {entry['shape']}":
             raise InputError(
-                f"{path} is {tensors[name].dtype} {list(tensors[name].shape)}, the index says"
-                f" {entry['dtype']} {entry['shape']}"
+                f"{path} is {stored}, the index says {entry['dtype']} {entry['shape']}"
             )
     return tensors
 
@@ -290,12 +277,12 @@ def _replayed(what: str) -> Iterator[None]:
 def _check_text(folder: Path, text: dict[str, Any], chain: Chain) -> list[StepRow]:
     import soundfile
 
+    # a port has to cut the text at the same places
     speeches = spoken_text(chain, text["longest_phonemes"])
     stored, _ = soundfile.read(folder / text["file"], dtype="float32")
     joined = np.concatenate([speech.audio for speech in speeches])
     cut = _text(speeches)["chunks"] == text["chunks"]
-    one, other = np.ones(1), np.full(1, float(cut))
     return [
-        compared("chunks", one, other, EQUAL, where="text:"),
+        compared("chunks", np.ones(1), np.full(1, float(cut)), EQUAL, where="text:"),
         compared(JOINED, stored, joined, 40.0, where="text:"),
     ]

@@ -16,12 +16,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, layout_argument
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.pipeline.chain import Chain
+    from kokoro_ane.pipeline.synthesis import Chain
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -38,12 +38,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--check", type=Path, metavar="FOLDER", help="replay the vectors of this folder instead"
     )
     checkpoint_argument(parser)
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=Path("build"),
-        help="folder with the packages (default: %(default)s)",
-    )
+    build_argument(parser)
     parser.add_argument(
         "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
     )
@@ -57,7 +52,7 @@ def chain_of(
 ) -> "tuple[Chain, dict[str, str]]":
     """Packages and voice, and the hashes of the packages."""
     from kokoro_ane.core.voices import VoiceLibrary
-    from kokoro_ane.pipeline.chain import Chain
+    from kokoro_ane.pipeline.synthesis import Chain
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
 

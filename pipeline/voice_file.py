@@ -28,7 +28,9 @@ def encoded(pack: np.ndarray) -> bytes:
     """The smallest form that keeps the voice."""
     rows: np.ndarray = pack.reshape(ROWS, WIDTH).astype(np.float64)
     mean = rows.mean(0).astype("<f4")
+    # directions by how much rows differ along them, the largest first
     lengths, sizes, directions = np.linalg.svd(rows - mean, full_matrices=False)
+    # the first count that keeps the voice is the smallest file
     for count in range(WIDTH + 1):
         parts = (mean, directions[:count], (lengths * sizes)[:, :count])
         content = b"".join(np.ascontiguousarray(part, "<f4").tobytes() for part in parts)

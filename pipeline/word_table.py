@@ -28,15 +28,17 @@ END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 
 def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
     """The file of these rows, read again. CheckFailed where it does not give them back."""
-    shares, words, said = zip(*_parted(rows), strict=True)
-    columns = [_coded(texts) for texts in (words, said)]
+    shares, words, readings = zip(*_parted(rows), strict=True)
+    columns = [_coded(texts) for texts in (words, readings)]
     parts = [
         bytes((share,)) + word + rest
         for share, word, rest in zip(shares, columns[0][1], columns[1][1], strict=True)
     ]
+    # a block is found by halves, then read from its start
     blocks = [
         b"".join(parts[start : start + BLOCK_ROWS]) for start in range(0, len(parts), BLOCK_ROWS)
     ]
+    # codes of words, then those of readings
     tables = [b"\0".join(code.encode() for code in codes) for codes, _ in columns]
     tables = [struct.pack("<I", len(table)) + table for table in tables]
     first = 16 + 4 * (len(blocks) + 1) + sum(map(len, tables))
@@ -47,6 +49,7 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
         + starts
         + b"".join([*tables, *blocks])
     )
+    # read back at once, as a port reads it
     if list(rows_of(content)) != list(rows):
         raise CheckFailed("packed words are not the words that were given")
     return content
@@ -54,17 +57,15 @@ def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
 
 def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
     """Shared characters, the rest of the word, the rest of what is said."""
-    for place, (before, (word, said)) in enumerate(pairwise([("", ""), *rows])):
-        one, two = (
-            (_shared(before[0], word), _shared(before[1][1:], said[1:]))
-            if place % BLOCK_ROWS
-            else (0, 0)
-        )
-        yield 16 * one + two, word[one:] + END_OF_WORD, said[0] + said[1 + two :] + END_OF_ROW
-
-
-def _shared(one: str, other: str) -> int:
-    return min(len(commonprefix((one, other))), MOST_SHARED)
+    for place, (before, row) in enumerate(pairwise([("", ""), *rows])):
+        word, reading = row
+        one = two = 0
+        # the first row of a block shares nothing
+        if place % BLOCK_ROWS:
+            one = min(len(commonprefix((before[0], word))), MOST_SHARED)
+            two = min(len(commonprefix((before[1][1:], reading[1:]))), MOST_SHARED)
+        rest = reading[0] + reading[1 + two :]
+        yield 16 * one + two, word[one:] + END_OF_WORD, rest + END_OF_ROW
 
 
 def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
@@ -73,37 +74,33 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
     """
     symbols, end = sorted({*"".join(texts)}), texts[0][-1]
     codes = list(symbols)
-    points = (
-        np.frombuffer("".join(some).encode("utf-32-le"), "<u4") for some in (texts, texts[::SAMPLE])
-    )
-    found, sample = (
-        np.asarray(np.searchsorted([ord(symbol) for symbol in symbols], each)) for each in points
-    )
+    characters = [ord(symbol) for symbol in symbols]
+
+    def coded(some: Sequence[str]) -> np.ndarray:
+        points = np.frombuffer("".join(some).encode("utf-32-le"), "<u4")
+        return np.asarray(np.searchsorted(characters, points))
+
+    content, sample = coded(texts), coded(texts[::SAMPLE])
     while len(codes) < CODES:
         # a row's last code has nothing behind it
         within = np.array([not code.endswith(end) for code in codes])[sample[:-1]]
         counts = np.bincount((sample[:-1] * CODES + sample[1:])[within], minlength=1)
         left, right = divmod(int(counts.argmax()), CODES)
-        sample, found = (_joined(places, left, right, len(codes)) for places in (sample, found))
+        sample, content = (_joined(each, left, right, len(codes)) for each in (sample, content))
         codes.append(codes[left] + codes[right])
-    ends = np.flatnonzero(np.array([code.endswith(end) for code in codes])[found]) + 1
-    return codes, [part.tobytes() for part in np.split(found.astype(np.uint8), ends[:-1])]
+    ends = np.flatnonzero(np.array([code.endswith(end) for code in codes])[content]) + 1
+    return codes, [part.tobytes() for part in np.split(content.astype(np.uint8), ends[:-1])]
 
 
-def _joined(found: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
+def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
     """Every `left` with a `right` behind it as one `code`; of three alike the first two."""
-    places = np.flatnonzero((found[:-1] == left) & (found[1:] == right))
+    places = np.flatnonzero((content[:-1] == left) & (content[1:] == right))
     if left == right:
-        places = np.array(
-            [
-                place
-                for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
-                for place in run[::2]
-            ],
-            np.int64,
-        )
-    found[places] = code
-    return np.delete(found, places + 1)
+        # of each run of neighbouring places every second one
+        runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+        places = np.concatenate([run[::2] for run in runs])
+    content[places] = code
+    return np.delete(content, places + 1)
 
 
 def rows_of(content: bytes) -> Iterator[tuple[str, str]]:
@@ -114,14 +111,14 @@ def rows_of(content: bytes) -> Iterator[tuple[str, str]]:
         begin, place = place + 4, place + 4 + struct.unpack_from("<I", content, place)[0]
         tables.append(content[begin:place].decode().split("\0"))
     for start, end in pairwise(starts):
-        place, word, said = start, "", ""
+        place, word, reading = start, "", ""
         while place < end:
             share, place = content[place], place + 1
             rest, place = _text(content, place, tables[0], END_OF_WORD)
             word = word[: share >> 4] + rest
             rest, place = _text(content, place, tables[1], END_OF_ROW)
-            said = rest[0] + said[1 : 1 + (share & 15)] + rest[1:]
-            yield word, said
+            reading = rest[0] + reading[1 : 1 + (share & 15)] + rest[1:]
+            yield word, reading
 
 
 def _text(content: bytes, place: int, codes: Sequence[str], end: str) -> tuple[str, int]:

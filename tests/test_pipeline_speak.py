@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,13 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import voice_language
-from kokoro_ane.pipeline.audio import to_file
-from kokoro_ane.pipeline.polish import TickFade, TrimmedSink, levelled, without_tick, word_end
+from kokoro_ane.pipeline.audio import (
+    TickFade,
+    TrimmedSink,
+    levelled,
+    to_file,
+    word_end,
+)
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
@@ -339,6 +345,10 @@ BACK = np.zeros(6000, np.float32)
 TICK = np.array([0.2, -0.1], np.float32)
 
 
+def without_tick(samples: np.ndarray, durations: Sequence[int], phonemes: str) -> np.ndarray:
+    return TickFade(durations, phonemes, len(samples))(samples)
+
+
 def placed(sound: np.ndarray, at: int) -> np.ndarray:
     found = BACK.copy()
     found[at : at + len(sound)] = sound
@@ -589,7 +599,7 @@ def kept_after(folder: Path, count: int = 4) -> list[Speech]:
 
 def resumed(folder: Path, count: int = 4) -> list[Speech | None]:
     with ResumeState.open(folder, SETTINGS, resume=True) as state:
-        return [state.kept(index, speech(index).chunk) for index in range(count)]
+        return [state.earlier(index, speech(index).chunk) for index in range(count)]
 
 
 class TestResume:
@@ -619,7 +629,7 @@ class TestResume:
                 stream.truncate(min(size, (folder / name).stat().st_size))
         with ResumeState.open(folder, SETTINGS, resume=True) as state:
             for index, one in enumerate(wanted):
-                got = state.kept(index, one.chunk)
+                got = state.earlier(index, one.chunk)
                 assert got is None or np.array_equal(got.samples, one.samples)
                 state.keep(got or one)
         assert all(
@@ -639,7 +649,7 @@ class TestResume:
         with ResumeState.open(folder, SETTINGS, resume=True) as state:
             found = []
             for index, one in enumerate(wanted):
-                got = state.kept(index, one.chunk)
+                got = state.earlier(index, one.chunk)
                 found.append(got is not None)
                 state.keep(got or one)
         assert found == [True, False, False, False]
@@ -651,8 +661,8 @@ class TestResume:
     def test_another_chunk_is_not_given_back(self, tmp_path: Path) -> None:
         kept_after(tmp_path / "p")
         with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:
-            assert state.kept(0, speech(1).chunk) is None
-            assert state.kept(4, speech(0).chunk) is None
+            assert state.earlier(0, speech(1).chunk) is None
+            assert state.earlier(4, speech(0).chunk) is None
 
     def test_other_settings_and_nothing_kept_begin_anew(self, tmp_path: Path) -> None:
         folder = tmp_path / "p"
@@ -661,7 +671,7 @@ class TestResume:
             InputError, ResumeState.open, folder, SETTINGS | {"seed": 1}, resume=True
         ).match("chunks of another seed")
         with ResumeState.open(folder, SETTINGS | {"seed": 1}, resume=False) as state:
-            assert state.kept(0, speech(0).chunk) is None
+            assert state.earlier(0, speech(0).chunk) is None
             state.remove()
         assert not folder.exists()
         with ResumeState.open(tmp_path / "p", SETTINGS, resume=True) as state:

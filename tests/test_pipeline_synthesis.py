@@ -128,7 +128,7 @@ class TestChunks:
         pytest.raises(InputError, spoken, "az.").match(r"'z' \(U\+007A\) at 1")
         first = spoken("abc de. fgh!")
         again = spoken(
-            "abc de. fgh!", kept=lambda index, chunk: first[index] if index == 0 else None
+            "abc de. fgh!", earlier=lambda index, chunk: first[index] if index == 0 else None
         )
         assert again[0] is first[0]
         assert np.array_equal(again[1].samples, first[1].samples)

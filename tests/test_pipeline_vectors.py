@@ -16,10 +16,9 @@ from bench.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
-from kokoro_ane.pipeline.chain import STEPS
 from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_runs
 from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
-from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
+from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
 from kokoro_ane.pipeline.text import PhonemeReader
 from kokoro_ane.pipeline.validate import main as validate
 from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors

@@ -20,8 +20,8 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.steps import run_steps
 from kokoro_ane.pipeline.build import main as build_stage
-from kokoro_ane.pipeline.chain import STEPS, Chain, begin
 from kokoro_ane.pipeline.speak import main
+from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.coreml import CoreMLProgram, units_for
 from kokoro_ane.runtimes.onnx.onnx_file import OnnxProgram

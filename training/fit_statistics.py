@@ -185,7 +185,7 @@ class Teacher:
         """None for a text that is too short or too long to be said."""
         from kokoro_ane.core.contract import MAX_PHONEMES
         from kokoro_ane.g2p.alphabet import voice_language
-        from kokoro_ane.pipeline.chain import BEFORE_VOCODER, Chain, begin
+        from kokoro_ane.pipeline.synthesis import BEFORE_VOCODER, Chain, begin
         from kokoro_ane.vocoder.packing import FIELDS
 
         phonemes = " ".join(

@@ -66,7 +66,7 @@ extension Unicode.Scalar {
     }
 }
 
-/// Single samples that the model ticks with behind a chunk's last phone, faded to silence as pipeline/polish.py does: what is shorter than
+/// Single samples that the model ticks with behind a chunk's last phone, faded to silence as pipeline/audio.py does: what is shorter than
 /// 30 ms, behind 10 ms below -40 dBFS. What lies behind the last phone is held back until the chunk's last piece is given.
 public struct TickFade: Sendable {
     private static let quiet: Float = 0.01, step = 60, endedSteps = 4, tickSteps = 12, releaseFrames = 3
