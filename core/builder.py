@@ -11,10 +11,9 @@ are the instances.
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kokoro_ane.core.checks import Check, ProgramFacts
@@ -52,7 +51,7 @@ class Part:
 
     stage: str
     file: str
-    functions: Mapping[str, str] = MappingProxyType({MAIN: MAIN})
+    functions: Mapping[str, str] = field(default_factory=lambda: {MAIN: MAIN})
 
 
 @dataclass(frozen=True, eq=False)

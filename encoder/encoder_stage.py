@@ -42,7 +42,7 @@ from kokoro_ane.core.contract import (
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import Function, TensorType
 from kokoro_ane.core.manifest import Manifest, described
-from kokoro_ane.core.voices import VoiceLibrary, style_row
+from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
     AlignmentLimits,
     Buckets,
@@ -115,16 +115,14 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
     """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of
     a corpus.
     """
-    library, symbol_ids = (
-        VoiceLibrary(checkpoint.folder / "voices"),
-        sorted(checkpoint.config.vocab.values()),
-    )
+    library = checkpoint.library
+    symbol_ids = sorted(checkpoint.config.vocab.values())
     if not library.names:
         raise InputError(f"{library.folder} holds no voice: the check needs at least one")
     utterances, generator = [], torch.Generator().manual_seed(0)
     for index, tokens in enumerate(n for n in CHECK_TOKENS if n <= buckets.tokens[-1]):
         symbols = torch.randint(len(symbol_ids), (tokens - 2,), generator=generator).tolist()
-        pack = library.pack(library.names[index % len(library.names)])
+        pack = torch.from_numpy(library.pack(library.names[index % len(library.names)]))
         style = style_row(pack, tokens - 2)[:, checkpoint.config.style_dim :]
         ids = (BOUNDARY_ID, *(symbol_ids[symbol] for symbol in symbols), BOUNDARY_ID)
         utterances.append(Utterance(ids, style, SPEEDS[index % len(SPEEDS)]))

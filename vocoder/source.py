@@ -55,6 +55,26 @@ WINDOW = (
 )
 
 
+BINS = N_FFT // 2 + 1
+
+
+def hann() -> np.ndarray:
+    """The same window [20], not rounded: periodic Hann in float64."""
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)
+
+
+def synthesis() -> np.ndarray:
+    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the
+    middle, 1 / 20 at both ends.
+    """
+    angle = 2 * np.pi * np.arange(BINS)[:, None] * np.arange(N_FFT) / N_FFT  # [11, 20]
+    one_sided = np.full((BINS, 1), 2 / N_FFT)
+    one_sided[[0, -1]] = 1 / N_FFT
+    basis = np.concatenate([one_sided * np.cos(angle), -one_sided * np.sin(angle)])  # [22, 20]
+    basis[[BINS, -1]] = 0.0  # DC and Nyquist have no imaginary part
+    return (basis * hann()).astype(np.float32)
+
+
 def gaussian_noise(frames: int, seed: int) -> np.ndarray:
     """Standard normal [1, 600F, 9] in float32 from a seed: the only randomness in the vocoder.
     torch.randn's numbers to 150 dB.

@@ -223,7 +223,7 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
 
 def _content(path: Path, source: Path) -> bytes:
     try:
-        return read_pack(path).numpy().astype("<f4").tobytes()
+        return read_pack(path).astype("<f4").tobytes()
     except InputError as problem:
         shown = path if source.is_dir() else f"{source}: {path.name}"
         raise InputError(str(problem).replace(str(path), str(shown))) from None

@@ -30,10 +30,10 @@ from kokoro_ane.vocoder.decoder import (
     Vocoder,
     unpack_frames,
 )
+from kokoro_ane.vocoder.eager import FrozenConvTranspose
 from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula
 from kokoro_ane.vocoder.streaming.streaming_model import (
-    FoldedUp,
     Measured,
     StreamingGenerator,
     Told,
@@ -65,7 +65,8 @@ class PooledMoments(nn.Module):
     def __init__(self, generator: Generator) -> None:
         super().__init__()
         low, high = generator.noise_convs
-        self.up = FoldedUp(generator.ups[0], 1.0, torch.zeros(generator.ups[0].out_channels))
+        self.up = FrozenConvTranspose(generator.ups[0])
+        self.up.bias.zero_()
         self.rate, self.stride, self.reach = generator.rates[0], low.stride[1], int(low.padding[1])
         self.low, self.high = (
             FoldedConv(conv, bias=torch.zeros(conv.out_channels)) for conv in (low, high)

@@ -21,16 +21,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.layers import (
-    NORM_EPSILON,
     AdaIN1d,
     Conv,
-    ConvTranspose,
     Mask,
     Modules,
     Snake,
     masked,
+    masked_moments,
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
+from kokoro_ane.vocoder.eager import FrozenConvTranspose
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     FoldedConv,
     SineSnake,
@@ -149,11 +149,8 @@ class Measured(Told):
         """
         (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
         assert mask is not None
-        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
-        centred = (x - mean) * (mask.values * scale)
-        rest = centred.mean(dim=3, keepdim=True) / mask.mean
-        power = (centred * centred).mean(dim=3, keepdim=True) / mask.mean
-        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2) * scale * gain
+        mean, _, rest, factor = masked_moments(x, mask, scale)
+        factor = factor * scale * gain
         return factor, shift - (mean + rest * (1 / scale)) * factor
 
     def rise(self, rate: int, columns: int = 0) -> None:
@@ -277,12 +274,12 @@ class StreamingGenerator(nn.Module):
             count,
             generator.ups[0].in_channels,
         )
-        self.ups: Modules[FoldedUp] = Modules()
+        self.ups: Modules[FrozenConvTranspose] = Modules()
         self.noise_convs: Modules[FoldedConv] = Modules()
         self.noise_res: Modules[AffineBlock] = Modules()
         for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
             read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
-            self.ups.append(FoldedUp(up, count if stage else 1.0))
+            self.ups.append(FrozenConvTranspose(up, count if stage else 1.0))
             self.noise_convs.append(
                 FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"])
             )
@@ -322,22 +319,3 @@ class StreamingGenerator(nn.Module):
         for block in others:
             total = total + block(x, affines)
         return total
-
-
-class FoldedUp(nn.Module):
-    """A transposed convolution with frozen weights; `inner` divides its input, `bias` [out] stands
-    for its own.
-    """
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, conv: ConvTranspose, inner: float, bias: Tensor | None = None) -> None:
-        super().__init__()
-        self.register_buffer("weight", conv.weight.detach() / inner)
-        self.register_buffer("bias", (bias_of(conv) if bias is None else bias).float())
-        self.stride, self.padding = conv.stride, conv.padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, in, 1, S] -> [1, out, 1, stride * S]."""
-        return F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding)
