@@ -63,7 +63,7 @@ def sha256_of_json(data: object) -> str:
 
 
 def config_sha256(config: "KokoroConfig") -> str:
-    """Of the parsed fields: spaces, the order of keys and a default that is written out change
+    """Hash the parsed fields: spaces, the order of keys and a default that is written out change
     nothing.
     """
     return sha256_of_json(
@@ -72,7 +72,7 @@ def config_sha256(config: "KokoroConfig") -> str:
 
 
 def voice_sha256(pack: "np.ndarray") -> str:
-    """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
+    """Hash the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
     .bin.
     """
     return hashlib.sha256(pack.astype("<f4").tobytes()).hexdigest()

@@ -114,7 +114,7 @@ def temporary_files_in(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def temporary_files_apart() -> Iterator[None]:
-    """As temporary_files_in a scratch folder, for a whole command. Where none can be made, a
+    """Put temporary files of a whole command in a scratch folder. Where none can be made, a
     command that needs none still runs.
     """
     with ExitStack() as held:

@@ -168,7 +168,7 @@ class EncoderStage(CheckpointStage):
 
     @property
     def limits(self) -> AlignmentLimits:
-        """Of the alignment between the two functions."""
+        """What the alignment between the two functions may come to."""
         return AlignmentLimits.of(self.checkpoint.config, self.buckets.frames[-1])
 
     def parts(self) -> tuple[Part, ...]:

@@ -165,7 +165,7 @@ class Functions:
 
 
 def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Functions:
-    """Of executed programs by function name: of one package, of two, or of two files."""
+    """Both functions, of programs by name: of one package, of two, or of two files."""
 
     def duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
         outputs = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
@@ -197,7 +197,7 @@ class EncoderBackend:
         return tokens if self.buckets is None else self.buckets.for_tokens(tokens)
 
     def frame_width(self, frames: int) -> int:
-        """The same for frames."""
+        """Length that so many frames are padded to. Raises InputError."""
         return frames if self.buckets is None else bucket_for(frames, self.buckets.frames)
 
 

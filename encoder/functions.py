@@ -127,7 +127,7 @@ class F0Predictor(nn.Module):
         self.curve = CurvePredictor(encoder.predictor.F0, encoder.predictor.F0_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor, Mask]:
-        """As ProsodyFunction -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1],
+        """Takes what ProsodyFunction takes -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1],
         mask.
         """
         rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]

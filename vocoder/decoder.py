@@ -199,7 +199,7 @@ class Generator(nn.Module):
         return self.stft(self.conv_post(x), masks[-1])
 
     def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
-        """As forward, up to what conv_post reads: [B, C, 1, 120F + 1]. The tail behind it may run
+        """What forward computes before conv_post: [B, C, 1, 120F + 1]. The tail behind it may run
         on the host (vocoder/host_tail.py).
         """
         return self._trunk(x, style, spectrum, self._stage_masks(mask))

@@ -35,7 +35,7 @@ class HostTail:
 
     @classmethod
     def of(cls, vocoder: "Vocoder") -> "HostTail":
-        """Of a vocoder."""
+        """The tail of a vocoder in PyTorch."""
         conv = vocoder.generator.conv_post
         assert conv.bias is not None
         weight = conv.weight.detach().float().numpy()[:, :, 0]  # [22, C, k]

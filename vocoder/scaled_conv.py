@@ -77,7 +77,7 @@ class TimeVaryingScale(nn.Module):
         self.rise = nn.ModuleList(Ramp(rate) for rate in reversed(FACTORS[columns]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the class says; W may end within a frame."""
+        """x [1, C, R, W], which may end within a frame -> [1, 1, R, W]."""
         # [1, 1, R, W]
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         for factor in FACTORS[self.columns]:
@@ -114,7 +114,7 @@ class ColumnScale(nn.Module):
         self.floor = floor
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the class says."""
+        """x [1, C, R, W] -> [1, 1, R, W]."""
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         return torch.log(level.clamp(min=self.floor))
 
@@ -133,7 +133,7 @@ class TapSum(nn.Module):
         self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])
 
     def summed(self, y: Tensor, bias: Tensor | None) -> Tensor:
-        """See the class."""
+        """y [1, out taps, R, W] -> [1, out, R, W]."""
         return F.conv2d(y, self.weight, bias, padding=(0, self.reach), groups=self.out)
 
 
@@ -212,7 +212,7 @@ class ScaledConv(Conv):
 
 
 class PerColumnScaledConv(ScaledConv):
-    """The same with a scale for every column, exact: the taps of `conv` are output channels of one
+    """A ScaledConv with a scale for every column, exact: the taps of `conv` are output channels of one
     column's product, summed after.
     """
 

@@ -59,7 +59,7 @@ BINS = N_FFT // 2 + 1
 
 
 def hann() -> np.ndarray:
-    """The same window [20], not rounded: periodic Hann in float64."""
+    """That window [20] before it is rounded: periodic Hann in float64."""
     return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)
 
 

@@ -214,9 +214,7 @@ class CheckedVocoder(CheckpointStage):
         return "float16" if self.precision == "fp16" else "float32"
 
     def provenance(self) -> dict[str, Any]:
-        """Of any package, and the harmonic source's ten weights and constants: it runs on the
-        host.
-        """
+        """What a package was made from, and the harmonic source, which runs on the host."""
         return super().provenance() | {"source": source_contract(self.vocoder)}
 
     def style_contract(self) -> dict[str, Any]:
@@ -326,7 +324,7 @@ class VocoderStage(CheckedVocoder):
 
 
 def without_tail(module: torch.nn.Module) -> torch.nn.Module:
-    """The same layers, weights shared, without conv_post: those of a package that leaves the tail
+    """A module that shares its layers but has no conv_post: those of a package that leaves the tail
     to the host.
     """
     bare = copy.copy(module)

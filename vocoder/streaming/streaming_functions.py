@@ -134,7 +134,7 @@ class Hidden(nn.Module):
         self.moments, self.statistics = EntryMoments(generator), HiddenStatistics(predictor)
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor], style: Tensor) -> Tensor:
-        """As EntryMoments, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
+        """What EntryMoments takes, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
         return self.statistics(torch.cat([self.moments(pooled, shares), style.float()], dim=1))
 
 

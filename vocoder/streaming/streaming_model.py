@@ -123,15 +123,13 @@ class Told:
         self._pairs = iter(zip(parts[: len(sizes)], parts[len(sizes) :], strict=True))
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See Affines."""
         return next(self._pairs)
 
     def inside(self, x: Tensor) -> Tensor:
-        """See Affines."""
         return masked(x, self.mask)
 
     def rise(self, rate: int, columns: int = 0) -> None:
-        """See Affines."""
+        """A window has no end to keep: nothing changes."""
 
 
 class Measured(Told):
@@ -144,8 +142,8 @@ class Measured(Told):
         self._scales, self.mask = iter(scales), mask
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See AdaIN1d, whose arithmetic it is; x has its usual mean taken off, so that a product
-        and a sum lose nothing of it.
+        """The arithmetic is AdaIN1d's; x has its usual mean taken off, so that a product and a sum
+        lose nothing of it.
         """
         (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
         assert mask is not None
@@ -154,7 +152,6 @@ class Measured(Told):
         return factor, shift - (mean + rest * (1 / scale)) * factor
 
     def rise(self, rate: int, columns: int = 0) -> None:
-        """See Affines."""
         assert self.mask is not None
         mask = self.mask.upsampled(rate)
         self.mask = (

@@ -86,7 +86,7 @@ class Lengths:
         return cls(tuple(range(1, decoder + 1)), tuple(range(1, utterance + 1)), windows)
 
     def in_windows(self) -> "Lengths":
-        """As few measured ones as there may be: to see windows in short utterances."""
+        """Measure as few as there may be, to see windows in short utterances."""
         return replace(
             self, utterance=tuple(bucket for bucket in self.utterance if bucket <= self.windows[-1])
         )
@@ -195,7 +195,6 @@ class StreamingChain:
 
 
 def _floats(value: Array) -> np.ndarray:
-    """As float32."""
     return as_array(value).astype(np.float32, copy=False)
 
 
@@ -254,17 +253,17 @@ class StreamingPackage:
         )
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
-        """See vocoder.vocoder_steps.VocoderBackend."""
+        """The decoder's features, in the smallest bucket that holds them."""
         return pack_utterance(inputs, bucket_for(inputs.frames, self.chain.lengths.decoder))
 
     def run(self, features: Array, style: Array, frames: int) -> np.ndarray:
-        """See vocoder.vocoder_steps.VocoderBackend."""
+        """All samples at once, [600F]."""
         return np.concatenate(list(self.pieces(features, style, frames, early=False)))
 
     def pieces(
         self, features: Array, style: Array, frames: int, early: bool = True
     ) -> Iterator[np.ndarray]:
-        """See StreamingChain. Raises InputError for NaN or infinity in what it is given."""
+        """Samples as they are computed. Raises InputError for NaN or infinity in an input."""
         require_finite("features", features)
         require_finite("style", style)
         return self.chain.pieces(as_array(features), as_array(style), frames, early)

@@ -182,7 +182,7 @@ class StreamingStage(CheckedVocoder):
         )
 
     def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
-        """The same windows in PyTorch, of this type behind a float32 decoder."""
+        """The windows in PyTorch, of this type behind a float32 decoder."""
 
         def call(name: str) -> Any:
             (inputs, outputs), kind = (
@@ -222,7 +222,7 @@ class StreamingStage(CheckedVocoder):
         }[name]
 
     def shapes(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Of a function's features."""
+        """Shape of a function's features at every length."""
         buckets = self.buckets_of(name)
         if name == DECODER:
             return PaddedLayout().shapes(buckets, self.checkpoint.config.hidden_dim)
