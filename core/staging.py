@@ -200,7 +200,7 @@ def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
 
 @contextmanager
 def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, ...]]:
-    """Do what `staged` does for several in one folder, the last one named last: all are replaced, or
+    """Do what `staged` does for several in one folder, the last one named last: all replaced, or
     none.
     """
     places = tuple(check_implied(target, ours) for target, ours in targets)

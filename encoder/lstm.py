@@ -70,8 +70,8 @@ class PrefixLSTM(nn.LSTM):
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums of the four gates (enter, keep, new, leave) [..., 4 hidden] and the cell [..., hidden] ->
-    the next state and cell.
+    """Sums of the four gates (enter, keep, new, leave) [..., 4 hidden] and the cell [..., hidden]
+    -> the next state and cell.
     """
     enter, keep, new, leave = gates.chunk(4, dim=-1)
     cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
@@ -105,7 +105,7 @@ class ScanLSTM(nn.Module):
         rows = x.squeeze(0)  # [T, inner]
         ahead = self._one_way(rows, DIRECTIONS[0])
         back = self._one_way(rows.flip(0), DIRECTIONS[1]).flip(0)
-        return torch.cat([ahead, back], dim=1).unsqueeze(0)
+        return torch.cat([ahead, back], dim=1).unsqueeze(0)  # [1, T, 2 hidden]
 
     def _one_way(self, rows: Tensor, end: str) -> Tensor:
         """[T, inner] -> [T, hidden]."""
@@ -121,7 +121,7 @@ class ScanLSTM(nn.Module):
 
         first = sums.new_zeros(1, self.hidden)
         _, states = scan(step, [first, first.clone()], sums, dim=0)
-        return states.squeeze(1)
+        return states.squeeze(1)  # [T, hidden]
 
 
 def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:

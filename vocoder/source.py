@@ -144,10 +144,8 @@ class HarmonicSource:
         """From a vocoder's manifest. Raises InputError for NaN or infinity; ValueError, TypeError
         for anything that is not ten numbers.
         """
-        weights, bias = (
-            np.array(source["weights"], np.float32).reshape(HARMONICS),
-            float(source["bias"]),
-        )
+        weights = np.array(source["weights"], np.float32).reshape(HARMONICS)
+        bias = float(source["bias"])
         if not (np.isfinite(weights).all() and np.isfinite(bias)):
             raise InputError("the weights of the harmonic source hold NaN or infinity")
         return cls(weights, bias)
@@ -162,10 +160,9 @@ class HarmonicSource:
                 f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need"
                 f" {list(expected_shape)}"
             )
-        # [B, 600F, 1]
-        voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None].astype(
-            np.float64
-        )
+        voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)  # [B, 600F]
+        voiced = voiced[..., None].astype(np.float64)  # [B, 600F, 1]
+        # A voiced sample has a little noise, an unvoiced one nothing but noise.
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
         waves = sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(np.float64)
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))

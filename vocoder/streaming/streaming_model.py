@@ -262,15 +262,10 @@ class StreamingGenerator(nn.Module):
         generator, count = vocoder.generator, vocoder.generator.blocks_per_stage
         norms, usual = generator_norms(generator), centres_of(generator, centres)
         made = usual, form or SineSnake(), apart
-        self.sizes, self.scales = (
-            [norm.channels for norm in norms],
-            [norm.norm.scale for norm in norms],
-        )
-        self.rates, self.blocks_per_stage, self.channels = (
-            generator.rates,
-            count,
-            generator.ups[0].in_channels,
-        )
+        self.sizes = [norm.channels for norm in norms]
+        self.scales = [norm.norm.scale for norm in norms]
+        self.rates, self.blocks_per_stage = generator.rates, count
+        self.channels = generator.ups[0].in_channels
         self.ups: Modules[FrozenConvTranspose] = Modules()
         self.noise_convs: Modules[FoldedConv] = Modules()
         self.noise_res: Modules[AffineBlock] = Modules()
