@@ -144,6 +144,7 @@ def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, 
         [(out / f"{part.file}{kind.suffix}", ours), (out / f"{part.file}.json", MANIFEST_FILE)]
         for part in parts
     ]
+    # A package whose checks fail never stands under its name, and neither does its manifest.
     with staged_together(*chain(*targets)) as places, temporary_files_in(places[0].parents[1]):
         packages, asides = places[::2], places[1::2]  # what is written, and its manifest
         programs: dict[str, Any] = {}
@@ -193,6 +194,7 @@ def manifest_of(
     kind: Kind = PACKAGE,
 ) -> Manifest:
     """Describe a package under the name that it will have."""
+    # Over all functions of the package; `structure` has them one by one.
     operations: Counter[str] = Counter()
     for name in part.functions:
         operations.update(facts[name].operations)

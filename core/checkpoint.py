@@ -205,6 +205,7 @@ class Checkpoint:
     def from_folder(cls, folder: Path, expected_sha256: str | None = None) -> "Checkpoint":
         """Find config.json and the one .pth or .safetensors file in `folder`."""
         config = KokoroConfig.load(folder / "config.json")
+        # With two files of weights nobody can say which of them speaks.
         weight_files = sorted(
             path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors")
         )
@@ -340,6 +341,7 @@ class Checkpoint:
             count = f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
             message = f"{where}: {lines[0]} ({self._wrong_field() or count})"
             raise InputError(message) from None
+        # load_state_dict names all keys at once; the first is enough to act on.
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
                 count = self._wrong_field() or f"{len(keys)} in all"
@@ -367,6 +369,7 @@ class Checkpoint:
             for key in self._parts.get("text_encoder", {})
             if key.startswith("cnn.")
         }
+        # The text encoder has one block a layer.
         yield "n_layer", self.config.n_layer, len(blocks)
         for field, (place, axis) in SIZES.items():
             value = reduce(getattr, field.split("."), self.config)

@@ -190,10 +190,12 @@ def make_reproducible(package: Path) -> None:
             if e["path"].endswith(".mlmodel")
         )
     )
+    # A protobuf map has no order of its own: deterministic=True sorts it.
     spec = Model_pb2.Model.FromString(spec_path.read_bytes())
     metadata = spec.description.metadata.userDefined
     metadata.pop("com.github.apple.coremltools.conversion_date", None)
     spec_path.write_bytes(spec.SerializeToString(deterministic=True))
+    # Identifiers are random; made from the path, they are the same in every build.
     new_id = {
         old: str(uuid.uuid5(_NAMESPACE, entry["path"]))
         for old, entry in manifest["itemInfoEntries"].items()
@@ -212,6 +214,7 @@ def package_of_ours(folder: Path) -> str | None:
     beside = folder.with_suffix(".json")
     try:
         manifest = read_json(folder / "Manifest.json", "no package is without it")
+        # Identifiers made by make_reproducible are the mark of a package of ours.
         if manifest["rootModelIdentifier"] in {
             str(uuid.uuid5(_NAMESPACE, e["path"])) for e in manifest["itemInfoEntries"].values()
         }:

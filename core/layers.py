@@ -396,6 +396,7 @@ class AdainResBlk1d(nn.Module):
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> tuple[Tensor, Mask | None]:
         """x [B, inner, 1, S] -> [B, out, 1, S or 2S] and the mask at the new rate."""
+        # A convolution reads beyond the utterance, so the padding is zeroed before each one.
         h = masked(F.leaky_relu(self.norm1(x, style, mask), LEAKY_SLOPE), mask)
         if self.pool is not None:
             h = self.pool(h)  # [B, inner, 1, 2S]

@@ -193,6 +193,7 @@ def interruptible(last: bool = False) -> Iterator[None]:
     if not changed or threading.current_thread() is not threading.main_thread():
         yield
         return
+    # A KeyboardInterrupt in a destructor or a callback is swallowed: the hook sees that.
     interrupt, hook = Interrupt(), sys.unraisablehook
     sys.unraisablehook = partial(interrupt.unraisable, otherwise=hook)
     try:

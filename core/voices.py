@@ -123,6 +123,7 @@ def read_pack(path: Path) -> np.ndarray:
     _require_shape(pack, path)
     if not np.isfinite(pack).all():
         raise InputError(f"{path} holds NaN or infinity")
+    # A file that was never written to, or was overwritten, reads as zeros.
     if not pack.any():
         raise InputError(f"{path} holds nothing but zeros: that is no voice")
     return pack

@@ -219,6 +219,7 @@ class EncoderStage(CheckpointStage):
             isinstance(module, PrefixLSTM) for module in self.function(name).module.modules()
         )
         lstms = facts.operations.get("lstm", 0)
+        # A masked LSTM that is unrolled has a hundred times the operations.
         lstm_promise = {
             f"{facts.count} operations, limit {MAX_OPERATIONS}": facts.count < MAX_OPERATIONS,
             f"{lstms} LSTMs, expected {expected_lstms}": lstms == expected_lstms,

@@ -100,6 +100,7 @@ def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
     """Round as upstream does (half to even, at least 1): raw [n] frames -> [n] int64. InputError
     beyond the limits or for NaN.
     """
+    # NaN has no whole number: what the cast makes of it would be taken for a duration.
     bad = np.flatnonzero(~np.isfinite(raw))
     if len(bad):
         raise InputError(
@@ -128,6 +129,7 @@ def packed_frames(en: np.ndarray, bucket: int) -> np.ndarray:
     """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and
     zeros in the padding.
     """
+    # The mask is a row, because only one input may have enumerated lengths.
     with_mask = np.concatenate([en, np.ones_like(en[:, :1])], axis=1)
     return np.pad(with_mask, ((0, 0), (0, 0), (0, 0), (0, bucket - en.shape[-1])))
 

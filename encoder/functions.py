@@ -38,6 +38,7 @@ class Encoder(nn.Module):
         hold.
         """
         encoder = cls(checkpoint.config)
+        # A checkpoint of the vocoder alone lacks these parts, and its user wants to know which.
         for name in PARTS:
             try:
                 checkpoint.part(name)

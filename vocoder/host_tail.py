@@ -51,6 +51,7 @@ class HostTail:
             np.frombuffer(base64.b64decode(words[name], validate=True), "<f4").reshape(size)
             for name, size in (("weight", shape), ("bias", SPECTRUM_CHANNELS))
         )
+        # An even kernel has no middle, so the result would be a column longer or shorter.
         if len(shape) != 3 or shape[0] != SPECTRUM_CHANNELS or shape[2] % 2 == 0:
             raise ValueError(f"conv_post of shape {list(shape)}")
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):

@@ -173,9 +173,11 @@ def _tail(operations: list[Operation]) -> set[str]:
     conv_post = next((op for op in operations if op.op_type == "exp"), None)
     if conv_post is None:
         return set()
+    # Back from exp to the convolution that feeds it.
     while conv_post.op_type != "conv":
         conv_post = next(producer[name] for name in _sources(conv_post) if name in producer)
     tail = {conv_post.name}
+    # Forward: all that is computed from it.
     for op in operations:
         if any(name in producer and producer[name].name in tail for name in _sources(op)):
             tail.add(op.name)
@@ -183,6 +185,7 @@ def _tail(operations: list[Operation]) -> set[str]:
     for op in operations:
         for name in _sources(op):
             read_by.setdefault(name, []).append(op)
+    # Backward: casts and the envelope, which nothing else reads.
     for op in reversed(operations):
         readers = [reader for value in op.outputs for reader in read_by.get(value.name, ())]
         if (

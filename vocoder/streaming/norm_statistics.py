@@ -161,6 +161,7 @@ def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
     InputError, with the command, where these weights have none.
     """
     name = f"statistics-{checkpoint.sha256[:16]}.npz"
+    # What the user fitted comes first.
     places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
     path = next((path for path in places if path.is_file()), None)
     if path is None:
