@@ -9,6 +9,7 @@ are the instances.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -16,15 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kokoro_ane.core.checks import Check, ProgramFacts
+from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.errors import CheckFailed
-from kokoro_ane.core.export import TensorType, convert, package_of_ours, save_functions
+from kokoro_ane.core.export import Function, convert, package_of_ours, save_functions
 from kokoro_ane.core.manifest import (
     MANIFEST_FILE,
     PACKAGE_FILE,
     PACKAGE_TOOLS,
     Manifest,
     describe_package,
+    package_name,
     tool_versions,
 )
 from kokoro_ane.core.process import temporary_files_in
@@ -33,23 +36,11 @@ from mlprogram import Program
 
 if TYPE_CHECKING:
     import coremltools as ct
-    from torch import Tensor, nn
+
+    from kokoro_ane.core.checkpoint import Checkpoint
 
 
 MAIN = "main"  # what the only function of a package is called
-
-
-@dataclass(frozen=True, eq=False)
-class Function:
-    """What is traced and converted. `keep_fp32`: submodules whose operations stay in fp32 when the
-    precision is fp16.
-    """
-
-    module: "nn.Module"
-    example: "tuple[Tensor, ...]"
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
-    keep_fp32: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +96,32 @@ class Stage(Protocol):
         """
 
 
+class CheckpointStage:
+    """What the packages of one checkpoint have in common."""
+
+    checkpoint: "Checkpoint"
+    precision: str
+
+    def part(self, stage: str, level: str, functions: Mapping[str, str]) -> Part:
+        """One package, called after the stage, the checkpoint and the level."""
+        name = package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)
+        return Part(stage, name, functions)
+
+    def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
+        """Nothing is done to a converted model."""
+        return model
+
+    def provenance(self) -> dict[str, Any]:
+        """The manifest's fields that say what a package was made from."""
+        return {
+            "method": self.precision,
+            "checkpoint": self.checkpoint.as_source,
+            # fp32 is the reference that others are measured by
+            "releasable": self.checkpoint.releasable and self.precision != "fp32",
+            "hidden_dim": self.checkpoint.config.hidden_dim,
+        }
+
+
 class PackageStage(Stage, Protocol):
     """A stage that becomes Core ML packages."""
 
@@ -112,7 +129,7 @@ class PackageStage(Stage, Protocol):
         """The contract function of that name."""
 
     def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
-        """What is done to a converted model before it is saved; most stages do nothing."""
+        """What is done to a converted model before it is saved."""
 
 
 def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, ...]:
@@ -127,25 +144,17 @@ def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, 
         [(out / f"{part.file}{kind.suffix}", ours), (out / f"{part.file}.json", MANIFEST_FILE)]
         for part in parts
     ]
+    # A package whose checks fail never stands under its name, and neither does its manifest.
     with staged_together(*chain(*targets)) as places, temporary_files_in(places[0].parents[1]):
-        # package, manifest
-        aside = dict(
-            zip(
-                (part.file for part in parts),
-                zip(places[::2], places[1::2], strict=True),
-                strict=True,
-            )
-        )
+        packages, asides = places[::2], places[1::2]  # what is written, and its manifest
         programs: dict[str, Any] = {}
-        for part in parts:
-            programs |= kind.write(stage, part, aside[part.file][0])
+        for part, package in zip(parts, packages, strict=True):
+            programs |= kind.write(stage, part, package)
         facts = {name: stage.facts(name, program) for name, program in programs.items()}
         figures = all_held(stage.figures(programs))
         manifests = [
-            manifest_of(stage, part, figures, facts, aside[part.file][0], kind).save(
-                aside[part.file][1]
-            )
-            for part in parts
+            manifest_of(stage, part, figures, facts, package, kind).save(aside)
+            for part, package, aside in zip(parts, packages, asides, strict=True)
         ]
     return tuple(
         replace(manifest, path=out / f"{part.file}.json")
@@ -159,29 +168,12 @@ def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
     """
     models = {}
     for name, inside in part.functions.items():
-        models[inside] = stage.finish(
-            converted(stage.function(name), stage.precision, stage.target)
-        )
+        models[inside] = stage.finish(convert(stage.function(name), stage.precision, stage.target))
     save_functions(models, path)
     return {name: Program(path, function=inside) for name, inside in part.functions.items()}
 
 
 PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours)
-
-
-def converted(function: Function, precision: str, target: str) -> "ct.models.MLModel":
-    """One function as a Core ML model."""
-    inputs, outputs = list(function.inputs), list(function.outputs)
-    fp32_operations = function.keep_fp32
-    return convert(
-        function.module,
-        function.example,
-        inputs=inputs,
-        outputs=outputs,
-        precision=precision,
-        keep_fp32=fp32_operations,
-        target=target,
-    )
 
 
 def all_held(figures: list[Check]) -> list[Check]:
@@ -202,16 +194,13 @@ def manifest_of(
     kind: Kind = PACKAGE,
 ) -> Manifest:
     """Describe a package under the name that it will have."""
-    facts_of_functions = {name: facts[name] for name in part.functions}
-    operations: dict[str, int] = {}
-    for function_facts in facts_of_functions.values():
-        for op_type, count in function_facts.operations.items():
-            operations[op_type] = operations.get(op_type, 0) + count
+    # Over all functions of the package; `structure` has them one by one.
+    operations: Counter[str] = Counter()
+    for name in part.functions:
+        operations.update(facts[name].operations)
     checks = {
         "figures": [asdict(figure) for figure in figures],
-        "structure": {
-            name: function_facts.as_dict() for name, function_facts in facts_of_functions.items()
-        },
+        "structure": {name: facts[name].as_dict() for name in part.functions},
     }
     return Manifest(
         stage=part.stage,
@@ -228,30 +217,22 @@ def manifest_of(
 
 def print_report(manifests: tuple[Manifest, ...]) -> None:
     """Human table, then one JSON line."""
-    from rich.console import Console
-    from rich.table import Table
-
     first = manifests[0]
     titles = ", ".join(
         f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests
     )
-    table = Table(
-        title=f"{titles}  {len(first.buckets)} lengths, {first.target}", title_justify="left"
-    )
-    for heading in ("check on the executed package", "figure", "limit", ""):
-        table.add_column(heading)
-    for figure in first.checks["figures"]:
-        table.add_row(figure["name"], *Check(**figure).text(), "holds")
+    rows = [
+        (figure["name"], *Check(**figure).text(), "holds") for figure in first.checks["figures"]
+    ]
     for manifest in manifests:
         for name, structure in manifest.checks["structure"].items():
-            forbidden = sum(structure["forbidden"].values())
-            table.add_row(
-                f"operations of `{name}`; forbidden ones",
-                f"{structure['count']}; {forbidden}",
-                "; 0",
-                "holds",
-            )
-    Console().print(table)
+            counts = f"{structure['count']}; {sum(structure['forbidden'].values())}"
+            rows.append((f"operations of `{name}`; forbidden ones", counts, "; 0", "holds"))
+    print_table(
+        f"{titles}  {len(first.buckets)} lengths, {first.target}",
+        ("check on the executed package", "figure", "limit", ""),
+        rows,
+    )
     if not first.releasable:
         print(not_releasable(first.checkpoint["name"]))
     report = {

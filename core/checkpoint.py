@@ -205,6 +205,7 @@ class Checkpoint:
     def from_folder(cls, folder: Path, expected_sha256: str | None = None) -> "Checkpoint":
         """Find config.json and the one .pth or .safetensors file in `folder`."""
         config = KokoroConfig.load(folder / "config.json")
+        # With two files of weights nobody can say which of them speaks.
         weight_files = sorted(
             path for path in folder.glob("*") if path.suffix in (".pth", ".safetensors")
         )
@@ -214,22 +215,31 @@ class Checkpoint:
                 f"{folder} must hold exactly one .pth file (or .safetensors) beside config.json;"
                 f" found: {names}"
             )
-        digest = sha256_of(weight_files[0])
+        (weights,) = weight_files
+        digest = sha256_of(weights)
         if expected_sha256 is not None and digest != expected_sha256:
-            stored = weight_files[
-                0
-            ].resolve()  # in the hub's cache a link: what it leads to has to go
+            # in the hub's cache it is a link: what that leads to has to go
             raise InputError(
-                f"{weight_files[0]} has SHA-256 {digest}, expected {expected_sha256}: delete {stored} and"
-                " download again"
+                f"{weights} has SHA-256 {digest}, expected {expected_sha256}: delete"
+                f" {weights.resolve()} and download again"
             )
-        config = (
-            config
-            if config.name
-            else replace(config, name=_known_names().get(digest) or _name_of(folder))
-        )
-        _require_own_name(config.name, digest, weight_files[0])
-        return cls(folder, weight_files[0], config, digest)
+        registered_name = _registered_name(digest)
+        if not config.name:
+            name = registered_name or folder.resolve().name
+            check_name(name, f'{folder / "config.json"} gives no "name", and the folder\'s own')
+            config = replace(config, name=name)
+        # What config.json calls the weights is believed only where the hash agrees.
+        if registered_name == KOKORO_INT8 and config.name != registered_name:
+            raise InputError(
+                f"{weights} holds the weights of {registered_name}, but its config.json gives the"
+                f' name {config.name}: give it "name": "{registered_name}"'
+            )
+        if config.name in (HUB_NAME, KOKORO_INT8) and registered_name != config.name:
+            raise InputError(
+                f"{weights} (SHA-256 {digest[:12]}) does not hold the weights of {config.name},"
+                ' whose name its config.json or its folder gives: give it a "name" of its own'
+            )
+        return cls(folder, weights, config, digest)
 
     @property
     def name(self) -> str:
@@ -266,7 +276,7 @@ class Checkpoint:
     @cached_property
     def identity(self) -> Identity:
         """Hashes of weights, config and every voice."""
-        return Identity.of(self.sha256, self.config, self._library)
+        return Identity.of(self.sha256, self.config, self.library)
 
     @property
     def content_sha256(self) -> str:
@@ -322,23 +332,20 @@ class Checkpoint:
 
     def load_part(self, module: LoadedModule, name: str) -> LoadedModule:
         """Load part `name` into `module`, strictly, and return it in eval mode."""
+        where = f"{self.weights}: {name}"
         try:
             missing, extra = module.load_state_dict(self.part(name), strict=False)
         except RuntimeError as problem:
-            lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()] or [
-                str(problem)
-            ]
-            where = (
-                self._wrong_field()
-                or f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
-            )
-            raise InputError(f"{self.weights}: {name}: {lines[0]} ({where})") from None
+            lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()]
+            lines = lines or [str(problem)]
+            count = f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
+            message = f"{where}: {lines[0]} ({self._wrong_field() or count})"
+            raise InputError(message) from None
+        # load_state_dict names all keys at once; the first is enough to act on.
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
-                raise InputError(
-                    f"{self.weights}: {name} {kind} {keys[0]}"
-                    f" ({self._wrong_field() or f'{len(keys)} in all'})"
-                )
+                count = self._wrong_field() or f"{len(keys)} in all"
+                raise InputError(f"{where} {kind} {keys[0]} ({count})")
         return module.eval()
 
     def _wrong_field(self) -> str | None:
@@ -362,6 +369,7 @@ class Checkpoint:
             for key in self._parts.get("text_encoder", {})
             if key.startswith("cnn.")
         }
+        # The text encoder has one block a layer.
         yield "n_layer", self.config.n_layer, len(blocks)
         for field, (place, axis) in SIZES.items():
             value = reduce(getattr, field.split("."), self.config)
@@ -385,54 +393,35 @@ class Checkpoint:
     @property
     def voices(self) -> tuple[str, ...]:
         """Names of the voice packs in voices/."""
-        return self._library.names
+        return self.library.names
 
     def voice(self, name: str) -> "Tensor":
         """Style pack [510, 1, 256] in float32; InputError lists the names when there is no such
         voice.
         """
-        return self._library.pack(name)
+        import torch
+
+        return torch.from_numpy(self.library.pack(name))
 
     def blend(self, text: str) -> "Tensor":
         """A voice by name, or a blend such as "af_heart:0.7,am_adam:0.3": [510, 1, 256] float32."""
-        return self._library.blend(text)
+        import torch
+
+        return torch.from_numpy(self.library.blend(text))
 
     @property
-    def _library(self) -> "VoiceLibrary":
+    def library(self) -> "VoiceLibrary":
+        """Its voices."""
         from kokoro_ane.core.voices import VoiceLibrary
 
         return VoiceLibrary(self.folder / "voices")
 
 
-def _require_own_name(name: str, weights_sha256: str, weights: Path) -> None:
-    """Raise InputError for weights under another's name: what config.json calls them is believed
-    only where the hash agrees.
-    """
-    registered_name = _known_names().get(weights_sha256)
-    if registered_name == KOKORO_INT8 and name != registered_name:
-        raise InputError(
-            f"{weights} holds the weights of {registered_name}, but its config.json gives the name {name}: give"
-            f' it "name": "{registered_name}"'
-        )
-    if name in (HUB_NAME, KOKORO_INT8) and registered_name != name:
-        raise InputError(
-            f"{weights} (SHA-256 {weights_sha256[:12]}) does not hold the weights of {name}, whose"
-            ' name its config.json or its folder gives: give it a "name" of its own'
-        )
-
-
-def _known_names() -> dict[str, str]:
-    """By hash of the weights."""
+def _registered_name(weights_sha256: str) -> str | None:
+    """What weights that this project knows are called."""
     from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
 
-    return {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8}
-
-
-def _name_of(folder: Path) -> str:
-    """What a checkpoint is called whose config.json gives no name."""
-    name = folder.resolve().name
-    check_name(name, f'{folder / "config.json"} gives no "name", and the folder\'s own')
-    return name
+    return {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8}.get(weights_sha256)
 
 
 def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":

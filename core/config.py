@@ -43,6 +43,7 @@ class IstftNetConfig:
     gen_istft_hop_size: int
 
     def __post_init__(self) -> None:
+        # Every length in the contract is counted in frames of that many samples.
         samples = math.prod(self.upsample_rates) * self.gen_istft_hop_size * PROSODY_PER_FRAME
         _require(
             samples == FRAME_SAMPLES,
@@ -155,6 +156,7 @@ class KokoroConfig:
             f"plbert.hidden_size {self.plbert.hidden_size} is no multiple of num_attention_heads"
             f" {self.plbert.num_attention_heads}",
         )
+        # Sizes that no machine holds would hang before any tensor is compared.
         needed = 4 * self.fewest_weights
         _require(
             needed <= MAX_BYTES,
@@ -179,6 +181,7 @@ class KokoroConfig:
             positions >= longest,
             f"plbert.max_position_embeddings is {positions}, an utterance takes up to {longest}",
         )
+        # A phoneme string is read character by character.
         odd = next((symbol for symbol in self.vocab if len(symbol) != 1), None)
         _require(
             self.vocab != {} and odd is None,

@@ -73,6 +73,7 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file, hexadecimal. Raises InputError for anything that is not one, a pipe for
     one, and for more than LARGEST_BYTES.
     """
+    # A pipe would be read without end.
     if not path.is_file():
         raise InputError(f"{path} {'is not a file' if os.path.lexists(path) else 'does not exist'}")
     if (size := path.stat().st_size) > LARGEST_BYTES:
@@ -152,6 +153,7 @@ def conform(value: Any, hint: Any, where: str) -> None:
 
 def check_kind(value: Any, kind: type, where: str) -> Any:
     """`value`, if it is of that kind. Numbers are finite."""
+    # JSON writes 1.0 as 1, and Python takes True for 1.
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{where} is {_told(value)}, not {KINDS.get(kind, 'an object')}")

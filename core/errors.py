@@ -132,6 +132,7 @@ def _line(problem: Exception) -> str | None:
     if isinstance(problem, BrokenPipeError):
         silenced()
         return lost(problem)
+    # A full disk, a quota, a read-only file system: what to do is in the system's own words.
     if isinstance(problem, OSError) and problem.errno in NO_ROOM:
         return (
             f"cannot write {problem.filename or 'output'}: {problem.strerror}; nothing was left"

@@ -1,8 +1,8 @@
 """PyTorch module to .mlpackage: the only caller of ct.convert, on any operating system, with bytes
 that depend on nothing but the inputs.
 
-    model = convert(module, example, inputs=[...], outputs=[...], precision="fp16", keep_fp32=("conv_post", "stft"))
-    save_package(model, Path("aside.mlpackage"))
+    function = Function(module, example, inputs, outputs, keep_fp32=("conv_post", "stft"))
+    save_package(convert(function, precision="fp16", target="iOS17"), Path("aside.mlpackage"))
 
 Known traps of coremltools 9.0 that this file answers are in docs/conversion.md.
 """
@@ -34,28 +34,30 @@ if TYPE_CHECKING:
 PRECISIONS = ("fp16", "fp32")
 TARGETS = ("iOS17", "iOS18")
 _NAMESPACE = uuid.UUID("6f6d9a52-5d3c-4a55-9d5e-6b6f6b6f726f")
-_VOLATILE_METADATA = ("com.github.apple.coremltools.conversion_date",)
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """One input or output of the package: fixed `shape`, or an enumeration in `shapes` whose first
-    entry is the default.
+    """One input or output of the package. One entry in `shapes` is a fixed shape; several are an
+    enumeration, the first the default; an output has none.
     """
 
     name: str
     dtype: type[np.generic]
-    shape: tuple[int, ...] | None = None
     shapes: tuple[tuple[int, ...], ...] = ()
 
 
-def flexible(name: str, dtype: type[np.generic], shapes: tuple[tuple[int, ...], ...]) -> TensorType:
-    """An input with these enumerated shapes, or a fixed one where there is only one."""
-    return (
-        TensorType(name, dtype, shapes=shapes)
-        if len(shapes) > 1
-        else TensorType(name, dtype, shape=shapes[0])
-    )
+@dataclass(frozen=True, eq=False)
+class Function:
+    """What is traced and converted. `keep_fp32` names submodules whose operations stay in fp32 when
+    the precision is fp16.
+    """
+
+    module: "torch.nn.Module"
+    example: "tuple[torch.Tensor, ...]"
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    keep_fp32: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -87,21 +89,8 @@ def quiet_coremltools() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def convert(
-    module: "torch.nn.Module",
-    example: "tuple[torch.Tensor, ...]",
-    *,
-    inputs: list[TensorType],
-    outputs: list[TensorType],
-    precision: str,
-    keep_fp32: tuple[str, ...],
-    target: str,
-) -> "ct.models.MLModel":
-    """Trace and convert. `keep_fp32` names submodules whose operations stay in fp32 when precision
-    is "fp16".
-
-    Raises InputError for an unknown precision or target.
-    """
+def convert(function: Function, precision: str, target: str) -> "ct.models.MLModel":
+    """Trace and convert. Raises InputError for an unknown precision or target."""
     if precision not in PRECISIONS or target not in TARGETS:
         raise InputError(
             f"precision {precision!r} and target {target!r}: choose from {PRECISIONS} and {TARGETS}"
@@ -112,14 +101,14 @@ def convert(
         import coremltools as ct
 
         with torch.no_grad():
-            traced = torch.jit.trace(module.eval(), example, check_trace=False)
+            traced = torch.jit.trace(function.module.eval(), function.example, check_trace=False)
         return ct.convert(
             traced,
-            inputs=[_tensor_type(spec) for spec in inputs],
-            outputs=[_tensor_type(spec) for spec in outputs],
+            inputs=[_tensor_type(spec) for spec in function.inputs],
+            outputs=[_tensor_type(spec) for spec in function.outputs],
             convert_to="mlprogram",
             minimum_deployment_target=getattr(ct.target, target),
-            compute_precision=_compute_precision(precision, keep_fp32),
+            compute_precision=_compute_precision(precision, set(function.keep_fp32)),
             skip_model_load=True,  # prediction would compile, and off a Mac cannot
         )
 
@@ -128,20 +117,16 @@ def _tensor_type(spec: TensorType) -> "ct.TensorType":
     """A new object at every call: ct.convert changes the ones it is given."""
     import coremltools as ct
 
-    shape = (
-        ct.EnumeratedShapes(shapes=[list(s) for s in spec.shapes], default=list(spec.shapes[0]))
-        if spec.shapes
-        else spec.shape
-    )
-    return (
-        ct.TensorType(name=spec.name, dtype=spec.dtype, shape=shape)
-        if shape is not None
-        else ct.TensorType(name=spec.name, dtype=spec.dtype)
-    )
+    shape = spec.shapes[0] if spec.shapes else None
+    if len(spec.shapes) > 1:
+        shape = ct.EnumeratedShapes(
+            shapes=[list(s) for s in spec.shapes], default=list(spec.shapes[0])
+        )
+    return ct.TensorType(name=spec.name, dtype=spec.dtype, shape=shape)
 
 
 def _compute_precision(
-    precision: str, keep_fp32: tuple[str, ...]
+    precision: str, keep_fp32: set[str]
 ) -> "ct.precision | ct.transform.FP16ComputePrecision":
     import coremltools as ct
     from coremltools.converters.mil.mil.scope import ScopeSource
@@ -150,7 +135,7 @@ def _compute_precision(
         return ct.precision.FLOAT32
     return ct.transform.FP16ComputePrecision(
         op_selector=lambda op: (
-            not set(keep_fp32) & set(op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ()))
+            not keep_fp32 & set(op.scopes.get(ScopeSource.TORCHSCRIPT_MODULE_NAME, ()))
         )
     )
 
@@ -205,10 +190,12 @@ def make_reproducible(package: Path) -> None:
             if e["path"].endswith(".mlmodel")
         )
     )
+    # A protobuf map has no order of its own: deterministic=True sorts it.
     spec = Model_pb2.Model.FromString(spec_path.read_bytes())
-    for key in _VOLATILE_METADATA:
-        spec.description.metadata.userDefined.pop(key, None)
+    metadata = spec.description.metadata.userDefined
+    metadata.pop("com.github.apple.coremltools.conversion_date", None)
     spec_path.write_bytes(spec.SerializeToString(deterministic=True))
+    # Identifiers are random; made from the path, they are the same in every build.
     new_id = {
         old: str(uuid.uuid5(_NAMESPACE, entry["path"]))
         for old, entry in manifest["itemInfoEntries"].items()
@@ -227,6 +214,7 @@ def package_of_ours(folder: Path) -> str | None:
     beside = folder.with_suffix(".json")
     try:
         manifest = read_json(folder / "Manifest.json", "no package is without it")
+        # Identifiers made by make_reproducible are the mark of a package of ours.
         if manifest["rootModelIdentifier"] in {
             str(uuid.uuid5(_NAMESPACE, e["path"])) for e in manifest["itemInfoEntries"].values()
         }:

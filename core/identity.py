@@ -22,7 +22,6 @@ from kokoro_ane.core.data_files import read_json
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor
 
     from kokoro_ane.core.config import KokoroConfig
     from kokoro_ane.core.voices import VoiceLibrary
@@ -47,7 +46,7 @@ class Identity:
         return cls(
             weights_sha256,
             config_sha256(config),
-            {name: voice_sha256(library.pack_array(name)) for name in library.names},
+            {name: voice_sha256(library.pack(name)) for name in library.names},
         )
 
     @property
@@ -64,7 +63,7 @@ def sha256_of_json(data: object) -> str:
 
 
 def config_sha256(config: "KokoroConfig") -> str:
-    """Of the parsed fields: spaces, the order of keys and a default that is written out change
+    """Hash the parsed fields: spaces, the order of keys and a default that is written out change
     nothing.
     """
     return sha256_of_json(
@@ -72,14 +71,11 @@ def config_sha256(config: "KokoroConfig") -> str:
     )
 
 
-def voice_sha256(pack: "Tensor | np.ndarray") -> str:
-    """Of the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
+def voice_sha256(pack: "np.ndarray") -> str:
+    """Hash the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
     .bin.
     """
-    # late: the names of this file are asked for before a command's flags are read
-    import numpy as np
-
-    return hashlib.sha256(np.asarray(pack).astype("<f4").tobytes()).hexdigest()
+    return hashlib.sha256(pack.astype("<f4").tobytes()).hexdigest()
 
 
 @cache

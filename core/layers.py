@@ -279,6 +279,18 @@ def upstream_state(module: nn.Module) -> dict[str, Tensor]:
     return state
 
 
+def masked_moments(x: Tensor, mask: Mask, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Statistics of x [B, C, 1, S] inside the mask: the rounded mean, `scale` * (x - mean), what
+    the rounding left of its mean, and 1 / deviation of that; all but the second [B, C, 1, 1].
+    """
+    # a ratio of means: a sum over S overflows fp16
+    mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
+    centered = (x - mean) * (mask.values * scale)
+    rest = centered.mean(dim=3, keepdim=True) / mask.mean
+    power = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
+    return mean, centered, rest, torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2)
+
+
 class AdaIN1d(nn.Module):
     """Adaptive instance norm: (x - mean) / std * gain(style) + shift(style), statistics inside the
     mask only.
@@ -302,19 +314,12 @@ class AdaIN1d(nn.Module):
         gain, shift = self.fc(style).chunk(2, dim=1)  # [B, C, 1, 1] each
         if mask is None:
             return F.instance_norm(x, eps=NORM_EPSILON) * gain + shift
-        # a ratio of means: a sum over S overflows fp16
-        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
-        centered = (x - mean) * (mask.values * self.scale)
-        rest = centered.mean(dim=3, keepdim=True) / mask.mean  # what the rounding of the mean left
-        power = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
-        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * self.scale**2) * gain
+        _, centered, rest, factor = masked_moments(x, mask, self.scale)
+        factor = factor * gain
         return centered * factor + (shift - rest * factor)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        weight, bias = (
-            state.pop(prefix + "norm.weight", None),
-            state.pop(prefix + "norm.bias", None),
-        )
+        weight, bias = (state.pop(f"{prefix}norm.{name}", None) for name in ("weight", "bias"))
         fc_weight, fc_bias = prefix + "fc.weight", prefix + "fc.bias"
         if weight is not None and bias is not None and fc_weight in state and fc_bias in state:
             gamma_w, beta_w = state[fc_weight].chunk(2)
@@ -391,6 +396,7 @@ class AdainResBlk1d(nn.Module):
 
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> tuple[Tensor, Mask | None]:
         """x [B, inner, 1, S] -> [B, out, 1, S or 2S] and the mask at the new rate."""
+        # A convolution reads beyond the utterance, so the padding is zeroed before each one.
         h = masked(F.leaky_relu(self.norm1(x, style, mask), LEAKY_SLOPE), mask)
         if self.pool is not None:
             h = self.pool(h)  # [B, inner, 1, 2S]

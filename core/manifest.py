@@ -112,6 +112,7 @@ class Manifest:
     def require_made_from(self, checkpoint: "Checkpoint", command: str) -> None:
         """Raise InputError for a package of other weights, config or voices."""
         if self.checkpoint_sha256 != checkpoint.content_sha256:
+            # Another voice or config is the more common mistake, and mended in another way.
             same = self.checkpoint.get("weights_sha256") == checkpoint.sha256
             built, current = self.checkpoint_sha256[:12], checkpoint.content_sha256[:12]
             what = (
@@ -127,6 +128,7 @@ class Manifest:
 
     def verify(self) -> None:
         """Raise InputError unless the package on disk is the one this manifest was written for."""
+        # A file may not stand where a folder is described, nor the other way round.
         folder = self.package.endswith(".mlpackage") or len(self.functions) > 1
         if not (self.package_path.is_dir() if folder else self.package_path.is_file()):
             raise InputError(
@@ -159,6 +161,7 @@ class Manifest:
             raise InputError(
                 f"{path} is not a manifest of format {FORMAT}: run `{command_for(path.name)}` again"
             )
+        # Keys are compared before their kinds: an older build has others.
         if set(data) != field_names:
             other = sorted(set(data) ^ field_names)[0]
             raise InputError(

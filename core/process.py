@@ -114,7 +114,7 @@ def temporary_files_in(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def temporary_files_apart() -> Iterator[None]:
-    """As temporary_files_in a scratch folder, for a whole command. Where none can be made, a
+    """Put temporary files of a whole command in a scratch folder. Where none can be made, a
     command that needs none still runs.
     """
     with ExitStack() as held:
@@ -193,6 +193,7 @@ def interruptible(last: bool = False) -> Iterator[None]:
     if not changed or threading.current_thread() is not threading.main_thread():
         yield
         return
+    # A KeyboardInterrupt in a destructor or a callback is swallowed: the hook sees that.
     interrupt, hook = Interrupt(), sys.unraisablehook
     sys.unraisablehook = partial(interrupt.unraisable, otherwise=hook)
     try:

@@ -27,6 +27,7 @@ def needed(place: Path, arguments: Mapping[str, Any], manifests: bool = True) ->
     same = [key for key, path in paths if isinstance(path, Path) and _same(path, real)]
     if len(same) > 1:
         return f"{' and '.join(same)} are the same file"
+    # A part of a package or of a signed folder would no longer be what its hash says.
     for folder in real.parents:
         if folder.suffix in PACKAGES:
             return f"it is inside the package {folder.name}"

@@ -49,7 +49,7 @@ NOT_COUNTED = (".DS_Store",)  # the Finder's
 
 @dataclass(frozen=True)
 class OwnFile:
-    """Of a file, not a folder: why an old one is not the command's own."""
+    """A file, not a folder: `reason` says why an old one is not the command's own."""
 
     reason: Reason
 
@@ -200,7 +200,7 @@ def staged(target: Path, ours: Ours | None = None) -> Iterator[Path]:
 
 @contextmanager
 def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, ...]]:
-    """As `staged` for several in one folder, the last one named last: all of them are replaced, or
+    """Do what `staged` does for several in one folder, the last one named last: all replaced, or
     none.
     """
     places = tuple(check_implied(target, ours) for target, ours in targets)

@@ -68,6 +68,7 @@ def with_streams(command: Callable[[], int]) -> int:
             if problem.filename is not None or problem.errno not in LOST:
                 raise
             why = lost(problem)
+        # One line has been said, or is said below; Python would add its own at the end.
         silenced()
         if reported:
             return EXIT_BAD_INPUT

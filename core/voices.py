@@ -1,7 +1,7 @@
 """Voices: style packs from .pt, .bin or .npy, the row for an utterance, blends by weight.
 
     library = VoiceLibrary(Path("Kokoro-82M/voices"))
-    style = style_row(library.blend("af_heart:0.7,am_adam:0.3"), phonemes=42)   # [1, 256]
+    style = style_row(library.blend("af_heart:0.7,am_adam:0.3"), phonemes=42)   # [1, 256], NumPy
 
 A pack holds one style per phoneme count, [510, 1, 256]: columns 0:128 style the decoder, 128:256
 the prosody.
@@ -83,12 +83,6 @@ class VoiceLibrary:
             )
         )
 
-    def pack(self, name: str) -> "Tensor":
-        """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when
-        there is no such voice.
-        """
-        return _tensor(self.pack_array(name))
-
     def chosen(self, text: str | None) -> tuple[str, np.ndarray]:
         """A voice or a blend as it was asked for, else the first, with its style pack. InputError
         where the folder holds none.
@@ -96,67 +90,50 @@ class VoiceLibrary:
         if not self.names:
             raise InputError(f"{self.folder} holds no voice")
         name = text or self.names[0]
-        return name, self.blend_array(name)
+        return name, self.blend(name)
 
-    def blend(self, text: str) -> "Tensor":
-        """The weighted mean of the packs that `text` names: [510, 1, 256]."""
-        return _tensor(self.blend_array(text))
-
-    def blend_array(self, text: str) -> np.ndarray:
-        """The same in NumPy: .bin and .npy are read without PyTorch."""
+    def blend(self, text: str) -> np.ndarray:
+        """The weighted mean of the packs that `text` names: [510, 1, 256] float32."""
         first, *others = (
-            np.float32(weight) * self.pack_array(name) for name, weight in parse_blend(text)
+            np.float32(weight) * self.pack(name) for name, weight in parse_blend(text)
         )
         return sum(others, start=first)
 
-    def pack_array(self, name: str) -> np.ndarray:
-        """`pack` in NumPy."""
-        is_listed = name in self.names  # else the name is not put into a path
-        path = next(
-            (
-                self.folder / f"{name}{suffix}"
-                for suffix in SUFFIXES
-                if is_listed and (self.folder / f"{name}{suffix}").is_file()
-            ),
-            None,
-        )
-        if path is None:
-            raise InputError(self._unknown(name))
-        return read_array(path)
-
-    def _unknown(self, name: str) -> str:
+    def pack(self, name: str) -> np.ndarray:
+        """Style pack [510, 1, 256] in float32; InputError gives near matches and the list when
+        there is no such voice.
+        """
+        # Only a name that is listed becomes part of a path.
+        places = [self.folder / f"{name}{suffix}" for suffix in SUFFIXES if name in self.names]
+        path = next((path for path in places if path.is_file()), None)
+        if path is not None:
+            return read_pack(path)
         near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        return (
+        raise InputError(
             f"no voice {name!r} in {self.folder}{hint} There are: {', '.join(self.names) or 'none'}"
         )
 
 
-def read_pack(path: Path) -> "Tensor":
-    """`read_array` as a tensor."""
-    return _tensor(read_array(path))
-
-
-def read_array(path: Path) -> np.ndarray:
+def read_pack(path: Path) -> np.ndarray:
     """Read one pack by its suffix: [510, 1, 256] in float32. Raises InputError: unreadable, another
     shape, NaN or infinity.
     """
     pack = {".pt": _read_pt, ".bin": _read_bin, ".npy": _read_npy}[path.suffix](path)
-    if pack.shape != VOICE_SHAPE:
-        raise InputError(
-            f"{path} has shape {list(pack.shape)[:8]}, a voice pack has {list(VOICE_SHAPE)}"
-        )
+    _require_shape(pack, path)
     if not np.isfinite(pack).all():
         raise InputError(f"{path} holds NaN or infinity")
+    # A file that was never written to, or was overwritten, reads as zeros.
     if not pack.any():
         raise InputError(f"{path} holds nothing but zeros: that is no voice")
     return pack
 
 
-def _tensor(pack: np.ndarray) -> "Tensor":
-    import torch
-
-    return torch.from_numpy(pack)
+def _require_shape(pack: "np.ndarray | Tensor", path: Path) -> None:
+    if tuple(pack.shape) != VOICE_SHAPE:
+        raise InputError(
+            f"{path} has shape {list(pack.shape)[:8]}, a voice pack has {list(VOICE_SHAPE)}"
+        )
 
 
 def _read_pt(path: Path) -> np.ndarray:
@@ -172,10 +149,8 @@ def _read_pt(path: Path) -> np.ndarray:
         raise InputError(
             f"{path} holds a {type(pack).__name__}, not a tensor of shape {list(VOICE_SHAPE)}"
         )
-    if tuple(pack.shape) != VOICE_SHAPE:
-        raise InputError(
-            f"{path} has shape {list(pack.shape)[:8]}, a voice pack has {list(VOICE_SHAPE)}"
-        )
+    # before it is widened: one stored number may stand for any shape
+    _require_shape(pack, path)
     pack = plain_tensor(pack, str(path))
     if not pack.is_floating_point():
         raise InputError(f"{path} holds {pack.dtype}: that is no voice")
@@ -183,10 +158,10 @@ def _read_pt(path: Path) -> np.ndarray:
 
 
 def _read_bin(path: Path) -> np.ndarray:
-    if path.stat().st_size != BIN_BYTES:
+    size = path.stat().st_size
+    if size != BIN_BYTES:
         raise InputError(
-            f"{path} has {path.stat().st_size} bytes; raw float32 of shape {list(VOICE_SHAPE)} is"
-            f" {BIN_BYTES}"
+            f"{path} has {size} bytes; raw float32 of shape {list(VOICE_SHAPE)} is {BIN_BYTES}"
         )
     return np.frombuffer(path.read_bytes(), "<f4").reshape(VOICE_SHAPE).copy()
 

@@ -1,7 +1,8 @@
 """The encoder as a Stage: functions `duration` and `prosody`, what stays in fp32, the promises of
 its programs, its contract.
 
-    manifests = build(EncoderStage(checkpoint, Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)), Path("build"))
+    stage = EncoderStage(checkpoint, Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS))
+    manifests = build(stage, Path("build"))
 
 iOS 18: one package with two functions. iOS 17: two packages, because functions came with iOS 18.
 """
@@ -11,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import MAIN, Function, Part
+from kokoro_ane.core.builder import MAIN, CheckpointStage, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, require, rmse, snr_db
 from kokoro_ane.core.contract import (
@@ -39,24 +40,20 @@ from kokoro_ane.core.contract import (
     TEXT,
 )
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import TensorType, flexible
-from kokoro_ane.core.manifest import Manifest, described, package_name
-from kokoro_ane.core.voices import VoiceLibrary, style_row
+from kokoro_ane.core.export import Function, TensorType
+from kokoro_ane.core.manifest import Manifest, described
+from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
     AlignmentLimits,
     Buckets,
     Encoded,
     EncoderBackend,
-    Functions,
     encode,
     program_functions,
 )
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
 from kokoro_ane.encoder.lstm import PrefixLSTM
 from mlprogram import Program
-
-if TYPE_CHECKING:
-    import coremltools as ct
 
 # random weights reach 55 and 117: a package below these is broken, not imprecise
 LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}
@@ -118,58 +115,18 @@ def check_utterances(checkpoint: Checkpoint, buckets: Buckets) -> list[Utterance
     """Random symbols of several lengths in the checkpoint's voices: worse than speech, and free of
     a corpus.
     """
-    library, symbol_ids = (
-        VoiceLibrary(checkpoint.folder / "voices"),
-        sorted(checkpoint.config.vocab.values()),
-    )
+    library = checkpoint.library
+    symbol_ids = sorted(checkpoint.config.vocab.values())
     if not library.names:
         raise InputError(f"{library.folder} holds no voice: the check needs at least one")
     utterances, generator = [], torch.Generator().manual_seed(0)
     for index, tokens in enumerate(n for n in CHECK_TOKENS if n <= buckets.tokens[-1]):
         symbols = torch.randint(len(symbol_ids), (tokens - 2,), generator=generator).tolist()
-        pack = library.pack(library.names[index % len(library.names)])
+        pack = torch.from_numpy(library.pack(library.names[index % len(library.names)]))
         style = style_row(pack, tokens - 2)[:, checkpoint.config.style_dim :]
         ids = (BOUNDARY_ID, *(symbol_ids[symbol] for symbol in symbols), BOUNDARY_ID)
         utterances.append(Utterance(ids, style, SPEEDS[index % len(SPEEDS)]))
     return utterances
-
-
-def check_figures(
-    programs: Mapping[str, Program],
-    encoder: Encoder,
-    utterances: list[Utterance],
-    buckets: Buckets,
-    limits: AlignmentLimits,
-    precision: str,
-) -> list[Check]:
-    """Every tensor that leaves the package against PyTorch at exact length, at each fill."""
-    reference, package = torch_functions(encoder), program_functions(programs)
-    pairs = [
-        pair
-        for utterance in utterances
-        for pair in _pairs(reference, package, utterance, buckets, limits)
-    ]
-    return compared(pairs, precision)
-
-
-def _pairs(
-    torch_twin: Functions,
-    package: Functions,
-    utterance: Utterance,
-    buckets: Buckets,
-    limits: AlignmentLimits,
-) -> list[tuple[Encoded, Encoded]]:
-    arguments, unbounded = (
-        (utterance.ids, utterance.style, utterance.speed),
-        replace(limits, total_frames=sys.maxsize),
-    )
-    longest = buckets.frames[-1]
-    reference = encode(EncoderBackend(torch_twin, unbounded, None, longest), *arguments)
-    bucket_fills = fills(buckets, len(utterance.ids), reference.asr.shape[-1])
-    return [
-        (reference, encode(EncoderBackend(package, unbounded, fill, longest), *arguments))
-        for fill in bucket_fills
-    ]
 
 
 def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check]:
@@ -178,42 +135,26 @@ def compared(pairs: list[tuple[Encoded, Encoded]], precision: str) -> list[Check
     """
     tokens = sum(len(reference.durations) for reference, _ in pairs)
     changed = sum(int((reference.durations != got.durations).sum()) for reference, got in pairs)
-    figures = [
-        Check(
-            f"durations changed, of {tokens} tokens at {len(pairs)} fills",
-            changed,
-            0,
-            at_least=False,
-            unit="tokens",
-        )
-    ]
+    name = f"durations changed, of {tokens} tokens at {len(pairs)} fills"
+    figures = [Check(name, changed, 0, at_least=False, unit="tokens")]
+    # Where a duration changed, every frame behind it stands elsewhere.
     if changed:
         return figures
-    limit = LIMIT_SNR_DB[precision]
     for name in ("text", "asr", "hidden", "energy", "f0_hz"):
         worst = min(
             snr_db(getattr(reference, name).numpy(), getattr(got, name).numpy())
             for reference, got in pairs
         )
-        figures.append(
-            Check(f"{name} against PyTorch, worst fill", worst, limit, at_least=True, unit="dB")
-        )
+        title = f"{name} against PyTorch, worst fill"
+        figures.append(Check(title, worst, LIMIT_SNR_DB[precision], at_least=True))
     worst_hz = max(rmse(reference.f0_hz.numpy(), got.f0_hz.numpy()) for reference, got in pairs)
-    return [
-        *figures,
-        Check(
-            "F0 against PyTorch, RMS difference, worst fill",
-            worst_hz,
-            LIMIT_F0_HZ,
-            at_least=False,
-            unit="Hz",
-        ),
-    ]
+    title = "F0 against PyTorch, RMS difference, worst fill"
+    return [*figures, Check(title, worst_hz, LIMIT_F0_HZ, at_least=False, unit="Hz")]
 
 
 @dataclass(frozen=True, eq=False)
-class EncoderStage:
-    """See core.builder.Stage."""
+class EncoderStage(CheckpointStage):
+    """A core.builder.PackageStage of two functions."""
 
     checkpoint: Checkpoint
     buckets: Buckets
@@ -227,32 +168,48 @@ class EncoderStage:
 
     @property
     def limits(self) -> AlignmentLimits:
-        """Of the alignment between the two functions."""
+        """What the alignment between the two functions may come to."""
         return AlignmentLimits.of(self.checkpoint.config, self.buckets.frames[-1])
 
     def parts(self) -> tuple[Part, ...]:
-        """See Stage."""
+        """One package, or one for each function where a package knows no functions."""
         if self.target == "iOS17":
             return tuple(
-                self._part(ENCODER_NAME + name.capitalize(), {name: MAIN})
+                self.part(ENCODER_NAME + name.capitalize(), self.precision, {name: MAIN})
                 for name in (DURATION, PROSODY)
             )
-        return (self._part(ENCODER_NAME, {DURATION: DURATION, PROSODY: PROSODY}),)
-
-    def _part(self, stage: str, functions: dict[str, str]) -> Part:
-        return Part(
-            stage,
-            package_name(stage, self.checkpoint.name, self.checkpoint.releasable, self.precision),
-            functions,
-        )
+        functions = {DURATION: DURATION, PROSODY: PROSODY}
+        return (self.part(ENCODER_NAME, self.precision, functions),)
 
     def function(self, name: str) -> Function:
-        """See encoder_function."""
-        return encoder_function(self.encoder, name, self.buckets)
-
-    def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
-        """See Stage."""
-        return model
+        """Inputs and outputs are float32 and int32 in every precision."""
+        config = self.checkpoint.config
+        style = (1, config.style_dim)
+        style_type = TensorType(STYLE, np.float32, (style,))
+        if name == PROSODY:
+            shapes = tuple((1, config.hidden_dim + 1, 1, frames) for frames in self.buckets.frames)
+            return Function(
+                ProsodyFunction(self.encoder),
+                (torch.ones(shapes[0]), torch.zeros(style)),
+                (TensorType(FRAMES, np.float32, shapes), style_type),
+                tuple(TensorType(output, np.float32) for output in (F0_HZ, ENERGY)),
+                KEEP_FP32[PROSODY],
+            )
+        # The last token is padding, so that a trace sees both kinds.
+        ids = torch.zeros(1, self.buckets.tokens[0], dtype=torch.int32)
+        ids[:, -1] = PADDING_ID
+        shapes = tuple((1, tokens) for tokens in self.buckets.tokens)
+        return Function(
+            DurationFunction(self.encoder),
+            (ids, torch.zeros(style), torch.ones(1)),
+            (
+                TensorType(INPUT_IDS, np.int32, shapes),
+                style_type,
+                TensorType(SPEED, np.float32, ((1,),)),
+            ),
+            tuple(TensorType(output, np.float32) for output in (DURATIONS, HIDDEN, TEXT)),
+            KEEP_FP32[DURATION],
+        )
 
     def facts(self, name: str, program: Program) -> ProgramFacts:
         """One LSTM operation for each two-way LSTM of PyTorch, no operation that hangs on data."""
@@ -262,6 +219,7 @@ class EncoderStage:
             isinstance(module, PrefixLSTM) for module in self.function(name).module.modules()
         )
         lstms = facts.operations.get("lstm", 0)
+        # A masked LSTM that is unrolled has a hundred times the operations.
         lstm_promise = {
             f"{facts.count} operations, limit {MAX_OPERATIONS}": facts.count < MAX_OPERATIONS,
             f"{lstms} LSTMs, expected {expected_lstms}": lstms == expected_lstms,
@@ -270,78 +228,35 @@ class EncoderStage:
         return facts
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
-        """Every tensor that leaves the package, at several fills."""
-        utterances = check_utterances(self.checkpoint, self.buckets)
-        return check_figures(
-            programs, self.encoder, utterances, self.buckets, self.limits, self.precision
-        )
+        """Every tensor that leaves the package against PyTorch at exact length, at several
+        fills.
+        """
+        reference, package = torch_functions(self.encoder), program_functions(programs)
+        # Random symbols may last longer than any bucket: both are cut at the longest.
+        unbounded, longest = replace(self.limits, total_frames=sys.maxsize), self.buckets.frames[-1]
+        pairs = []
+        for utterance in check_utterances(self.checkpoint, self.buckets):
+            arguments = utterance.ids, utterance.style, utterance.speed
+            exact = encode(EncoderBackend(reference, unbounded, None, longest), *arguments)
+            for fill in fills(self.buckets, len(utterance.ids), exact.asr.shape[-1]):
+                backend = EncoderBackend(package, unbounded, fill, longest)
+                pairs.append((exact, encode(backend, *arguments)))
+        return compared(pairs, self.precision)
 
     def contract(self, part: Part) -> dict[str, Any]:
-        """See Stage."""
-        config, words = (
-            self.checkpoint.config,
-            contract_words(self.checkpoint.config.hidden_dim, self.checkpoint.config.style_dim),
-        )
-        return {
-            "method": self.precision,
-            "checkpoint": self.checkpoint.as_source,
-            "releasable": self.checkpoint.releasable and self.precision != "fp32",
+        """The manifest's fields that only this stage knows."""
+        config = self.checkpoint.config
+        words = contract_words(config.hidden_dim, config.style_dim)
+        fp32_modules = {name: list(KEEP_FP32[name]) for name in part.functions}
+        return self.provenance() | {
             "buckets": self.buckets.frames,
-            "hidden_dim": config.hidden_dim,
             "inputs": {name: words[name]["inputs"] for name in part.functions},
             "outputs": {name: words[name]["outputs"] for name in part.functions},
-            "source": (
-                {"kept_fp32": {name: list(KEEP_FP32[name]) for name in part.functions}}
-                if self.precision == "fp16"
-                else {}
-            ),
+            "source": {"kept_fp32": fp32_modules} if self.precision == "fp16" else {},
             "token_buckets": self.buckets.tokens,
             "compute_units": COMPUTE_UNITS,
             "alignment": asdict(self.limits),
         }
-
-
-def encoder_function(
-    encoder: Encoder, name: str, buckets: Buckets, keep_fp32: tuple[str, ...] | None = None
-) -> Function:
-    """What is traced: inputs and outputs are float32 and int32 in every precision. `keep_fp32`:
-    other blocks than KEEP_FP32's.
-    """
-    style_dim, hidden = (
-        encoder.predictor.F0[0].norm1.fc.in_channels,
-        encoder.bert_encoder.out_features,
-    )
-    style = TensorType(STYLE, np.float32, shape=(1, style_dim))
-    fp32_operations = KEEP_FP32[name] if keep_fp32 is None else keep_fp32
-    if name == DURATION:
-        ids = torch.zeros(1, buckets.tokens[0], dtype=torch.int32)
-        ids[:, -1] = PADDING_ID
-        inputs = (
-            flexible(INPUT_IDS, np.int32, tuple((1, tokens) for tokens in buckets.tokens)),
-            style,
-            TensorType(SPEED, np.float32, shape=(1,)),
-        )
-        example: tuple[torch.Tensor, ...] = (ids, torch.zeros(1, style_dim), torch.ones(1))
-        return Function(
-            DurationFunction(encoder),
-            example,
-            inputs,
-            _float_outputs(DURATIONS, HIDDEN, TEXT),
-            fp32_operations,
-        )
-    shapes = tuple((1, hidden + 1, 1, frames) for frames in buckets.frames)
-    example = (torch.ones(shapes[0]), torch.zeros(1, style_dim))
-    return Function(
-        ProsodyFunction(encoder),
-        example,
-        (flexible(FRAMES, np.float32, shapes), style),
-        _float_outputs(F0_HZ, ENERGY),
-        fp32_operations,
-    )
-
-
-def _float_outputs(*names: str) -> tuple[TensorType, ...]:
-    return tuple(TensorType(name, np.float32) for name in names)
 
 
 def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
@@ -352,6 +267,7 @@ def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
         "row": "voice pack [510, 1, 256], phoneme count - 1, columns 128:256",
     }
     column = {"shape": [1, hidden, 1, "tokens"], "dtype": "float32"}
+    use = "repeat each column for its token's frames, then"
     rate = {
         "shape": [1, "2 * bucket"],
         "dtype": "float32",
@@ -378,14 +294,8 @@ def contract_words(hidden: int, style_dim: int) -> dict[str, dict[str, Any]]:
                     "unit": "frames",
                     "rounding": "half to even, at least 1",
                 },
-                HIDDEN: (
-                    column
-                    | {"use": "repeat each column for its token's frames, then `frames` of prosody"}
-                ),
-                TEXT: (
-                    column
-                    | {"use": "repeat each column for its token's frames, then asr of the vocoder"}
-                ),
+                HIDDEN: column | {"use": f"{use} `frames` of prosody"},
+                TEXT: column | {"use": f"{use} asr of the vocoder"},
             },
         },
         PROSODY: {

@@ -100,6 +100,7 @@ def whole_frames(raw: np.ndarray, limits: AlignmentLimits) -> np.ndarray:
     """Round as upstream does (half to even, at least 1): raw [n] frames -> [n] int64. InputError
     beyond the limits or for NaN.
     """
+    # NaN has no whole number: what the cast makes of it would be taken for a duration.
     bad = np.flatnonzero(~np.isfinite(raw))
     if len(bad):
         raise InputError(
@@ -128,6 +129,7 @@ def packed_frames(en: np.ndarray, bucket: int) -> np.ndarray:
     """en [1, C, 1, F] (hidden, aligned) -> [1, C + 1, 1, bucket] with its mask as the last row and
     zeros in the padding.
     """
+    # The mask is a row, because only one input may have enumerated lengths.
     with_mask = np.concatenate([en, np.ones_like(en[:, :1])], axis=1)
     return np.pad(with_mask, ((0, 0), (0, 0), (0, 0), (0, bucket - en.shape[-1])))
 
@@ -165,7 +167,7 @@ class Functions:
 
 
 def program_functions(programs: Mapping[str, Callable[[Named], Named]]) -> Functions:
-    """Of executed programs by function name: of one package, of two, or of two files."""
+    """Both functions, of programs by name: of one package, of two, or of two files."""
 
     def duration(ids: Any, style: Any, speed: Any) -> tuple[Any, ...]:
         outputs = programs[DURATION]({INPUT_IDS: ids, STYLE: style, SPEED: speed})
@@ -197,7 +199,7 @@ class EncoderBackend:
         return tokens if self.buckets is None else self.buckets.for_tokens(tokens)
 
     def frame_width(self, frames: int) -> int:
-        """The same for frames."""
+        """Length that so many frames are padded to. Raises InputError."""
         return frames if self.buckets is None else bucket_for(frames, self.buckets.frames)
 
 

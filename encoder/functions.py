@@ -38,6 +38,7 @@ class Encoder(nn.Module):
         hold.
         """
         encoder = cls(checkpoint.config)
+        # A checkpoint of the vocoder alone lacks these parts, and its user wants to know which.
         for name in PARTS:
             try:
                 checkpoint.part(name)
@@ -57,11 +58,9 @@ class DurationPredictor(nn.Module):
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.bert, self.bert_encoder = encoder.bert, encoder.bert_encoder
-        self.duration_encoder, self.duration_lstm = (
-            encoder.predictor.text_encoder,
-            encoder.predictor.lstm,
-        )
-        self.duration_proj = encoder.predictor.duration_proj
+        predictor = encoder.predictor
+        self.duration_encoder, self.duration_lstm = predictor.text_encoder, predictor.lstm
+        self.duration_proj = predictor.duration_proj
 
     def forward(
         self, ids: Tensor, inside: Tensor, style: Tensor, speed: Tensor
@@ -74,7 +73,7 @@ class DurationPredictor(nn.Module):
         durations = self.duration_proj(
             self.duration_lstm(with_style(hidden, style, inside), inside), speed
         )
-        return durations, hidden.transpose(1, 2).unsqueeze(2)
+        return durations, hidden.transpose(1, 2).unsqueeze(2)  # [1, T] and [1, C, 1, T]
 
 
 class DurationFunction(nn.Module):
@@ -82,10 +81,8 @@ class DurationFunction(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.duration_predictor, self.text_encoder = (
-            DurationPredictor(encoder),
-            encoder.text_encoder,
-        )
+        self.duration_predictor = DurationPredictor(encoder)
+        self.text_encoder = encoder.text_encoder
 
     def forward(
         self, input_ids: Tensor, style: Tensor, speed: Tensor
@@ -127,18 +124,14 @@ class F0Predictor(nn.Module):
         self.curve = CurvePredictor(encoder.predictor.F0, encoder.predictor.F0_proj)
 
     def forward(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor, Mask]:
-        """As ProsodyFunction -> F0 [1, 2F]; and for the energy: x [1, C, 1, F], style [1, S, 1, 1],
-        mask.
+        """Takes what ProsodyFunction takes -> F0 [1, 2F]; and for the energy: x [1, C, 1, F],
+        style [1, S, 1, 1], mask.
         """
         rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
         inside = rows[..., -1:]  # [1, F, 1]
-        # [1, C, 1, F]
-        x = (
-            self.shared(with_style(rows[..., :-1], style, inside), inside)
-            .transpose(1, 2)
-            .unsqueeze(2)
-        )
-        column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])
+        x = self.shared(with_style(rows[..., :-1], style, inside), inside)  # [1, F, C]
+        x = x.transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
+        column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])  # [1, S, 1, 1]
         return self.curve(x, column, mask), x, column, mask
 
 

@@ -69,6 +69,15 @@ class PrefixLSTM(nn.LSTM):
         return weights
 
 
+def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of the four gates (enter, keep, new, leave) [..., 4 hidden] and the cell [..., hidden]
+    -> the next state and cell.
+    """
+    enter, keep, new, leave = gates.chunk(4, dim=-1)
+    cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
+    return torch.sigmoid(leave) * torch.tanh(cell), cell
+
+
 class ScanLSTM(nn.Module):
     """PrefixLSTM with its step written out; the inputs' product is one matrix product before the
     loop.
@@ -94,11 +103,9 @@ class ScanLSTM(nn.Module):
     def forward(self, x: Tensor, inside: Tensor | None) -> Tensor:
         """x [1, T, inner] -> [1, T, 2 hidden]."""
         rows = x.squeeze(0)  # [T, inner]
-        ahead, back = (
-            self._one_way(rows, DIRECTIONS[0]),
-            self._one_way(rows.flip(0), DIRECTIONS[1]).flip(0),
-        )
-        return torch.cat([ahead, back], dim=1).unsqueeze(0)
+        ahead = self._one_way(rows, DIRECTIONS[0])
+        back = self._one_way(rows.flip(0), DIRECTIONS[1]).flip(0)
+        return torch.cat([ahead, back], dim=1).unsqueeze(0)  # [1, T, 2 hidden]
 
     def _one_way(self, rows: Tensor, end: str) -> Tensor:
         """[T, inner] -> [T, hidden]."""
@@ -109,15 +116,12 @@ class ScanLSTM(nn.Module):
         sums = (rows @ getattr(self, f"inward_{end}") + getattr(self, f"bias_{end}")).unsqueeze(1)
 
         def step(carried: list[Tensor], row: Tensor) -> tuple[list[Tensor], Tensor]:
-            state, cell = carried  # [1, hidden] each
-            enter, keep, new, leave = (row + state @ onward).chunk(4, dim=1)
-            cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
-            state = torch.sigmoid(leave) * torch.tanh(cell)
+            state, cell = lstm_step(row + carried[0] @ onward, carried[1])
             return [state, cell], state.clone()
 
         first = sums.new_zeros(1, self.hidden)
         _, states = scan(step, [first, first.clone()], sums, dim=0)
-        return states.squeeze(1)
+        return states.squeeze(1)  # [T, hidden]
 
 
 def without_lstm(module: nn.Module, loop: type[ScanLSTM] = ScanLSTM) -> nn.Module:
@@ -137,9 +141,7 @@ def lstm_steps(sums: Tensor, onward: Tensor) -> Tensor:
     state = cell = sums.new_zeros(len(onward))
     states = []
     for row in sums:
-        enter, keep, new, leave = (row + state @ onward).chunk(4)
-        cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
-        state = torch.sigmoid(leave) * torch.tanh(cell)
+        state, cell = lstm_step(row + state @ onward, cell)
         states.append(state)
     return torch.stack(states)
 

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.builder import MAIN, all_held, converted
+from kokoro_ane.core.builder import MAIN, all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.commands import BuildOptions
 from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import package_of_ours, save_functions, save_package
+from kokoro_ane.core.export import convert, package_of_ours, save_functions, save_package
 from kokoro_ane.core.manifest import (
     MANIFEST_FILE,
     Manifest,
@@ -174,7 +174,7 @@ def retold(source: Source, programs: Mapping[str, Program], utterance: Any) -> P
     )
     save_package(utterance, measuring)
     told = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
-    save_package(converted(told.function(DECODER), stage.precision, stage.target), again)
+    save_package(convert(told.function(DECODER), stage.precision, stage.target), again)
     return again
 
 
@@ -225,7 +225,7 @@ def source_of(
     packages = {}
     for name in parent.functions:
         packages[name] = work / f"{name}.mlpackage"
-        save_package(converted(stage.function(name), stage.precision, stage.target), packages[name])
+        save_package(convert(stage.function(name), stage.precision, stage.target), packages[name])
     return Source(packages, stage, figures)
 
 

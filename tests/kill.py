@@ -63,8 +63,8 @@ WRITES = (
     "os.symlink",
 )
 CONVERSIONS = (
-    "kokoro_ane.core.builder.converted",
-    "kokoro_ane.quantize.compress.converted",
+    "kokoro_ane.core.builder.convert",
+    "kokoro_ane.quantize.compress.convert",
     "kokoro_ane.quantize.compress.compressed",
 )
 

@@ -194,8 +194,8 @@ def users_own(user: Path) -> None:
 
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of ours
 STANDS_IN = (  # what takes seconds: whoever comes there was let in
-    "kokoro_ane.core.builder.converted",
-    "kokoro_ane.core.export.convert",
+    "kokoro_ane.core.builder.convert",
+    "kokoro_ane.quantize.compress.convert",
     "kokoro_ane.quantize.compress.compressed",
     "kokoro_ane.quantize.measure.LayerTrials.of",
     "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",

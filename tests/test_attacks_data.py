@@ -375,7 +375,7 @@ def test_npy_that_claims_what_it_has_not(content: bytes, tmp_path: Path) -> None
 def test_blend_of_huge_weights_is_no_silence(tiny: Path) -> None:
     assert parse_blend("slt:1e308,rms:1e308") == (("slt", 0.5), ("rms", 0.5))
     library = VoiceLibrary(tiny / "voices")
-    assert torch.allclose(library.blend("slt:1e308,rms:1e308"), library.blend("slt,rms"))
+    assert np.allclose(library.blend("slt:1e308,rms:1e308"), library.blend("slt,rms"))
 
 
 @pytest.mark.parametrize("name", ["../voices/slt", "slt\0", "x" * 300, "/etc/passwd", "."])

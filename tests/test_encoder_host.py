@@ -102,20 +102,18 @@ def library(tmp_path: Path) -> VoiceLibrary:
 def test_voices_of_three_kinds_their_rows_and_blends(library: VoiceLibrary) -> None:
     assert library.names == ("af_heart", "am_adam", "bf_lily")
     for index, name in enumerate(library.names):
-        assert torch.equal(
-            library.pack(name),
-            torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(index)),
-        )
+        expected = torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(index))
+        assert np.array_equal(library.pack(name), expected)
     pack = library.pack("af_heart")
-    assert torch.equal(style_row(pack, 1), pack[0])
-    assert torch.equal(style_row(pack, 510), pack[509])
+    assert np.array_equal(style_row(pack, 1), pack[0])
+    assert np.array_equal(style_row(pack, 510), pack[509])
     for phonemes in (0, 511):
         pytest.raises(InputError, style_row, pack, phonemes).match("a style for 1 to 510")
     a, b = library.pack("af_heart"), library.pack("am_adam")
-    assert torch.allclose(library.blend("af_heart:0.7,am_adam:0.3"), 0.7 * a + 0.3 * b)
-    assert torch.allclose(library.blend("af_heart:7, am_adam:3"), 0.7 * a + 0.3 * b)
-    assert torch.allclose(library.blend("af_heart,am_adam"), (a + b) / 2)
-    assert torch.equal(library.blend("af_heart"), a)
+    assert np.allclose(library.blend("af_heart:0.7,am_adam:0.3"), 0.7 * a + 0.3 * b)
+    assert np.allclose(library.blend("af_heart:7, am_adam:3"), 0.7 * a + 0.3 * b)
+    assert np.allclose(library.blend("af_heart,am_adam"), (a + b) / 2)
+    assert np.array_equal(library.blend("af_heart"), a)
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,11 @@ from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import open_runtime
-from kokoro_ane.vocoder.decoder import BINS, LOUD_SCALE, QUIET_SCALE, InverseStft, Vocoder, hann
+from kokoro_ane.vocoder.decoder import LOUD_SCALE, QUIET_SCALE, InverseStft, Vocoder
 from kokoro_ane.vocoder.host_tail import HostTail
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference
-from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, sine_waves
+from kokoro_ane.vocoder.source import BINS, HarmonicSource, gaussian_noise, hann, sine_waves
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     POLYNOMIAL,
     PolynomialSnake,
@@ -221,7 +221,7 @@ class TestSnake:
         mask[..., columns:] = 0
         inside = x[:, :, 0, :columns]
         spectrum = torch.exp(inside[:, :BINS]) * torch.exp(1j * torch.sin(inside[:, BINS:]))
-        expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, hann())
+        expected = torch.istft(spectrum, N_FFT, HOP_SAMPLES, N_FFT, torch.from_numpy(hann()))
         found = InverseStft().double()(x, Mask.of(mask)).flatten()[: expected.shape[-1]]
         # the kernel is stored in float32
         torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
@@ -358,7 +358,7 @@ class TestHostTail:
         data = json.loads(path.read_text(encoding="utf-8"))
         data["outputs"] = {WAVEFORM: data["outputs"][TRUNK]}
         path.write_text(json.dumps(data), encoding="utf-8")
-        with pytest.raises(InputError, match="does not describe such a package"):
+        with pytest.raises(InputError, match="does not hold what it should"):
             open_runtime("mlprogram", Request(tiny_checkpoint, copy, layout="host"))
 
     def test_vectors_and_bundle_know_it(

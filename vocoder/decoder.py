@@ -38,32 +38,13 @@ from kokoro_ane.core.layers import (
     concatenate,
     masked,
 )
-from kokoro_ane.vocoder.source import HarmonicSource
+from kokoro_ane.vocoder.source import BINS, HarmonicSource, hann, synthesis
 
-BINS = N_FFT // 2 + 1
 STAGE_SLOPE, POST_SLOPE = 0.1, 0.01  # upstream uses leaky_relu's default slope before conv_post
 # AdaIN's scales by what real Kokoro shows there. The spectrum's branch begins with deviations from
 # 0.0024, whose squares fp16 hardly holds; its convolutions and the trunk peak at 30 and 218, and
 # 256 squared is infinite.
 QUIET_SCALE, PLAIN_SCALE, LOUD_SCALE = 8.0, 1.0, 0.25
-
-
-def synthesis_kernel() -> Tensor:
-    """Windowed inverse real DFT [2 * bins, 1, 1, n_fft] in float64: rows of cosines, then of
-    sines.
-    """
-    bins = torch.arange(BINS, dtype=torch.float64)[:, None]
-    angle = 2 * torch.pi * bins * torch.arange(N_FFT, dtype=torch.float64) / N_FFT  # [bins, n_fft]
-    one_sided = torch.full_like(bins, 2 / N_FFT)
-    one_sided[0] = one_sided[-1] = 1 / N_FFT
-    basis = torch.cat([one_sided * torch.cos(angle), -one_sided * torch.sin(angle)])
-    basis[BINS] = basis[-1] = 0.0  # DC and Nyquist have no imaginary part
-    return (basis * hann()).view(2 * BINS, 1, 1, N_FFT)
-
-
-def hann() -> Tensor:
-    """Periodic Hann window [n_fft] in float64."""
-    return torch.hann_window(N_FFT, periodic=True, dtype=torch.float64)
 
 
 class InverseStft(nn.Module):
@@ -74,10 +55,10 @@ class InverseStft(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("kernel", synthesis_kernel().float(), persistent=False)
-        self.register_buffer(
-            "window_power", hann().square().float().view(1, 1, 1, N_FFT), persistent=False
-        )
+        kernel = torch.from_numpy(synthesis()).view(2 * BINS, 1, 1, N_FFT)
+        power = torch.from_numpy(hann() ** 2).float().view(1, 1, 1, N_FFT)
+        self.register_buffer("kernel", kernel, persistent=False)
+        self.register_buffer("window_power", power, persistent=False)
 
     def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
         inside = torch.ones_like(x[:, :1]) if mask is None else mask.values.to(x.dtype)
@@ -214,12 +195,11 @@ class Generator(nn.Module):
         600F].
         """
         masks = self._stage_masks(mask)
-        # [B, 22, 1, 120F + 1]
-        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))
-        return self.stft(x, masks[-1])
+        x = self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype)
+        return self.stft(self.conv_post(x), masks[-1])
 
     def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
-        """As forward, up to what conv_post reads: [B, C, 1, 120F + 1]. The tail behind it may run
+        """What forward computes before conv_post: [B, C, 1, 120F + 1]. The tail behind it may run
         on the host (vocoder/host_tail.py).
         """
         return self._trunk(x, style, spectrum, self._stage_masks(mask))
@@ -267,11 +247,8 @@ class Vocoder(nn.Module):
 
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
-        wide, residual, style_dim = (
-            config.decoder.hidden_dim,
-            config.decoder.asr_res_dim,
-            config.style_dim,
-        )
+        wide, residual = config.decoder.hidden_dim, config.decoder.asr_res_dim
+        style_dim = config.style_dim
         joined = wide + 2 + residual
         self.encode = AdainResBlk1d(config.hidden_dim + 2, wide, style_dim)
         self.decode = Modules(AdainResBlk1d(joined, wide, style_dim) for _ in range(3))
@@ -313,20 +290,6 @@ class Vocoder(nn.Module):
         mask the samples mean nothing and are cut by the caller.
         """
         return self.generator(*self.decoded(asr, f0, energy, style, spectrum, mask))
-
-    def trunk(
-        self,
-        asr: Tensor,
-        f0: Tensor,
-        energy: Tensor,
-        style: Tensor,
-        spectrum: Tensor,
-        mask: Mask | None = None,
-    ) -> Tensor:
-        """As forward, up to what the generator's conv_post reads: [B, C, 1, 120F + 1], 0 beyond the
-        mask.
-        """
-        return self.generator.trunk(*self.decoded(asr, f0, energy, style, spectrum, mask))
 
     def decoded(
         self,
@@ -394,6 +357,9 @@ class PackedTrunk(PackedVocoder):
     """The exported graph of a host tail: it ends before conv_post."""
 
     def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """As PackedVocoder -> trunk [1, C, 1, 120B + 1]; the host cuts it at 120F + 1."""
+        """Takes what PackedVocoder takes -> trunk [1, C, 1, 120B + 1], 0 beyond the mask; the host
+        cuts it at 120F + 1.
+        """
         asr, f0, energy, mask, spectrum = unpack(features, self.sizes)
-        return self.vocoder.trunk(asr, f0, energy, style, spectrum, Mask.of(mask))
+        decoded = self.vocoder.decoded(asr, f0, energy, style, spectrum, Mask.of(mask))
+        return self.vocoder.generator.trunk(*decoded)

@@ -77,9 +77,9 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     )
     rest = rows[count * groups :]  # [S mod groups, C]
     mean = (means.sum(0) * count + rest.sum(0)) / steps
-    return mean, (
-        (variances + (means - mean).square()).sum(0) * count + (rest - mean).square().sum(0)
-    ) / steps
+    # within the groups and between them, then the rest
+    squares = (variances + (means - mean).square()).sum(0) * count
+    return mean, (squares + (rest - mean).square().sum(0)) / steps
 
 
 class Norm(nn.Module):
@@ -87,9 +87,8 @@ class Norm(nn.Module):
 
     def __init__(self, norm: AdaIN1d, rows: StyleRows, scale: Tensor | None = None) -> None:
         super().__init__()
-        self.begin, self.channels = rows.add(
-            norm, torch.ones(norm.fc.channels) if scale is None else scale
-        )
+        scale = torch.ones(norm.fc.channels) if scale is None else scale
+        self.begin, self.channels = rows.add(norm, scale)
 
     def forward(self, x: Tensor, affines: Tensor) -> Tensor:
         """x [1, C, 1, S], affines [rows] -> a new [1, C, 1, S] that the caller may overwrite."""
@@ -194,11 +193,8 @@ class LeakyBlock(nn.Module):
         h = F.leaky_relu_(self.norm1(x, affines), LEAKY_SLOPE)
         shortcut = x * HALF_POWER if self.shortcut is None else self.shortcut(x)
         if self.pool is not None:
-            # [1, C, 1, 2S]
-            h, shortcut = (
-                self.pool(h),
-                F.interpolate(shortcut, scale_factor=(1.0, 2.0), mode="nearest"),
-            )
+            h = self.pool(h)  # [1, inner, 1, 2S]
+            shortcut = F.interpolate(shortcut, scale_factor=(1.0, 2.0), mode="nearest")
         h = F.leaky_relu_(self.norm2(self.conv1(h), affines), LEAKY_SLOPE)
         return self.conv2(h).add_(shortcut)
 
@@ -218,10 +214,8 @@ class EagerGenerator(nn.Module):
         self.noise_res = Modules(SnakeBlock(block, rows) for block in generator.noise_res)
         blocks = [SnakeBlock(block, rows) for block in generator.resblocks]
         self.stages = Modules(Modules(blocks[i : i + count]) for i in range(0, len(blocks), count))
-        self.conv_post, self.stft = (
-            FrozenConv(generator.conv_post, inner=torch.tensor([float(count)])),
-            generator.stft,
-        )
+        self.conv_post = FrozenConv(generator.conv_post, inner=torch.tensor([float(count)]))
+        self.stft = generator.stft
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""

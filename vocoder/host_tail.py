@@ -18,12 +18,12 @@ import numpy as np
 
 from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, SPECTRUM_CHANNELS
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.vocoder.source import WINDOW
+from kokoro_ane.vocoder.source import BINS, WINDOW, synthesis
 
 if TYPE_CHECKING:
     from kokoro_ane.vocoder.decoder import Vocoder
 
-BINS, HOPS = N_FFT // 2 + 1, N_FFT // HOP_SAMPLES
+HOPS = N_FFT // HOP_SAMPLES
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class HostTail:
 
     @classmethod
     def of(cls, vocoder: "Vocoder") -> "HostTail":
-        """Of a vocoder."""
+        """The tail of a vocoder in PyTorch."""
         conv = vocoder.generator.conv_post
         assert conv.bias is not None
         weight = conv.weight.detach().float().numpy()[:, :, 0]  # [22, C, k]
@@ -47,12 +47,11 @@ class HostTail:
         something else.
         """
         shape = tuple(int(size) for size in words["shape"])
-        weight = np.frombuffer(base64.b64decode(words["weight"], validate=True), "<f4").reshape(
-            shape
+        weight, bias = (
+            np.frombuffer(base64.b64decode(words[name], validate=True), "<f4").reshape(size)
+            for name, size in (("weight", shape), ("bias", SPECTRUM_CHANNELS))
         )
-        bias = np.frombuffer(base64.b64decode(words["bias"], validate=True), "<f4").reshape(
-            SPECTRUM_CHANNELS
-        )
+        # An even kernel has no middle, so the result would be a column longer or shorter.
         if len(shape) != 3 or shape[0] != SPECTRUM_CHANNELS or shape[2] % 2 == 0:
             raise ValueError(f"conv_post of shape {list(shape)}")
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
@@ -78,7 +77,8 @@ class HostTail:
         spectrum = self.convolved(trunk.astype(np.float32, copy=False))  # [22, S]
         magnitude, phase = np.exp(spectrum[:BINS]), np.sin(spectrum[BINS:])
         bins = np.concatenate([magnitude * np.cos(phase), magnitude * np.sin(phase)])  # [22, S]
-        envelope = overlapped(np.repeat(window()[:, None] ** 2, bins.shape[1], axis=1))
+        power = np.array(WINDOW, np.float32)[:, None] ** 2  # [20, 1]
+        envelope = overlapped(np.repeat(power, bins.shape[1], axis=1))
         return overlapped(synthesis().T @ bins) / envelope
 
     def convolved(self, trunk: np.ndarray) -> np.ndarray:
@@ -89,24 +89,6 @@ class HostTail:
         for tap in range(taps):
             total += self.weight[:, :, tap] @ edged[:, tap : tap + columns]
         return total
-
-
-def window() -> np.ndarray:
-    """Periodic Hann [20] in float32."""
-    return np.array(WINDOW, np.float32)
-
-
-def synthesis() -> np.ndarray:
-    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the
-    middle, 1 / 20 at both ends.
-    """
-    angle = 2 * np.pi * np.arange(BINS)[:, None] * np.arange(N_FFT) / N_FFT  # [11, 20]
-    one_sided = (
-        np.where((np.arange(BINS) == 0) | (np.arange(BINS) == BINS - 1), 1, 2)[:, None] / N_FFT
-    )
-    basis = np.concatenate([one_sided * np.cos(angle), -one_sided * np.sin(angle)])
-    basis[[BINS, -1]] = 0.0  # DC and Nyquist have no imaginary part
-    return (basis * (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT))).astype(np.float32)
 
 
 def overlapped(frames: np.ndarray) -> np.ndarray:

@@ -65,13 +65,11 @@ class VocoderPackage:
             raise InputError(str(problem)) from None
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
-        """See vocoder.vocoder_steps.VocoderBackend."""
+        """`features`, in the smallest bucket that holds them."""
         return self.layout.pack(inputs, bucket_for(inputs.frames, self.buckets))
 
     def run(self, features: Tensor, style: Tensor, frames: int) -> Tensor:
-        """See vocoder.vocoder_steps.VocoderBackend. Raises InputError for NaN or infinity in what
-        it is given.
-        """
+        """Samples [600F] of packed features. Raises InputError for NaN or infinity in an input."""
         require_finite("features", features)
         require_finite("style", style)
         waveform = self.program({FEATURES: features, STYLE: style.float()})[
@@ -89,7 +87,7 @@ class VocoderPackage:
 def open_package(
     manifest_path: Path, precision: str = "declared", opened: Opener | None = None
 ) -> VocoderPackage | StreamingPackage:
-    """By the layout that the manifest names; arguments as VocoderPackage's."""
+    """Open a package by the layout that its manifest names; arguments as VocoderPackage's."""
     kind = StreamingPackage if Manifest.load(manifest_path).layout in STREAMED else VocoderPackage
     return kind(manifest_path, precision, opened)
 

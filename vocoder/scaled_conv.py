@@ -77,7 +77,7 @@ class TimeVaryingScale(nn.Module):
         self.rise = nn.ModuleList(Ramp(rate) for rate in reversed(FACTORS[columns]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the class says; W may end within a frame."""
+        """x [1, C, R, W], which may end within a frame -> [1, 1, R, W]."""
         # [1, 1, R, W]
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         for factor in FACTORS[self.columns]:
@@ -114,7 +114,7 @@ class ColumnScale(nn.Module):
         self.floor = floor
 
     def forward(self, x: Tensor) -> Tensor:
-        """As the class says."""
+        """x [1, C, R, W] -> [1, 1, R, W]."""
         level = torch.maximum(x.amax(dim=1, keepdim=True), -x.amin(dim=1, keepdim=True))
         return torch.log(level.clamp(min=self.floor))
 
@@ -133,7 +133,7 @@ class TapSum(nn.Module):
         self.register_buffer("weight", torch.eye(taps).repeat(out, 1, 1)[:, :, None])
 
     def summed(self, y: Tensor, bias: Tensor | None) -> Tensor:
-        """See the class."""
+        """y [1, out taps, R, W] -> [1, out, R, W]."""
         return F.conv2d(y, self.weight, bias, padding=(0, self.reach), groups=self.out)
 
 
@@ -172,33 +172,24 @@ class ScaledConv(Conv):
     def __init__(
         self, conv: Conv, divisor: Tensor | None = None, envelope: nn.Module | None = None
     ) -> None:
-        stride, padding, dilation, bias = (
-            conv.stride[1],
-            int(conv.padding[1]),
-            conv.dilation[1],
-            conv.bias is not None,
-        )
-        kernel = conv.kernel_size[1]
         super().__init__(
             conv.in_channels,
             conv.out_channels,
-            kernel,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            bias=bias,
+            conv.kernel_size[1],
+            stride=conv.stride[1],
+            padding=int(conv.padding[1]),
+            dilation=conv.dilation[1],
+            bias=conv.bias is not None,
         )
-        factor = (
-            torch.ones(conv.in_channels, dtype=torch.float64)
-            if divisor is None
-            else divisor.double()
-        )
-        self.weight.data = (conv.weight.detach().double() * factor.view(1, -1, 1, 1)).float()
+        weight, reciprocal = conv.weight.detach(), None
+        if divisor is not None:
+            # What the input is divided by, the weights are multiplied by: [1, in, 1, 1].
+            factor = divisor.double().view(1, -1, 1, 1)
+            weight, reciprocal = (weight.double() * factor).float(), (1 / factor).float()
+        self.weight.data = weight.clone()
         if conv.bias is not None and self.bias is not None:
             self.bias.data = conv.bias.detach().clone()
-        self.register_buffer(
-            "reciprocal", None if divisor is None else (1 / factor).float().view(1, -1, 1, 1)
-        )
+        self.register_buffer("reciprocal", reciprocal)
         self.envelope, self.taps = envelope, None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -212,8 +203,8 @@ class ScaledConv(Conv):
 
 
 class PerColumnScaledConv(ScaledConv):
-    """The same with a scale for every column, exact: the taps of `conv` are output channels of one
-    column's product, summed after.
+    """A ScaledConv with a scale for every column, exact: the taps of `conv` are output channels of
+    one column's product, summed after.
     """
 
     def __init__(self, conv: Conv, floor: float) -> None:

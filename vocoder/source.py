@@ -55,6 +55,26 @@ WINDOW = (
 )
 
 
+BINS = N_FFT // 2 + 1
+
+
+def hann() -> np.ndarray:
+    """That window [20] before it is rounded: periodic Hann in float64."""
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(N_FFT) / N_FFT)
+
+
+def synthesis() -> np.ndarray:
+    """Windowed inverse real DFT [22, 20] in float32: rows of cosines, then of sines; 2 / 20 in the
+    middle, 1 / 20 at both ends.
+    """
+    angle = 2 * np.pi * np.arange(BINS)[:, None] * np.arange(N_FFT) / N_FFT  # [11, 20]
+    one_sided = np.full((BINS, 1), 2 / N_FFT)
+    one_sided[[0, -1]] = 1 / N_FFT
+    basis = np.concatenate([one_sided * np.cos(angle), -one_sided * np.sin(angle)])  # [22, 20]
+    basis[[BINS, -1]] = 0.0  # DC and Nyquist have no imaginary part
+    return (basis * hann()).astype(np.float32)
+
+
 def gaussian_noise(frames: int, seed: int) -> np.ndarray:
     """Standard normal [1, 600F, 9] in float32 from a seed: the only randomness in the vocoder.
     torch.randn's numbers to 150 dB.
@@ -124,10 +144,8 @@ class HarmonicSource:
         """From a vocoder's manifest. Raises InputError for NaN or infinity; ValueError, TypeError
         for anything that is not ten numbers.
         """
-        weights, bias = (
-            np.array(source["weights"], np.float32).reshape(HARMONICS),
-            float(source["bias"]),
-        )
+        weights = np.array(source["weights"], np.float32).reshape(HARMONICS)
+        bias = float(source["bias"])
         if not (np.isfinite(weights).all() and np.isfinite(bias)):
             raise InputError("the weights of the harmonic source hold NaN or infinity")
         return cls(weights, bias)
@@ -142,10 +160,9 @@ class HarmonicSource:
                 f"noise has shape {list(noise.shape)}, but {f0_hz.shape[1]} F0 values need"
                 f" {list(expected_shape)}"
             )
-        # [B, 600F, 1]
-        voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)[..., None].astype(
-            np.float64
-        )
+        voiced = np.repeat(f0_hz > VOICED_ABOVE_HZ, STEP_SAMPLES, axis=1)  # [B, 600F]
+        voiced = voiced[..., None].astype(np.float64)  # [B, 600F, 1]
+        # A voiced sample has a little noise, an unvoiced one nothing but noise.
         level = voiced * VOICED_NOISE + (1 - voiced) * SINE_AMPLITUDE / 3
         waves = sine_waves(f0_hz) * SINE_AMPLITUDE * voiced + level * noise.astype(np.float64)
         return np.tanh(waves @ self.weights.astype(np.float64) + np.float64(self.bias))

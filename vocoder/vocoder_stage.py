@@ -12,12 +12,12 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import MAIN, Function, Part
+from kokoro_ane.core.builder import MAIN, CheckpointStage, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
 from kokoro_ane.core.contract import (
@@ -30,8 +30,8 @@ from kokoro_ane.core.contract import (
     WAVEFORM,
     bucket_for,
 )
-from kokoro_ane.core.export import TensorType, flexible
-from kokoro_ane.core.manifest import level_name, package_name
+from kokoro_ane.core.export import Function, TensorType
+from kokoro_ane.core.manifest import level_name
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -39,9 +39,6 @@ from kokoro_ane.vocoder.render import render_reference, run_program
 from kokoro_ane.vocoder.source import SINE_AMPLITUDE, VOICED_ABOVE_HZ, VOICED_NOISE
 from mlprogram import Program
 from mlprogram.graph import Operation
-
-if TYPE_CHECKING:
-    import coremltools as ct
 
 # random weights reach 51 and 122: a package below these is broken, not imprecise
 LIMIT_SNR_DB = {"fp16": 40.0, "fp32": 100.0}
@@ -84,73 +81,37 @@ def check_buckets_of(frames: int, buckets: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
-def check_figures(
-    program: Program,
-    layout: PaddedLayout,
-    vocoder: Vocoder,
-    speech: VocoderInputs,
-    buckets: tuple[int, ...],
-    precision: str,
-) -> list[Check]:
-    """The figures of the speech at several fills of the buckets that hold it."""
-    holding = tuple(bucket for bucket in buckets if bucket >= speech.frames)
-    exact = Program(program.path, precision="exact")
-    reference = render_reference(vocoder, speech)
-    return fill_figures(
-        lambda bucket: run_program(program, layout, speech, bucket),
-        lambda bucket: run_program(exact, layout, speech, bucket),
-        reference,
-        check_buckets_of(speech.frames, holding),
-        precision,
-    )
-
-
 def fill_figures(
-    found_in: Callable[[int], np.ndarray],
+    rendered_in: Callable[[int], np.ndarray],
     exact_in: Callable[[int], np.ndarray],
     reference: np.ndarray,
     buckets: tuple[int, ...],
     precision: str,
 ) -> list[Check]:
-    """The module's three figures of an utterance in `buckets`, the tightest first. `exact_in`:
-    rendered there in exact arithmetic.
+    """The module's three figures of an utterance in `buckets`, the tightest first. `exact_in`
+    renders in exact arithmetic.
     """
     figures, frames = [], len(reference) // FRAME_SAMPLES
     tight = tight_noise = np.zeros(0)
     for bucket in buckets:
         where = f"{frames} frames in bucket {bucket} ({frames / bucket:.0%} full)"
-        rendered, plain = found_in(bucket), exact_in(bucket)
+        rendered, plain = rendered_in(bucket), exact_in(bucket)
         noise = noise_levels_db(rendered - plain)
+        value = snr_db(reference, rendered)
         figures.append(
-            Check(
-                f"SNR against PyTorch, {where}",
-                snr_db(reference, rendered),
-                LIMIT_SNR_DB[precision],
-                at_least=True,
-            )
+            Check(f"SNR against PyTorch, {where}", value, LIMIT_SNR_DB[precision], at_least=True)
         )
+        # The tightest bucket is what the longer ones are compared with.
         if not len(tight):
             tight, tight_noise = plain, noise
             continue
-        same = min(snr_db(tight, plain), EQUAL_DB)
-        figures.append(
-            Check(
-                f"padding, exact arithmetic, bucket {bucket} against {buckets[0]}",
-                same,
-                LIMIT_PADDING_DB,
-                at_least=True,
-            )
-        )
+        name = f"padding, exact arithmetic, bucket {bucket} against {buckets[0]}"
+        value = min(snr_db(tight, plain), EQUAL_DB)
+        figures.append(Check(name, value, LIMIT_PADDING_DB, at_least=True))
         if precision == "fp16":
-            lost = float((noise - tight_noise).mean())
-            figures.append(
-                Check(
-                    f"fp16's noise, bucket {bucket} over {buckets[0]}",
-                    lost,
-                    LIMIT_FLAT_DB,
-                    at_least=False,
-                )
-            )
+            name = f"fp16's noise, bucket {bucket} over {buckets[0]}"
+            value = float((noise - tight_noise).mean())
+            figures.append(Check(name, value, LIMIT_FLAT_DB, at_least=False))
     return figures
 
 
@@ -212,9 +173,11 @@ def _tail(operations: list[Operation]) -> set[str]:
     conv_post = next((op for op in operations if op.op_type == "exp"), None)
     if conv_post is None:
         return set()
+    # Back from exp to the convolution that feeds it.
     while conv_post.op_type != "conv":
         conv_post = next(producer[name] for name in _sources(conv_post) if name in producer)
     tail = {conv_post.name}
+    # Forward: all that is computed from it.
     for op in operations:
         if any(name in producer and producer[name].name in tail for name in _sources(op)):
             tail.add(op.name)
@@ -222,6 +185,7 @@ def _tail(operations: list[Operation]) -> set[str]:
     for op in operations:
         for name in _sources(op):
             read_by.setdefault(name, []).append(op)
+    # Backward: casts and the envelope, which nothing else reads.
     for op in reversed(operations):
         readers = [reader for value in op.outputs for reader in read_by.get(value.name, ())]
         if (
@@ -237,11 +201,46 @@ def _sources(op: Operation) -> list[str]:
     return [name for names in op.inputs.values() for name in names]
 
 
+class CheckedVocoder(CheckpointStage):
+    """What the vocoder's stages have in common, whatever the layout."""
+
+    balanced: Vocoder | None
+
+    @cached_property
+    def vocoder(self) -> Vocoder:
+        """The checkpoint's in PyTorch, or one that renders the same."""
+        return self.balanced or Vocoder.of(self.checkpoint)
+
+    @property
+    def dtype(self) -> str:
+        """The type of a package's inputs."""
+        return "float16" if self.precision == "fp16" else "float32"
+
+    def provenance(self) -> dict[str, Any]:
+        """What a package was made from, and the harmonic source, which runs on the host."""
+        return super().provenance() | {"source": source_contract(self.vocoder)}
+
+    def style_contract(self) -> dict[str, Any]:
+        """The style in words, for the manifest."""
+        return {
+            "shape": [1, self.checkpoint.config.style_dim, 1, 1],
+            "dtype": self.dtype,
+            "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128",
+        }
+
+
+def enveloped_in(root: torch.nn.Module) -> set[str]:
+    """Paths of the layers that divide their input by an envelope."""
+    return {
+        path
+        for path, module in root.named_modules()
+        if getattr(module, "envelope", None) is not None
+    }
+
+
 @dataclass(frozen=True, eq=False)
-class VocoderStage:
-    """See core.builder.Stage. `speech`: what the package is checked with; `vocoder`: the
-    checkpoint's, or one that renders the same.
-    """
+class VocoderStage(CheckedVocoder):
+    """A core.builder.PackageStage of one function. `speech` is what the package is checked with."""
 
     checkpoint: Checkpoint
     layout: PaddedLayout
@@ -251,11 +250,6 @@ class VocoderStage:
     speech: VocoderInputs
     # the checkpoint's vocoder with its channels balanced, ready for int8 inputs
     balanced: Vocoder | None = None
-
-    @cached_property
-    def vocoder(self) -> Vocoder:
-        """In PyTorch."""
-        return self.balanced or Vocoder.of(self.checkpoint)
 
     @cached_property
     def module(self) -> torch.nn.Module:
@@ -270,11 +264,7 @@ class VocoderStage:
 
     def enveloped(self, name: str) -> set[str]:
         """Layers that divide their input by an envelope."""
-        return {
-            path
-            for path, module in self.layers_of(name).named_modules()
-            if getattr(module, "envelope", None) is not None
-        }
+        return enveloped_in(self.layers_of(name))
 
     def layers_of(self, _: str) -> torch.nn.Module:
         """The module whose convolutions a function has, under the names that recipes use."""
@@ -282,82 +272,62 @@ class VocoderStage:
         return layers if self.layout.output == WAVEFORM else without_tail(layers)
 
     def parts(self) -> tuple[Part, ...]:
-        """See Stage."""
+        """One package of one function."""
         level = level_name(self.precision, self.layout.name)
-        return (
-            Part(
-                VOCODER_NAME,
-                package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level),
-            ),
-        )
+        return (self.part(VOCODER_NAME, level, {MAIN: MAIN}),)
 
     def function(self, name: str = MAIN) -> Function:
-        """See vocoder_function."""
-        config = self.checkpoint.config
-        return vocoder_function(
+        """Features [1, channels, 1, bucket + 1] and style [1, style_dim, 1, 1] to the output."""
+        config, dtype = self.checkpoint.config, np.dtype(self.dtype).type
+        shapes = self.layout.shapes(self.buckets, config.hidden_dim)
+        style = (1, config.style_dim, 1, 1)
+        output_dtype = np.dtype(self.layout.output_dtype(self.precision)).type
+        return Function(
             self.module,
-            self.layout,
-            self.buckets,
-            self.precision,
-            config.hidden_dim,
-            config.style_dim,
+            (torch.ones(shapes[0]), torch.zeros(style)),
+            (TensorType(FEATURES, dtype, shapes), TensorType(STYLE, dtype, (style,))),
+            (TensorType(self.layout.output, output_dtype),),
+            TAIL_MODULES,
         )
 
-    def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
-        """See Stage."""
-        return model
-
     def facts(self, name: str, program: Program) -> VocoderFacts:
-        """See Stage."""
+        """The program's counts. Raises CheckFailed where it breaks a promise."""
         facts = VocoderFacts.of(program)
         facts.require(self.precision, len(self.buckets))
         return facts
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
-        """The waveform of the speech at several lengths."""
-        return check_figures(
-            programs[MAIN],
-            self.layout.with_tail_of(self.vocoder),
-            self.vocoder,
-            self.speech,
-            self.buckets,
+        """The waveform of the speech at several fills of the buckets that hold it."""
+        layout, program = self.layout.with_tail_of(self.vocoder), programs[MAIN]
+        exact = Program(program.path, precision="exact")
+        holding = tuple(bucket for bucket in self.buckets if bucket >= self.speech.frames)
+        return fill_figures(
+            lambda bucket: run_program(program, layout, self.speech, bucket),
+            lambda bucket: run_program(exact, layout, self.speech, bucket),
+            render_reference(self.vocoder, self.speech),
+            check_buckets_of(self.speech.frames, holding),
             self.precision,
         )
 
     def contract(self, part: Part) -> dict[str, Any]:
-        """See Stage."""
-        config, dtype = self.checkpoint.config, "float16" if self.precision == "fp16" else "float32"
-        row = {
-            "shape": [1, config.style_dim, 1, 1],
-            "dtype": dtype,
-            "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128",
-        }
-        features = self.layout.features_contract(config.hidden_dim)
-        return {
-            "method": self.precision,
-            "layout": self.layout.name,
-            "checkpoint": self.checkpoint.as_source,
-            "releasable": self.checkpoint.releasable and self.precision != "fp32",
-            "buckets": self.buckets,
-            "hidden_dim": config.hidden_dim,
-            "inputs": {FEATURES: features | {"dtype": dtype}, STYLE: row},
-            "outputs": {self.layout.output: self._output_contract()},
-            "source": source_contract(self.vocoder),
-        }
-
-    def _output_contract(self) -> dict[str, Any]:
-        rate_hz = (
-            SAMPLE_RATE_HZ if self.layout.output == WAVEFORM else SAMPLE_RATE_HZ // HOP_SAMPLES
-        )
+        """The manifest's fields that only this stage knows."""
+        features = self.layout.features_contract(self.checkpoint.config.hidden_dim)
         output = self.layout.with_tail_of(self.vocoder).output_contract()
-        return output | {
+        hop = 1 if self.layout.output == WAVEFORM else HOP_SAMPLES
+        output |= {
             "dtype": self.layout.output_dtype(self.precision),
-            "rate_hz": rate_hz,
+            "rate_hz": SAMPLE_RATE_HZ // hop,
+        }
+        return self.provenance() | {
+            "layout": self.layout.name,
+            "buckets": self.buckets,
+            "inputs": {FEATURES: features | {"dtype": self.dtype}, STYLE: self.style_contract()},
+            "outputs": {self.layout.output: output},
         }
 
 
 def without_tail(module: torch.nn.Module) -> torch.nn.Module:
-    """The same layers, weights shared, without conv_post: those of a package that leaves the tail
+    """A module that shares its layers but has no conv_post: those of a package that leaves the tail
     to the host.
     """
     bare = copy.copy(module)
@@ -368,25 +338,6 @@ def without_tail(module: torch.nn.Module) -> torch.nn.Module:
     if generator is not None:
         bare._modules["generator"] = without_tail(generator)
     return bare
-
-
-def vocoder_function(
-    module: torch.nn.Module,
-    layout: PaddedLayout,
-    buckets: tuple[int, ...],
-    precision: str,
-    hidden_dim: int,
-    style_dim: int,
-) -> Function:
-    """What is traced: features [1, channels, rows, columns] and style [1, style_dim, 1, 1] to
-    waveform. `module`: layout.module(...).
-    """
-    dtype = np.float16 if precision == "fp16" else np.float32
-    shapes, style = layout.shapes(buckets, hidden_dim), (1, style_dim, 1, 1)
-    inputs = (flexible(FEATURES, dtype, shapes), TensorType(STYLE, dtype, shape=style))
-    example = (torch.ones(shapes[0]), torch.zeros(style))
-    outputs = (TensorType(layout.output, np.dtype(layout.output_dtype(precision)).type),)
-    return Function(module.eval(), example, inputs, outputs, TAIL_MODULES)
 
 
 def source_contract(vocoder: Vocoder) -> dict[str, Any]:

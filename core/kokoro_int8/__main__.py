@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.errors import Parser, command
 
 
@@ -29,9 +30,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Command line; see the module's docstring."""
     arguments = parse_arguments(argv)
-    from rich.console import Console
-    from rich.table import Table
-
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.kokoro_int8.cache import (
         WEIGHTS,
@@ -52,33 +50,20 @@ def main(argv: list[str] | None = None) -> int:
         name: sum(value.numel() for value in checkpoint.part(name).values())
         for name in checkpoint.part_names
     }
-    table = Table("part", "parameters")
-    for name, count in counts.items():
-        table.add_row(name, f"{count:,}")
-    table.add_row("all", f"{sum(counts.values()):,}")
-    console = Console()
-    console.print(table)
-    console.print(
-        f"{folder}: {len(checkpoint.voices)} voices; {WEIGHTS} {WEIGHTS_SHA256[:12]}, checked",
-        highlight=False,
-        soft_wrap=True,
-    )
+    counts["all"] = sum(counts.values())
+    title = f"{folder}: {len(checkpoint.voices)} voices; {WEIGHTS} {WEIGHTS_SHA256[:12]}, checked"
+    rows = [(name, f"{count:,}") for name, count in counts.items()]
+    print_table(title, ("part", "parameters"), rows, right=True)
     report = {
         "checkpoint": checkpoint.name,
         "folder": str(folder),
         "sha256": checkpoint.sha256,
-        "parameters": sum(counts.values()),
+        "parameters": counts["all"],
+        "voices": list(checkpoint.voices),
+        "read": list(added),
+        "releasable": checkpoint.releasable,
     }
-    print(
-        json.dumps(
-            report
-            | {
-                "voices": list(checkpoint.voices),
-                "read": list(added),
-                "releasable": checkpoint.releasable,
-            }
-        )
-    )
+    print(json.dumps(report))
     return 0
 
 

@@ -162,6 +162,7 @@ def unpacked_voice(packed: bytes) -> bytes:
 
 def _decode(target: Path) -> None:
     """Write the weights, check them as they lie on disk, rename."""
+    # The parts are checked before anything is said or written.
     onnx_bytes = read_parts()
     from safetensors.numpy import save
 
@@ -209,6 +210,7 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
             if path.stem in packs:
                 raise InputError(f"{source} holds the voice {path.stem} twice")
             packs[path.stem] = _content(path, source)
+        # All of it is read and checked before the first voice is written.
         for name in sorted(set(fixed) & set(packs)):
             if packs[name] != (voices / f"{name}.bin").read_bytes():
                 raise InputError(
@@ -223,7 +225,7 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
 
 def _content(path: Path, source: Path) -> bytes:
     try:
-        return read_pack(path).numpy().astype("<f4").tobytes()
+        return read_pack(path).astype("<f4").tobytes()
     except InputError as problem:
         shown = path if source.is_dir() else f"{source}: {path.name}"
         raise InputError(str(problem).replace(str(path), str(shown))) from None
@@ -261,6 +263,7 @@ def _member(
     """The voice that a member holds, copied; nothing for a folder and for a file that is no
     voice.
     """
+    # The archive is a stranger's: names, kinds and sizes are checked before a byte is read.
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or "\\" in member.name:
         raise InputError(f"{source}: member {member.name!r} leaves the archive's folder")

@@ -84,8 +84,7 @@ State = dict[str, np.ndarray]
 # of the graph's own names, and what upstream has instead
 PREFIXES = (("decoder.decoder.", "decoder."), ("encoder.", ""))
 PLAIN_CONVOLUTIONS = ("noise_convs", "F0_proj", "N_proj")  # upstream puts no weight norm on them
-# of bert: its pooler is in upstream's file, but not in the graph, because nothing reads it
-HIDDEN = 768
+HIDDEN = 768  # of bert
 
 
 def decode(onnx_bytes: bytes) -> State:
@@ -102,6 +101,7 @@ def decode(onnx_bytes: bytes) -> State:
         read = _READERS.get(node.op_type)
         if read is not None and ".stft." not in f".{node.name.replace('/', '.')}.":
             state |= read(node, stored)
+    # The pooler stands in upstream's file, but nothing reads it, so the graph has none.
     state |= {
         "bert.pooler.weight": np.zeros((HIDDEN, HIDDEN)),
         "bert.pooler.bias": np.zeros(HIDDEN),

@@ -72,7 +72,7 @@ class StatisticsPredictor:
 
     @property
     def sha256(self) -> str:
-        """Of the arrays."""
+        """One hash over the arrays."""
         digest = hashlib.sha256()
         for name in ARRAYS:
             digest.update(np.ascontiguousarray(getattr(self, name), np.float32).tobytes())
@@ -115,9 +115,7 @@ class HiddenStatistics(nn.Module):
 
 
 def save_predictor(predictor: StatisticsPredictor, path: Path) -> None:
-    """As .npz, by rename: arrays in fp16 where the graph takes them so, with a digest over all of
-    it.
-    """
+    """Write an .npz by rename: arrays in fp16 where the graph takes them so."""
     arrays = {name: getattr(predictor, name) for name in ARRAYS}
     arrays |= {name: arrays[name].astype(np.float16) for name in HALF}
     words = {
@@ -163,6 +161,7 @@ def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
     InputError, with the command, where these weights have none.
     """
     name = f"statistics-{checkpoint.sha256[:16]}.npz"
+    # What the user fitted comes first.
     places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
     path = next((path for path in places if path.is_file()), None)
     if path is None:

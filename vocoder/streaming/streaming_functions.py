@@ -30,10 +30,10 @@ from kokoro_ane.vocoder.decoder import (
     Vocoder,
     unpack_frames,
 )
+from kokoro_ane.vocoder.eager import FrozenConvTranspose
 from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula
 from kokoro_ane.vocoder.streaming.streaming_model import (
-    FoldedUp,
     Measured,
     StreamingGenerator,
     Told,
@@ -65,7 +65,8 @@ class PooledMoments(nn.Module):
     def __init__(self, generator: Generator) -> None:
         super().__init__()
         low, high = generator.noise_convs
-        self.up = FoldedUp(generator.ups[0], 1.0, torch.zeros(generator.ups[0].out_channels))
+        self.up = FrozenConvTranspose(generator.ups[0])
+        self.up.bias.zero_()
         self.rate, self.stride, self.reach = generator.rates[0], low.stride[1], int(low.padding[1])
         self.low, self.high = (
             FoldedConv(conv, bias=torch.zeros(conv.out_channels)) for conv in (low, high)
@@ -111,14 +112,11 @@ class EntryMoments(nn.Module):
         """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean
         and log of the variance of each, [1, D - style_dim, 1, 1].
         """
-        scales, branch_shares = (
-            (LOUD_SCALE, QUIET_SCALE, QUIET_SCALE),
-            (shares[0], shares[1], shares[1]),
-        )
+        frames, columns = shares
+        branches = (LOUD_SCALE, frames), (QUIET_SCALE, columns), (QUIET_SCALE, columns)
+        offsets = self.offset.split(self.sizes, dim=1)
         moments: list[Tensor] = []
-        for (mean, power), scale, share, offset in zip(
-            pooled, scales, branch_shares, self.offset.split(self.sizes, dim=1), strict=True
-        ):
+        for (mean, power), (scale, share), offset in zip(pooled, branches, offsets, strict=True):
             inside = mean.float() / share.float()
             variance = F.relu(power.float() * (1 / scale**2) / share.float() - inside * inside)
             moments += [inside + offset, torch.log(variance + NORM_EPSILON)]
@@ -133,7 +131,7 @@ class Hidden(nn.Module):
         self.moments, self.statistics = EntryMoments(generator), HiddenStatistics(predictor)
 
     def forward(self, pooled: list[Power], shares: tuple[Tensor, Tensor], style: Tensor) -> Tensor:
-        """As EntryMoments, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
+        """What EntryMoments takes, and style [1, style_dim, 1, 1] -> [1, r, 1, 1]."""
         return self.statistics(torch.cat([self.moments(pooled, shares), style.float()], dim=1))
 
 
@@ -211,14 +209,10 @@ class DecoderFunction(nn.Module):
     ) -> None:
         super().__init__()
         self.vocoder, self.sizes = vocoder, PackedLayout(hidden_dim).sizes
-        self.pooled, self.hidden = (
-            PooledMoments(vocoder.generator),
-            Hidden(vocoder.generator, predictor),
-        )
-        self.outer, self.styles = (
-            Product(torch.from_numpy(predictor.outer), None),
-            style_product(vocoder.generator, form or SineSnake()),
-        )
+        self.pooled = PooledMoments(vocoder.generator)
+        self.hidden = Hidden(vocoder.generator, predictor)
+        self.outer = Product(torch.from_numpy(predictor.outer), None)
+        self.styles = style_product(vocoder.generator, form or SineSnake())
         self.told = ToldAffines(predictor)
 
     def forward(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -228,10 +222,8 @@ class DecoderFunction(nn.Module):
         *parts, spectrum = features.split(self.sizes, dim=1)
         asr, f0, energy, values = unpack_frames(*parts)
         mask = Mask.of(values)
-        double, frames = (
-            mask.upsampled(PROSODY_PER_FRAME),
-            self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0],
-        )
+        double = mask.upsampled(PROSODY_PER_FRAME)
+        frames = self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0]
         frames, style_affine = F.leaky_relu(frames, STAGE_SLOPE), self.styles(style)
         shares = double.mean, parts[-1].mean(dim=3, keepdim=True)
         product = self.outer(self.hidden(self.pooled(frames, spectrum, double), shares, style))
@@ -251,24 +243,16 @@ class WindowFunction(nn.Module):
         return self.generator(*unpack_window(frames, spectrum), Told(affine, self.generator.sizes))
 
 
-class UtteranceFunction(nn.Module):
+class UtteranceFunction(WindowFunction):
     """The generator of a short utterance under a mask: it measures its statistics, as upstream."""
-
-    def __init__(self, generator: StreamingGenerator) -> None:
-        super().__init__()
-        self.generator = generator
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """features [1, 2C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1,
         600 B]; the caller cuts it at 600F.
         """
         frames, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        affines = Measured(
-            style_affine,
-            self.generator.sizes,
-            self.generator.scales,
-            Mask.of(mask[..., :-1]).upsampled(PROSODY_PER_FRAME),
-        )
+        inside = Mask.of(mask[..., :-1]).upsampled(PROSODY_PER_FRAME)
+        affines = Measured(style_affine, self.generator.sizes, self.generator.scales, inside)
         return self.generator(*unpack_window(frames, spectrum), affines)
 
 
@@ -276,7 +260,7 @@ def unpack_window(frames: Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
     """Packed rows [1, 2C, 1, W + 1] and [1, 2640, 1, W + 1] -> frames [1, C, 1, 2W], spectrum [1,
     22, 1, 120W + 1].
     """
-    frames = frames.reshape(1, frames.shape[1] // PROSODY_PER_FRAME, 1, -1)[
-        ..., :-PROSODY_PER_FRAME
-    ]
+    channels = frames.shape[1] // PROSODY_PER_FRAME
+    frames = frames.reshape(1, channels, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, C, 1, 2W]
+    # [1, 22, 1, 120W + 1]
     return frames, spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]

@@ -75,8 +75,8 @@ class SnakeFormula(nn.Module):
         return u + bend
 
     def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
-        """Of u [1, C, R, W]; `inverse` [1, C, 1, 1] is taken by the first of two factors, so that a
-        small u has no square in fp16.
+        """What is added to u [1, C, R, W]. `inverse` [1, C, 1, 1] multiplies the first of two
+        factors, so that a small u has no square in fp16.
         """
         raise NotImplementedError
 
@@ -87,7 +87,6 @@ class SineSnake(SnakeFormula):
     factor = 1.0
 
     def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
-        """See SnakeFormula."""
         wave = torch.sin(u)
         return wave * wave if inverse is None else wave * inverse * wave
 
@@ -104,7 +103,6 @@ class PolynomialSnake(SnakeFormula):
     factor = 1 / math.pi
 
     def bend(self, u: Tensor, inverse: Tensor | None = None) -> Tensor:
-        """See SnakeFormula."""
         a, b, c, d = (u.new_full((1, u.shape[1], 1, 1), value) for value in POLYNOMIAL)
         rest = u - torch.round(u)
         q = rest * rest
@@ -117,8 +115,8 @@ FORMS = MappingProxyType({STREAMING: SineSnake, STREAMING_POLYNOMIAL: Polynomial
 
 
 def small_or_apart(alpha: Tensor) -> tuple[bool, bool]:
-    """Of a Snake's alphas [C]: whether one is SMALL; whether 1 / alpha has to stand before the
-    convolution. See AffineConv.
+    """Whether one of a Snake's alphas [C] is SMALL; whether 1 / alpha has to stand before the
+    convolution (AffineConv says why).
     """
     least = float(alpha.abs().min())
     return least < SMALL, least < SMALL or float(alpha.abs().median() / alpha.abs().min()) > SPREAD

@@ -21,16 +21,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.layers import (
-    NORM_EPSILON,
     AdaIN1d,
     Conv,
-    ConvTranspose,
     Mask,
     Modules,
     Snake,
     masked,
+    masked_moments,
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
+from kokoro_ane.vocoder.eager import FrozenConvTranspose
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     FoldedConv,
     SineSnake,
@@ -123,15 +123,13 @@ class Told:
         self._pairs = iter(zip(parts[: len(sizes)], parts[len(sizes) :], strict=True))
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See Affines."""
         return next(self._pairs)
 
     def inside(self, x: Tensor) -> Tensor:
-        """See Affines."""
         return masked(x, self.mask)
 
     def rise(self, rate: int, columns: int = 0) -> None:
-        """See Affines."""
+        """A window has no end to keep: nothing changes."""
 
 
 class Measured(Told):
@@ -144,20 +142,16 @@ class Measured(Told):
         self._scales, self.mask = iter(scales), mask
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """See AdaIN1d, whose arithmetic it is; x has its usual mean taken off, so that a product
-        and a sum lose nothing of it.
+        """The arithmetic is AdaIN1d's; x has its usual mean taken off, so that a product and a sum
+        lose nothing of it.
         """
         (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
         assert mask is not None
-        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
-        centred = (x - mean) * (mask.values * scale)
-        rest = centred.mean(dim=3, keepdim=True) / mask.mean
-        power = (centred * centred).mean(dim=3, keepdim=True) / mask.mean
-        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2) * scale * gain
+        mean, _, rest, factor = masked_moments(x, mask, scale)
+        factor = factor * scale * gain
         return factor, shift - (mean + rest * (1 / scale)) * factor
 
     def rise(self, rate: int, columns: int = 0) -> None:
-        """See Affines."""
         assert self.mask is not None
         mask = self.mask.upsampled(rate)
         self.mask = (
@@ -268,21 +262,16 @@ class StreamingGenerator(nn.Module):
         generator, count = vocoder.generator, vocoder.generator.blocks_per_stage
         norms, usual = generator_norms(generator), centres_of(generator, centres)
         made = usual, form or SineSnake(), apart
-        self.sizes, self.scales = (
-            [norm.channels for norm in norms],
-            [norm.norm.scale for norm in norms],
-        )
-        self.rates, self.blocks_per_stage, self.channels = (
-            generator.rates,
-            count,
-            generator.ups[0].in_channels,
-        )
-        self.ups: Modules[FoldedUp] = Modules()
+        self.sizes = [norm.channels for norm in norms]
+        self.scales = [norm.norm.scale for norm in norms]
+        self.rates, self.blocks_per_stage = generator.rates, count
+        self.channels = generator.ups[0].in_channels
+        self.ups: Modules[FrozenConvTranspose] = Modules()
         self.noise_convs: Modules[FoldedConv] = Modules()
         self.noise_res: Modules[AffineBlock] = Modules()
         for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
             read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
-            self.ups.append(FoldedUp(up, count if stage else 1.0))
+            self.ups.append(FrozenConvTranspose(up, count if stage else 1.0))
             self.noise_convs.append(
                 FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"])
             )
@@ -322,22 +311,3 @@ class StreamingGenerator(nn.Module):
         for block in others:
             total = total + block(x, affines)
         return total
-
-
-class FoldedUp(nn.Module):
-    """A transposed convolution with frozen weights; `inner` divides its input, `bias` [out] stands
-    for its own.
-    """
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, conv: ConvTranspose, inner: float, bias: Tensor | None = None) -> None:
-        super().__init__()
-        self.register_buffer("weight", conv.weight.detach() / inner)
-        self.register_buffer("bias", (bias_of(conv) if bias is None else bias).float())
-        self.stride, self.padding = conv.stride, conv.padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[1, in, 1, S] -> [1, out, 1, stride * S]."""
-        return F.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding)

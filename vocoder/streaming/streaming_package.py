@@ -86,7 +86,7 @@ class Lengths:
         return cls(tuple(range(1, decoder + 1)), tuple(range(1, utterance + 1)), windows)
 
     def in_windows(self) -> "Lengths":
-        """As few measured ones as there may be: to see windows in short utterances."""
+        """Measure as few as there may be, to see windows in short utterances."""
         return replace(
             self, utterance=tuple(bucket for bucket in self.utterance if bucket <= self.windows[-1])
         )
@@ -97,15 +97,10 @@ def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
     within a frame in the spectrum's rows.
     """
     packed = pack(inputs, bucket)
-    rows = packed.shape[1] - SPECTRUM_ROWS
-    spectrum = (
-        packed[:, rows:]
-        .reshape(1, SPECTRUM_CHANNELS, bucket + 1, COLUMNS_PER_FRAME)
-        .transpose(0, 1, 3, 2)
-    )
-    return np.concatenate(
-        [packed[:, :rows], spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1
-    )
+    others, spectrum = packed[:, :-SPECTRUM_ROWS], packed[:, -SPECTRUM_ROWS:]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, bucket + 1, COLUMNS_PER_FRAME)
+    spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 120, B + 1]
+    return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)
 
 
 def unpacked_spectrum(features: np.ndarray) -> np.ndarray:
@@ -143,38 +138,30 @@ class StreamingChain:
         # [1, C, 2B], [1, 22, 120 (B + 1)]
         mixed, spectrum = _floats(decoded[FRAMES])[:, :, 0], unpacked_spectrum(features)
         if frames <= self.lengths.utterance[-1]:
-            length = features.shape[-1] - 1
-            bucket = (
-                length
-                if length in self.lengths.utterance
-                else bucket_for(frames, self.lengths.utterance)
-            )
-            mask = np.ones((1, 1, frames), np.float32)
+            # The decoder's own bucket where the function has it, so that checks choose the fill.
+            bucket = features.shape[-1] - 1
+            if bucket not in self.lengths.utterance:
+                bucket = bucket_for(frames, self.lengths.utterance)
             packed = _packed(
                 mixed[..., : PROSODY_PER_FRAME * frames],
                 spectrum[..., : COLUMNS_PER_FRAME * frames + 1],
                 bucket,
-                mask,
+                np.ones((1, 1, frames), np.float32),
             )
             rendered = run(UTTERANCE, {FEATURES: packed, STYLE_AFFINE: decoded[STYLE_AFFINE]})
             yield _floats(rendered[WAVEFORM]).ravel()[: FRAME_SAMPLES * frames]
             return
         for window in fixed_windows(frames, self.lengths.windows, early):
             low, high = window.start, window.start + window.frames
-            shown, columns = (
-                slice(PROSODY_PER_FRAME * low, PROSODY_PER_FRAME * high),
-                slice(COLUMNS_PER_FRAME * low, COLUMNS_PER_FRAME * high + 1),
+            shown = mixed[..., PROSODY_PER_FRAME * low : PROSODY_PER_FRAME * high]
+            columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
+            packed = _packed(shown, columns, window.frames)
+            rendered = run(WINDOW, {FEATURES: packed, AFFINE: decoded[AFFINE]})
+            # The halo on both sides is dropped.
+            samples = slice(
+                FRAME_SAMPLES * (window.begin - low), FRAME_SAMPLES * (window.end - low)
             )
-            rendered = run(
-                WINDOW,
-                {
-                    FEATURES: _packed(mixed[..., shown], spectrum[..., columns], window.frames),
-                    AFFINE: decoded[AFFINE],
-                },
-            )
-            yield _floats(rendered[WAVEFORM]).ravel()[
-                FRAME_SAMPLES * (window.begin - low) : FRAME_SAMPLES * (window.end - low)
-            ]
+            yield _floats(rendered[WAVEFORM]).ravel()[samples]
 
     def render(
         self,
@@ -185,17 +172,11 @@ class StreamingChain:
     ) -> np.ndarray:
         """[600F] float32, in the bucket that holds it or a longer one."""
         features = pack_utterance(inputs, bucket or bucket_for(inputs.frames, self.lengths.decoder))
-        return np.concatenate(
-            list(
-                self.pieces(
-                    features, as_array(inputs.style)[:, :, None, None], inputs.frames, early, hooks
-                )
-            )
-        )
+        style = as_array(inputs.style)[:, :, None, None]  # [1, style_dim, 1, 1]
+        return np.concatenate(list(self.pieces(features, style, inputs.frames, early, hooks)))
 
 
 def _floats(value: Array) -> np.ndarray:
-    """As float32."""
     return as_array(value).astype(np.float32, copy=False)
 
 
@@ -205,12 +186,10 @@ def _packed(
     """frames [1, C, 2F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> rows of bucket + 1
     columns.
     """
-    parts = [
-        packed_rows(frames, PROSODY_PER_FRAME, bucket),
-        packed_rows(spectrum, COLUMNS_PER_FRAME, bucket),
-    ]
-    parts += [] if mask is None else [packed_rows(mask, 1, bucket)]
-    return np.concatenate(parts, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
+    parts = [(frames, PROSODY_PER_FRAME), (spectrum, COLUMNS_PER_FRAME)]
+    parts += [] if mask is None else [(mask, 1)]
+    rows = [packed_rows(part, rate, bucket) for part, rate in parts]
+    return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]
 
 
 class StreamingPackage:
@@ -241,11 +220,8 @@ class StreamingPackage:
                 for name in (UTTERANCE, WINDOW)
             )
             lengths = Lengths(self.manifest.buckets, utterance, windows)
-            lengths = (
-                Lengths.up_to(lengths.decoder[-1], utterance[-1], windows)
-                if any_length
-                else lengths
-            )
+            if any_length:
+                lengths = Lengths.up_to(lengths.decoder[-1], utterance[-1], windows)
             inside = {name: self.manifest.functions[name] for name in (DECODER, UTTERANCE, WINDOW)}
         path = self.manifest.package_path
         opened = opened or _executed(precision)
@@ -254,17 +230,17 @@ class StreamingPackage:
         )
 
     def pack(self, inputs: VocoderInputs) -> np.ndarray:
-        """See vocoder.vocoder_steps.VocoderBackend."""
+        """The decoder's features, in the smallest bucket that holds them."""
         return pack_utterance(inputs, bucket_for(inputs.frames, self.chain.lengths.decoder))
 
     def run(self, features: Array, style: Array, frames: int) -> np.ndarray:
-        """See vocoder.vocoder_steps.VocoderBackend."""
+        """All samples at once, [600F]."""
         return np.concatenate(list(self.pieces(features, style, frames, early=False)))
 
     def pieces(
         self, features: Array, style: Array, frames: int, early: bool = True
     ) -> Iterator[np.ndarray]:
-        """See StreamingChain. Raises InputError for NaN or infinity in what it is given."""
+        """Samples as they are computed. Raises InputError for NaN or infinity in an input."""
         require_finite("features", features)
         require_finite("style", style)
         return self.chain.pieces(as_array(features), as_array(style), frames, early)

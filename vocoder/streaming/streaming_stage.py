@@ -1,24 +1,25 @@
 """The vocoder in the streaming layout as a Stage: one package of three functions (iOS 18), their
 promises, checks and contract.
 
-    stage = StreamingStage(checkpoint, predictor_of(checkpoint), Lengths.of(buckets), "fp16", speech)
+    lengths = Lengths.of(buckets)
+    stage = StreamingStage(checkpoint, predictor_of(checkpoint), lengths, "fp16", speech)
     (manifest,) = build(stage, Path("build"))
 
-Held against PyTorch: a short utterance against the vocoder itself, a long one against the same
-windows with the same predicted statistics. How much the prediction costs is the judge's to say
-(eval/), not a build's.
+A build compares with PyTorch: a short utterance with the vocoder itself, a long one with the same
+windows and the same predicted statistics. What the prediction costs is the judge's to say (eval/),
+not a build's.
 """
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import Function, Part
+from kokoro_ane.core.builder import Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
 from kokoro_ane.core.contract import (
@@ -36,11 +37,11 @@ from kokoro_ane.core.contract import (
     VOCODER_NAME,
     WAVEFORM,
     WINDOW,
-    PackedLayout,
 )
-from kokoro_ane.core.export import TensorType, flexible
-from kokoro_ane.core.manifest import level_name, package_name
+from kokoro_ane.core.export import Function, TensorType
+from kokoro_ane.core.manifest import level_name
 from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
@@ -61,15 +62,13 @@ from kokoro_ane.vocoder.vocoder_stage import (
     LIMIT_PADDING_DB,
     LIMIT_SNR_DB,
     TAIL_MODULES,
+    CheckedVocoder,
     VocoderFacts,
     check_buckets_of,
+    enveloped_in,
     fill_figures,
-    source_contract,
 )
 from mlprogram import Program
-
-if TYPE_CHECKING:
-    import coremltools as ct
 
 FUNCTIONS = (DECODER, UTTERANCE, WINDOW)
 BUCKETS = tuple(SIZES[-1] if bucket == 136 else bucket for bucket in DEFAULT_BUCKETS)  # frames
@@ -131,9 +130,9 @@ class GeneratorFacts(VocoderFacts):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamingStage:
-    """See core.builder.Stage. `speech`: CHECK_FRAMES of it; `layout`: by its Snake, see FORMS;
-    `balanced`: as VocoderStage's; `apart`: layers keep the vocoder's weights.
+class StreamingStage(CheckedVocoder):
+    """A core.builder.PackageStage of three functions. `speech` has CHECK_FRAMES; `layout` chooses
+    the Snake (FORMS); with `apart` the layers keep the vocoder's weights.
     """
 
     checkpoint: Checkpoint
@@ -145,11 +144,6 @@ class StreamingStage:
     layout: str = STREAMING
     balanced: Vocoder | None = None
     apart: bool = False
-
-    @cached_property
-    def vocoder(self) -> Vocoder:
-        """In PyTorch."""
-        return self.balanced or Vocoder.of(self.checkpoint)
 
     @cached_property
     def modules(self) -> dict[str, torch.nn.Module]:
@@ -175,14 +169,9 @@ class StreamingStage:
         """Layers that divide their input by an envelope."""
         inside = "" if name == DECODER else "generator."
         root = self.vocoder if name == DECODER else self.layers_of(name)
-        paths = {
-            path
-            for path, module in root.named_modules()
-            if getattr(module, "envelope", None) is not None
-        }
         return {
             inside + path.removesuffix(".conv")
-            for path in paths
+            for path in enveloped_in(root)
             if inside or not path.startswith("generator.")
         }
 
@@ -193,7 +182,7 @@ class StreamingStage:
         )
 
     def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
-        """The same windows in PyTorch, of this type behind a float32 decoder."""
+        """The windows in PyTorch, of this type behind a float32 decoder."""
 
         def call(name: str) -> Any:
             (inputs, outputs), kind = (
@@ -220,10 +209,9 @@ class StreamingStage:
         return (FEATURES, STYLE_AFFINE if name == UTTERANCE else AFFINE), (WAVEFORM,)
 
     def parts(self) -> tuple[Part, ...]:
-        """See Stage."""
+        """One package of three functions."""
         level = level_name(self.precision, self.layout)
-        name = package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level)
-        return (Part(VOCODER_NAME, name, {function: function for function in FUNCTIONS}),)
+        return (self.part(VOCODER_NAME, level, {function: function for function in FUNCTIONS}),)
 
     def buckets_of(self, name: str) -> tuple[int, ...]:
         """A function's lengths, in frames."""
@@ -234,40 +222,34 @@ class StreamingStage:
         }[name]
 
     def shapes(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """Of a function's features."""
-        generator = self.vocoder.generator
-        rows = sum(window_rows(generator.ups[0].in_channels)) + (name == UTTERANCE)
+        """Shape of a function's features at every length."""
+        buckets = self.buckets_of(name)
         if name == DECODER:
-            rows = PackedLayout(self.checkpoint.config.hidden_dim).channels
-        return tuple((1, rows, 1, bucket + 1) for bucket in self.buckets_of(name))
+            return PaddedLayout().shapes(buckets, self.checkpoint.config.hidden_dim)
+        # an utterance has its mask as one more row
+        rows = sum(window_rows(self.channels)) + (name == UTTERANCE)
+        return tuple((1, rows, 1, bucket + 1) for bucket in buckets)
+
+    @property
+    def channels(self) -> int:
+        """How many the generator reads."""
+        return self.vocoder.generator.ups[0].in_channels
 
     def function(self, name: str) -> Function:
-        """See Stage."""
-        dtype, (inputs, outputs) = (
-            np.float16 if self.precision == "fp16" else np.float32,
-            self.signature(name),
-        )
+        """Its features and one column to what `signature` says."""
+        dtype, (inputs, outputs) = np.dtype(self.dtype).type, self.signature(name)
         shapes, rows = self.shapes(name), 2 * len(self.predictor.centres)
         second = (1, self.checkpoint.config.style_dim if name == DECODER else rows, 1, 1)
-        types = flexible(FEATURES, dtype, shapes), TensorType(inputs[1], dtype, shape=second)
-        example = torch.ones(shapes[0]), torch.zeros(second)
-        made = tuple(
-            TensorType(output, np.float32 if output == WAVEFORM else dtype) for output in outputs
-        )
         return Function(
             self.modules[name],
-            example,
-            types,
-            made,
+            (torch.ones(shapes[0]), torch.zeros(second)),
+            (TensorType(FEATURES, dtype, shapes), TensorType(inputs[1], dtype, (second,))),
+            tuple(TensorType(out, np.float32 if out == WAVEFORM else dtype) for out in outputs),
             FP32_MODULES if name == DECODER else TAIL_MODULES,
         )
 
-    def finish(self, model: "ct.models.MLModel") -> "ct.models.MLModel":
-        """See Stage."""
-        return model
-
     def facts(self, name: str, program: Program) -> ProgramFacts:
-        """See Stage."""
+        """The program's counts. Raises CheckFailed where it breaks a promise."""
         limits = self.precision, len(self.buckets_of(name))
         return (
             DecoderFacts.read(program, *limits)
@@ -300,131 +282,89 @@ class StreamingStage:
 
     def _of_windows(self, chain: StreamingChain, exact: StreamingChain) -> list[Check]:
         bucket, *wider = [b for b in self.lengths.decoder if b >= self.speech.frames]
-        reference, plain = (
-            self.in_torch().render(self.speech, bucket),
-            exact.render(self.speech, bucket),
-        )
-        title, early = (
-            f"{self.speech.frames} frames in windows",
-            exact.render(self.speech, bucket, early=True),
-        )
-        value, cut = (
-            snr_db(reference, chain.render(self.speech, bucket)),
-            min(snr_db(plain, early), EQUAL_DB),
-        )
+        title = f"{self.speech.frames} frames in windows"
+        plain = exact.render(self.speech, bucket)
+
+        def equal(name: str, other: np.ndarray, limit: float) -> Check:
+            value = min(snr_db(plain, other), EQUAL_DB)
+            return Check(name, value, limit, at_least=True)
+
+        reference = self.in_torch().render(self.speech, bucket)
         figures = [
             Check(
-                f"SNR against PyTorch, {title}", value, LIMIT_SNR_DB[self.precision], at_least=True
-            ),
-            Check(
-                f"cuts, exact arithmetic, {title}, short ones first",
-                cut,
-                LIMIT_PADDING_DB,
+                f"SNR against PyTorch, {title}",
+                snr_db(reference, chain.render(self.speech, bucket)),
+                LIMIT_SNR_DB[self.precision],
                 at_least=True,
+            ),
+            equal(
+                f"cuts, exact arithmetic, {title}, short ones first",
+                exact.render(self.speech, bucket, early=True),
+                LIMIT_PADDING_DB,
             ),
         ]
         for wide in wider[:1]:
-            same = min(snr_db(plain, exact.render(self.speech, wide)), EQUAL_DB)
             name = f"padding, exact arithmetic, {title}, bucket {wide} against {bucket}"
-            figures.append(Check(name, same, LIMIT_TOLD_DB, at_least=True))
+            figures.append(equal(name, exact.render(self.speech, wide), LIMIT_TOLD_DB))
         return figures
 
     def contract(self, part: Part) -> dict[str, Any]:
-        """See Stage."""
-        config = self.checkpoint.config
-        return {
-            "method": self.precision,
+        """The manifest's fields that only this stage knows."""
+        return self.provenance() | {
             "layout": self.layout,
-            "checkpoint": self.checkpoint.as_source,
-            "releasable": self.checkpoint.releasable and self.precision != "fp32",
             "buckets": self.lengths.decoder,
-            "hidden_dim": config.hidden_dim,
             "inputs": {name: self._inputs(name) for name in part.functions},
             "outputs": {name: self._outputs(name) for name in part.functions},
-            "source": source_contract(self.vocoder),
         }
 
     def _inputs(self, name: str) -> dict[str, Any]:
-        config, channels, dtype = (
-            self.checkpoint.config,
-            self.vocoder.generator.ups[0].in_channels,
-            "float16",
-        )
-        dtype = dtype if self.precision == "fp16" else "float32"
-        columns = f"{'bucket' if name != WINDOW else 'window'} + 1"
         features = {
-            "shape": [1, self.shapes(name)[0][1], 1, columns],
+            "shape": [1, self.shapes(name)[0][1], 1, f"{self._length(name)} + 1"],
             "frames": self.buckets_of(name),
-            "dtype": dtype,
+            "dtype": self.dtype,
         }
+        padded = PaddedLayout().features_contract(self.checkpoint.config.hidden_dim)
         if name == DECODER:
-            rows = dict(
-                zip(
-                    ("asr", "f0_hz", "energy", "mask", "spectrum"),
-                    PackedLayout(config.hidden_dim).sizes,
-                    strict=True,
-                )
-            )
             packing = (
                 "as the padded layout's, but the spectrum's row 120 c + p holds column 120 f + p of"
                 " channel c at frame f"
             )
-            style = {
-                "shape": [1, config.style_dim, 1, 1],
-                "dtype": dtype,
-                "row": "voice pack [510, 1, 256], phoneme count - 1, columns 0:128",
-            }
-            style |= {
+            style = self.style_contract() | {
                 "voices": self.checkpoint.voices and self.predictor.voices,
                 "statistics_sha256": self.predictor.sha256,
             }
-            return {FEATURES: features | {"rows": rows, "packing": packing}, STYLE: style}
-        rows = dict(zip((FRAMES, "spectrum"), window_rows(channels), strict=True)) | (
-            {"mask": 1} if name == UTTERANCE else {}
-        )
-        packing = (
-            "each tensor padded with zeros to rows * (length + 1) values a channel group, row"
-            " after row"
-        )
+            features |= {"rows": padded["rows"], "packing": packing}
+            return {FEATURES: features, STYLE: style}
+        rows = dict(zip((FRAMES, "spectrum"), window_rows(self.channels), strict=True))
+        rows |= {"mask": 1} if name == UTTERANCE else {}
+        packing = padded["packing"].replace("bucket", "length")
         second = self.signature(name)[0][1]
-        affine = {
-            "shape": [1, 2 * len(self.predictor.centres), 1, 1],
-            "dtype": dtype,
-            "of": f"{DECODER}.{second}",
-        }
         return {
             FEATURES: features | {"rows": rows, "packing": packing, "halo_frames": HALO},
-            second: affine,
+            second: self._column() | {"of": f"{DECODER}.{second}"},
         }
 
     def _outputs(self, name: str) -> dict[str, Any]:
-        dtype = "float16" if self.precision == "fp16" else "float32"
-        if name != DECODER:
-            length = "bucket" if name == UTTERANCE else "window"
-            shape = {
-                "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {length}"],
-                "dtype": "float32",
-                "rate_hz": SAMPLE_RATE_HZ,
+        if name == DECODER:
+            frames = {
+                "shape": [1, self.channels, 1, "2 * bucket"],
+                "dtype": self.dtype,
+                "valid": "first 2 * frames columns",
             }
-            return {
-                WAVEFORM: (
-                    shape
-                    | {
-                        "valid": (
-                            f"first {FRAME_SAMPLES} * frames samples; of a window those of its own"
-                            " frames"
-                        )
-                    }
-                )
-            }
-        column = {"shape": [1, 2 * len(self.predictor.centres), 1, 1], "dtype": dtype}
-        frames = {
-            "shape": [1, self.vocoder.generator.ups[0].in_channels, 1, "2 * bucket"],
-            "dtype": dtype,
-            "valid": "first 2 * frames columns",
+            affine, style_affine = (self._column() | {"use": use} for use in (WINDOW, UTTERANCE))
+            return {FRAMES: frames, AFFINE: affine, STYLE_AFFINE: style_affine}
+        valid = f"first {FRAME_SAMPLES} * frames samples; of a window those of its own frames"
+        waveform = {
+            "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {self._length(name)}"],
+            "dtype": "float32",
+            "rate_hz": SAMPLE_RATE_HZ,
+            "valid": valid,
         }
-        return {
-            FRAMES: frames,
-            AFFINE: column | {"use": WINDOW},
-            STYLE_AFFINE: column | {"use": UTTERANCE},
-        }
+        return {WAVEFORM: waveform}
+
+    def _length(self, name: str) -> str:
+        return "window" if name == WINDOW else "bucket"
+
+    def _column(self) -> dict[str, Any]:
+        """Gains and shifts of all norms."""
+        return {"shape": [1, 2 * len(self.predictor.centres), 1, 1], "dtype": self.dtype}

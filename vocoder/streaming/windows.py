@@ -79,9 +79,10 @@ def _growing(first: int, longest: int) -> Iterator[int]:
 
 
 def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Window, ...]:
-    """The same of these lengths only, rising; the utterance is longer than the longest. `early`:
-    each length in turn before the longest is used throughout; the last window may be shorter.
-    InputError as `windows`, and for an utterance that is no longer than the longest.
+    """Windows of these lengths only, rising, of an utterance longer than the longest. With `early`
+    each length has its turn before the longest is used throughout; the last window may be shorter.
+
+    Raises InputError for windows that hold nothing but halo, and for a shorter utterance.
     """
     if sizes[0] <= 2 * HALO or frames <= sizes[-1]:
         raise InputError(
