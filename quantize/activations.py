@@ -49,9 +49,13 @@ def calibration_inputs(
         raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
     encoder = text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
-        said = replace(sentence, voice=voices[(number + shift) % len(voices)])
+        utterance = replace(sentence, voice=voices[(number + shift) % len(voices)])
         yield vocoder_inputs(
-            checkpoint, vocoder, encoder, said, seed=first_seed + shift * len(sentences) + number
+            checkpoint,
+            vocoder,
+            encoder,
+            utterance,
+            seed=first_seed + shift * len(sentences) + number,
         )
 
 

@@ -82,16 +82,16 @@ def channel_sizes(
 
     Peaks are set by single columns of single sentences: on real Kokoro they balance worse.
     """
-    found: dict[str, list[Tensor]] = {}
+    peaks: dict[str, list[Tensor]] = {}
 
-    def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
-        columns = given[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
-        found.setdefault(path, []).append(
+    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        columns = inputs[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
+        peaks.setdefault(path, []).append(
             columns.topk(max(1, int(beyond * columns.shape[1])), dim=1).values[:, -1]
         )
 
     watched(vocoder, clips, note)
-    return {path: torch.stack(sizes).mean(dim=0) for path, sizes in found.items()}
+    return {path: torch.stack(sizes).mean(dim=0) for path, sizes in peaks.items()}
 
 
 @torch.no_grad()
@@ -265,9 +265,9 @@ def scale_caps(
         (*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ())), 0.0
     )
 
-    def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if path in caps:
-            caps[path] = max(caps[path], exceeded(given[0], CAP_BEYOND))
+            caps[path] = max(caps[path], exceeded(inputs[0], CAP_BEYOND))
 
     watched(vocoder, clips, note)
     return caps

@@ -40,7 +40,7 @@ from kokoro_ane.quantize.balance import (
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.layer_plan import (
-    KIN,
+    COUNTERPARTS,
     Coverage,
     LayerPlan,
     int8_paths,
@@ -108,7 +108,7 @@ def build_compressed(
     path = manifest_path(build, checkpoint, method, layout)
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
     with (
-        staged_together(*targets) as (aside, told),
+        staged_together(*targets) as (aside, manifest_aside),
         temporary_files_in(aside.parents[1]),
         tempfile.TemporaryDirectory() as work,
     ):
@@ -127,7 +127,7 @@ def build_compressed(
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
         child = child_manifest(
             parent, method, aside, after, describe(method, coverage, recipe), checks
-        ).save(told)
+        ).save(manifest_aside)
     return parent, replace(child, path=path)
 
 
@@ -142,7 +142,10 @@ def write_compressed(
         name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()
     }
     levels = recipe.levels if recipe else None
-    plans = {name: plan_for(method, found, levels, streaming) for name, found in layers.items()}
+    plans = {
+        name: plan_for(method, function_layers, levels, streaming)
+        for name, function_layers in layers.items()
+    }
     fitted = fits([entry for plan in plans.values() for entry in plan], stage)
     models: dict[str, Any] = {}
     # last: what it tells hangs on the others' weights
@@ -173,8 +176,8 @@ def retold(source: Source, programs: Mapping[str, Program], utterance: Any) -> P
         package.with_name(f"retold{package.suffix}"),
     )
     save_package(utterance, measuring)
-    told = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
-    save_package(converted(told.function(DECODER), stage.precision, stage.target), again)
+    corrected_stage = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
+    save_package(converted(corrected_stage.function(DECODER), stage.precision, stage.target), again)
     return again
 
 
@@ -182,18 +185,22 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
     """The stage that the parent was built from. InputError for statistics of another predictor."""
     if parent.layout in STREAMED:
         with described(parent.path):
-            own = [tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)]
-            told = parent.inputs[DECODER][STYLE]["statistics_sha256"]
+            lengths = [
+                tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)
+            ]
+            recorded_sha256 = parent.inputs[DECODER][STYLE]["statistics_sha256"]
         predictor = predictor_of(checkpoint)
-        if told != predictor.sha256:
+        if recorded_sha256 != predictor.sha256:
             again = f"run `{BuildOptions('vocoder', layout=parent.layout).command}` again"
-            differ = f"{str(told)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
+            differ = (
+                f"{str(recorded_sha256)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
+            )
             raise InputError(f"{parent.path} has predicted statistics {differ}: {again}")
         speech = check_speech(checkpoint, CHECK_FRAMES)
         return StreamingStage(
             checkpoint,
             predictor,
-            Lengths(parent.buckets, *own),
+            Lengths(parent.buckets, *lengths),
             parent.precision,
             speech,
             parent.target,
@@ -300,11 +307,11 @@ def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
     """What the plan's fitted palettes need; a layer without inputs of its own in the vocoder has
     its kin's.
     """
-    wanted = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
-    found = fits_of(
-        stage.checkpoint, stage.vocoder, sorted({KIN.get(name, name) for name in wanted})
+    names = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
+    by_path = fits_of(
+        stage.checkpoint, stage.vocoder, sorted({COUNTERPARTS.get(name, name) for name in names})
     )
-    return {name: found[KIN.get(name, name)] for name in wanted}
+    return {name: by_path[COUNTERPARTS.get(name, name)] for name in names}
 
 
 def checked(
@@ -344,7 +351,7 @@ def child_manifest(
         for op in program.operations
         if op.op_type != "const"
     )
-    own: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         "method": method.name,
         "parent_sha256": parent.package_sha256,
         "checks": checks,
@@ -354,4 +361,6 @@ def child_manifest(
         "operations": dict(sorted(counts.items())),
         "target": method.target or parent.target,
     }
-    return replace(parent, **own, compression=compression, **shape, **describe_package(package))
+    return replace(
+        parent, **provenance, compression=compression, **shape, **describe_package(package)
+    )

@@ -47,12 +47,12 @@ def weights_of(program: Program) -> dict[str, str]:
     lstm0.weight_ih).
     """
     constants = {op.name: op.outputs[0].name for op in program.operations if op.op_type == "const"}
-    known, names, lstms = set(constants.values()), {}, 0
+    values, names, lstms = set(constants.values()), {}, 0
     for op in program.operations:
-        wanted = READERS.get(op.op_type, ())
-        for parameter in (wanted,) if isinstance(wanted, str) else wanted:
+        parameters = READERS.get(op.op_type, ())
+        for parameter in (parameters,) if isinstance(parameters, str) else parameters:
             value = op.inputs.get(parameter, ("",))[0]
-            if value in known:
+            if value in values:
                 names[value] = (
                     f"lstm{lstms}.{parameter}" if op.op_type == "lstm" else value.removesuffix(HALF)
                 )

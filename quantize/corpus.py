@@ -74,14 +74,14 @@ def speech_lines(name: str) -> list[Line]:
 
 def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
     """Raise InputError when something is tuned on that is also judged, by text or by phonemes."""
-    known = {letters(other.text): other.id for other in judged} | {
+    judged_ids = {letters(other.text): other.id for other in judged} | {
         other.phonemes: other.id for other in judged
     }
     for utterance in tuned:
         for key in (letters(utterance.text), utterance.phonemes):
-            if key in known:
+            if key in judged_ids:
                 raise InputError(
-                    f"{utterance.id} is tuned on and is also judged, as {known[key]}:"
+                    f"{utterance.id} is tuned on and is also judged, as {judged_ids[key]}:"
                     f" {utterance.text!r}; tune on other text"
                 )
 

@@ -55,21 +55,21 @@ class Watched:
                     )
         return cls(program, uses)
 
-    def __call__(self, given: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    def __call__(self, inputs: Mapping[str, Any]) -> Mapping[str, Tensor]:
         """Run it; steps in the padding do not count."""
-        steps = given[INPUT_IDS][0] >= 0 if INPUT_IDS in given else given[FRAMES][0, -1, 0] > 0
+        steps = inputs[INPUT_IDS][0] >= 0 if INPUT_IDS in inputs else inputs[FRAMES][0, -1, 0] > 0
         share = float(steps.sum()) / len(steps)
 
         def note(name: str, _: str, value: Tensor) -> None:
             for constant, axis, _form, columns in self.uses.get(name, ()):
                 count = round(value.shape[axis] * share)
                 if count >= FEWEST and value.shape[axis] >= len(steps):
-                    found = columns(value.narrow(axis, 0, count).float())
-                    size = found.shape[1]
-                    self.sums.setdefault(constant, torch.zeros(size, size)).addmm_(found.T, found)
-                    self.counts[constant] = self.counts.get(constant, 0) + len(found)
+                    rows = columns(value.narrow(axis, 0, count).float())
+                    size = rows.shape[1]
+                    self.sums.setdefault(constant, torch.zeros(size, size)).addmm_(rows.T, rows)
+                    self.counts[constant] = self.counts.get(constant, 0) + len(rows)
 
-        return self.program(given, hook=note)
+        return self.program(inputs, hook=note)
 
     def fits(self) -> dict[str, Fit]:
         """Of every constant that was used."""
@@ -96,7 +96,7 @@ def _products(op: Operation, program: Program) -> list[tuple[str, str, Unfolded,
         return [(op.inputs["x"][0], op.inputs["weight"][0], form, form.inputs)]
     # [T, 1, 2 H]
     width, outputs = program.value_type(op.inputs["weight_hh"][0]).shape[1] or 1, op.outputs[0].name
-    found = [
+    products = [
         (op.inputs["x"][0], op.inputs[name][0], row, plain)
         for name in ("weight_ih", "weight_ih_back")
     ]
@@ -104,7 +104,9 @@ def _products(op: Operation, program: Program) -> list[tuple[str, str, Unfolded,
         "weight_hh": lambda value: value[:-1, 0, :width],
         "weight_hh_back": lambda value: value[1:, 0, width:],
     }
-    return found + [(outputs, op.inputs[name][0], row, columns) for name, columns in halves.items()]
+    return products + [
+        (outputs, op.inputs[name][0], row, columns) for name, columns in halves.items()
+    ]
 
 
 @torch.no_grad()

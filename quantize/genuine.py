@@ -73,19 +73,19 @@ class Kinds:
 
     def are_of(self, level: str, layout: str) -> bool:
         """Whether a package of that method has these."""
-        method, found = METHODS.get(level), self.weights - set(BY_NAME)
+        method, kinds = METHODS.get(level), self.weights - set(BY_NAME)
         if method is None or method.parent is None:  # converted, not compressed
             return (
-                not found and not self.int8_inputs and (level != "fp32") == ("fp16" in self.weights)
+                not kinds and not self.int8_inputs and (level != "fp32") == ("fp16" in self.weights)
             )
         if method.by_recipe:
-            return bool(found) and found <= set().union(
+            return bool(kinds) and kinds <= set().union(
                 *(kinds_of(scheme.weights, layout) for scheme in SCHEMES.values())
             )
-        wanted = kinds_of(method.weights, layout)
+        expected = kinds_of(method.weights, layout)
         return (
-            bool(found & set(wanted[:1]))
-            and found <= set(wanted)
+            bool(kinds & set(expected[:1]))
+            and kinds <= set(expected)
             and self.int8_inputs == (method.activations is not None)
         )
 

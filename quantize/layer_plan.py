@@ -42,8 +42,8 @@ ALL_STYLES = "styles"  # the streaming layouts' one product for the affines of a
 PREDICTED = "outer"  # their product that gives all predicted statistics
 # Layers that only the streaming layouts have -> the vocoder's with the same weights and inputs,
 # where there is one.
-KIN = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
-KIN |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
+COUNTERPARTS = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
+COUNTERPARTS |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
 # elements; smaller constants stand inside the program, where coremltools compresses nothing
 FEWEST = 10
 # before iOS 18, from iOS 18 on
@@ -83,7 +83,7 @@ class _Names:
     """
 
     layers: dict[str, str]
-    wanted: set[str]
+    required: set[str]
     styles: set[str]
     fixed: set[str]
 
@@ -118,15 +118,15 @@ def _padded_names(vocoder: nn.Module) -> _Names:
 
 def _decoder_names(decoder: DecoderFunction) -> _Names:
     vocoder = _padded_names(decoder.vocoder)
-    own = {
+    extra = {
         f"{name.replace('.', '_')}_": name
         for name in (ALL_STYLES, PREDICTED, "pooled.up", "pooled.low", "pooled.high")
     }
-    wanted = {name for name in vocoder.wanted if not name.startswith("generator.")} | set(
-        own.values()
+    required = {name for name in vocoder.required if not name.startswith("generator.")} | set(
+        extra.values()
     )
     return _Names(
-        vocoder.layers | own, wanted, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed
+        vocoder.layers | extra, required, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed
     )
 
 
@@ -157,17 +157,17 @@ def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
     Raises CheckFailed when a layer of the module has none.
     """
     shapes, names = _executed_shapes(program), _Names.of(module)
-    found = [
+    convolutions = [
         _layer(op, program, names, shapes)
         for op in program.operations
         if op.op_type in CONVOLUTIONS
     ]
-    missing = sorted(names.wanted - {layer.name for layer in found})
+    missing = sorted(names.required - {layer.name for layer in convolutions})
     if missing:
         raise CheckFailed(
             f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)"
         )
-    return tuple(found)
+    return tuple(convolutions)
 
 
 def _layer(
@@ -207,13 +207,13 @@ def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
 
 def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:
     """Shape of every produced value and input when the program runs at its smallest shape."""
-    given = {name: torch.ones(spec.shape) for name, spec in program.inputs.items()}
-    shapes = {name: tuple(value.shape) for name, value in given.items()}
+    inputs = {name: torch.ones(spec.shape) for name, spec in program.inputs.items()}
+    shapes = {name: tuple(value.shape) for name, value in inputs.items()}
 
     def note(name: str, _: str, value: torch.Tensor) -> None:
         shapes[name] = tuple(value.shape)
 
-    program(given, hook=note)
+    program(inputs, hook=note)
     return shapes
 
 
@@ -236,11 +236,13 @@ def in_streaming(recipe: Mapping[str, str], layers: Set[str]) -> dict[str, str]:
     of its own there takes its kin's level, products for all norms int8 weights.
     """
     weights_only = {
-        name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found]
-        for name, found in KIN.items()
+        name: "w8"
+        if not counterpart or SCHEMES[recipe[counterpart]].int8_input
+        else recipe[counterpart]
+        for name, counterpart in COUNTERPARTS.items()
     }
     return {name: recipe[name] for name in layers & set(recipe)} | {
-        name: weights_only[name] for name in layers & set(KIN)
+        name: weights_only[name] for name in layers & set(COUNTERPARTS)
     }
 
 
@@ -425,7 +427,7 @@ class Coverage:
     @classmethod
     def together(cls, parts: Sequence["Coverage"]) -> "Coverage":
         """Of several functions of one package."""
-        compressed, kept, inputs = (
+        compressed, uncompressed, inputs = (
             sum(getattr(part, name) for part in parts)
             for name in ("compressed_ops", "kept_ops", "int8_inputs")
         )
@@ -434,7 +436,7 @@ class Coverage:
             tuple(chain.from_iterable(getattr(part, name) for part in parts))
             for name in ("skipped", "misplaced")
         )
-        return cls(compressed, kept, inputs, (integer, whole), skipped, misplaced)
+        return cls(compressed, uncompressed, inputs, (integer, whole), skipped, misplaced)
 
     def require(self) -> None:
         """Raise CheckFailed when the package differs from the plan or nothing was compressed."""
@@ -453,6 +455,6 @@ class Coverage:
     def as_dict(self) -> dict[str, Any]:
         """For the manifest."""
         integer, whole = self.macs
-        found = asdict(self) | {"int8_macs_share": round(integer / whole, 5)}
-        del found["macs"]
-        return found
+        fields = asdict(self) | {"int8_macs_share": round(integer / whole, 5)}
+        del fields["macs"]
+        return fields

@@ -225,24 +225,24 @@ def changes(layer: Layer, level: str) -> bool:
     small weights stay, and affines keep 4 bits: fitted to a checkpoint's voices, with 3 they would
     fail those that come later.
     """
-    wanted = SCHEMES[level]
+    scheme = SCHEMES[level]
     if level == "p3g_gptq" and layer.is_style:
         return False
-    if wanted.int8_input:
+    if scheme.int8_input:
         return can_be_int8(layer)
-    if is_fitted(wanted.weights) and not can_be_fitted(layer):
+    if is_fitted(scheme.weights) and not can_be_fitted(layer):
         return False
-    return wanted.weights is not None and pays(layer, wanted.weights)
+    return scheme.weights is not None and pays(layer, scheme.weights)
 
 
 def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterator[Entry]:
     """Every measurement, those in `log` first; each new one is written before it is given."""
-    known = read_log(log, trials.header())
-    yield from known
-    done = {(entry.layer, entry.level) for entry in known}
+    earlier = read_log(log, trials.header())
+    yield from earlier
+    done = {(entry.layer, entry.level) for entry in earlier}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as stream:
-        if not known and not stream.tell():
+        if not earlier and not stream.tell():
             print(json.dumps(trials.header()), file=stream, flush=True)
         for layer, level in trials.tasks(levels):
             if (layer, level) not in done:

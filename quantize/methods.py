@@ -339,10 +339,10 @@ LEVELS = (*CONVERTED, *(name for name in METHODS if name not in CONVERTED))
 
 def method_named(name: str, stage: str = "vocoder") -> Method:
     """The method of that name, or InputError with the list."""
-    known = STAGE_METHODS[stage]
-    if name not in known:
-        raise InputError(f"unknown method {name!r}; there are: {', '.join(known)}")
-    return known[name]
+    methods = STAGE_METHODS[stage]
+    if name not in methods:
+        raise InputError(f"unknown method {name!r}; there are: {', '.join(methods)}")
+    return methods[name]
 
 
 def with_settings(method: Method, settings: list[str]) -> Method:
@@ -351,9 +351,9 @@ def with_settings(method: Method, settings: list[str]) -> Method:
     """
     if not settings:
         return method
-    own = method.int8_activations()
+    activations = method.int8_activations()
     changes = dict(_parsed(setting) for setting in settings)
-    return dataclasses.replace(method, activations=dataclasses.replace(own, **changes))
+    return dataclasses.replace(method, activations=dataclasses.replace(activations, **changes))
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -365,11 +365,11 @@ def _truth(text: str) -> bool:
 
 
 def _parsed(setting: str) -> tuple[str, Any]:
-    key, found, text = setting.partition("=")
+    key, separator, text = setting.partition("=")
     kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "percentile": float, "clips": int}
     kinds |= {"time_varying_scale": _truth, "per_column_scale": _truth, "float_inputs": _names}
     _require(
-        bool(found) and key in kinds,
+        bool(separator) and key in kinds,
         f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}",
     )
     try:

@@ -126,8 +126,8 @@ def _first_guess(data: Sorted, count: int) -> np.ndarray:
     """
     heights, edges = np.histogram(data.values, bins=_BINS, weights=data.importance)
     mass = np.cumsum(np.cbrt(heights.astype(np.float64)))
-    wanted = (np.arange(count) + 0.5) / count * mass[-1]
-    return np.interp(wanted, np.concatenate([[0.0], mass]), edges)
+    quantiles = (np.arange(count) + 0.5) / count * mass[-1]
+    return np.interp(quantiles, np.concatenate([[0.0], mass]), edges)
 
 
 def _settled(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
@@ -236,9 +236,9 @@ def input_moments(
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
 
-    def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if path in paths:
-            columns = Unfolded.of(layer).inputs(given[0])
+            columns = Unfolded.of(layer).inputs(inputs[0])
             size = columns.shape[1]
             sums.setdefault(path, torch.zeros(size, size)).addmm_(columns.T, columns)
             counts[path] = counts.get(path, 0) + len(columns)
@@ -322,8 +322,8 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
     from rich.progress import track
 
     affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
-    found = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
-    others = frozenset(paths) - found.keys()
+    by_path = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
+    others = frozenset(paths) - by_path.keys()
     clips = (
         clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift)
     )
@@ -335,10 +335,10 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
         console=Console(stderr=True),
         transient=True,
     )
-    found |= input_moments(vocoder, shown, others) if others else {}
+    by_path |= input_moments(vocoder, shown, others) if others else {}
     return {
         path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments)
-        for path, moments in found.items()
+        for path, moments in by_path.items()
     }
 
 

@@ -89,9 +89,9 @@ def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
 def load_recipe(path: Path) -> Recipe:
     """Read a recipe; InputError when it is missing, not JSON, or has other keys."""
     data = read_json(path, f"there is no recipe for this checkpoint; {FIND}")
-    known = {field.name for field in dataclasses.fields(Recipe)}
-    if not isinstance(data, dict) or set(data) != known:
-        wrong = sorted(set(data) ^ known)[0] if isinstance(data, dict) else type(data).__name__
+    keys = {field.name for field in dataclasses.fields(Recipe)}
+    if not isinstance(data, dict) or set(data) != keys:
+        wrong = sorted(set(data) ^ keys)[0] if isinstance(data, dict) else type(data).__name__
         raise InputError(f"{path} is not a recipe: {wrong!r} is unknown or missing; {FIND}")
     if data["format"] != FORMAT:
         raise InputError(

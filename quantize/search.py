@@ -105,7 +105,7 @@ def _hull(layer: list[Option], start: str) -> list[tuple[float, Option, Option]]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """A recipe, the curve it lies on, the measurements behind it, its distance with all layers
     changed together, and a seed's.
     """
@@ -124,31 +124,31 @@ def find_recipe(
     entries: Iterable[Entry],
     parent_bytes: int,
     kind: str,
-    wanted: float,
-) -> Found:
+    budget: float,
+) -> SearchResult:
     """The recipe of least forecast distance on the curve that keeps the budget. `kind`: int8_macs
     (at least) or size (at most).
     """
     of_kind = tuple(entry for entry in entries if entry.level in LEVELS_FOR[kind])
     curve = trade_off(options(trials.layers, layers, of_kind, parent_bytes, kind), STARTS[kind])
-    needed = wanted if kind == INT8_MACS else 1.0 - wanted
+    needed = budget if kind == INT8_MACS else 1.0 - budget
     try:
         point = first_within(curve, needed)
     except InputError:
         reach = curve[-1].gain if kind == INT8_MACS else 1.0 - curve[-1].gain
         raise InputError(
-            f"budget {kind} {wanted:g} is out of reach: these levels go as far as {reach:.4f}"
+            f"budget {kind} {budget:g} is out of reach: these levels go as far as {reach:.4f}"
         ) from None
     recipe = Recipe(
         checkpoint=trials.checkpoint.name,
         checkpoint_sha256=trials.checkpoint.sha256,
-        budget={kind: wanted},
+        budget={kind: budget},
         forecast=forecast(point, trials.layers, layers, parent_bytes),
         levels=dict(sorted(point.levels.items())),
     )
     total = sum(layer.macs for layer in layers)
     shares = {x.name: x.macs / total for x in layers}
-    return Found(
+    return SearchResult(
         recipe,
         tuple(curve),
         of_kind,
@@ -170,7 +170,7 @@ def options(
     """
     distance = {(entry.layer, entry.level): max(entry.distance_db2, 0.0) for entry in entries}
     total = sum(layer.macs for layer in layers)
-    found = []
+    choices = []
     for layer in chosen:
         for level in LEVELS_FOR[kind]:
             if level == STARTS[kind] or changes(layer, level):
@@ -180,10 +180,10 @@ def options(
                     else saved_bytes(layer, level) / parent_bytes
                 )
                 like, ratio = LIKE.get(level, (level, 1.0))
-                found.append(
+                choices.append(
                     Option(layer.name, level, ratio * distance.get((layer.name, like), 0.0), gain)
                 )
-    return found
+    return choices
 
 
 def saved_bytes(layer: Layer, level: str) -> float:

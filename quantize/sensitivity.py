@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from kokoro_ane.quantize.measure import Entry, LayerTrials
-    from kokoro_ane.quantize.search import Found
+    from kokoro_ane.quantize.search import SearchResult
 
 
 DEFAULT_INT8_MACS = 0.9
@@ -118,7 +118,7 @@ def require_matplotlib() -> None:
         raise InputError("the plot needs matplotlib: install the extra `plot`")
 
 
-def plot_search(found: "Found", kind: str, path: Path) -> None:
+def plot_search(result: "SearchResult", kind: str, path: Path) -> None:
     """Two panels in one PNG, written by rename."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -126,16 +126,16 @@ def plot_search(found: "Found", kind: str, path: Path) -> None:
     figure = Figure(figsize=(13, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    _bars(left, found, kind)
-    _curve(right, found, kind)
+    _bars(left, result, kind)
+    _curve(right, result, kind)
     with staged(path, bytes_of(MARK)) as aside:
         figure.savefig(aside, dpi=110, format="png", metadata={"Software": MARK.decode()})
 
 
-def _bars(axes: "Axes", found: "Found", kind: str) -> None:
+def _bars(axes: "Axes", result: "SearchResult", kind: str) -> None:
     levels = [level for level in LEVELS_FOR[kind] if level != "fp16"]
     table: dict[str, dict[str, float]] = {}
-    for entry in found.entries:
+    for entry in result.entries:
         table.setdefault(entry.layer, {})[entry.level] = max(entry.distance_db2, 0.0) ** 0.5
     layers = sorted(table, key=lambda layer: -max(table[layer].values()))[:MOST_SHOWN][::-1]
     height = 0.8 / len(levels)
@@ -144,7 +144,7 @@ def _bars(axes: "Axes", found: "Found", kind: str) -> None:
         axes.barh(places, [table[layer].get(level, 0.0) for layer in layers], height, label=level)
     axes.set_yticks(
         range(len(layers)),
-        [f"{layer}  ({found.recipe.levels[layer]})" for layer in layers],
+        [f"{layer}  ({result.recipe.levels[layer]})" for layer in layers],
         fontsize=8,
     )
     axes.set_xlabel("log-spectral distance with this layer alone changed, dB")
@@ -154,23 +154,26 @@ def _bars(axes: "Axes", found: "Found", kind: str) -> None:
     axes.legend(title="level")
 
 
-def _curve(axes: "Axes", found: "Found", kind: str) -> None:
+def _curve(axes: "Axes", result: "SearchResult", kind: str) -> None:
     of_macs = kind == INT8_MACS
-    along = [point.gain if of_macs else 1.0 - point.gain for point in found.curve]
+    along = [point.gain if of_macs else 1.0 - point.gain for point in result.curve]
     axes.plot(
         along,
-        [point.distance_db2**0.5 for point in found.curve],
+        [point.distance_db2**0.5 for point in result.curve],
         color="0.4",
         linewidth=1.2,
         label="forecast, best steps first",
     )
-    chosen = found.recipe.forecast["int8_macs" if of_macs else "size"]
+    chosen = result.recipe.forecast["int8_macs" if of_macs else "size"]
     axes.plot(
-        chosen, found.recipe.forecast["spectral_distance_db2"] ** 0.5, "o", label="recipe, forecast"
+        chosen,
+        result.recipe.forecast["spectral_distance_db2"] ** 0.5,
+        "o",
+        label="recipe, forecast",
     )
-    axes.plot(chosen, found.together_db2**0.5, "s", label="recipe, all layers together")
+    axes.plot(chosen, result.together_db2**0.5, "s", label="recipe, all layers together")
     axes.axvline(
-        next(iter(found.recipe.budget.values())),
+        next(iter(result.recipe.budget.values())),
         color="0.7",
         linestyle="--",
         linewidth=1,
@@ -186,7 +189,7 @@ def _curve(axes: "Axes", found: "Found", kind: str) -> None:
     axes.legend()
 
 
-def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
+def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> None:
     """Human table, then one JSON line."""
     from rich.console import Console
     from rich.table import Table
@@ -197,34 +200,34 @@ def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
     )
     for heading in ("layer", "level", "alone, dB", "MACs", "recipe"):
         table.add_column(heading)
-    for entry in sorted(found.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]:
+    for entry in sorted(result.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]:
         cells = (
             f"{entry.distance_db2**0.5:.3f}",
-            f"{found.macs_share[entry.layer]:.2%}",
-            found.recipe.levels[entry.layer],
+            f"{result.macs_share[entry.layer]:.2%}",
+            result.recipe.levels[entry.layer],
         )
         table.add_row(entry.layer, entry.level, *cells)
     Console().print(table)
-    forecast = found.recipe.forecast
+    forecast = result.recipe.forecast
     print(f"recipe: {recipe_file}, plot: {plot_file}")
     print(
         f"int8 MACs {forecast['int8_macs']:.1%}, size {forecast['size']:.3f} of fp16, log-spectral"
         f" distance {forecast['spectral_distance_db2'] ** 0.5:.3f} dB forecast,"
-        f" {found.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
-        f" compressed: {found.seed_db2**0.5:.3f} dB"
+        f" {result.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
+        f" compressed: {result.seed_db2**0.5:.3f} dB"
     )
     fields = {
         "recipe": str(recipe_file),
         "plot": str(plot_file),
-        "budget": dict(found.recipe.budget),
+        "budget": dict(result.recipe.budget),
         "forecast": dict(forecast),
     }
     print(
         json.dumps(
             fields
             | {
-                "spectral_distance_together_db2": found.together_db2,
-                "spectral_distance_of_a_seed_db2": found.seed_db2,
+                "spectral_distance_together_db2": result.together_db2,
+                "spectral_distance_of_a_seed_db2": result.seed_db2,
             }
         )
     )
@@ -237,8 +240,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     sizes = {SIZE: arguments.size, SIZE_18: arguments.size18}
-    kind, wanted = next(
-        ((name, given) for name, given in sizes.items() if given),
+    kind, budget = next(
+        ((name, size) for name, size in sizes.items() if size),
         (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS),
     )
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -274,14 +277,14 @@ def main(argv: list[str] | None = None) -> int:
     )
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
-    found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
+    result = find_recipe(trials, layers, entries, parent.package_bytes, kind, budget)
     recipe_file, plot_file = (
         arguments.recipe or recipe_path(checkpoint, RECIPES_OF[kind]),
         log.with_suffix(".png"),
     )
-    found.recipe.save(recipe_file)
-    plot_search(found, kind, plot_file)
-    print_report(found, recipe_file, plot_file)
+    result.recipe.save(recipe_file)
+    plot_search(result, kind, plot_file)
+    print_report(result, recipe_file, plot_file)
     return EXIT_GOOD
 
 

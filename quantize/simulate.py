@@ -67,12 +67,12 @@ def input_sizes(
     """Ranges of what each convolution reads, as quantize.activations.input_ranges measures them on
     a package.
     """
-    found: dict[str, float] = {}
+    peaks: dict[str, float] = {}
 
-    def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
-        found[path] = max(
-            found.get(path, 0.0),
-            exceeded(given[0] * input_factor(layer, given[0]), 1 - percentile / 100),
+    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        peaks[path] = max(
+            peaks.get(path, 0.0),
+            exceeded(inputs[0] * input_factor(layer, inputs[0]), 1 - percentile / 100),
         )
 
     watched(vocoder, clips, note)
@@ -81,7 +81,7 @@ def input_sizes(
         for path, layer in vocoder.named_modules()
         if getattr(layer, "envelope", None) is not None
     }
-    return {path: 1.0 if path in fixed else size for path, size in found.items()}
+    return {path: 1.0 if path in fixed else size for path, size in peaks.items()}
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def simulated(
         yield
 
 
-def _rounded(size: float, layer: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _rounded(size: float, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The input that gives what the layer computes from its rounded one."""
-    before = input_factor(layer, given[0])
-    return (activation_grid(given[0] * before, size) / before,)
+    before = input_factor(layer, inputs[0])
+    return (activation_grid(inputs[0] * before, size) / before,)

@@ -69,20 +69,20 @@ FEATURE_STEPS = tuple(
 
 def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
     """Voices of a set, which its lines take in turn: names or blends (core.voices.parse_blend)."""
-    own = tuple(voice for voice in SPEAKERS if voice in checkpoint.voices) or checkpoint.voices
-    if not own:
+    voices = tuple(voice for voice in SPEAKERS if voice in checkpoint.voices) or checkpoint.voices
+    if not voices:
         raise InputError(
             f"{checkpoint.folder / 'voices'} holds no voice: a checkpoint cannot speak without one"
         )
-    first = own[:JUDGED_SPEAKERS]
+    first = voices[:JUDGED_SPEAKERS]
     if name != SECOND:
-        return own if name == TUNING else first
+        return voices if name == TUNING else first
     blends = tuple(
         f"{voice},{other}"
         for voice, other in zip(first, (*first[2:], *first[:2]), strict=True)
         if voice != other
     )
-    return (*own[JUDGED_SPEAKERS:], *blends) or first
+    return (*voices[JUDGED_SPEAKERS:], *blends) or first
 
 
 def dialect_phonemes(line: Line, voice: str) -> str:
@@ -97,16 +97,16 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     Raises InputError: a checkpoint without voices or encoder, a cached file that is damaged.
     """
     voices, lines = speakers(checkpoint, name), speech_lines(name)
-    told = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
+    voiced_lines = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
     if path.is_file():
         stored = read_npz(path, "; delete it and it is made again")
     else:
-        stored = _spoken(checkpoint, told)
+        stored = _spoken(checkpoint, voiced_lines)
         _keep(path, stored)
     return [
         _utterance(f"{name}-{number:02d}", voice, line, stored, number)
-        for number, (voice, line) in enumerate(told)
+        for number, (voice, line) in enumerate(voiced_lines)
     ]
 
 
@@ -125,7 +125,9 @@ def _utterance(
     )
 
 
-def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[str, np.ndarray]:
+def _spoken(
+    checkpoint: Checkpoint, voiced_lines: Sequence[tuple[str, Line]]
+) -> dict[str, np.ndarray]:
     """All lines through the encoder at exact length."""
     from rich.console import Console
     from rich.progress import track
@@ -134,14 +136,16 @@ def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[st
         torch_functions(Encoder.of(checkpoint)),
         AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]),
     )
-    found: dict[str, np.ndarray] = {}
-    shown = track(told, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True)
+    arrays: dict[str, np.ndarray] = {}
+    shown = track(
+        voiced_lines, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True
+    )
     for number, (voice, line) in enumerate(shown):
         fields = _features(
             backend, checkpoint, dialect_phonemes(line, voice), checkpoint.blend(voice), line.speed
         )
-        found |= {f"{number}/{field}": value for field, value in fields.items()}
-    return found
+        arrays |= {f"{number}/{field}": value for field, value in fields.items()}
+    return arrays
 
 
 def _features(
@@ -237,20 +241,24 @@ def with_text_features(
 
 
 def _by_the_steps(
-    checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance, seed: int, found: Tensors
+    checkpoint: Checkpoint,
+    vocoder: Vocoder,
+    utterance: Utterance,
+    seed: int,
+    text_features: Tensors,
 ) -> VocoderInputs:
     """Style row, alignment and harmonic source of the one chain; durations, F0 and energy are the
     utterance's own.
     """
     speaker = Speaker(checkpoint.blend(utterance.voice).numpy(), vocoder.generator.m_source.host)
-    given = found | {
+    inputs = text_features | {
         "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
         "durations": utterance.durations.astype(np.int64),
         "f0_hz": utterance.f0_hz[None],
         "energy": utterance.energy[None],
         "seed": np.array([seed], np.int64),
     }
-    made = run_steps(FEATURE_STEPS, speaker, given)
+    made = run_steps(FEATURE_STEPS, speaker, inputs)
     asr, f0_hz, energy, style = (
         _tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder")
     )
@@ -273,19 +281,19 @@ def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
     numbers are compared, nobody listens.
     """
     sentence, vocab = load(CHECK_SPEECH), checkpoint.config.vocab
-    known = sorted(vocab.values())
+    vocab_ids = sorted(vocab.values())
     ids = (
-        vocab.get(symbol, known[place % len(known)])
+        vocab.get(symbol, vocab_ids[place % len(vocab_ids)])
         for place, symbol in enumerate(sentence.phonemes)
     )
     voice = next(
         (name for name in (sentence.voice, STAND_IN) if name in checkpoint.voices),
         speakers(checkpoint, TUNING)[0],
     )
-    own = replace(
+    utterance = replace(
         sentence, voice=voice, input_ids=np.array([BOUNDARY_ID, *ids, BOUNDARY_ID], np.int32)
     )
     inputs = vocoder_inputs(
-        checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), own, seed=0
+        checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), utterance, seed=0
     )
     return excerpt(inputs, start=20, frames=frames)

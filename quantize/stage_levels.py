@@ -55,7 +55,7 @@ class Packed:
     """
 
     stored: Mapping[str, Mapping[str, Stored]]
-    kept: tuple[str, ...]
+    uncompressed: tuple[str, ...]
     largest_error: float  # of a weight, as a share of its tensor's largest
     equal: int  # weights that are the same to the bit
     weights: int
@@ -66,26 +66,26 @@ class Packed:
     ) -> "Packed":
         """Compress in NumPy. `fits`: of the palettes that are fitted, where their layers can be."""
         stored: dict[str, dict[str, Stored]] = {}
-        kept, errors, equal, count = [], [0.0], 0, 0
+        uncompressed, errors, equal, count = [], [0.0], 0, 0
         for function, program in programs.items():
             stored[function] = {}
             for name, how in plan_of(method, program, f"{function}.").items():
                 weight = np.asarray(program.constant(name))
                 form = stored_as(weight, how, fits.get(function, {}).get(name))
                 if form is None:
-                    kept.append(name)
+                    uncompressed.append(name)
                     continue
                 stored[function][name] = form
                 decoded = form.decoded()
                 errors.append(float(np.abs(decoded - weight).max() / np.abs(weight).max()))
                 equal, count = equal + int((decoded == weight).sum()), count + weight.size
-        return cls(stored, tuple(kept), max(errors), equal, count)
+        return cls(stored, tuple(uncompressed), max(errors), equal, count)
 
     def as_dict(self, method: Method) -> dict[str, Any]:
         """For the manifest."""
         counted = {
             "compressed_ops": sum(map(len, self.stored.values())),
-            "kept_ops": len(self.kept),
+            "kept_ops": len(self.uncompressed),
             "weights": self.weights,
         }
         parts = {pattern: asdict(weights) for pattern, weights in method.parts}
@@ -156,9 +156,9 @@ def fits_for(
     ):
         return {}
     inside = {
-        name: Program(parent.package_path, function=own)
+        name: Program(parent.package_path, function=function)
         for parent in parents
-        for name, own in parent.functions.items()
+        for name, function in parent.functions.items()
     }
     return encoder_fits(checkpoint, backend, inside)
 
@@ -189,7 +189,7 @@ def _written(
         program = Program(package, function=inside)
         require_stored(program, stored)
         operations.update(op.op_type for op in program.operations if op.op_type != "const")
-    own: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         "method": method.name,
         "parent_sha256": parent.package_sha256,
         "tools": tool_versions(),
@@ -199,7 +199,11 @@ def _written(
         "target": method.target or parent.target,
     }
     return replace(
-        parent, **own, **shape, compression=packed.as_dict(method), **describe_package(package)
+        parent,
+        **provenance,
+        **shape,
+        compression=packed.as_dict(method),
+        **describe_package(package),
     )
 
 
@@ -210,18 +214,18 @@ def compared(
     """Executed beside the parent on random symbols; F0 and energy on the parent's alignment."""
     child, pairs, changed = replace(parent.backend, functions=functions), [], 0
     for spoken in check_utterances(checkpoint, parent.buckets)[:CHECKED]:
-        given = (spoken.ids, spoken.style, spoken.speed)
-        wanted = encode(parent.backend, *given)
-        got = encode(child, *given, durations=wanted.durations.numpy())
+        inputs = (spoken.ids, spoken.style, spoken.speed)
+        expected = encode(parent.backend, *inputs)
+        got = encode(child, *inputs, durations=expected.durations.numpy())
         changed += int(
-            (whole_frames(got.raw.numpy(), parent.limits) != wanted.durations.numpy()).sum()
+            (whole_frames(got.raw.numpy(), parent.limits) != expected.durations.numpy()).sum()
         )
-        pairs.append((wanted, got))
+        pairs.append((expected, got))
     figures = []
     for name, half in TENSORS.items():
         value = min(
-            snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy())
-            for wanted, got in pairs
+            snr_db(getattr(expected, name).numpy(), getattr(got, name).numpy())
+            for expected, got in pairs
         )
         limit = min(method.check_snr_db, LIMIT_SNR_DB[HALF]) if half else method.check_snr_db
         figures.append(

@@ -61,17 +61,17 @@ def measured(
     """Means, then log variances, [2R], of what the norms of function `utterance` read while it
     renders a clip that fills a bucket.
     """
-    found: list[np.ndarray] = []
+    means: list[np.ndarray] = []
 
     def note(_: str, operation: str, value: torch.Tensor) -> None:
         if operation == "reduce_mean" and value.shape[1] > 1:  # a mask's has one channel
-            found.append(value.double().flatten().numpy())
+            means.append(value.double().flatten().numpy())
 
     StreamingChain(programs, stage.lengths).render(clip, clip.frames, hooks={UTTERANCE: note})
-    return statistics_of(found, stage.vocoder.generator)
+    return statistics_of(means, stage.vocoder.generator)
 
 
-def statistics_of(found: list[np.ndarray], generator: Generator) -> np.ndarray:
+def statistics_of(measures: list[np.ndarray], generator: Generator) -> np.ndarray:
     """Three means a norm -> [2R]. CheckFailed where there are others than the norms would
     measure.
     """
@@ -79,16 +79,20 @@ def statistics_of(found: list[np.ndarray], generator: Generator) -> np.ndarray:
         (norm, first_reader(norm, generator.blocks_per_stage))
         for norm in generator_norms(generator)
     ]
-    own = [norm for norm, reader in readers if norm.path == reader]
-    if [len(value) for value in found] != [norm.channels for norm in own for _ in range(MEASURES)]:
+    measuring = [norm for norm, reader in readers if norm.path == reader]
+    if [len(value) for value in measures] != [
+        norm.channels for norm in measuring for _ in range(MEASURES)
+    ]:
         raise CheckFailed(
-            f"function {UTTERANCE} measures {len(found)} means where its norms would measure"
-            f" {MEASURES * len(own)}"
+            f"function {UTTERANCE} measures {len(measures)} means where its norms would measure"
+            f" {MEASURES * len(measuring)}"
         )
-    means = {norm.path: value for norm, value in zip(own, found[::MEASURES], strict=True)}
+    means = {norm.path: value for norm, value in zip(measuring, measures[::MEASURES], strict=True)}
     variances = {
         norm.path: np.maximum(power - rest * rest, 0) / norm.norm.scale**2
-        for norm, rest, power in zip(own, found[1::MEASURES], found[2::MEASURES], strict=True)
+        for norm, rest, power in zip(
+            measuring, measures[1::MEASURES], measures[2::MEASURES], strict=True
+        )
     }
     parts = [
         [means[reader] for _, reader in readers],

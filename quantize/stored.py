@@ -136,9 +136,9 @@ def own_rows(weight: np.ndarray) -> Integers | None:
     """
     if weight.dtype != np.float32:
         return None
-    found = [_own_row(row) for row in weight.reshape(len(weight), -1)]
-    rows = [row for row in found if row is not None]
-    if len(rows) < len(found):
+    grids = [_own_row(row) for row in weight.reshape(len(weight), -1)]
+    rows = [row for row in grids if row is not None]
+    if len(rows) < len(grids):
         return None
     tail = [1] * (weight.ndim - 1)
     scale, offset = (
@@ -152,24 +152,24 @@ def own_rows(weight: np.ndarray) -> Integers | None:
 
 def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
     """values uint8 [n], scale, offset of one row [n]; None without a grid."""
-    known = np.unique(row)
-    near = _NEAR * float(np.abs(known).max())
-    gaps = np.diff(known.astype(np.float64))
+    levels = np.unique(row)
+    near = _NEAR * float(np.abs(levels).max())
+    gaps = np.diff(levels.astype(np.float64))
     steps = gaps[gaps > 4 * near]
     if not len(steps):  # all alike: one level and zero
-        level = row[0] if len(known) and known[0] else np.float32(1)
+        level = row[0] if len(levels) and levels[0] else np.float32(1)
         return np.rint(row / level).astype(np.uint8), np.float32(level), np.uint8(0)
     scale = float(steps.min())
     for _ in range(3):  # the smallest gap knows the step roughly, all values together exactly
-        whole = np.rint(known / scale)
-        scale = float((whole * known).sum() / (whole**2).sum())
-    whole = np.rint(known / scale)
+        whole = np.rint(levels / scale)
+        scale = float((whole * levels).sum() / (whole**2).sum())
+    whole = np.rint(levels / scale)
     low = min(int(whole.min()), 0)
-    if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - known).max() > near:
+    if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - levels).max() > near:
         return None
     nearest = np.float32(scale) + np.arange(-_TRIES, _TRIES + 1) * np.spacing(np.float32(scale))
     equal = [
-        int((whole.astype(np.float32) * np.float32(trial) == known).sum()) for trial in nearest
+        int((whole.astype(np.float32) * np.float32(trial) == levels).sum()) for trial in nearest
     ]
     best = np.float32(nearest[int(np.argmax(equal))])
     return (np.rint(row / scale) - low).astype(np.uint8), best, np.uint8(-low)

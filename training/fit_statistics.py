@@ -168,10 +168,10 @@ class Teacher:
             EntryMoments(vocoder.generator),
         )
         self.fast.generator.register_forward_pre_hook(
-            lambda _, given: self.entered.update(frames=given[0])
+            lambda _, inputs: self.entered.update(frames=inputs[0])
         )
         for norm in self._norms():
-            norm.register_forward_pre_hook(lambda _, given: self.seen.append(moments(given[0])))
+            norm.register_forward_pre_hook(lambda _, inputs: self.seen.append(moments(inputs[0])))
 
     def _norms(self) -> Iterator[Any]:
         """In the order of streaming_model.generator_norms, which is that of the calls."""
@@ -210,7 +210,7 @@ class Teacher:
             [tensors["style_decoder" if name == "style" else name] for name in FIELDS]
         )
 
-    def _measured(self, given: list[np.ndarray]) -> Record:
+    def _measured(self, arrays: list[np.ndarray]) -> Record:
         import torch
         import torch.nn.functional as F
 
@@ -221,7 +221,7 @@ class Teacher:
         from kokoro_ane.vocoder.streaming.streaming_package import SPECTRUM_ROWS, pack_utterance
 
         inputs = VocoderInputs(
-            *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in given)
+            *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in arrays)
         )
         self.seen.clear()
         with torch.no_grad():
@@ -252,9 +252,9 @@ def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> R
     ]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
         _speak(Teacher(checkpoint), seed, missing)
-    found = [np.load(path) for path in parts]
-    return np.concatenate([part["inputs"] for part in found]), np.concatenate(
-        [part["targets"] for part in found]
+    archives = [np.load(path) for path in parts]
+    return np.concatenate([part["inputs"] for part in archives]), np.concatenate(
+        [part["targets"] for part in archives]
     )
 
 
@@ -275,8 +275,8 @@ def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
 
 def _speak_part(teacher: Teacher, seed: int, number: int, path: Path) -> None:
     texts = enumerate(lines(teacher.checkpoint.voices, seed * 100_003 + number))
-    own = (teacher(line, number * 1000 + place) for place, line in texts)
-    inputs, targets = zip(*islice((record for record in own if record), PART), strict=True)
+    records = (teacher(line, number * 1000 + place) for place, line in texts)
+    inputs, targets = zip(*islice((record for record in records if record), PART), strict=True)
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez(stream, inputs=np.stack(inputs), targets=np.stack(targets))
 
@@ -299,10 +299,16 @@ def fitted(
     inputs, targets = inputs.astype(np.float64), targets.astype(np.float64)
     counts = np.ones(len(inputs))
     if earlier is not None:
-        known = earlier.landmarks / earlier.scale + earlier.mean
-        inputs, targets = np.concatenate([inputs, known]), np.concatenate([targets, earlier(known)])
+        earlier_inputs = earlier.landmarks / earlier.scale + earlier.mean
+        inputs, targets = (
+            np.concatenate([inputs, earlier_inputs]),
+            np.concatenate([targets, earlier(earlier_inputs)]),
+        )
         counts = np.concatenate(
-            [counts, np.full(len(known), earlier.fitted["sentences"] / len(known))]
+            [
+                counts,
+                np.full(len(earlier_inputs), earlier.fitted["sentences"] / len(earlier_inputs)),
+            ]
         )
     share = np.concatenate(
         [np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)]
@@ -317,12 +323,12 @@ def fitted(
     )
     width = WIDTH * float(np.median(distance))
     near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
-    wanted = (targets - usual) / units
+    normalized = (targets - usual) / units
     weighed = near.T * counts  # [m, n]
     # [m, 2R]
     solved = np.linalg.solve(
         weighed @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(places)),
-        weighed @ wanted,
+        weighed @ normalized,
     )
     *_, axes = np.linalg.svd(near @ (solved * heard), full_matrices=False)
     axes = axes[:rank]  # [r, 2R]
@@ -424,36 +430,38 @@ def main(argv: list[str] | None = None) -> int:
     predictor = fitted(
         inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier
     )
-    found = predictor(inputs[held].astype(np.float64)), targets[~held].mean(0)
+    predictions = predictor(inputs[held].astype(np.float64)), targets[~held].mean(0)
     error, average = (
-        ((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in found
+        ((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in predictions
     )
     spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "sentences": spoken + before,
         "spoken": spoken,
         "held_out": int(held.sum()),
         "seed": arguments.seed,
     }
-    told |= {
+    figures |= {
         "python": sys.version.split()[0],
         "error": round(float(np.sqrt(np.square(error).mean())), 4),
         "error_of_the_average": round(float(np.sqrt(np.square(average).mean())), 4),
     }
-    whole = replace(predictor, checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=told)
+    whole = replace(
+        predictor, checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=figures
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     save_predictor(whole, out)
     rows = [
-        ("predicted", f"{told['error']:.4f}"),
-        ("the average of all", f"{told['error_of_the_average']:.4f}"),
+        ("predicted", f"{figures['error']:.4f}"),
+        ("the average of all", f"{figures['error_of_the_average']:.4f}"),
     ]
     print_table(
-        f"{checkpoint.name}: statistics of {told['held_out']} sentences held out, RMS error in"
+        f"{checkpoint.name}: statistics of {figures['held_out']} sentences held out, RMS error in"
         " deviations",
         ("by", "error"),
         rows,
     )
-    print(json.dumps(told | {"out": str(out), "bytes": out.stat().st_size}))
+    print(json.dumps(figures | {"out": str(out), "bytes": out.stat().st_size}))
     return EXIT_GOOD
 
 

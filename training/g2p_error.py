@@ -59,10 +59,10 @@ def row(reader: str, read: Reader, name: str, words: dict[str, str]) -> Row:
     from kokoro_ane.g2p.alphabet import error_rates
 
     started = time.process_time()  # other work on the machine does not count
-    found = read(list(words))
-    seconds, wanted = time.process_time() - started, list(words.values())
-    forgiving = error_rates([merged(one) for one in found], [merged(one) for one in wanted])
-    return Row(reader, name, error_rates(found, wanted), forgiving, len(words) / seconds)
+    answers = read(list(words))
+    seconds, expected = time.process_time() - started, list(words.values())
+    forgiving = error_rates([merged(one) for one in answers], [merged(one) for one in expected])
+    return Row(reader, name, error_rates(answers, expected), forgiving, len(words) / seconds)
 
 
 def readers(package: Path | None) -> dict[str, Reader]:
@@ -71,7 +71,7 @@ def readers(package: Path | None) -> dict[str, Reader]:
     from kokoro_ane.g2p.neural import NeuralG2P
 
     ours = NeuralG2P.load()
-    found: dict[str, Reader] = {
+    by_name: dict[str, Reader] = {
         OURS: lambda words: [guess.phonemes for guess in ours.predict(words)]
     }
     if package is not None:
@@ -79,11 +79,11 @@ def readers(package: Path | None) -> dict[str, Reader]:
         from mlprogram import Program
 
         executed = NeuralG2P(run=package_run(Program(package)))
-        found[PACKAGE] = lambda words: [guess.phonemes for guess in executed.predict(words)]
-    return found | {ESPEAK: espeak_ng}
+        by_name[PACKAGE] = lambda words: [guess.phonemes for guess in executed.predict(words)]
+    return by_name | {ESPEAK: espeak_ng}
 
 
-def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, Any]:
+def reliability(guesses: "Sequence[Guess]", expected: Sequence[str]) -> dict[str, Any]:
     """Confidence against the share of right words (stress counted): per bin, and the expected
     calibration error in points.
     """
@@ -91,11 +91,11 @@ def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, 
     for low, high in zip(BINS, BINS[1:], strict=False):
         inside = [
             (g, w)
-            for g, w in zip(guesses, wanted, strict=True)
+            for g, w in zip(guesses, expected, strict=True)
             if low < g.confidence <= high or (low == 0 == g.confidence)
         ]
         if inside:
-            said = 100 * sum(guess.confidence for guess, _ in inside) / len(inside)
+            confidence = 100 * sum(guess.confidence for guess, _ in inside) / len(inside)
             right = (
                 100 * sum(guess.phonemes == phonemes for guess, phonemes in inside) / len(inside)
             )
@@ -104,11 +104,11 @@ def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, 
                     "from": low,
                     "to": high,
                     "words": len(inside),
-                    "said": round(said, 1),
+                    "said": round(confidence, 1),
                     "right": round(right, 1),
                 }
             )
-            error += abs(said - right) * len(inside) / len(wanted)
+            error += abs(confidence - right) * len(inside) / len(expected)
     return {"bins": rows, "expected_error": round(error, 2)}
 
 
@@ -117,18 +117,18 @@ def both_reliabilities(words: dict[str, str], dialect: "Dialect") -> dict[str, A
     from kokoro_ane.g2p.neural import NeuralG2P
 
     shown = NeuralG2P.load(dialect=dialect)
-    own = NeuralG2P(run=shown.run, alphabet=shown.alphabet)
-    wanted = list(words.values())
-    found = {
-        name: reliability(reader.predict(list(words)), wanted)
-        for name, reader in (("before", own), ("after", shown))
+    raw = NeuralG2P(run=shown.run, alphabet=shown.alphabet)
+    expected = list(words.values())
+    figures = {
+        name: reliability(reader.predict(list(words)), expected)
+        for name, reader in (("before", raw), ("after", shown))
     }
-    before, after = (found[name]["expected_error"] for name in ("before", "after"))
+    before, after = (figures[name]["expected_error"] for name in ("before", "after"))
     print(
         f"confidence: {before} points from the share of right words as the network says it, {after}"
         " as fitted"
     )
-    return found
+    return figures
 
 
 def british() -> tuple[list[Row], dict[str, Any]]:
@@ -139,7 +139,9 @@ def british() -> tuple[list[Row], dict[str, Any]]:
     words = british_split(read_manifest(WEIGHTS_OF["gb"])["training"]["seed"]).word
     ours = NeuralG2P.load(dialect="gb")
     rows = [
-        row(OURS, lambda asked: [guess.phonemes for guess in ours.predict(asked)], "word", words)
+        row(
+            OURS, lambda queries: [guess.phonemes for guess in ours.predict(queries)], "word", words
+        )
     ]
     return rows, {
         "good": rows[0].rates.per <= BRITISH_LIMIT_PER,

@@ -113,15 +113,15 @@ def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dic
     from kokoro_ane.g2p.neural import NeuralG2P
 
     reader = NeuralG2P(torch_run(model), alphabet)
-    found: dict[str, float] = {}
+    errors: dict[str, float] = {}
     for name, words in (("word", split.word), ("family", split.family), ("names", split.names)):
         if not words:
             continue
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
         guesses = [guess.phonemes for guess in reader.predict(list(sample))]
         rates = error_rates(guesses, list(sample.values()))
-        found |= {f"{name}_per": round(rates.per, 2), f"{name}_wer": round(rates.wer, 2)}
-    return found
+        errors |= {f"{name}_per": round(rates.per, 2), f"{name}_wer": round(rates.wer, 2)}
+    return errors
 
 
 @command
@@ -206,17 +206,20 @@ def calibrate() -> int:
     words = tuning_words(Split.draw(manifest["training"]["seed"]))
     guesses = NeuralG2P(numpy_run(*load_arrays())).predict(list(words))
     right = np.array(
-        [guess.phonemes == said for guess, said in zip(guesses, words.values(), strict=True)],
+        [
+            guess.phonemes == phonemes
+            for guess, phonemes in zip(guesses, words.values(), strict=True)
+        ],
         dtype=float,
     )
     chances = np.array([guess.confidence for guess in guesses])
     slope, shift = fitted(chances, right)
-    found = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
-    write_json(WEIGHTS.with_suffix(".json"), {**manifest, "confidence": found})
+    confidence = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
+    write_json(WEIGHTS.with_suffix(".json"), {**manifest, "confidence": confidence})
     print(
         f"{len(words)} words: said {100 * chances.mean():.1f} %, right {100 * right.mean():.1f} %"
     )
-    print(json.dumps({**found, "said": float(chances.mean()), "right": float(right.mean())}))
+    print(json.dumps({**confidence, "said": float(chances.mean()), "right": float(right.mean())}))
     return EXIT_GOOD
 
 
@@ -225,8 +228,8 @@ def tuning_words(split: Split) -> dict[str, str]:
     entries = read("us_gold")
     out = {*split.word, *split.family}
     return {
-        word: said
-        for word, said in testable(entries, pronunciations(entries)).items()
+        word: phonemes
+        for word, phonemes in testable(entries, pronunciations(entries)).items()
         if word not in split.trained | out
     }
 
@@ -255,9 +258,11 @@ def british_split(seed: int) -> Split:
     entries = read("us_gold")
     unseen = set(drawn(testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
     gold = read(BRITISH.tags[0])
-    said = pronunciations(gold, BRITISH)
+    readings = pronunciations(gold, BRITISH)
     held_out = {
-        word: phonemes for word, phonemes in sorted(testable(gold, said).items()) if word in unseen
+        word: phonemes
+        for word, phonemes in sorted(testable(gold, readings).items())
+        if word in unseen
     }
     training = {
         tag: {w: p for w, p in pronunciations(read(tag), BRITISH).items() if w not in unseen}
@@ -272,29 +277,29 @@ def names_split(seed: int) -> Split:
     """
     split = Split.draw(seed)
     listed = {word for tag in AMERICAN.tags for word in pronunciations(read(tag))}
-    said = {
+    readings = {
         word: phonemes
         for word, phonemes in pronunciations(dict(ListFile(CMUDICT))).items()
         if word in split.trained or word not in listed
     }
-    relatives = Relatives(listed | set(said))
+    relatives = Relatives(listed | set(readings))
     near = set().union(*(relatives.of(word) for word in split.family)) | with_stem(
-        said, {stem(word) for word in split.family}
+        readings, {stem(word) for word in split.family}
     )
     held: dict[str, str] = {}
     for word in drawn(
-        (word for word in said if word not in listed and word not in near and len(word) >= 3),
+        (word for word in readings if word not in listed and word not in near and len(word) >= 3),
         seed,
         "names",
     ):
-        own = relatives.of(word)
-        if len(own) <= MAX_RELATIVES:
-            held[word] = said[word]
-            near |= own
+        members = relatives.of(word)
+        if len(members) <= MAX_RELATIVES:
+            held[word] = readings[word]
+            near |= members
         if len(held) >= NAMES_HELD_OUT:
             break
     training = split.training | {
-        CMUDICT_TAG: {word: phonemes for word, phonemes in said.items() if word not in near}
+        CMUDICT_TAG: {word: phonemes for word, phonemes in readings.items() if word not in near}
     }
     return Split(split.word, split.family, training, split.neither, held)
 

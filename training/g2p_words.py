@@ -69,22 +69,22 @@ def _suffix(letters: str, suffixes: frozenset[str], keep: int) -> int:
     return next((n for n in range(longest, 0, -1) if letters[-n:] in suffixes), 0)
 
 
-def parts(word: str, known: frozenset[str] | set[str]) -> frozenset[str]:
+def parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[str]:
     """Every stem that `word` may share with a relative; `known` are the words a compound may be
     made of.
     """
-    found = set()
+    stems = set()
     for piece in folded(word).replace("'", "").split("-"):
-        found |= _stems_of(piece)
+        stems |= _stems_of(piece)
         for cut in range(3, len(piece) - 2):
-            if piece[:cut] in known and piece[cut:] in known:
-                found |= {
+            if piece[:cut] in vocabulary and piece[cut:] in vocabulary:
+                stems |= {
                     root
                     for half in (piece[:cut], piece[cut:])
                     if len(half) >= 4
                     for root in _stems_of(half)
                 }
-    return frozenset(found)
+    return frozenset(stems)
 
 
 def _stems_of(letters: str) -> set[str]:
@@ -107,39 +107,39 @@ class Relatives:
     """Who is related to whom among `words` (folded)."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        known = set(words)
-        self.parts = {word: parts(word, known) for word in sorted(known)}
+        vocabulary = set(words)
+        self.parts = {word: parts(word, vocabulary) for word in sorted(vocabulary)}
         self.families: dict[str, list[str]] = defaultdict(list)
         self.with_part: dict[str, set[str]] = defaultdict(set)
         self.beginnings: dict[str, set[str]] = defaultdict(set)
-        for word, own in self.parts.items():
+        for word, stems in self.parts.items():
             self.families[stem(word)].append(word)
-            for part in own:
+            for part in stems:
                 self.with_part[part].add(word)
                 self.beginnings[part[:ALIKE_LETTERS]].add(part)
 
     def of(self, word: str) -> set[str]:
         """All relatives of a known word, itself among them."""
-        found: set[str] = set()
+        members: set[str] = set()
         for part in self.parts[word]:
             near = self.beginnings[part[:ALIKE_LETTERS]]
-            found |= self.with_part[part].union(
+            members |= self.with_part[part].union(
                 *(self.with_part[other] for other in near if alike(part, other))
             )
-        return found
+        return members
 
 
 def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> dict[str, str]:
     """Folded word to Kokoro phonemes; a heteronym gives its default. Acronyms and what the
     alphabets lack are left out.
     """
-    found: dict[str, str] = {}
+    readings: dict[str, str] = {}
     for word, entry in sorted(entries.items(), key=lambda item: (not item[0].islower(), item[0])):
         phonemes = to_kokoro((entry if isinstance(entry, str) else entry["DEFAULT"]) or "")
         acronym = len(word) > 1 and word.replace("-", "").isupper() or "." in word
         if not acronym and readable(word) and alphabet.cut(phonemes):
-            found.setdefault(folded(word), phonemes)
-    return found
+            readings.setdefault(folded(word), phonemes)
+    return readings
 
 
 def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
@@ -240,10 +240,10 @@ def _with_traces(family: set[str], trained: set[str]) -> set[str]:
     short to look for.
     """
     stems = {stem(word) for word in family}
-    found = {short for short in stems if len(short) < TRACE_AT_END}
+    traces = {short for short in stems if len(short) < TRACE_AT_END}
     for word in trained:
-        found |= _stems_in(word, stems)
-    return {word for word in family if stem(word) in found}
+        traces |= _stems_in(word, stems)
+    return {word for word in family if stem(word) in traces}
 
 
 def with_stem(words: Iterable[str], stems: set[str]) -> set[str]:

@@ -78,8 +78,8 @@ def readings(
     foreign.
     """
     ask = cache(espeak_of(language.espeak))
-    said = {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
-    return said, frozenset(word for word in words if ask(word).startswith("@"))
+    by_word = {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
+    return by_word, frozenset(word for word in words if ask(word).startswith("@"))
 
 
 def held_out(words: Sequence[str], seed: int) -> list[str]:
@@ -95,18 +95,18 @@ class Alignment:
     path alone.
     """
 
-    def __init__(self, said: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, sounds: Mapping[str, Sequence[str]]) -> None:
         self.costs: dict[tuple[str, tuple[str, ...]], float] = {}
-        sample = list(said)[:SAMPLE]
+        sample = list(sounds)[:SAMPLE]
         for _ in range(ROUNDS):
             counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
             for word in sample:
-                for letter, chunk in zip(word, self(word, tuple(said[word])), strict=False):
+                for letter, chunk in zip(word, self(word, tuple(sounds[word])), strict=False):
                     counts[letter][chunk] += 1
             self.costs = {
-                (letter, chunk): math.log(found.total() / count)
-                for letter, found in counts.items()
-                for chunk, count in found.items()
+                (letter, chunk): math.log(tally.total() / count)
+                for letter, tally in counts.items()
+                for chunk, count in tally.items()
             }
 
     def _cost(self, letter: str, chunk: tuple[str, ...]) -> float:
@@ -127,11 +127,11 @@ class Alignment:
                     if reach not in step or cost < step[reach][0]:
                         step[reach] = (cost, end)
             best.append(step)
-        found, end = [], len(sounds)
+        chunks, end = [], len(sounds)
         for step in best[:0:-1] if end in best[-1] else []:
-            found.append(sounds[step[end][1] : end])
+            chunks.append(sounds[step[end][1] : end])
             end = step[end][1]
-        return found[::-1]
+        return chunks[::-1]
 
 
 class Forest:
@@ -175,14 +175,15 @@ def entropy(counts: np.ndarray) -> np.ndarray:
 
 def best_question(codes: np.ndarray, answers: np.ndarray, least: float) -> tuple[int, int] | None:
     """Place and set that part the answers best; None where `least` bits are not gained."""
-    kinds, own = np.unique(answers, return_inverse=True)
+    kinds, indices = np.unique(answers, return_inverse=True)
     if len(kinds) < 2:
         return None
-    all_counts = np.bincount(own)
-    before, best, found = entropy(all_counts), least, None
+    all_counts = np.bincount(indices)
+    before, best, chosen = entropy(all_counts), least, None
     for place in range(codes.shape[1]):
         counts = np.bincount(
-            codes[:, place].astype(np.int64) * len(kinds) + own, minlength=len(LETTERS) * len(kinds)
+            codes[:, place].astype(np.int64) * len(kinds) + indices,
+            minlength=len(LETTERS) * len(kinds),
         )
         table = counts.reshape(len(LETTERS), len(kinds))
         used = np.flatnonzero(table.sum(axis=1))
@@ -190,8 +191,8 @@ def best_question(codes: np.ndarray, answers: np.ndarray, least: float) -> tuple
         gains = before - entropy(yes) - entropy(all_counts - yes)
         question = int(gains.argmax())
         if gains[question] > best:
-            best, found = float(gains[question]), (place, question)
-    return found
+            best, chosen = float(gains[question]), (place, question)
+    return chosen
 
 
 def commonest(answers: np.ndarray) -> int:
@@ -201,26 +202,30 @@ def commonest(answers: np.ndarray) -> int:
 
 def vote(answers: np.ndarray) -> int:
     """Log odds of a foreign word, in tenths, against what is usual."""
-    foreign, own = int(answers.sum()), int(len(answers) - answers.sum())
-    return round(VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (own + SHARE * 9)))) + 3))
+    foreign, native = int(answers.sum()), int(len(answers) - answers.sum())
+    return round(
+        VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (native + SHARE * 9)))) + 3)
+    )
 
 
 def grown(
-    aligned: Mapping[str, Chunks], foreign: frozenset[str], asked: int
+    aligned: Mapping[str, Chunks], foreign: frozenset[str], places: int
 ) -> dict[str, np.ndarray]:
     """The arrays of LetterTrees. `asked`: places of a window."""
     counts = Counter(chunk for chunks in aligned.values() for chunk in chunks)
     chunks = [(), *(chunk for chunk, _ in counts.most_common() if chunk)]
     code = {chunk: place for place, chunk in enumerate(chunks)}
     rows: dict[tuple[int, int], list[tuple[list[int], int]]] = defaultdict(list)
-    for word, own in aligned.items():
-        row, said, kind = (
+    for word, word_chunks in aligned.items():
+        row, targets, kind = (
             padded(word),
-            [code[chunk] for chunk in own],
+            [code[chunk] for chunk in word_chunks],
             FOREIGN if word in foreign else OWN,
         )
-        for place, answer in enumerate(said):
-            rows[kind, row[place + SPAN]].append((window(row, place, said[:place])[:asked], answer))
+        for place, answer in enumerate(targets):
+            rows[kind, row[place + SPAN]].append(
+                (window(row, place, targets[:place])[:places], answer)
+            )
             rows[WHICH, row[place + SPAN]].append(
                 (window(row, place, [])[: 2 * SPAN], int(kind == FOREIGN))
             )
@@ -256,16 +261,16 @@ def bare(reading: str, stressed: Callable[[str], str]) -> str:
 
 def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]) -> dict[str, Any]:
     """Write the trees and the list; the figures of the last line."""
-    said, foreign = readings(language, words)
+    by_word, foreign = readings(language, words)
     sounds = {
-        word: tuple(SOUND.findall(bare(said[word], language.stressed)))
+        word: tuple(SOUND.findall(bare(by_word[word], language.stressed)))
         for word in words
-        if len(word) > 1 and said[word] and " " not in said[word] and ID.keys() >= set(word)
+        if len(word) > 1 and by_word[word] and " " not in by_word[word] and ID.keys() >= set(word)
     }
-    align = Alignment({word: own for word, own in sounds.items() if word not in foreign})
+    align = Alignment({word: pieces for word, pieces in sounds.items() if word not in foreign})
     aligned: dict[str, Chunks] = {}  # by stem: the commonest word's
     for word, chunks in (
-        (word, align(word, own)) for word, own in sounds.items() if word not in unseen
+        (word, align(word, pieces)) for word, pieces in sounds.items() if word not in unseen
     ):
         stem = language.stem(word)
         if chunks and "".join(map("".join, chunks[len(stem) :])) == word[len(stem) :]:
@@ -274,12 +279,12 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]
     with staged(DATA / f"{language.name}.npz") as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     ask, compounds = espeak_of(language.espeak), language.compounds
-    kept = [
+    exceptions = [
         word
         for word in words
-        if said[word] and " " not in said[word] and language.ruled(word) != said[word]
+        if by_word[word] and " " not in by_word[word] and language.ruled(word) != by_word[word]
     ]
-    lines = [f"{word}\t{said[word]}\n" for word in kept] + [
+    lines = [f"{word}\t{by_word[word]}\n" for word in exceptions] + [
         f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds
     ]
     with staged(DATA / f"{language.name}.txt.gz") as aside:

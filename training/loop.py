@@ -66,7 +66,7 @@ def examples_of(
     """Every word the lists hold, as often as they count; a word too short for its sounds is left
     out.
     """
-    found = []
+    examples = []
     for name, entries in training.items():
         tag = alphabet.tags.index(name) if name in alphabet.tags else 0
         repeats = REPEATS[tag] if name in alphabet.tags else 1
@@ -77,8 +77,8 @@ def examples_of(
                     f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet"
                 )
             example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
-            found += [example] * (repeats if fits(example) else 0)
-    return found
+            examples += [example] * (repeats if fits(example) else 0)
+    return examples
 
 
 def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) -> Iterator[Batch]:
@@ -318,8 +318,8 @@ class Trainer:
 def matrices_and_others(model: LetterToSound) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """The matrices inside the blocks, and the rest."""
     matrices = [parameter for parameter in model.blocks.parameters() if parameter.dim() == 2]
-    known = {id(parameter) for parameter in matrices}
-    return matrices, [parameter for parameter in model.parameters() if id(parameter) not in known]
+    ids = {id(parameter) for parameter in matrices}
+    return matrices, [parameter for parameter in model.parameters() if id(parameter) not in ids]
 
 
 COUNTERPART = {
@@ -336,11 +336,11 @@ COUNTERPART = {
 }
 
 
-def counterpart(sound: str, known: Mapping[str, int]) -> int | None:
+def counterpart(sound: str, ids: Mapping[str, int]) -> int | None:
     """Place of the sound that a new one begins as; None where there is none."""
     mark = sound[:1] if sound[:1] in (PRIMARY, SECONDARY) else ""
     bare = sound.removeprefix(mark)
-    return known.get(sound, known.get(mark + COUNTERPART.get(bare, bare)))
+    return ids.get(sound, ids.get(mark + COUNTERPART.get(bare, bare)))
 
 
 @torch.no_grad()
@@ -350,17 +350,17 @@ def begun(
     """`model` with the weights of `source`; answers [2 * sounds, C] and condition [C, 2 * sounds]
     by sound.
     """
-    own = model.state_dict()
+    state = model.state_dict()
     for name, array in source.state_dict().items():
-        if own[name].shape == array.shape:
-            own[name].copy_(array)
+        if state[name].shape == array.shape:
+            state[name].copy_(array)
     for frame in range(FRAMES):
         for place, sound in enumerate(ours.sounds):
             like = counterpart(sound, theirs.ids)
             if like is not None:
                 here, there = frame * len(ours.sounds) + place, frame * len(theirs.sounds) + like
-                own["answer.weight"][here] = source.answer.weight[there]
-                own["answer.bias"][here] = source.answer.bias[there]
-                own["condition.weight"][:, here] = source.condition.weight[:, there]
-    own["condition.bias"].copy_(source.condition.bias)
+                state["answer.weight"][here] = source.answer.weight[there]
+                state["answer.bias"][here] = source.answer.bias[there]
+                state["condition.weight"][:, here] = source.condition.weight[:, there]
+    state["condition.bias"].copy_(source.condition.bias)
     return model

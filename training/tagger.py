@@ -59,7 +59,7 @@ CLIP = 0.9999  # this share of the weights fits into int8
 
 def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
     """`count` sentences as (word, tag) pairs; the tag of a given word is empty."""
-    generator, drawn, given, rules = (
+    generator, drawn, word_lists, rules = (
         random.Random(seed),
         lists(silver),
         read_block(GIVEN),
@@ -71,18 +71,18 @@ def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
         if name in drawn:
             words, weights = drawn[name]
             return [(generator.choices(words, cum_weights=weights)[0], name)]
-        if name in given:
-            return [(generator.choice(given[name][0].split()), "")]
+        if name in word_lists:
+            return [(generator.choice(word_lists[name][0].split()), "")]
         if name not in rules:
             return [(name, "")]
         chosen = generator.choice(rules[name] if depth < DEEP else rules[name][:2])
         return [pair for part in chosen.split() for pair in grow(part, depth + 1)]
 
     for _ in range(count):
-        found = grow("Whole", 0)
-        if len(found) > 2:
-            first, tag = found[0]
-            yield [(first.capitalize(), tag), *found[1:]]
+        pairs = grow("Whole", 0)
+        if len(pairs) > 2:
+            first, tag = pairs[0]
+            yield [(first.capitalize(), tag), *pairs[1:]]
 
 
 def read_block(path: pathlib.Path) -> dict[str, list[str]]:
@@ -95,7 +95,7 @@ def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
     """For each tag its words, and cumulated weights: the root of how often Festival's corpus has
     them.
     """
-    found: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
+    by_tag: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
     for word in sorted(silver.model.emit):
         readings = silver.readings(word)
         if (
@@ -107,10 +107,10 @@ def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
             continue
         for tag in DRAWN:
             if readings.get(tag, -99.0) > LEAST:
-                words, weights = found[tag]
+                words, weights = by_tag[tag]
                 words.append(word)
                 weights.append((weights[-1] if weights else 0.0) + math.exp(readings[tag] / 2))
-    return found
+    return by_tag
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,13 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
     silver = Silver.load()
     classes, heteronyms = Classes(stored_classes(silver)), word_tags(silver)
     named = heteronyms.keys() - IRREGULAR
-    found: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
+    rows: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
 
     def add(words: Sequence[str], at: int, tag: str, origin: int, number: int) -> None:
         allowed = PAST if possible(words[at]) == BASE else possible(words[at])
         if tag in allowed:
             features = keys(words, at, classes, origin != PATTERN and words[at].lower() in named)
-            found.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
+            rows.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
 
     for number, example in enumerate(islice(examples(WORDNET), limit)):
         for at, tag, origin in tagged(silver, example):
@@ -154,12 +154,12 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
             if tag:
                 add([word for word, _ in pairs], at, tag, PATTERN, number)
     return Items(
-        features=np.fromiter((key for item in found for key in item[0]), np.uint32),
-        lengths=np.array([len(item[0]) for item in found]),
-        labels=np.array([item[1] for item in found]),
-        allowed=np.array([[tag in item[2] for tag in TAGS] for item in found]),  # [M, T]
-        origins=np.array([item[3] for item in found]),
-        held_out=np.array([item[4] for item in found]),
+        features=np.fromiter((key for item in rows for key in item[0]), np.uint32),
+        lengths=np.array([len(item[0]) for item in rows]),
+        labels=np.array([item[1] for item in rows]),
+        allowed=np.array([[tag in item[2] for tag in TAGS] for item in rows]),  # [M, T]
+        origins=np.array([item[3] for item in rows]),
+        held_out=np.array([item[4] for item in rows]),
         classes=Classes(classes.stored),
         heteronyms=heteronyms,
     )
@@ -167,13 +167,15 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
 
 def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
     """Index, tag and origin of each word of the example that can teach something."""
-    known: dict[int, tuple[str, ...]] = {}
+    certain: dict[int, tuple[str, ...]] = {}
     if example.target is not None:
-        known[example.target] = PARTS[example.pos]
+        certain[example.target] = PARTS[example.pos]
     elif example.pos == "v" and example.words and "vb" in silver.readings(example.words[0]):
-        known[0] = ("vb",)  # the definition of a verb begins with one
+        certain[0] = ("vb",)  # the definition of a verb begins with one
     for at, (word, tag) in enumerate(
-        zip(example.words, silver.tags(example.words, known) if example.words else (), strict=True)
+        zip(
+            example.words, silver.tags(example.words, certain) if example.words else (), strict=True
+        )
     ):
         tag = SAME.get(tag, tag)
         if (
@@ -221,14 +223,14 @@ def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
         for word, entry in read(name).items()
         if isinstance(entry, dict) and {*entry} - {"DEFAULT", "None"}
     }
-    found = {}
+    tags = {}
     for word in sorted({*words, *EXTRA}):
         if word == word.lower():
             readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | (
                 {"vbd", "vbn"} if word in IRREGULAR else set()
             )
-            found[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
-    return found
+            tags[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
+    return tags
 
 
 @dataclass(frozen=True)
@@ -251,12 +253,14 @@ class Recipe:
 def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
     """[M, R] matrix of ones, and the CRC-32 of its R columns: features that occur `least` times."""
     names, numbers, counts = np.unique(items.features, return_inverse=True, return_counts=True)
-    kept = counts >= least
-    columns = np.where(kept[numbers], (np.cumsum(kept) - 1)[numbers], -1)
-    rows, found = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
-    ones = np.ones(int(found.sum()), np.float32)
-    shape = (len(items.lengths), int(kept.sum()))
-    return scipy.sparse.csr_matrix((ones, (rows[found], columns[found])), shape=shape), names[kept]
+    frequent = counts >= least
+    columns = np.where(frequent[numbers], (np.cumsum(frequent) - 1)[numbers], -1)
+    rows, present = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
+    ones = np.ones(int(present.sum()), np.float32)
+    shape = (len(items.lengths), int(frequent.sum()))
+    return scipy.sparse.csr_matrix((ones, (rows[present], columns[present])), shape=shape), names[
+        frequent
+    ]
 
 
 def fit(
@@ -311,7 +315,7 @@ def accuracy(
     chosen = {
         name: right[items.held_out & (items.origins == origin)] for name, origin in origins.items()
     }
-    return {name: float(found.mean()) for name, found in chosen.items() if len(found)}
+    return {name: float(hits.mean()) for name, hits in chosen.items() if len(hits)}
 
 
 def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:

@@ -67,10 +67,10 @@ def read_bytes(folder: Path, name: str) -> bytes:
             " wordnet-base 1:3.0-37"
         )
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256[name]:
         raise InputError(
-            f"{path} has SHA-256 {found[:12]}, the tagger was trained on {SHA256[name][:12]}"
+            f"{path} has SHA-256 {digest[:12]}, the tagger was trained on {SHA256[name][:12]}"
         )
     return content
 
@@ -112,12 +112,12 @@ def expand(stream: np.ndarray, size: int) -> np.ndarray:
 
 def emissions(text: str) -> dict[str, dict[str, float]]:
     """log P(word | tag) per word, from lines such as `("bow" ((nn -9.1) (vb -10.2) ) () )`."""
-    found = {}
+    readings = {}
     for word, tags in re.findall(r'^\("([^"]+)" \((.*?)\) \(\) \)$', text, re.MULTILINE):
-        found[word] = {
+        readings[word] = {
             tag: float(value) for tag, value in re.findall(r"\((\S+) (-?[\d.]+)\)", tags)
         }
-    return found
+    return readings
 
 
 def examples(folder: Path) -> Iterator[Example]:
@@ -202,19 +202,20 @@ class Silver:
         one.
         """
         lower = word.lower()
-        found = {
+        scores = {
             tag: value
             for tag, value in self.model.emit.get(lower, {}).items()
             if tag not in ("1", "2", "sym", "ls", "fw")
         }
         closed = any(
-            tag in found for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc")
+            tag in scores
+            for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc")
         )
-        if word == lower and len(found) > 1:
-            found.pop("nnp", None)
+        if word == lower and len(scores) > 1:
+            scores.pop("nnp", None)
         for tag in () if closed else self.known_tags(lower):
-            found.setdefault(tag, UNSEEN)
-        return found or by_form(word)
+            scores.setdefault(tag, UNSEEN)
+        return scores or by_form(word)
 
     def known_tags(self, word: str) -> set[str]:
         """Tags that WordNet's parts of speech allow for this form."""
@@ -224,7 +225,7 @@ class Silver:
                 tags.update(per_part.get(part, ()))
         return tags
 
-    def tags(self, words: Sequence[str], known: Mapping[int, tuple[str, ...]]) -> list[str]:
+    def tags(self, words: Sequence[str], allowed: Mapping[int, tuple[str, ...]]) -> list[str]:
         """Best tag sequence (Viterbi); `known` restricts the tags at some indices where one of them
         is possible.
         """
@@ -236,10 +237,10 @@ class Silver:
             choices = after_pronoun(
                 words[position - 1].lower() if position else "", self.readings(word)
             )
-            if position in known:
+            if position in allowed:
                 choices = {
-                    tag: value for tag, value in choices.items() if tag in known[position]
-                } or dict.fromkeys(known[position], UNSEEN)
+                    tag: value for tag, value in choices.items() if tag in allowed[position]
+                } or dict.fromkeys(allowed[position], UNSEEN)
             step: dict[tuple[int, int], float] = {}
             came: dict[tuple[int, int], int] = {}
             for tag, emission in choices.items():
@@ -258,11 +259,11 @@ class Silver:
     ) -> list[str]:
         """Follow the best last state back to the start."""
         last = max(states, key=lambda state: states[state])
-        found = []
+        path = []
         for came in reversed(back):
-            found.append(self.model.tags[last[1]])
+            path.append(self.model.tags[last[1]])
             last = (came[last], last[0])
-        return found[::-1]
+        return path[::-1]
 
 
 def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
@@ -284,7 +285,7 @@ def lemmas(wordnet: Path) -> dict[str, str]:
     """Word to the letters of its parts of speech, from the synsets; only single lower-case
     words.
     """
-    found: dict[str, set[str]] = {}
+    by_word: dict[str, set[str]] = {}
     for pos in ("noun", "verb", "adj", "adv"):
         for line in read_bytes(wordnet, f"data.{pos}").decode("latin-1").splitlines():
             if line.startswith("  "):
@@ -293,8 +294,8 @@ def lemmas(wordnet: Path) -> dict[str, str]:
             for name in fields[4 : 4 + 2 * int(fields[3], 16) : 2]:
                 word = name.split("(")[0]
                 if word.isalpha() and word == word.lower():
-                    found.setdefault(word, set()).add({"adv": "r"}.get(pos, pos[0]))
-    return {word: "".join(sorted(parts)) for word, parts in found.items()}
+                    by_word.setdefault(word, set()).add({"adv": "r"}.get(pos, pos[0]))
+    return {word: "".join(sorted(parts)) for word, parts in by_word.items()}
 
 
 ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
@@ -306,7 +307,7 @@ ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
 
 def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
     """Possible lemma of a form, with the tags the form would have for each part of speech."""
-    found: list[tuple[str, dict[str, tuple[str, ...]]]] = [
+    candidates: list[tuple[str, dict[str, tuple[str, ...]]]] = [
         (word, {"n": ("nn",), "v": ("vb", "vbp"), "a": ("jj",), "r": ("rb",)})
     ]
     for ending, tags in ENDINGS:
@@ -320,8 +321,8 @@ def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
                 if word.endswith("es")
                 else []
             )
-            found += [(form, tags) for form in (stem, stem + "e", *doubled, *ies)]
-    return found
+            candidates += [(form, tags) for form in (stem, stem + "e", *doubled, *ies)]
+    return candidates
 
 
 def by_form(word: str) -> dict[str, float]:
