@@ -125,9 +125,9 @@ def build_compressed(
         )
         figures = checked(method, stage, before, after)
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-        child = child_manifest(
-            parent, method, aside, after, describe(method, coverage, recipe), checks
-        ).save(manifest_aside)
+        compression = describe(method, coverage, recipe)
+        child = child_manifest(parent, method, aside, after.values(), compression)
+        child = replace(child, checks=checks).save(manifest_aside)
     return parent, replace(child, path=path)
 
 
@@ -342,27 +342,20 @@ def child_manifest(
     parent: Manifest,
     method: Method,
     package: Path,
-    programs: Mapping[str, Program],
+    programs: Iterable[Program],
     compression: dict[str, Any],
-    checks: dict[str, Any],
 ) -> Manifest:
-    """The parent's contract with this method's provenance, counts and figures."""
+    """The parent's contract with this method's provenance and counts."""
     counts = Counter(
-        op.op_type
-        for program in programs.values()
-        for op in program.operations
-        if op.op_type != "const"
+        op.op_type for program in programs for op in program.operations if op.op_type != "const"
     )
-    provenance: dict[str, Any] = {
-        "method": method.name,
-        "parent_sha256": parent.package_sha256,
-        "checks": checks,
-        "tools": tool_versions(),
-    }
-    shape: dict[str, Any] = {
-        "operations": dict(sorted(counts.items())),
-        "target": method.target or parent.target,
-    }
     return replace(
-        parent, **provenance, compression=compression, **shape, **describe_package(package)
+        parent,
+        method=method.name,
+        parent_sha256=parent.package_sha256,
+        tools=tool_versions(),
+        operations=dict(sorted(counts.items())),
+        target=method.target or parent.target,
+        compression=compression,
+        **describe_package(package),
     )

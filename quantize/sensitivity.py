@@ -1,6 +1,7 @@
 """Find out what each layer loses at each level, and the recipe that loses least under a budget.
 
-    kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane sensitivity --int8-macs 0.9 \
+        [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
     kokoro-ane sensitivity --size 0.45 --recipe my_recipe.json
     # for `mixed18`: tables for groups of rows, down to 3 bits
     kokoro-ane sensitivity --size18 0.25
@@ -17,7 +18,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.commands import checkpoint_argument, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of, staged
 from kokoro_ane.quantize.methods import (
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 DEFAULT_INT8_MACS = 0.9
 MOST_SENSITIVE = 8  # rows of the table
 MOST_SHOWN = 24  # layers in the plot
-MARK = b"kokoro-ane"  # in the picture: it is ours
+MARK = b"kokoro-ane"  # in pictures of this command, which it may overwrite
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
+    """The flags of this command."""
     parser = Parser("kokoro-ane sensitivity", __doc__)
     checkpoint_argument(parser)
     parser.add_argument(
@@ -93,7 +94,7 @@ def share(text: str) -> float:
 
 
 def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "list[Entry]":
-    """Every measurement under a progress bar on stderr."""
+    """Every measurement, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -113,13 +114,13 @@ def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "l
 
 
 def require_matplotlib() -> None:
-    """Raise InputError before any work is done when the plot could not be drawn."""
+    """Raise InputError before any work when the plot could not be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError("the plot needs matplotlib: install the extra `plot`")
 
 
 def plot_search(result: "SearchResult", kind: str, path: Path) -> None:
-    """Two panels in one PNG, written by rename."""
+    """Draw two panels into one PNG, written aside and renamed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -190,24 +191,22 @@ def _curve(axes: "Axes", result: "SearchResult", kind: str) -> None:
 
 
 def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> None:
-    """Human table, then one JSON line."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title="layers that lose most: log-spectral distance with one alone changed",
-        title_justify="left",
-    )
-    for heading in ("layer", "level", "alone, dB", "MACs", "recipe"):
-        table.add_column(heading)
-    for entry in sorted(result.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]:
-        cells = (
+    """Print a table for people, then one line of JSON."""
+    rows = [
+        (
+            entry.layer,
+            entry.level,
             f"{entry.distance_db2**0.5:.3f}",
             f"{result.macs_share[entry.layer]:.2%}",
             result.recipe.levels[entry.layer],
         )
-        table.add_row(entry.layer, entry.level, *cells)
-    Console().print(table)
+        for entry in sorted(result.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]
+    ]
+    print_table(
+        "layers that lose most: log-spectral distance with one alone changed",
+        ("layer", "level", "alone, dB", "MACs", "recipe"),
+        rows,
+    )
     forecast = result.recipe.forecast
     print(f"recipe: {recipe_file}, plot: {plot_file}")
     print(
@@ -216,21 +215,15 @@ def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> 
         f" {result.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
         f" compressed: {result.seed_db2**0.5:.3f} dB"
     )
-    fields = {
+    figures = {
         "recipe": str(recipe_file),
         "plot": str(plot_file),
         "budget": dict(result.recipe.budget),
         "forecast": dict(forecast),
+        "spectral_distance_together_db2": result.together_db2,
+        "spectral_distance_of_a_seed_db2": result.seed_db2,
     }
-    print(
-        json.dumps(
-            fields
-            | {
-                "spectral_distance_together_db2": result.together_db2,
-                "spectral_distance_of_a_seed_db2": result.seed_db2,
-            }
-        )
-    )
+    print(json.dumps(figures))
 
 
 @command
@@ -246,7 +239,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import bytes_of, check_implied, check_output
+    from kokoro_ane.core.staging import check_implied, check_output
     from kokoro_ane.quantize.locator import find_package
     from kokoro_ane.quantize.recipe import OURS, recipe_path
 
@@ -258,7 +251,8 @@ def main(argv: list[str] | None = None) -> int:
     check_implied(arguments.build / "sensitivity" / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
     parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
-    with quiet_coremltools():  # after the cheap checks: this takes seconds
+    # after the cheap checks, because these imports take seconds
+    with quiet_coremltools():
         from kokoro_ane.quantize.layer_plan import program_layers
         from kokoro_ane.quantize.measure import LayerTrials
         from kokoro_ane.quantize.search import find_recipe

@@ -1,13 +1,14 @@
-"""Build a compressed level of the encoder or of the G2P network from its fp16 package: weights
-only, the arithmetic stays as it was.
+"""Build a compressed level of the encoder from its fp16 package. Weights alone are compressed; the
+arithmetic stays as it was.
 
-    parents, manifests = build_level(STAGE_METHODS["encoder"]["w8g"], "encoder", checkpoint, Path("build"))
+    method = STAGE_METHODS["encoder"]["w8g"]
+    parents, manifests = build_level(method, checkpoint, Path("build"))
 
-Written aside, every constant read back, executed beside its parent, renamed, the manifest last. How
-it speaks is decided by `kokoro-ane quality --stage encoder`.
+The package is written aside, every constant is read back, it is executed beside its parent and
+renamed; the manifest comes last. Whether it speaks well enough is decided by
+`kokoro-ane quality --stage encoder`.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_package
-from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest
 from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
@@ -32,6 +33,7 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
     whole_frames,
 )
+from kokoro_ane.quantize.compress import child_manifest
 from kokoro_ane.quantize.encoder_fits import encoder_fits
 from kokoro_ane.quantize.layer_plan import is_fitted
 from kokoro_ane.quantize.locator import HALF, Request
@@ -43,15 +45,15 @@ from mlprogram import Program
 with quiet_coremltools():
     from kokoro_ane.quantize.constants import plan_of, require_stored, with_constants
 
-# whether computed in fp16
+# what the encoder computes, and whether in fp16
 TENSORS = {"raw": False, "hidden": False, "text": True, "f0_hz": False, "energy": True}
 CHECKED = 2  # of encoder_stage.CHECK_TOKENS: the shortest text and a sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The constants of one package by function and name, and what of them could not be
-    compressed.
+    """The compressed constants of one package by function and name, and the names of those that
+    stay in float.
     """
 
     stored: Mapping[str, Mapping[str, Stored]]
@@ -64,7 +66,7 @@ class Packed:
     def of(
         cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]
     ) -> "Packed":
-        """Compress in NumPy. `fits`: of the palettes that are fitted, where their layers can be."""
+        """Compress in NumPy. `fits` holds what the fitted palettes need, by function and name."""
         stored: dict[str, dict[str, Stored]] = {}
         uncompressed, errors, equal, count = [], [0.0], 0, 0
         for function, program in programs.items():
@@ -82,35 +84,26 @@ class Packed:
         return cls(stored, tuple(uncompressed), max(errors), equal, count)
 
     def as_dict(self, method: Method) -> dict[str, Any]:
-        """For the manifest."""
-        counted = {
+        """The method and the counts for the manifest."""
+        return {
+            "weights": self.weights,
+            "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
+            "lossless": method.lossless,
             "compressed_ops": sum(map(len, self.stored.values())),
             "kept_ops": len(self.uncompressed),
-            "weights": self.weights,
+            "equal_weights": self.equal,
+            "largest_weight_error": self.largest_error,
         }
-        parts = {pattern: asdict(weights) for pattern, weights in method.parts}
-        how = {
-            "weights": asdict(method.weights) if method.weights else None,
-            "parts": parts,
-            "lossless": method.lossless,
-        }
-        return (
-            how
-            | counted
-            | {
-                "equal_weights": self.equal,
-                "largest_weight_error": self.largest_error,
-            }
-        )
 
 
 def build_level(
     method: Method, checkpoint: Checkpoint, build: Path
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
-    """The encoder's parents and its compressed packages: one, or two of iOS 17.
+    """Compress the encoder; returns the parents' manifests and the new ones: one of each, or two
+    where each function has its own package (iOS 17).
 
-    Raises InputError where the parent is not built, CheckFailed where a limit is missed or nothing
-    was compressed; nothing new is left.
+    Raises InputError where the parent is not built, and CheckFailed where a limit is missed or
+    nothing was compressed. Nothing new is left then.
     """
     request = Request(checkpoint, build)
     parents = tuple(request.manifest(path) for path in request.encoders)
@@ -147,13 +140,10 @@ def build_level(
 def fits_for(
     method: Method, checkpoint: Checkpoint, backend: EncoderBackend, parents: Sequence[Manifest]
 ) -> dict[str, dict[str, Fit]]:
-    """What the method's fitted palettes need, by the package's function; nothing for a method
-    without.
+    """The fits of the method's fitted palettes, by function and constant; nothing for a method that
+    has none.
     """
-    if not any(
-        is_fitted(weights)
-        for weights in (method.weights, *(weights for _, weights in method.parts))
-    ):
+    if not any(map(is_fitted, (method.weights, *dict(method.parts).values()))):
         return {}
     inside = {
         name: Program(parent.package_path, function=function)
@@ -166,8 +156,8 @@ def fits_for(
 def _written(
     method: Method, parent: Manifest, package: Path, fits: Mapping[str, Mapping[str, Fit]]
 ) -> Manifest:
-    """One package, every constant read back; its manifest has no figures yet. `fits`: by our name
-    of a function.
+    """Write one package and read every constant back. Its manifest has no figures yet. The keys of
+    `fits` are the contract's names of the functions.
     """
     programs = {
         inside: Program(parent.package_path, function=inside)
@@ -184,34 +174,19 @@ def _written(
     with quiet_coremltools():
         model = with_constants(parent.package_path, packed.stored)
     save_package(model, package)
-    operations: Counter[str] = Counter()
-    for inside, stored in packed.stored.items():
-        program = Program(package, function=inside)
-        require_stored(program, stored)
-        operations.update(op.op_type for op in program.operations if op.op_type != "const")
-    provenance: dict[str, Any] = {
-        "method": method.name,
-        "parent_sha256": parent.package_sha256,
-        "tools": tool_versions(),
-    }
-    shape: dict[str, Any] = {
-        "operations": dict(sorted(operations.items())),
-        "target": method.target or parent.target,
-    }
-    return replace(
-        parent,
-        **provenance,
-        **shape,
-        compression=packed.as_dict(method),
-        **describe_package(package),
-    )
+    written = {inside: Program(package, function=inside) for inside in packed.stored}
+    for inside, program in written.items():
+        require_stored(program, packed.stored[inside])
+    return child_manifest(parent, method, package, written.values(), packed.as_dict(method))
 
 
 @torch.no_grad()
 def compared(
     method: Method, checkpoint: Checkpoint, parent: EncoderPackage, functions: Functions
 ) -> list[Check]:
-    """Executed beside the parent on random symbols; F0 and energy on the parent's alignment."""
+    """The checks of the level, executed beside its parent on random symbols. F0 and energy are
+    computed on the parent's alignment.
+    """
     child, pairs, changed = replace(parent.backend, functions=functions), [], 0
     for spoken in check_utterances(checkpoint, parent.buckets)[:CHECKED]:
         inputs = (spoken.ids, spoken.style, spoken.speed)
