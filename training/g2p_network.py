@@ -1,5 +1,5 @@
-"""Train the neural model from misaki's word lists: same seed, same steps, same weights (on one
-machine and one torch).
+"""Train the G2P network on misaki's word lists. The same seed and steps give the same weights, on
+one machine and one version of PyTorch.
 
     # the recipe of the bundled weights
     python -m training.g2p_network --seed 0 --until 6851
@@ -12,8 +12,8 @@ machine and one torch).
     python -m training.g2p_network --calibrate
 
 Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0:
-finished, or at --until; 1: stopped early by --minutes, the state is kept and the weights are
-written; 2: bad input. The last line of stdout is one JSON object.
+finished, or at --until. Exit 1: stopped early by --minutes; state and weights are written. Exit 2:
+bad input. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -50,11 +50,11 @@ ROUNDS = 50  # Newton's steps of the calibration; five are enough
 NAMES_HELD_OUT, CMUDICT_TAG = 1500, "cmudict"
 
 STEPS = 10600
-SAMPLE = 500  # held-out words of each kind the log is about; no choice hangs on them
+SAMPLE = 500  # held-out words of each kind in the log; no choice depends on them
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
+    """The flags of this command."""
     parser = Parser("training.g2p_network", __doc__)
     parser.add_argument(
         "--seed",
@@ -107,7 +107,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dict[str, float]:
-    """Percent of sounds and of words wrong without stress, on samples of both held-out lists."""
+    """The percentages of wrong sounds and words, without stress, on samples of the held-out
+    lists.
+    """
     from kokoro_ane.g2p.alphabet import error_rates
     from kokoro_ane.g2p.network import torch_run
     from kokoro_ane.g2p.neural import NeuralG2P
@@ -193,9 +195,9 @@ def calibrate() -> int:
     """Fit p' = sigmoid(slope * logit(p) + shift) by maximum likelihood (Platt 1999, in logits) and
     write it into the manifest.
 
-    The words are the gold ones that the split took out beside the held-out families (their
-    relatives), so neither the weights nor the held-out lists know them. The British network has no
-    such words: its lists are all trained on or held out, and it needs none.
+    The words are the gold ones that the split took out as relatives of the held-out families, so
+    neither the weights nor the held-out lists have them. The British network has no such words: all
+    of its lists are trained on or held out. It needs no fit.
     """
     import numpy as np
 
@@ -235,8 +237,8 @@ def tuning_words(split: Split) -> dict[str, str]:
 
 
 def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
-    """Slope and shift of largest likelihood for probabilities [words] and whether each word was
-    right [words].
+    """The slope and shift of largest likelihood. `chances` [words] are the network's probabilities,
+    `right` [words] says which words were right.
     """
     import numpy as np
 
@@ -244,6 +246,7 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
 
     x = np.stack([logit(chances), np.ones(len(chances))])  # [2, words]
     weights = np.array([1.0, 0.0])
+    # Newton's method on the log likelihood, which is concave
     for _ in range(ROUNDS):
         shares = 1 / (1 + np.exp(-weights @ x))
         slopes = (x * (shares * (1 - shares))) @ x.T  # [2, 2]
@@ -252,8 +255,8 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
 
 
 def british_split(seed: int) -> Split:
-    """British gold words the American model never saw, and both British lists without them, by
-    tag.
+    """The British split: gold words that the American network never saw are held out, and both
+    British lists without them are trained on.
     """
     entries = read("us_gold")
     unseen = set(drawn(testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
@@ -272,8 +275,8 @@ def british_split(seed: int) -> Split:
 
 
 def names_split(seed: int) -> Split:
-    """The American split with CMUdict's words beside misaki's, and `names`: words of CMUdict alone,
-    held out with their relatives there.
+    """The American split with CMUdict's words besides misaki's. `names` are words of CMUdict alone,
+    which are held out with their relatives there.
     """
     split = Split.draw(seed)
     listed = {word for tag in AMERICAN.tags for word in pronunciations(read(tag))}
@@ -283,6 +286,7 @@ def names_split(seed: int) -> Split:
         if word in split.trained or word not in listed
     }
     relatives = Relatives(listed | set(readings))
+    # CMUdict must not bring back relatives of the families that misaki's split holds out
     near = set().union(*(relatives.of(word) for word in split.family)) | with_stem(
         readings, {stem(word) for word in split.family}
     )

@@ -1,5 +1,5 @@
-"""Train the tagger from Festival's and WordNet's annotations; the same seed and libraries give the
-same file.
+"""Train the tagger from the annotations of Festival and WordNet. The same seed and libraries give
+the same file.
 
     apt-get install festlex-poslex wordnet-base
     python -m training.tagger --seed 0 [--out g2p/data/tagger.npz] [--features 24000]
@@ -48,7 +48,7 @@ DRAWN = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg")
 DEEP = 5  # names inside names
 LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
 SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
-# not in misaki's list, told apart by g2p.heteronyms
+# heteronyms of g2p.heteronyms that misaki's lists lack
 EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")
 HELD_OUT = 20  # one sentence of so many is kept out of training
 # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
@@ -58,13 +58,11 @@ CLIP = 0.9999  # this share of the weights fits into int8
 
 
 def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
-    """`count` sentences as (word, tag) pairs; the tag of a given word is empty."""
-    generator, drawn, word_lists, rules = (
-        random.Random(seed),
-        lists(silver),
-        read_block(GIVEN),
-        read_block(RULES),
-    )
+    """Yield `count` sentences as (word, tag) pairs. Words of GIVEN and of the rules have an empty
+    tag.
+    """
+    generator, drawn = random.Random(seed), lists(silver)
+    word_lists, rules = read_block(GIVEN), read_block(RULES)
 
     def grow(name: str, depth: int) -> Tagged:
         """Expand one name; deep inside, the first (shortest) alternatives are taken."""
@@ -78,6 +76,7 @@ def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
         chosen = generator.choice(rules[name] if depth < DEEP else rules[name][:2])
         return [pair for part in chosen.split() for pair in grow(part, depth + 1)]
 
+    # a sentence of one or two words shows the tagger nothing
     for _ in range(count):
         pairs = grow("Whole", 0)
         if len(pairs) > 2:
@@ -86,18 +85,19 @@ def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
 
 
 def read_block(path: pathlib.Path) -> dict[str, list[str]]:
-    """`Name: one | other` lines to the alternatives of each name."""
+    """The alternatives of each name, from lines such as `Name: one | other`."""
     lines = (line.split(": ", 1) for line in path.read_text(encoding="utf-8").splitlines())
     return {name: [choice.strip() for choice in choices.split("|")] for name, choices in lines}
 
 
 def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
-    """For each tag its words, and cumulated weights: the root of how often Festival's corpus has
-    them.
+    """The words of each tag and their cumulated weights. A weight is the square root of how often
+    Festival's corpus has the word.
     """
     by_tag: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
     for word in sorted(silver.model.emit):
         readings = silver.readings(word)
+        # plain words of the open classes only
         if (
             not word.isalpha()
             or not word.isascii()
@@ -115,25 +115,23 @@ def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
 
 @dataclass(frozen=True)
 class Items:
-    """All M training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M,
-    T], `origins` [M], `held_out` [M].
-    """
+    """All M training words."""
 
-    features: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray
-    allowed: np.ndarray
-    origins: np.ndarray
-    held_out: np.ndarray
+    features: np.ndarray  # [sum of lengths] uint32, those of one word after the other
+    lengths: np.ndarray  # [M], how many features each word has
+    labels: np.ndarray  # [M], places in TAGS
+    allowed: np.ndarray  # [M, T], the tags that the word's form can have
+    origins: np.ndarray  # [M], KNOWN to PATTERN
+    held_out: np.ndarray  # [M]
     classes: Classes
     heteronyms: Mapping[str, tuple[str, ...]]
 
 
 def collect(seed: int = 0, limit: int | None = None) -> Items:
-    """Tag WordNet's sentences (the first `limit`), make as many others up as PATTERNS says, and
-    take every word that has one of TAGS.
+    """Tag WordNet's sentences, or the first `limit`, make up PATTERNS others, and take every word
+    that has one of TAGS. All of them take a minute.
 
-    A minute for all. Raises InputError.
+    Raises InputError when a source is missing.
     """
     silver = Silver.load()
     classes, heteronyms = Classes(stored_classes(silver)), word_tags(silver)
@@ -166,12 +164,13 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
 
 
 def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
-    """Index, tag and origin of each word of the example that can teach something."""
+    """Yield the index, tag and origin of each word of the example that can teach something."""
     certain: dict[int, tuple[str, ...]] = {}
     if example.target is not None:
         certain[example.target] = PARTS[example.pos]
     elif example.pos == "v" and example.words and "vb" in silver.readings(example.words[0]):
-        certain[0] = ("vb",)  # the definition of a verb begins with one
+        # the definition of a verb begins with one
+        certain[0] = ("vb",)
     for at, (word, tag) in enumerate(
         zip(
             example.words, silver.tags(example.words, certain) if example.words else (), strict=True
@@ -197,7 +196,7 @@ def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
 
 
 def stored_classes(silver: Silver) -> dict[str, str]:
-    """Ambiguity class of every word of both sources that the ending rules would get wrong."""
+    """The ambiguity class of every word of both sources for which the rules by ending fail."""
     prior = dict(zip(silver.model.tags, silver.model.prior.tolist(), strict=True))
     stored = {}
     for word in sorted({*silver.model.emit, *silver.lemmas}):
@@ -214,7 +213,7 @@ def stored_classes(silver: Silver) -> dict[str, str]:
 
 
 def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
-    """Every heteronym of misaki's two gold lists, and EXTRA, with the tags the sources know for
+    """Every heteronym of misaki's two gold lists and of EXTRA, with the tags that the sources give
     it.
     """
     words = {
@@ -235,25 +234,27 @@ def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How many features stay, how often one must occur, weights of the four kinds of label, and
-    AdaGrad's figures.
-    """
+    """The numbers of a training run."""
 
     seed: int = 0
-    features: int = 24_000
-    least: int = 5
-    # KNOWN, SENTENCE, DEFINITION, PATTERN
+    features: int = 24_000  # that the tagger has
+    least: int = 5  # times that a feature must occur to be a candidate
+    # of a label that is KNOWN, of a SENTENCE, a DEFINITION, a PATTERN
     weights: tuple[float, float, float, float] = (20.0, 1.0, 0.005, 1.0)
     epochs: tuple[int, int] = (2, 6)  # to choose the features, to fit them
+    # AdaGrad's
     batch: int = 4096
     rate: float = 0.15
     decay: float = 2e-6
 
 
 def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """[M, R] matrix of ones, and the CRC-32 of its R columns: features that occur `least` times."""
+    """A sparse matrix of ones [M, R], and the CRC-32 of its R columns, which are the features that
+    occur at least `least` times.
+    """
     names, numbers, counts = np.unique(items.features, return_inverse=True, return_counts=True)
     frequent = counts >= least
+    # a feature's column, or -1 for a rare one
     columns = np.where(frequent[numbers], (np.cumsum(frequent) - 1)[numbers], -1)
     rows, present = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
     ones = np.ones(int(present.sum()), np.float32)
@@ -270,7 +271,9 @@ def fit(
     epochs: int,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[R, T] float32 weights: maximum entropy among the tags a form allows, AdaGrad on batches."""
+    """The weights [R, T] float32 of maximum entropy among the tags that a form allows, by AdaGrad
+    on batches.
+    """
     generator = np.random.default_rng(recipe.seed)
     weights = (
         np.zeros((matrix.shape[1], items.allowed.shape[1]), np.float32) if start is None else start
@@ -283,24 +286,21 @@ def fit(
         for _ in range(epochs)
         for batch in np.array_split(generator.permutation(usable), len(usable) // recipe.batch + 1)
     ]
-    for batch in track(order, "fitting", console=stderr_console()):
+    # on stderr, because the last line of stdout is the result
+    for batch in track(order, "fitting", console=Console(stderr=True)):
         part = matrix[batch]
+        # the gradient of the log likelihood: the predicted share minus the label
         shares = softmax(part @ weights, items.allowed[batch])  # [B, T]
         shares[np.arange(len(batch)), items.labels[batch]] -= 1
-        # [R, T]
+        # [R, T], with a decay that pulls unused weights to 0
         slope = part.T @ (shares * importance[batch, None]) / len(batch) + recipe.decay * weights
         squares += slope * slope
         weights -= recipe.rate * slope / np.sqrt(squares)
     return weights
 
 
-def stderr_console() -> Console:
-    """Progress goes to stderr: the last line of stdout is the result."""
-    return Console(stderr=True)
-
-
 def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """[B, T] probabilities among the allowed tags."""
+    """The probabilities [B, T] among the allowed tags."""
     scores = np.where(allowed, scores, np.float32(-1e9))
     shares = np.exp(scores - scores.max(1, keepdims=True))
     return shares / shares.sum(1, keepdims=True)
@@ -309,7 +309,7 @@ def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 def accuracy(
     matrix: scipy.sparse.csr_matrix, items: Items, weights: np.ndarray
 ) -> dict[str, float]:
-    """Share of right tags on the held-out sentences, by where the tag comes from."""
+    """The share of right tags on the held-out sentences, by where the tag comes from."""
     right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
     origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
     chosen = {
@@ -319,17 +319,19 @@ def accuracy(
 
 
 def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
-    """Fit all features, keep the ones that move most, fit those, round to int8. The figures are
-    those of the rounded weights.
+    """Fit all features, choose those that move scores most, fit these again and round to int8. The
+    figures are those of the rounded weights.
     """
     matrix, names = table(items, recipe.least)
     weights = fit(matrix, items, recipe, recipe.epochs[0])
+    # how far a feature moves one tag against the mean, weighed by how often it occurs
     moved = np.abs(weights - weights.mean(1, keepdims=True)).max(1) * np.sqrt(
         np.asarray(matrix.sum(0)).ravel()
     )
     chosen = np.sort(np.argsort(-moved, kind="stable")[: recipe.features])
     matrix = matrix[:, chosen].tocsr()
     weights = fit(matrix, items, recipe, recipe.epochs[1], weights[chosen])
+    # a few outliers are clipped, so that the grid stays fine for all others
     scale = float(np.quantile(np.abs(weights), CLIP) / 127)
     rounded = np.clip(np.round(weights / scale), -127, 127).astype(np.int8)
     rows = dict(zip(names[chosen].tolist(), range(len(chosen)), strict=True))
