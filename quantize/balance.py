@@ -149,15 +149,11 @@ def balance_channels(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: fl
     for site in (site for site in sites(balanced) if site.reader in sizes):
         reader = balanced.get_submodule(site.reader)
         assert isinstance(reader, Conv | ConvTranspose), site.reader
-        _fold(site, reader, _scales(sizes[site.reader], _kernel_peaks(reader), exponent))
+        _fold(site, reader, _scales(sizes[site.reader], reader, exponent))
     for path in (path for path in scaled_at_input(balanced) if path in sizes):
         reader = balanced.get_submodule(path)
         assert isinstance(reader, Conv), path
-        replace_module(
-            balanced,
-            path,
-            ScaledConv(reader, _scales(sizes[path], _kernel_peaks(reader), exponent)),
-        )
+        replace_module(balanced, path, ScaledConv(reader, _scales(sizes[path], reader, exponent)))
     return balanced.eval()
 
 
@@ -173,19 +169,13 @@ def scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
     )
 
 
-def _kernel_peaks(reader: Conv | ConvTranspose) -> Tensor:
-    """The largest weight that reads each input channel, [C]."""
-    return reader.weight.abs().amax(
-        dim=(1, 2, 3) if isinstance(reader, ConvTranspose) else (0, 2, 3)
-    )
-
-
-def _scales(activations: Tensor, kernels: Tensor, exponent: float) -> Tensor:
-    """SmoothQuant's scales size(x)^e / peak(w)^(1 - e), [C] float64, with a geometric mean of 1.
-    Unlike there, exponent 0 is the identity.
-    """
+def _scales(activations: Tensor, reader: Conv | ConvTranspose, exponent: float) -> Tensor:
+    """SmoothQuant's scales size(x)^e / peak(w)^(1 - e), [C] float64, with a geometric mean of 1."""
+    # the largest weight that reads each input channel, [C]
+    outputs = 1 if isinstance(reader, ConvTranspose) else 0
+    kernels = reader.weight.abs().amax(dim=(outputs, 2, 3))
     usable = (activations > QUIET) & (kernels > QUIET)
-    if exponent == 0.0 or not usable.any():
+    if not usable.any():
         return torch.ones_like(activations, dtype=torch.float64)
     raw = (
         exponent * activations.double().clamp(min=QUIET).log()
@@ -229,13 +219,8 @@ def time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
     for stage in range(len(generator.ups)):
         columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
         first = stage * generator.blocks_per_stage
-        roots = (
-            f"generator.noise_res.{stage}.",
-            *(
-                f"generator.resblocks.{first + block}."
-                for block in range(generator.blocks_per_stage)
-            ),
-        )
+        blocks = range(first, first + generator.blocks_per_stage)
+        roots = f"generator.noise_res.{stage}.", *(f"generator.resblocks.{i}." for i in blocks)
         for path, module in vocoder.named_modules():
             if (
                 isinstance(module, Conv)
@@ -250,13 +235,13 @@ def column_scaled(vocoder: Vocoder) -> tuple[str, ...]:
     """Convolutions of the decoder's blocks: a column is half a frame at least, so that kernels of
     three reach too far for an envelope.
     """
-    blocks = {
-        path: module
-        for path, module in vocoder.named_modules()
-        if isinstance(module, AdainResBlk1d)
-    }
-    names = (f"{path}.{name}" for path in blocks for name in ("conv1", "conv2", "conv1x1"))
-    return tuple(path for path in names if isinstance(vocoder.get_submodule(path), Conv))
+    return tuple(
+        f"{path}.{name}"
+        for path, block in vocoder.named_modules()
+        if isinstance(block, AdainResBlk1d)
+        for name in ("conv1", "conv2", "conv1x1")
+        if isinstance(getattr(block, name), Conv)
+    )
 
 
 def reach(conv: Conv) -> int:

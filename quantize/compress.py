@@ -83,10 +83,6 @@ class Source:
     stage: Staged
     figures: tuple[Check, ...] = ()
 
-    def programs(self) -> dict[str, Program]:
-        """The opened packages, by function."""
-        return {name: Program(path) for name, path in self.packages.items()}
-
 
 def build_compressed(
     method: Method,
@@ -137,7 +133,8 @@ def write_compressed(
     """Compress every function as planned, save them as one package, return the coverage of all.
     Function `window` does the arithmetic of `utterance` and is not counted again.
     """
-    stage, programs, streaming = source.stage, source.programs(), len(source.packages) > 1
+    stage, streaming = source.stage, len(source.packages) > 1
+    programs = {name: Program(path) for name, path in source.packages.items()}
     layers = {
         name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()
     }

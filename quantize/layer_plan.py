@@ -181,7 +181,12 @@ def _layer(
         if any(name.startswith(prefix) for name in (weight, bias))
     ]
     name = max(paths, key=len) if paths else op.name
-    shape = _weight_shape(program, weight)
+    shape = tuple(size for size in program.value_type(weight).shape if size is not None)
+    if len(shape) != 4:
+        raise CheckFailed(
+            f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the"
+            " vocoder has 4"
+        )
     channels, outputs = (
         (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
     )
@@ -193,16 +198,6 @@ def _layer(
     return Layer(
         name, op.name, op.op_type, source, weight, math.prod(shape), channels, outputs, macs, **kind
     )
-
-
-def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
-    shape = tuple(size for size in program.value_type(weight).shape if size is not None)
-    if len(shape) != 4:
-        raise CheckFailed(
-            f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the"
-            " vocoder has 4"
-        )
-    return shape
 
 
 def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:
@@ -403,30 +398,21 @@ class Coverage:
             raise CheckFailed(
                 f"convolution {lost[0]} is not in the compressed package; the package was not kept"
             )
-        stored = {
-            entry.layer.name: kinds.get(
-                convolutions[entry.layer.op_name].inputs["weight"][0], "const"
-            )
-            for entry in plan
-        }
-        read = {
-            entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["x"][0], "input")
-            for entry in plan
-        }
         integer_macs, all_macs = int8_macs(plan, layers) if counted else (0, 0)
-        return cls(
-            compressed_ops=sum(kind.startswith("constexpr_") for kind in stored.values()),
-            kept_ops=sum(entry.weights is None for entry in plan),
-            int8_inputs=sum(kind == "dequantize" for kind in read.values()),
-            integer_macs=integer_macs,
-            all_macs=all_macs,
-            skipped=tuple(
-                e.layer.name for e in plan if stored[e.layer.name] not in STORAGE[type(e.weights)]
-            ),
-            misplaced=tuple(
-                e.layer.name for e in plan if (read[e.layer.name] == "dequantize") != e.int8_input
-            ),
-        )
+        compressed, int8_inputs, skipped, misplaced = 0, 0, [], []
+        for entry in plan:
+            inputs = convolutions[entry.layer.op_name].inputs
+            # what computes the weight and the input; an input of the function has no maker
+            stored, maker = kinds[inputs["weight"][0]], kinds.get(inputs["x"][0])
+            compressed += stored.startswith("constexpr_")
+            int8_inputs += maker == "dequantize"
+            if stored not in STORAGE[type(entry.weights)]:
+                skipped.append(entry.layer.name)
+            if (maker == "dequantize") != entry.int8_input:
+                misplaced.append(entry.layer.name)
+        uncompressed = sum(entry.weights is None for entry in plan)
+        names = tuple(skipped), tuple(misplaced)
+        return cls(compressed, uncompressed, int8_inputs, integer_macs, all_macs, *names)
 
     @classmethod
     def together(cls, parts: Sequence["Coverage"]) -> "Coverage":

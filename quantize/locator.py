@@ -124,6 +124,12 @@ class Request:
             )
         return manifest
 
+    def verified(self) -> Manifest:
+        """The vocoder's manifest, with its package's hash verified."""
+        manifest = self.manifest(self.vocoder)
+        manifest.verify()
+        return manifest
+
     def paths(self) -> tuple[tuple[Path, ...], Path]:
         """The paths of the encoder's manifests and of the vocoder's. Raises InputError as
         `manifest` does.
@@ -164,10 +170,7 @@ def find_package(
     """The vocoder's manifest, with its package's hash verified. Raises InputError as
     Request.manifest does, and for a package that differs from its manifest.
     """
-    request = Request(checkpoint, build, method.name, layout)
-    manifest = request.manifest(request.vocoder)
-    manifest.verify()
-    return manifest
+    return Request(checkpoint, build, method.name, layout).verified()
 
 
 def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) -> str | None:
@@ -191,9 +194,7 @@ def built(request: Request, build: Build) -> Manifest:
             assert parent is not None  # only what the converter makes has none
             built(replace(request, method=parent), build)
         _build(request, request.vocoder, build)
-    manifest = request.manifest(request.vocoder)
-    manifest.verify()
-    return manifest
+    return request.verified()
 
 
 def built_encoder(request: Request, build: Build | None) -> tuple[Path, ...]:

@@ -281,7 +281,14 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     """
     # strong inputs first: the errors of weak ones, which nothing can correct, cost least
     order = torch.argsort(moments.diagonal(), descending=True, stable=True)
-    carry = _carry(moments[order][:, order])
+    ordered = moments[order][:, order]
+    # damping: an input that is always zero has that alone
+    power = ordered.diagonal().mean().clamp(min=1e-12)
+    inverse = torch.cholesky_inverse(
+        torch.linalg.cholesky(ordered + torch.eye(len(order)) * DAMPING * power)
+    )
+    # how the error of one input spreads to those after it
+    carry = torch.linalg.cholesky(inverse, upper=True)
     left, borders = matrix[:, order].clone(), ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
     for start in range(0, len(order), STEP):
@@ -295,16 +302,6 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
             errors[:, column - start] = error
         left[:, stop:] -= errors @ carry[start:stop, stop:]
     return index[:, torch.argsort(order)]
-
-
-def _carry(moments: Tensor) -> Tensor:
-    """The upper Cholesky factor of the inverse of the damped moments. An input that is always zero
-    has the damping alone.
-    """
-    damped = moments + torch.eye(len(moments)) * DAMPING * moments.diagonal().mean().clamp(
-        min=1e-12
-    )
-    return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
 
 
 @dataclass(frozen=True, eq=False)

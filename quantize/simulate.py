@@ -28,20 +28,17 @@ from kokoro_ane.vocoder.scaled_conv import input_factor
 INT8_STEPS = 127
 
 
-def linear_grid(weight: Tensor, bits: int, axis: int) -> Tensor:
-    """The weights as a package holds them: symmetric integers times one fp16 scale along `axis`."""
-    steps = 2 ** (bits - 1) - 1
-    others = [place for place in range(weight.dim()) if place != axis]
-    peak = weight.abs().amax(dim=others, keepdim=True).clamp(min=1e-12)
-    return torch.round(weight * (steps / peak)).clamp(-steps, steps) * (peak / steps).half().float()
-
-
 def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None = None) -> Tensor:
     """The values of a weight that a package stores by the scheme `weights`. The axis of the output
     channels is 1 of a transposed convolution.
     """
     if isinstance(weights, LinearWeights):
-        return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
+        # symmetric integers times one fp16 scale per output channel
+        steps = 2 ** (weights.bits - 1) - 1
+        others = [place for place in range(weight.dim()) if place != int(transposed)]
+        peak = weight.abs().amax(dim=others, keepdim=True).clamp(min=1e-12)
+        integers = torch.round(weight * (steps / peak)).clamp(-steps, steps)
+        return integers * (peak / steps).half().float()
     if isinstance(weights, PaletteWeights):
         table = palette_table(weight.half().numpy(), weights, transposed, fit)
         return torch.from_numpy(table.decoded().astype(np.float32))

@@ -91,11 +91,22 @@ def _integer_pass(plan: tuple[LayerPlan, ...]) -> list[Any]:
     """coremltools' pass for integers with the weight constants that it may change; no pass where
     there are none.
     """
-    from coremltools.optimize.coreml import OptimizationConfig
+    from coremltools.optimize.coreml import OpLinearQuantizerConfig, OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights
 
+    def config(weights: LinearWeights | BlockWeights, layer: Layer) -> Any:
+        block = weights.block_of(layer.channels) if isinstance(weights, BlockWeights) else 0
+        return OpLinearQuantizerConfig(
+            mode="linear_symmetric",
+            dtype=f"int{weights.bits}",
+            # none: the plan has applied the size limit
+            weight_threshold=0,
+            granularity="per_block" if block else "per_channel",
+            **({"block_size": block} if block else {}),
+        )
+
     configs = {
-        e.layer.weight: _config(e.weights, e.layer)
+        e.layer.weight: config(e.weights, e.layer)
         for e in plan
         if isinstance(e.weights, LinearWeights | BlockWeights)
     }
@@ -106,15 +117,3 @@ def _integer_pass(plan: tuple[LayerPlan, ...]) -> list[Any]:
             OptimizationConfig(global_config=None, op_name_configs=configs), fake_compression=False
         )
     ]
-
-
-def _config(weights: LinearWeights | BlockWeights, layer: Layer) -> Any:
-    """coremltools' configuration for one layer."""
-    from coremltools.optimize.coreml import OpLinearQuantizerConfig
-
-    # no threshold: the plan has applied the size limit
-    linear = {"mode": "linear_symmetric", "dtype": f"int{weights.bits}", "weight_threshold": 0}
-    block = weights.block_of(layer.channels) if isinstance(weights, BlockWeights) else 0
-    if block:
-        return OpLinearQuantizerConfig(granularity="per_block", block_size=block, **linear)
-    return OpLinearQuantizerConfig(granularity="per_channel", **linear)
