@@ -1,8 +1,9 @@
 """Int8 inputs: their ranges, measured on the executed package over the tuning set's sentences.
 
-    ranges = input_ranges(observed(program, layout, buckets), layers, calibration_inputs(checkpoint, vocoder, 12), percentile=99.999)
+    clips = calibration_inputs(checkpoint, vocoder, 12)
+    ranges = input_ranges(observed(program, layout, buckets), layers, clips, percentile=99.999)
 
-coremltools' calibration needs macOS and keeps only the last sample's range; its pass
+coremltools' calibration needs macOS and keeps only the last sample's range. Its pass
 (quantize/passes.py) needs no more than the ranges.
 """
 
@@ -25,8 +26,10 @@ from kokoro_ane.vocoder.render import run_program
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
 from mlprogram import Program
 
-Note = Callable[[str, torch.Tensor, float], None]  # name, value, share of it that is no padding
-Observe = Callable[[VocoderInputs, Note], None]  # run a clip and note every value
+# takes a value's name, the value, and the share of it that is no padding
+Note = Callable[[str, torch.Tensor, float], None]
+# runs a clip and notes every value
+Observe = Callable[[VocoderInputs, Note], None]
 FIRST_SEED = 1000  # calibration noise is never the evaluation's
 
 
@@ -37,11 +40,12 @@ def calibration_inputs(
     first_seed: int = FIRST_SEED,
     shift: int = 0,
 ) -> Iterator[VocoderInputs]:
-    """Features of the first `clips` sentences of the tuning set (all by default), voices taking
-    turns, each with noise of its own.
+    """Yield the features of the first `clips` sentences of the tuning set, of all by default. The
+    voices take turns, and each sentence has its own noise.
 
-    Whole sentences: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times from
-    4 to 15 seconds on real Kokoro). `shift`: in the style of the voice so many places on.
+    Sentences are whole: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times
+    from 4 to 15 seconds on real Kokoro). With `shift` each sentence gets the style of the voice
+    that many places further on.
     """
     sentences, voices = own_speech(checkpoint, TUNING), speakers(checkpoint, TUNING)
     require_disjoint(sentences, own_speech(checkpoint, JUDGED))
@@ -49,17 +53,21 @@ def calibration_inputs(
         raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
     encoder = text_encoder(checkpoint)
     for number, sentence in enumerate(sentences[:clips]):
-        said = replace(sentence, voice=voices[(number + shift) % len(voices)])
+        utterance = replace(sentence, voice=voices[(number + shift) % len(voices)])
         yield vocoder_inputs(
-            checkpoint, vocoder, encoder, said, seed=first_seed + shift * len(sentences) + number
+            checkpoint,
+            vocoder,
+            encoder,
+            utterance,
+            seed=first_seed + shift * len(sentences) + number,
         )
 
 
 def input_ranges(
     observe: Observe, layers: Iterable[Layer], clips: Iterable[VocoderInputs], percentile: float
 ) -> dict[str, float]:
-    """Percentile of the magnitudes of each value that one of `layers` reads, seen while the program
-    runs: the largest of the clips.
+    """The range of each value that one of `layers` reads: a percentile of its magnitudes in each
+    clip while the program runs, and of all clips the largest.
 
     Padding does not count.
     """
@@ -72,6 +80,7 @@ def input_ranges(
 
     for clip in clips:
         observe(clip, note)
+    # a value that is always zero has no scale, and one that overflows has none either
     silent = [name for name, size in ranges.items() if not 0.0 < size < float("inf")]
     if silent:
         raise CheckFailed(
@@ -82,7 +91,7 @@ def input_ranges(
 
 
 def observed(program: Program, layout: PaddedLayout, buckets: tuple[int, ...]) -> Observe:
-    """Of a package of one function."""
+    """What runs a clip through a package of one function."""
 
     def observe(clip: VocoderInputs, note: Note) -> None:
         fitting = excerpt(clip, start=0, frames=min(clip.frames, buckets[-1]))
@@ -99,8 +108,8 @@ def observed(program: Program, layout: PaddedLayout, buckets: tuple[int, ...]) -
 
 
 def observed_function(programs: Mapping[str, Program], name: str, lengths: Lengths) -> Observe:
-    """Of one function of the streaming layout: `utterance` sees as much of a sentence as it takes,
-    `window` those that are longer.
+    """What runs a clip through the streaming layout and observes one of its functions: `utterance`
+    sees as much of a sentence as it takes, `window` sees the sentences that are longer.
     """
     chain, longest = StreamingChain(programs, lengths), lengths.utterance[-1]
 
@@ -109,6 +118,7 @@ def observed_function(programs: Mapping[str, Program], name: str, lengths: Lengt
         if name == WINDOW and frames <= longest:
             return
         bucket = bucket_for(frames, lengths.decoder)
+        # a window counts whole; an utterance is padded to its bucket
         share = 1.0 if name == WINDOW else frames / bucket
         chain.render(
             excerpt(clip, 0, frames),

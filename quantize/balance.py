@@ -1,14 +1,18 @@
-"""What makes a convolution's input fit one int8 step: balanced channels, and a scale that varies
-over time.
+"""What makes one int8 step fit all of a convolution's input: balanced channels, and a scale that
+varies over time.
 
     balanced = balance_channels(vocoder, channel_sizes(vocoder, inputs), exponent=0.7)
     ready = with_time_varying_scales(balanced, scale_caps(balanced, inputs))
 
-Balance is exact and costs nothing at run time. Snake and leaky ReLU commute with a scale:
-snake_a(z) / s = snake_(a s)(z / s) with snake_a(z) = z + sin^2(a z) / a, and leaky(z) / s = leaky(z
-/ s) for s > 0. So 1 / s folds into the layer that makes z (AdaIN's gain and shift, or the
-convolutions whose sum z is), into Snake's alpha, and s into the input channels of the convolution
-that reads the result. Scales over time are vocoder/scaled_conv.py's.
+Balance is exact and costs nothing at run time, because Snake and leaky ReLU commute with a scale.
+For s > 0:
+
+    snake_a(z) / s = snake_(a s)(z / s)    where snake_a(z) = z + sin^2(a z) / a
+    leaky(z) / s   = leaky(z / s)
+
+So 1 / s folds into the layer that makes z (AdaIN's gain and shift, or the convolutions whose sum z
+is), and s into Snake's alpha and into the input channels of the convolution that reads the result.
+Scales over time are modules of vocoder/scaled_conv.py.
 """
 
 import copy
@@ -38,9 +42,11 @@ from kokoro_ane.vocoder.scaled_conv import RANGE, PerColumnScaledConv, ScaledCon
 
 # a channel is moved by at most this factor either way: alphas and gains stay far inside fp16
 MAX_SCALE = 64.0
-RARE = 1e-3  # of the columns: how many may exceed what a channel's size is taken to be
+# share of the columns that may exceed what a channel's size is taken to be
+RARE = 1e-3
 QUIET = 1e-6  # a channel or kernel slice below this is left where it is
-CAP_BEYOND = 1e-5  # of the values: how many may exceed what a scale rises to
+# share of the values that may exceed what a scale rises to
+CAP_BEYOND = 1e-5
 # where a kernel reaches further, a smooth scale's ripple is louder than the codes' noise
 # (docs/quantization.md)
 REACH_FRAMES = 0.25
@@ -48,8 +54,8 @@ REACH_FRAMES = 0.25
 
 @dataclass(frozen=True)
 class Site:
-    """One place where a scale can be folded: `makers` give z, `snake` bends it (None: leaky ReLU),
-    `reader` reads the result.
+    """One place where a scale can be folded: `makers` compute z, `snake` is the activation (None
+    stands for leaky ReLU), and the convolution at path `reader` reads the result.
     """
 
     reader: str
@@ -59,7 +65,7 @@ class Site:
 
 
 def sites(vocoder: Vocoder) -> Iterator[Site]:
-    """Every place, in the order of the vocoder's modules."""
+    """Yield every place, in the order of the vocoder's modules."""
     for path, module in vocoder.named_modules():
         if isinstance(module, AdaINResBlock1):
             for index in range(len(module.convs1)):
@@ -77,21 +83,22 @@ def sites(vocoder: Vocoder) -> Iterator[Site]:
 def channel_sizes(
     vocoder: Vocoder, clips: Iterable[VocoderInputs], beyond: float = RARE
 ) -> dict[str, Tensor]:
-    """What one in 1 / `beyond` columns exceeds, in every input channel of every convolution, mean
-    over the clips: {path: [C]}.
+    """The size of every input channel of every convolution, {path: [C]}: the magnitude that one
+    column in 1 / `beyond` exceeds, averaged over the clips.
 
-    Peaks are set by single columns of single sentences: on real Kokoro they balance worse.
+    The largest magnitude would be set by single columns of single sentences. On real Kokoro it
+    balances worse.
     """
-    found: dict[str, list[Tensor]] = {}
+    peaks: dict[str, list[Tensor]] = {}
 
-    def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
-        columns = given[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
-        found.setdefault(path, []).append(
+    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        columns = inputs[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
+        peaks.setdefault(path, []).append(
             columns.topk(max(1, int(beyond * columns.shape[1])), dim=1).values[:, -1]
         )
 
     watched(vocoder, clips, note)
-    return {path: torch.stack(sizes).mean(dim=0) for path, sizes in found.items()}
+    return {path: torch.stack(sizes).mean(dim=0) for path, sizes in peaks.items()}
 
 
 @torch.no_grad()
@@ -116,8 +123,9 @@ def watched(
 
 
 def exceeded(x: Tensor, beyond: float, share: float = 1.0) -> float:
-    """The magnitude that so large a part of x's values exceeds; at 0 the largest. `share`: of x
-    that is not padding.
+    """The magnitude that the share `beyond` of x's values exceeds; with 0 the largest. `share` is
+    the part of x that is not padding. Example: of 1,000 values of which half are padding,
+    beyond=0.01 gives the fifth largest.
     """
     magnitudes = x.abs().flatten()
     rank = max(1, round(beyond * share * magnitudes.numel()))
@@ -127,11 +135,11 @@ def exceeded(x: Tensor, beyond: float, share: float = 1.0) -> float:
 @torch.no_grad()
 def balance_channels(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: float) -> Vocoder:
     """A copy that renders the same, in which the convolutions that `sizes` names see balanced
-    channels. exponent 0: untouched; 1: every channel is as large.
+    channels. Exponent 0 changes nothing; with 1 every channel becomes as large as the others.
 
-    Only what becomes int8 is to be named: weights that take the scales have more to hold, 30 dB for
-    11 in the decoder's int8 weights. Where nothing before a convolution can take the scale, it
-    stands before it as a multiplication (vocoder/scaled_conv.py).
+    `sizes` should name only what becomes int8: weights that take the scales have a wider range to
+    cover, in the decoder 30 dB where it was 11. Where no layer before a convolution can take the
+    scale, a multiplication before it does (vocoder/scaled_conv.py).
     """
     if not 0.0 <= exponent <= 1.0:
         raise InputError(f"exponent of the balance is {exponent}: 0 to 1 is needed")
@@ -141,21 +149,17 @@ def balance_channels(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: fl
     for site in (site for site in sites(balanced) if site.reader in sizes):
         reader = balanced.get_submodule(site.reader)
         assert isinstance(reader, Conv | ConvTranspose), site.reader
-        _fold(site, reader, _scales(sizes[site.reader], _kernel_peaks(reader), exponent))
+        _fold(site, reader, _scales(sizes[site.reader], reader, exponent))
     for path in (path for path in scaled_at_input(balanced) if path in sizes):
         reader = balanced.get_submodule(path)
         assert isinstance(reader, Conv), path
-        replace_module(
-            balanced,
-            path,
-            ScaledConv(reader, _scales(sizes[path], _kernel_peaks(reader), exponent)),
-        )
+        replace_module(balanced, path, ScaledConv(reader, _scales(sizes[path], reader, exponent)))
     return balanced.eval()
 
 
 def scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
-    """Convolutions that read what no maker can scale: shortcuts, the text's branch, the spectrum's
-    first ones.
+    """Paths of the convolutions whose input no layer before them can scale: shortcuts, the branch
+    of the text, the first ones that read the spectrum.
     """
     names = ("conv1x1", "asr_res.0", "noise_convs.0", "noise_convs.1")
     return tuple(
@@ -165,19 +169,13 @@ def scaled_at_input(vocoder: Vocoder) -> tuple[str, ...]:
     )
 
 
-def _kernel_peaks(reader: Conv | ConvTranspose) -> Tensor:
-    """Largest weight that reads each input channel: [C]."""
-    return reader.weight.abs().amax(
-        dim=(1, 2, 3) if isinstance(reader, ConvTranspose) else (0, 2, 3)
-    )
-
-
-def _scales(activations: Tensor, kernels: Tensor, exponent: float) -> Tensor:
-    """SmoothQuant's size(x)^e / peak(w)^(1 - e), geometric mean 1: [C] float64. Exponent 0 is the
-    identity here.
-    """
+def _scales(activations: Tensor, reader: Conv | ConvTranspose, exponent: float) -> Tensor:
+    """SmoothQuant's scales size(x)^e / peak(w)^(1 - e), [C] float64, with a geometric mean of 1."""
+    # the largest weight that reads each input channel, [C]
+    outputs = 1 if isinstance(reader, ConvTranspose) else 0
+    kernels = reader.weight.abs().amax(dim=(outputs, 2, 3))
     usable = (activations > QUIET) & (kernels > QUIET)
-    if exponent == 0.0 or not usable.any():
+    if not usable.any():
         return torch.ones_like(activations, dtype=torch.float64)
     raw = (
         exponent * activations.double().clamp(min=QUIET).log()
@@ -188,16 +186,17 @@ def _scales(activations: Tensor, kernels: Tensor, exponent: float) -> Tensor:
 
 
 def _fold(site: Site, reader: Conv | ConvTranspose, scales: Tensor) -> None:
-    """Divide what `site` makes by `scales`, multiply what the reader takes. Everything in float64,
-    rounded once.
+    """Divide what `site` makes by `scales` and multiply what the reader takes. The products are
+    computed in float64 and rounded once.
     """
     for maker in site.makers:
         affine = maker.fc if isinstance(maker, AdaIN1d) else maker
-        # gain rows, then shift rows
+        # AdaIN's affine has the rows of all gains, then those of all shifts
         rows = scales.repeat(2) if isinstance(maker, AdaIN1d) else scales
         _scale(affine.weight, 1 / rows, axis=0)
         if affine.bias is not None:
             _scale(affine.bias, 1 / rows, axis=0)
+    # snake_a(z) / s = snake_(a s)(z / s)
     if site.snake is not None:
         _scale(site.snake.alpha, scales, axis=1)
         site.snake.freeze()
@@ -213,20 +212,15 @@ def _scale(tensor: Tensor, factors: Tensor, axis: int) -> None:
 
 
 def time_scaled(vocoder: Vocoder) -> Mapping[str, int]:
-    """Columns a frame of each convolution of the generator's residual blocks with so short a reach,
-    by path: the first stage's first.
+    """Columns a frame by path, for each convolution of the generator's residual blocks whose reach
+    is at most REACH_FRAMES. The first stage's stand first.
     """
     generator, chosen = vocoder.generator, {}
     for stage in range(len(generator.ups)):
         columns = PROSODY_PER_FRAME * math.prod(generator.rates[: stage + 1])
         first = stage * generator.blocks_per_stage
-        roots = (
-            f"generator.noise_res.{stage}.",
-            *(
-                f"generator.resblocks.{first + block}."
-                for block in range(generator.blocks_per_stage)
-            ),
-        )
+        blocks = range(first, first + generator.blocks_per_stage)
+        roots = f"generator.noise_res.{stage}.", *(f"generator.resblocks.{i}." for i in blocks)
         for path, module in vocoder.named_modules():
             if (
                 isinstance(module, Conv)
@@ -241,41 +235,42 @@ def column_scaled(vocoder: Vocoder) -> tuple[str, ...]:
     """Convolutions of the decoder's blocks: a column is half a frame at least, so that kernels of
     three reach too far for an envelope.
     """
-    blocks = {
-        path: module
-        for path, module in vocoder.named_modules()
-        if isinstance(module, AdainResBlk1d)
-    }
-    names = (f"{path}.{name}" for path in blocks for name in ("conv1", "conv2", "conv1x1"))
-    return tuple(path for path in names if isinstance(vocoder.get_submodule(path), Conv))
+    return tuple(
+        f"{path}.{name}"
+        for path, block in vocoder.named_modules()
+        if isinstance(block, AdainResBlk1d)
+        for name in ("conv1", "conv2", "conv1x1")
+        if isinstance(getattr(block, name), Conv)
+    )
 
 
 def reach(conv: Conv) -> int:
-    """Columns that the kernel looks at on either side."""
+    """How many columns the kernel sees on either side."""
     return int(conv.dilation[1] * (conv.kernel_size[1] - 1) // 2)
 
 
 def scale_caps(
     vocoder: Vocoder, clips: Iterable[VocoderInputs], per_column: bool = True
 ) -> dict[str, float]:
-    """What hardly a value exceeds, by path of what can be scaled over time: how far a smooth scale
-    may rise, RANGE times how far any falls. `per_column`: the decoder's too.
+    """The cap of each convolution that can be scaled over time, by path: the magnitude that hardly
+    a value exceeds. A smooth scale rises up to it, and no scale falls below cap / RANGE. With
+    `per_column` the decoder's convolutions are among them.
     """
     caps = dict.fromkeys(
         (*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ())), 0.0
     )
 
-    def note(path: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if path in caps:
-            caps[path] = max(caps[path], exceeded(given[0], CAP_BEYOND))
+            caps[path] = max(caps[path], exceeded(inputs[0], CAP_BEYOND))
 
     watched(vocoder, clips, note)
     return caps
 
 
 def with_time_varying_scales(vocoder: Vocoder, caps: Mapping[str, float]) -> Vocoder:
-    """A copy in which the convolutions that `caps` names divide their input by an envelope; the
-    same but for its ripple.
+    """A copy in which the convolutions that `caps` names divide their input by an envelope. It
+    renders the same but for the envelope's ripple.
     """
     prepared, columns = copy.deepcopy(vocoder), time_scaled(vocoder)
     for path, cap in caps.items():

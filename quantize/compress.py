@@ -1,5 +1,5 @@
-"""Build the package of a compression method from its parent's: aside, counted, executed, renamed,
-the manifest last.
+"""Build the package of a compression method from its parent's. It is written aside, counted,
+executed and renamed; the manifest comes last.
 
 parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
 """
@@ -40,7 +40,7 @@ from kokoro_ane.quantize.balance import (
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.layer_plan import (
-    KIN,
+    COUNTERPARTS,
     Coverage,
     LayerPlan,
     int8_paths,
@@ -64,8 +64,10 @@ from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES, Streaming
 from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 from mlprogram import Program
 
-EXACT_DB = 100.0  # balanced channels change nothing but the rounding of fp32
-RIPPLE_DB = 20.0  # a scale that moves within a kernel's reach; the noise that it saves is louder
+# balanced channels change nothing but the rounding of fp32
+EXACT_DB = 100.0
+# a scale that moves within a kernel's reach makes a ripple; the noise that it saves is louder
+RIPPLE_DB = 20.0
 
 
 Staged = VocoderStage | StreamingStage
@@ -73,17 +75,13 @@ Staged = VocoderStage | StreamingStage
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is compressed: uncompressed packages of one function each, their stage, figures of how
-    that differs from the checkpoint.
+    """What is compressed: uncompressed packages of one function each, the stage that they belong
+    to, and figures of how they differ from the checkpoint.
     """
 
     packages: Mapping[str, Path]  # by function
     stage: Staged
     figures: tuple[Check, ...] = ()
-
-    def programs(self) -> dict[str, Program]:
-        """Opened, by function."""
-        return {name: Program(path) for name, path in self.packages.items()}
 
 
 def build_compressed(
@@ -93,27 +91,25 @@ def build_compressed(
     recipe: Recipe | None = None,
     layout: str = PADDED,
 ) -> tuple[Manifest, Manifest]:
-    """Compress aside, count, execute one clip, rename, write the manifest last: the parent's
-    manifest and the new one.
+    """Compress the parent's package; returns the parent's manifest and the new one.
 
-    Raises CheckFailed when a limit is missed or a layer skipped; nothing new is left then.
+    Raises CheckFailed when a limit is missed or a layer was skipped. Nothing new is left then.
     """
     if method.parent is None:
-        raise InputError(
-            f"method {method.name!r} compresses nothing: `{options_for(method, layout).command}` builds it"
-        )
+        command = options_for(method, layout).command
+        raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
     if method.by_recipe and recipe is not None:
         recipe.require_fits(checkpoint)
     path = manifest_path(build, checkpoint, method, layout)
     targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
     with (
-        staged_together(*targets) as (aside, told),
+        staged_together(*targets) as (aside, manifest_aside),
         temporary_files_in(aside.parents[1]),
         tempfile.TemporaryDirectory() as work,
     ):
         stage = stage_of(checkpoint, parent)
-        # weights alone are compressed as they are
+        # a recipe without int8 inputs needs no balanced channels: the package is not converted anew
         if recipe and method.by_recipe and not recipe.multiplies_integers:
             method = replace(method, activations=None)
         source = source_of(method, stage, parent, Path(work), recipe)
@@ -125,32 +121,36 @@ def build_compressed(
         )
         figures = checked(method, stage, before, after)
         checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-        child = child_manifest(
-            parent, method, aside, after, describe(method, coverage, recipe), checks
-        ).save(told)
+        compression = describe(method, coverage, recipe)
+        child = child_manifest(parent, method, aside, after.values(), compression)
+        child = replace(child, checks=checks).save(manifest_aside)
     return parent, replace(child, path=path)
 
 
 def write_compressed(
     method: Method, source: Source, recipe: Recipe | None, aside: Path
 ) -> Coverage:
-    """Every function as planned, saved as one package. The coverage of all; a window's arithmetic
-    is counted as the utterance's.
+    """Compress every function as planned, save them as one package, return the coverage of all.
+    Function `window` does the arithmetic of `utterance` and is not counted again.
     """
-    stage, programs, streaming = source.stage, source.programs(), len(source.packages) > 1
+    stage, streaming = source.stage, len(source.packages) > 1
+    programs = {name: Program(path) for name, path in source.packages.items()}
     layers = {
         name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()
     }
     levels = recipe.levels if recipe else None
-    plans = {name: plan_for(method, found, levels, streaming) for name, found in layers.items()}
+    plans = {
+        name: plan_for(method, function_layers, levels, streaming)
+        for name, function_layers in layers.items()
+    }
     fitted = fits([entry for plan in plans.values() for entry in plan], stage)
     models: dict[str, Any] = {}
-    # last: what it tells hangs on the others' weights
+    # the decoder comes last: the statistics that it predicts depend on the others' weights
     for name in sorted(plans, key=lambda name: name == DECODER):
         peaks = ranges(method, programs, name, plans[name], stage)
         package = source.packages[name]
         if name == DECODER:
-            package = retold(source, programs, models[UTTERANCE])
+            package = decoder_with_corrected_statistics(source, programs, models[UTTERANCE])
         models[name] = compressed(package, plans[name], peaks, fitted)
     save_functions({name: models[name] for name in plans}, aside)
     after = {name: Program(aside, function=name) for name in models}
@@ -162,38 +162,44 @@ def write_compressed(
     )
 
 
-def retold(source: Source, programs: Mapping[str, Program], utterance: Any) -> Path:
+def decoder_with_corrected_statistics(
+    source: Source, programs: Mapping[str, Program], utterance: Any
+) -> Path:
     """The decoder, converted anew with the statistics of the generator as it is compressed in
     function `utterance`.
     """
     stage, package = source.stage, source.packages[DECODER]
     assert isinstance(stage, StreamingStage)
-    measuring, again = (
-        package.with_name(f"measuring{package.suffix}"),
-        package.with_name(f"retold{package.suffix}"),
-    )
+    measuring = package.with_name(f"measuring{package.suffix}")
     save_package(utterance, measuring)
-    told = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
-    save_package(convert(told.function(DECODER), stage.precision, stage.target), again)
-    return again
+    stage = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
+    reconverted = package.with_name(f"corrected{package.suffix}")
+    save_package(convert(stage.function(DECODER), stage.precision, stage.target), reconverted)
+    return reconverted
 
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
-    """The stage that the parent was built from. InputError for statistics of another predictor."""
+    """The stage that the parent was built from. Raises InputError where its statistics are those of
+    another predictor.
+    """
     if parent.layout in STREAMED:
         with described(parent.path):
-            own = [tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)]
-            told = parent.inputs[DECODER][STYLE]["statistics_sha256"]
+            lengths = [
+                tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)
+            ]
+            recorded_sha256 = parent.inputs[DECODER][STYLE]["statistics_sha256"]
         predictor = predictor_of(checkpoint)
-        if told != predictor.sha256:
+        if recorded_sha256 != predictor.sha256:
             again = f"run `{BuildOptions('vocoder', layout=parent.layout).command}` again"
-            differ = f"{str(told)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
+            differ = (
+                f"{str(recorded_sha256)[:12]}, {checkpoint.name} now has {predictor.sha256[:12]}"
+            )
             raise InputError(f"{parent.path} has predicted statistics {differ}: {again}")
         speech = check_speech(checkpoint, CHECK_FRAMES)
         return StreamingStage(
             checkpoint,
             predictor,
-            Lengths(parent.buckets, *own),
+            Lengths(parent.buckets, *lengths),
             parent.precision,
             speech,
             parent.target,
@@ -207,8 +213,8 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
 def source_of(
     method: Method, stage: Staged, parent: Manifest, work: Path, recipe: Recipe | None
 ) -> Source:
-    """The parent's package, or one converted anew into `work`: balanced channels, a newer target,
-    functions one by one.
+    """The parent's package, or packages converted anew into `work`: with balanced channels, for a
+    newer target, or with one function each.
     """
     several = isinstance(stage, StreamingStage)
     if not method.reconverts and not several:
@@ -218,7 +224,8 @@ def source_of(
         vocoder, figures = balanced_vocoder(method, stage, recipe)
         stage = replace(stage, balanced=vocoder)
     if isinstance(stage, StreamingStage):
-        # rounded are the vocoder's own weights; with 1 / alpha in them p6 is half as far again
+        # Snake's 1 / alpha stays out of the weights that are rounded: inside them the error of p6
+        # is half as large again
         stage = replace(stage, apart=True)
     else:
         stage = replace(stage, target=method.target or parent.target)
@@ -232,7 +239,7 @@ def source_of(
 def balanced_vocoder(
     method: Method, stage: Staged, recipe: Recipe | None
 ) -> tuple[Vocoder, tuple[Check, ...]]:
-    """The vocoder made ready for int8 inputs, and the proof that it renders the same. Raises
+    """The vocoder prepared for int8 inputs, and the checks that it renders the same. Raises
     CheckFailed when it does not.
     """
     settings = method.int8_activations()
@@ -277,15 +284,14 @@ def ranges(
     plan: tuple[LayerPlan, ...],
     stage: Staged,
 ) -> dict[str, float]:
-    """Range of every value of a function that becomes int8, measured on the executed source; none
-    when no input does.
-
-    What has been divided by its envelope has the range 1.
+    """The range of every value of a function that becomes int8, measured on the executed source;
+    none where no input becomes int8.
     """
     chosen, settings = [entry.layer for entry in plan if entry.int8_input], method.activations
     if not chosen or settings is None:
         return {}
     enveloped = stage.enveloped(name)
+    # what has been divided by its envelope reaches 1 by construction
     fixed = {layer.input: 1.0 for layer in chosen if layer.name in enveloped}
     clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
     others = [layer for layer in chosen if layer.input not in fixed]
@@ -297,21 +303,21 @@ def ranges(
 
 
 def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
-    """What the plan's fitted palettes need; a layer without inputs of its own in the vocoder has
-    its kin's.
+    """The fits of the plan's fitted palettes, by layer name. A layer that the vocoder does not have
+    takes those of its counterpart there.
     """
-    wanted = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
-    found = fits_of(
-        stage.checkpoint, stage.vocoder, sorted({KIN.get(name, name) for name in wanted})
+    names = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
+    by_path = fits_of(
+        stage.checkpoint, stage.vocoder, sorted({COUNTERPARTS.get(name, name) for name in names})
     )
-    return {name: found[KIN.get(name, name)] for name in wanted}
+    return {name: by_path[COUNTERPARTS.get(name, name)] for name in names}
 
 
 def checked(
     method: Method, stage: Staged, before: Mapping[str, Program], after: Mapping[str, Program]
 ) -> Check:
-    """SNR of a calibration sentence, compressed against parent. Raises CheckFailed below the
-    method's limit.
+    """The SNR of a calibration sentence, compressed package against parent. Raises CheckFailed
+    below the method's limit.
     """
     value = snr_db(*(stage.rendered(programs) for programs in (before, after)))
     name = f"SNR against {method.parent}, {stage.speech.frames} frames of a calibration sentence"
@@ -319,7 +325,7 @@ def checked(
 
 
 def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[str, Any]:
-    """What was done, for the manifest."""
+    """What was done to the weights and inputs, for the manifest."""
     configured = {
         "weights": asdict(method.weights) if method.weights else None,
         "activations": asdict(method.activations) if method.activations else None,
@@ -333,25 +339,20 @@ def child_manifest(
     parent: Manifest,
     method: Method,
     package: Path,
-    programs: Mapping[str, Program],
+    programs: Iterable[Program],
     compression: dict[str, Any],
-    checks: dict[str, Any],
 ) -> Manifest:
-    """The parent's contract with this method's provenance, counts and figures."""
+    """The parent's contract with this method's provenance and counts."""
     counts = Counter(
-        op.op_type
-        for program in programs.values()
-        for op in program.operations
-        if op.op_type != "const"
+        op.op_type for program in programs for op in program.operations if op.op_type != "const"
     )
-    own: dict[str, Any] = {
-        "method": method.name,
-        "parent_sha256": parent.package_sha256,
-        "checks": checks,
-        "tools": tool_versions(),
-    }
-    shape: dict[str, Any] = {
-        "operations": dict(sorted(counts.items())),
-        "target": method.target or parent.target,
-    }
-    return replace(parent, **own, compression=compression, **shape, **describe_package(package))
+    return replace(
+        parent,
+        method=method.name,
+        parent_sha256=parent.package_sha256,
+        tools=tool_versions(),
+        operations=dict(sorted(counts.items())),
+        target=method.target or parent.target,
+        compression=compression,
+        **describe_package(package),
+    )

@@ -1,11 +1,11 @@
-"""Put compressed weights in the place of a package's constants: of any stage, any number of
-functions.
+"""Replace constants of a package by compressed weights: of any stage, in any number of functions.
 
     plan = plan_of(method, program)                     # {"concat_4": BlockWeights(...), ...}
-    model = with_constants(package, {"duration": {name: stored_as(program.constant(name), how) for name, how in plan.items()}})
+    stored = {name: stored_as(program.constant(name), how) for name, how in plan.items()}
+    model = with_constants(package, {"duration": stored})
 
-An LSTM's constants have a converter's names (concat_4); here they are called by the LSTM's place:
-lstm0.weight_ih. Importing this imports coremltools.
+The converter names an LSTM's constants by number (concat_4). Here they are called by the LSTM's
+place in the program: lstm0.weight_ih. Importing this module imports coremltools.
 """
 
 import math
@@ -29,30 +29,28 @@ from coremltools.models.utils import _apply_graph_pass
 from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.quantize.methods import Method, Weights
-from kokoro_ane.quantize.stored import Integers, Stored, Table
+from kokoro_ane.quantize.stored import Integers, Stored
 from mlprogram import Program
 
 READERS = {
-    "linear": "weight",
-    "conv": "weight",
+    "linear": ("weight",),
+    "conv": ("weight",),
     "lstm": ("weight_ih", "weight_hh", "weight_ih_back", "weight_hh_back"),
-    "gather": "x",
+    "gather": ("x",),
 }
 HALF = "_to_fp16"  # what the converter adds to the name of a constant that it rounds
-FEWEST_BYTES = 0.9  # of the float's: a form that saves less than a tenth is not worth an operation
 
 
 def weights_of(program: Program) -> dict[str, str]:
-    """Constants that layers compute with: what the package calls each -> our name for it (prosody:
-    lstm0.weight_ih).
+    """The constants that layers compute with: the package's name of each -> the name in this
+    project. Example: concat_4 -> lstm0.weight_ih.
     """
     constants = {op.name: op.outputs[0].name for op in program.operations if op.op_type == "const"}
-    known, names, lstms = set(constants.values()), {}, 0
+    values, names, lstms = set(constants.values()), {}, 0
     for op in program.operations:
-        wanted = READERS.get(op.op_type, ())
-        for parameter in (wanted,) if isinstance(wanted, str) else wanted:
+        for parameter in READERS.get(op.op_type, ()):
             value = op.inputs.get(parameter, ("",))[0]
-            if value in known:
+            if value in values:
                 names[value] = (
                     f"lstm{lstms}.{parameter}" if op.op_type == "lstm" else value.removesuffix(HALF)
                 )
@@ -61,8 +59,8 @@ def weights_of(program: Program) -> dict[str, str]:
 
 
 def plan_of(method: Method, program: Program, prefix: str = "") -> dict[str, Weights]:
-    """What becomes of every constant large enough to pay; method.parts name them as `prefix` and
-    weights_of's name.
+    """The scheme of every constant that is large enough to pay. The patterns of method.parts match
+    `prefix` and the name by weights_of, as in duration.lstm0.weight_ih.
     """
     chosen = {
         value: method.weights_of(f"{prefix}{name}") for value, name in weights_of(program).items()
@@ -80,21 +78,24 @@ def plan_of(method: Method, program: Program, prefix: str = "") -> dict[str, Wei
 def with_constants(
     package: Path, stored: Mapping[str, Mapping[str, Stored]]
 ) -> "ct.models.MLModel":
-    """The model of `package` with these constants compressed: by function, by name. Nothing is
+    """The model of `package` with these constants compressed, {function: {name: stored}}. It is not
     loaded for prediction.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # MLModel(path) writes the Manifest.json of what it opens anew
+        # a copy, because MLModel(path) rewrites the Manifest.json of the package that it opens
         copy = shutil.copytree(package, Path(folder) / package.name)
         model = ct.models.MLModel(str(copy), skip_model_load=True)
         return _apply_graph_pass(
-            model, [Replaced(stored)], spec_version=int(ct.target.iOS17), skip_model_load=True
+            model,
+            [ReplaceConstants(stored)],
+            spec_version=int(ct.target.iOS17),
+            skip_model_load=True,
         )
 
 
-class Replaced(AbstractGraphPass):
-    """Constants by what unpacks to them. `alone`: coremltools' own passes, which follow other
-    changes, are left out.
+class ReplaceConstants(AbstractGraphPass):
+    """A pass that puts an unpacking operation in the place of each named constant. With `alone`
+    coremltools' own passes, which follow other changes, are skipped.
     """
 
     def __init__(self, stored: Mapping[str, Mapping[str, Stored]], alone: bool = True) -> None:
@@ -118,28 +119,25 @@ def _in_block(block: Any, stored: Mapping[str, Stored]) -> None:
         op for op in block.operations if op.op_type == "const" and op.outputs[0].name in stored
     ]:
         new, old = stored[op.outputs[0].name], op.outputs[0]
-        unpacked = _integers(new, op) if isinstance(new, Integers) else _table(new, op)
+        if isinstance(new, Integers):
+            unpacked = _construct_constexpr_dequant_op(
+                new.values, new.offset, new.scale, axis=0, name=op.name, before_op=op
+            )
+        else:
+            groups, count = new.table.shape
+            # [groups, 1 ..., 2^bits, 1]
+            lut = new.table.reshape(groups, *[1] * (new.index.ndim - 1), count, 1)
+            unpacked = _construct_constexpr_lut_op(
+                new.index, lut.swapaxes(0, new.axis), name=op.name, before_op=op
+            )
         block.replace_uses_of_var_after_op(
             anchor_op=op, old_var=old, new_var=unpacked, no_check_var_types=True
         )
         block.remove_ops([op])
 
 
-def _integers(new: Integers, op: Any) -> Any:
-    return _construct_constexpr_dequant_op(
-        new.values, new.offset, new.scale, axis=0, name=op.name, before_op=op
-    )
-
-
-def _table(new: Table, op: Any) -> Any:
-    groups, count = new.table.shape
-    # [groups, 1 ..., 2^bits, 1]
-    lut = new.table.reshape(groups, *[1] * (new.index.ndim - 1), count, 1).swapaxes(0, new.axis)
-    return _construct_constexpr_lut_op(new.index, lut, name=op.name, before_op=op)
-
-
 def require_stored(program: Program, stored: Mapping[str, Stored]) -> None:
-    """Raise CheckFailed where the package unpacks a constant to other values than were meant."""
+    """Raise CheckFailed where the package unpacks a constant to other values than were stored."""
     for name, form in stored.items():
         if not np.array_equal(program.constant(name), form.decoded()):
             raise CheckFailed(

@@ -3,10 +3,11 @@
     for line in speech_lines("judged"): print(line.speed, line.text)
     utterance = load(DATA / "check_speech.npz")
 
-core/data/speech: texts that a checkpoint speaks with its own encoder (quantize/speech.py). tuning:
-for ranges, recipes, limits. judged: for verdicts only. second: other texts and voices, to see
-whether the verdicts agree. core/data/check_speech.npz is a sentence of flite's, with which builds
-are checked; tests/data/demo-voice has more of that kind.
+core/data/speech holds three sets of texts that a checkpoint speaks with its own encoder
+(quantize/speech.py). `tuning` is for ranges, recipes and limits, `judged` for verdicts only. The
+set `second` has other texts and voices, to see whether the verdicts agree.
+core/data/check_speech.npz is a sentence spoken by flite, with which builds are checked;
+tests/data/demo-voice has more of that kind.
 """
 
 from collections.abc import Iterable
@@ -23,8 +24,8 @@ DATA = Path(__file__).resolve().parents[1] / "core" / "data"
 
 
 class Line(NamedTuple):
-    """A text to be spoken: speed (1 = the voice's own), phonemes for American and for British
-    voices, the text.
+    """A text to be spoken: its speed (1 is the voice's normal one), its phonemes for American and
+    for British voices, and the text itself.
     """
 
     speed: float
@@ -35,7 +36,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """A sentence as the vocoder is given it. F = sum(durations)."""
+    """A sentence with what the vocoder's inputs are made from. F = sum(durations)."""
 
     id: str
     voice: str
@@ -45,7 +46,7 @@ class Utterance:
     durations: np.ndarray  # [T] int32, frames
     f0_hz: np.ndarray  # [2F] float32, 0 where unvoiced
     energy: np.ndarray  # [2F] float32, ln of the mel spectrum's norm
-    speed: float = 1.0  # that the durations were found at
+    speed: float = 1.0  # at which the durations were predicted
 
     @property
     def frames(self) -> int:
@@ -73,21 +74,23 @@ def speech_lines(name: str) -> list[Line]:
 
 
 def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
-    """Raise InputError when something is tuned on that is also judged, by text or by phonemes."""
-    known = {letters(other.text): other.id for other in judged} | {
+    """Raise InputError when an utterance of `tuned` has the text or the phonemes of one that is
+    judged.
+    """
+    judged_ids = {letters(other.text): other.id for other in judged} | {
         other.phonemes: other.id for other in judged
     }
     for utterance in tuned:
         for key in (letters(utterance.text), utterance.phonemes):
-            if key in known:
+            if key in judged_ids:
                 raise InputError(
-                    f"{utterance.id} is tuned on and is also judged, as {known[key]}:"
+                    f"{utterance.id} is tuned on and is also judged, as {judged_ids[key]}:"
                     f" {utterance.text!r}; tune on other text"
                 )
 
 
 def letters(text: str) -> str:
-    """What makes a text this one: its letters and digits, in lower case."""
+    """The letters and digits of a text in lower case: two texts with equal ones are the same."""
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 

@@ -1,12 +1,13 @@
-"""What fits palettes to the encoder's weights: second moments of their inputs, seen while its
-uncompressed package says the tuning set.
+"""What palettes of the encoder's weights are fitted to: the second moments of the weights' inputs,
+summed while the uncompressed package speaks the tuning set.
 
-    fits = encoder_fits(checkpoint, EncoderPackage(manifests).backend, {"duration": Program(...), "prosody": Program(...)})
+    programs = {"duration": Program(...), "prosody": Program(...)}
+    fits = encoder_fits(checkpoint, EncoderPackage(manifests).backend, programs)
     tables, index = fits["duration"]["concat_4"](weight, PaletteWeights(6, gptq=True, rows=16))
 
-Of linear layers, of convolutions, and of LSTMs their inputs and, one step later, their outputs. A
-layer that reads the style alone has one column a sentence and gets no fit, and neither has an
-embedding, which multiplies nothing.
+Linear layers, convolutions and LSTMs have fits; an LSTM multiplies its inputs and, one step later,
+its outputs. A layer that reads the style alone has one column a sentence and gets no fit. An
+embedding multiplies nothing and gets none either.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,8 +34,8 @@ Columns = Callable[[Tensor], Tensor]  # a value cut to its valid steps -> [n, I 
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """A program whose products are watched: Responsibilities: 1. which constant multiplies which
-    value; 2. the sums while it runs.
+    """A program whose products are watched. Responsibilities: 1. which constant multiplies which
+    value; 2. the sums of second moments while it runs.
     """
 
     program: Program
@@ -45,7 +46,7 @@ class Watched:
 
     @classmethod
     def of(cls, program: Program) -> "Watched":
-        """Every linear layer, ungrouped convolution and LSTM."""
+        """Watch every linear layer, ungrouped convolution and LSTM."""
         uses: dict[str, list[tuple[str, int, Unfolded, Columns]]] = {}
         for op in program.operations:
             if op.op_type in TIME_AXIS:
@@ -55,24 +56,24 @@ class Watched:
                     )
         return cls(program, uses)
 
-    def __call__(self, given: Mapping[str, Any]) -> Mapping[str, Tensor]:
-        """Run it; steps in the padding do not count."""
-        steps = given[INPUT_IDS][0] >= 0 if INPUT_IDS in given else given[FRAMES][0, -1, 0] > 0
+    def __call__(self, inputs: Mapping[str, Any]) -> Mapping[str, Tensor]:
+        """Run the program and sum; steps in the padding do not count."""
+        steps = inputs[INPUT_IDS][0] >= 0 if INPUT_IDS in inputs else inputs[FRAMES][0, -1, 0] > 0
         share = float(steps.sum()) / len(steps)
 
         def note(name: str, _: str, value: Tensor) -> None:
             for constant, axis, _form, columns in self.uses.get(name, ()):
                 count = round(value.shape[axis] * share)
                 if count >= FEWEST and value.shape[axis] >= len(steps):
-                    found = columns(value.narrow(axis, 0, count).float())
-                    size = found.shape[1]
-                    self.sums.setdefault(constant, torch.zeros(size, size)).addmm_(found.T, found)
-                    self.counts[constant] = self.counts.get(constant, 0) + len(found)
+                    rows = columns(value.narrow(axis, 0, count).float())
+                    size = rows.shape[1]
+                    self.sums.setdefault(constant, torch.zeros(size, size)).addmm_(rows.T, rows)
+                    self.counts[constant] = self.counts.get(constant, 0) + len(rows)
 
-        return self.program(given, hook=note)
+        return self.program(inputs, hook=note)
 
     def fits(self) -> dict[str, Fit]:
-        """Of every constant that was used."""
+        """The fit of every constant that was used."""
         forms = {constant: form for uses in self.uses.values() for constant, _, form, _ in uses}
         return {
             constant: Fit(forms[constant], total / self.counts[constant])
@@ -82,7 +83,7 @@ class Watched:
 
 def _products(op: Operation, program: Program) -> list[tuple[str, str, Unfolded, Columns]]:
     """Value, constant, form and columns of each product of an operation."""
-    # [..., I] -> [n, I]
+    # a linear layer is a convolution with a kernel of 1; its columns are [..., I] -> [n, I]
     row, plain = Unfolded(1, 1, 1, 0, transposed=False), lambda value: value.flatten(0, -2)
     if op.op_type == "linear":
         return [(op.inputs["x"][0], op.inputs["weight"][0], row, plain)]
@@ -90,13 +91,15 @@ def _products(op: Operation, program: Program) -> list[tuple[str, str, Unfolded,
         _, channels, _, kernel = (
             size or 1 for size in program.value_type(op.inputs["weight"][0]).shape
         )
+        # a depthwise convolution reads one channel: there is nothing to weigh against each other
         if channels == 1:
             return []
         form = replace(row, kernel=kernel, padding=(kernel - 1) // 2)
         return [(op.inputs["x"][0], op.inputs["weight"][0], form, form.inputs)]
-    # [T, 1, 2 H]
+    # An LSTM's outputs [T, 1, 2 H] hold the forward half, then the backward one. weight_hh
+    # multiplies the state before the step, weight_hh_back the state after it.
     width, outputs = program.value_type(op.inputs["weight_hh"][0]).shape[1] or 1, op.outputs[0].name
-    found = [
+    products = [
         (op.inputs["x"][0], op.inputs[name][0], row, plain)
         for name in ("weight_ih", "weight_ih_back")
     ]
@@ -104,26 +107,25 @@ def _products(op: Operation, program: Program) -> list[tuple[str, str, Unfolded,
         "weight_hh": lambda value: value[:-1, 0, :width],
         "weight_hh_back": lambda value: value[1:, 0, width:],
     }
-    return found + [(outputs, op.inputs[name][0], row, columns) for name, columns in halves.items()]
+    return products + [
+        (outputs, op.inputs[name][0], row, columns) for name, columns in halves.items()
+    ]
 
 
 @torch.no_grad()
 def encoder_fits(
     checkpoint: Checkpoint, backend: EncoderBackend, programs: Mapping[str, Program]
 ) -> dict[str, dict[str, Fit]]:
-    """By function and constant, from the tuning set; `backend`: of the same programs. InputError
-    where that holds a judged sentence.
+    """Fits by function and constant, from the tuning set. `backend` must be that of the same
+    programs. Raises InputError where the tuning set holds a judged sentence.
     """
-    watched, half = (
-        {name: Watched.of(program) for name, program in programs.items()},
-        checkpoint.config.style_dim,
-    )
-    watching, sentences = (
-        replace(backend, functions=program_functions(watched)),
-        own_speech(checkpoint, TUNING),
-    )
+    watched = {name: Watched.of(program) for name, program in programs.items()}
+    watching = replace(backend, functions=program_functions(watched))
+    sentences = own_speech(checkpoint, TUNING)
     require_disjoint(sentences, own_speech(checkpoint, JUDGED))
     for one in sentences:
-        style = style_row(checkpoint.blend(one.voice), len(one.phonemes))[:, half:]
+        # the second half of a style row is the encoder's, the first the vocoder's
+        style = style_row(checkpoint.blend(one.voice), len(one.phonemes))
+        style = style[:, checkpoint.config.style_dim :]
         encode(watching, tuple(int(i) for i in one.input_ids), style, one.speed, one.durations)
     return {name: program.fits() for name, program in watched.items()}

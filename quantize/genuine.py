@@ -1,5 +1,5 @@
-"""Whether a vocoder is what its name says: the stored kinds of its weights and inputs against its
-method. Asked by what judges or ships it.
+"""Whether a vocoder is what its name says: the stored kinds of its weights and inputs, compared
+with those that its method makes. What judges or ships a package asks this first.
 
     require_genuine(manifest, "streaming-w8a8")  # InputError: fp16 under that name
 """
@@ -31,8 +31,8 @@ ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"
 
 @dataclass(frozen=True)
 class Kinds:
-    """How weights are stored, as mlprogram.examine.storage names it, and whether a convolution
-    reads integers.
+    """How weights are stored, by the names of mlprogram.examine.storage, and whether any
+    convolution reads integers.
     """
 
     weights: frozenset[str]
@@ -40,8 +40,8 @@ class Kinds:
 
     @classmethod
     def read(cls, path: Path) -> "Kinds | None":
-        """Off a package or an .onnx file; None for a compiled file, which says nothing of it and
-        has one level only.
+        """The kinds in a package or an .onnx file. None for a compiled file, which does not show
+        them and has one level only.
         """
         if path.suffix == ONNX:
             return cls._of_onnx(path)
@@ -72,26 +72,28 @@ class Kinds:
         return cls(frozenset({"fp32", INTEGERS} if integers else {"fp32"}), products)
 
     def are_of(self, level: str, layout: str) -> bool:
-        """Whether a package of that method has these."""
-        method, found = METHODS.get(level), self.weights - set(BY_NAME)
-        if method is None or method.parent is None:  # converted, not compressed
+        """Whether a package of that method has these kinds."""
+        method, kinds = METHODS.get(level), self.weights - set(BY_NAME)
+        # converted, not compressed
+        if method is None or method.parent is None:
             return (
-                not found and not self.int8_inputs and (level != "fp32") == ("fp16" in self.weights)
+                not kinds and not self.int8_inputs and (level != "fp32") == ("fp16" in self.weights)
             )
         if method.by_recipe:
-            return bool(found) and found <= set().union(
+            return bool(kinds) and kinds <= set().union(
                 *(kinds_of(scheme.weights, layout) for scheme in SCHEMES.values())
             )
-        wanted = kinds_of(method.weights, layout)
+        expected = kinds_of(method.weights, layout)
+        # small layers may have other kinds, but the kind that most weights get has to be there
         return (
-            bool(found & set(wanted[:1]))
-            and found <= set(wanted)
+            bool(kinds & set(expected[:1]))
+            and kinds <= set(expected)
             and self.int8_inputs == (method.activations is not None)
         )
 
 
 def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
-    """The kinds of a package with such weights, what most have first."""
+    """The kinds of a package with such weights; the one that most weights have stands first."""
     match weights:
         case LinearWeights():
             return (INTEGERS,)
@@ -105,8 +107,8 @@ def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
 
 
 def require_genuine(manifest: Manifest, level: str) -> None:
-    """Raise InputError for another level, and for weights or inputs stored otherwise than its
-    method stores them.
+    """Raise InputError where the manifest says another level, or where weights or inputs are stored
+    otherwise than the method stores them.
     """
     method, layout = manifest.method, manifest.layout
     options = (

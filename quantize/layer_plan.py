@@ -1,19 +1,18 @@
-"""The vocoder's layers as compression sees them, what a method or recipe plans for each, and
-whether a package holds what was planned.
+"""The vocoder's layers as compression sees them, the plan that a method or recipe makes for each,
+and the check that a package holds what was planned.
 
     layers = program_layers(Program(package), vocoder)
     plan = plan_for(method, layers, recipe=None)
     Coverage.of(plan, layers, Program(compressed)).require()
 
-Convolutions are matched by the name coremltools gives their weight constant; one whose weight is
-computed is matched by its bias. The streaming generator's weights are buffers of its own modules,
-whose layers bear the vocoder's names.
+Convolutions are matched by the name that coremltools gives their weight constant; one whose weight
+is computed is matched by its bias. The streaming generator's weights are buffers of its modules,
+and its layers get the vocoder's names.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
-from itertools import chain
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import torch
@@ -40,10 +39,10 @@ CONVOLUTIONS = ("conv", "conv_transpose")
 MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
 ALL_STYLES = "styles"  # the streaming layouts' one product for the affines of all norms
 PREDICTED = "outer"  # their product that gives all predicted statistics
-# Layers that only the streaming layouts have -> the vocoder's with the same weights and inputs,
-# where there is one.
-KIN = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
-KIN |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
+# Layers that only the streaming layouts have -> the vocoder's layer with the same weights and
+# inputs, or "" where there is none.
+COUNTERPARTS = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
+COUNTERPARTS |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
 # elements; smaller constants stand inside the program, where coremltools compresses nothing
 FEWEST = 10
 # before iOS 18, from iOS 18 on
@@ -58,8 +57,8 @@ STORAGE = {
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution. `macs`: multiply-accumulates in the program's smallest bucket; `input`: name
-    of the value it reads.
+    """One convolution. `macs` counts its multiply-accumulates in the program's smallest bucket;
+    `input` is the name of the value that it reads.
     """
 
     name: str
@@ -78,12 +77,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class _Names:
-    """What the constants of a module are called: layer by prefix, the layers that must be found,
-    that are styles, that are fixed.
+    """What the constants of a module are called: the layer by the prefix of its constants' names,
+    the layers that a program must have, those that read styles, those that are fixed.
     """
 
     layers: dict[str, str]
-    wanted: set[str]
+    required: set[str]
     styles: set[str]
     fixed: set[str]
 
@@ -118,21 +117,21 @@ def _padded_names(vocoder: nn.Module) -> _Names:
 
 def _decoder_names(decoder: DecoderFunction) -> _Names:
     vocoder = _padded_names(decoder.vocoder)
-    own = {
+    extra = {
         f"{name.replace('.', '_')}_": name
         for name in (ALL_STYLES, PREDICTED, "pooled.up", "pooled.low", "pooled.high")
     }
-    wanted = {name for name in vocoder.wanted if not name.startswith("generator.")} | set(
-        own.values()
+    required = {name for name in vocoder.required if not name.startswith("generator.")} | set(
+        extra.values()
     )
     return _Names(
-        vocoder.layers | own, wanted, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed
+        vocoder.layers | extra, required, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed
     )
 
 
 def _streaming_names(generator: StreamingGenerator) -> _Names:
-    """Its weights are buffers; in its function it stands as `generator`. By the vocoder's names,
-    which recipes use.
+    """The names of the streaming generator, whose weights are buffers and which stands in its
+    function as `generator`. Layers get the vocoder's names, because recipes use those.
     """
     names = {
         f"generator.{name}": f"generator.{name}".removesuffix(".weight").removesuffix(".conv")
@@ -151,23 +150,23 @@ def _streaming_names(generator: StreamingGenerator) -> _Names:
 
 
 def program_layers(program: Program, module: nn.Module) -> tuple[Layer, ...]:
-    """Every convolution of an uncompressed function in program order; `module`: the Vocoder, or
-    what it was exported from (_Names.of).
+    """Every convolution of an uncompressed function in program order. `module` is what the function
+    was exported from: the Vocoder, or a module of the streaming layouts.
 
-    Raises CheckFailed when a layer of the module has none.
+    Raises CheckFailed when a layer of the module has no convolution.
     """
     shapes, names = _executed_shapes(program), _Names.of(module)
-    found = [
+    convolutions = [
         _layer(op, program, names, shapes)
         for op in program.operations
         if op.op_type in CONVOLUTIONS
     ]
-    missing = sorted(names.wanted - {layer.name for layer in found})
+    missing = sorted(names.required - {layer.name for layer in convolutions})
     if missing:
         raise CheckFailed(
             f"{program.path} has no convolution for {missing[0]} ({len(missing)} in all)"
         )
-    return tuple(found)
+    return tuple(convolutions)
 
 
 def _layer(
@@ -175,13 +174,19 @@ def _layer(
 ) -> Layer:
     weight, source = op.inputs["weight"][0], op.inputs["x"][0]
     bias = op.inputs.get("bias", ("",))[0]
+    # several prefixes fit where one layer's path begins as another's does: the longest is meant
     paths = [
         path
         for prefix, path in names.layers.items()
         if any(name.startswith(prefix) for name in (weight, bias))
     ]
     name = max(paths, key=len) if paths else op.name
-    shape = _weight_shape(program, weight)
+    shape = tuple(size for size in program.value_type(weight).shape if size is not None)
+    if len(shape) != 4:
+        raise CheckFailed(
+            f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the"
+            " vocoder has 4"
+        )
     channels, outputs = (
         (shape[0], shape[1]) if op.op_type == "conv_transpose" else (shape[1], shape[0])
     )
@@ -195,31 +200,21 @@ def _layer(
     )
 
 
-def _weight_shape(program: Program, weight: str) -> tuple[int, ...]:
-    shape = tuple(size for size in program.value_type(weight).shape if size is not None)
-    if len(shape) != 4:
-        raise CheckFailed(
-            f"{program.path}: weight {weight} has {len(shape)} known sizes; a convolution of the"
-            " vocoder has 4"
-        )
-    return shape
-
-
 def _executed_shapes(program: Program) -> dict[str, tuple[int, ...]]:
-    """Shape of every produced value and input when the program runs at its smallest shape."""
-    given = {name: torch.ones(spec.shape) for name, spec in program.inputs.items()}
-    shapes = {name: tuple(value.shape) for name, value in given.items()}
+    """The shape of every input and computed value when the program runs at its smallest shape."""
+    inputs = {name: torch.ones(spec.shape) for name, spec in program.inputs.items()}
+    shapes = {name: tuple(value.shape) for name, value in inputs.items()}
 
     def note(name: str, _: str, value: torch.Tensor) -> None:
         shapes[name] = tuple(value.shape)
 
-    program(given, hook=note)
+    program(inputs, hook=note)
     return shapes
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """One layer and what becomes of it: `weights` None keeps them in float."""
+    """One layer and what becomes of it. `weights` None keeps them in float."""
 
     layer: Layer
     weights: Weights | None
@@ -227,20 +222,23 @@ class LayerPlan:
 
     @property
     def int8(self) -> bool:
-        """Integer weights times integer inputs."""
+        """Whether the layer multiplies integer weights by integer inputs."""
         return self.int8_input and isinstance(self.weights, LinearWeights)
 
 
 def in_streaming(recipe: Mapping[str, str], layers: Set[str]) -> dict[str, str]:
-    """A recipe of the vocoder's layers for one function of the streaming layout: what has no layer
-    of its own there takes its kin's level, products for all norms int8 weights.
+    """A recipe of the vocoder's layers, for one function of the streaming layout. A layer that the
+    vocoder does not have takes the level of its counterpart there, and int8 weights where it has no
+    counterpart or one with int8 inputs.
     """
     weights_only = {
-        name: "w8" if not found or SCHEMES[recipe[found]].int8_input else recipe[found]
-        for name, found in KIN.items()
+        name: "w8"
+        if not counterpart or SCHEMES[recipe[counterpart]].int8_input
+        else recipe[counterpart]
+        for name, counterpart in COUNTERPARTS.items()
     }
     return {name: recipe[name] for name in layers & set(recipe)} | {
-        name: weights_only[name] for name in layers & set(KIN)
+        name: weights_only[name] for name in layers & set(COUNTERPARTS)
     }
 
 
@@ -250,11 +248,13 @@ def plan_for(
     recipe: Mapping[str, str] | None,
     streaming: bool = False,
 ) -> tuple[LayerPlan, ...]:
-    """The plan of every layer but the fp32 tail's and those that only move values. `recipe`: level
-    by layer name, where needed; `streaming`: the layers are one function's, see in_streaming.
+    """The plan of every layer but the fp32 tail's and those that only move values.
 
-    Raises InputError for a recipe that names other layers than the program has, an unknown level or
-    a level a layer cannot take.
+    recipe: the level by layer name, for methods that need one.
+    streaming: the layers are those of one function, see in_streaming.
+
+    Raises InputError for a recipe that names other layers than the program has, for an unknown
+    level and for a level that a layer cannot take.
     """
     planned = [layer for layer in layers if not layer.is_tail and not layer.is_fixed]
     if not method.by_recipe:
@@ -269,14 +269,14 @@ def plan_for(
 
 
 def can_be_int8(layer: Layer) -> bool:
-    """Whether a layer can multiply integers: AdaIN affines keep float inputs, and coremltools
-    leaves constants of a few values alone.
+    """Whether a layer can multiply integers. AdaIN affines keep float inputs, and coremltools does
+    not compress constants of a few values.
     """
     return not layer.is_style and layer.elements >= FEWEST
 
 
 def can_be_fitted(layer: Layer) -> bool:
-    """Whether a palette can be fitted to what a layer reads: depthwise ones read one channel."""
+    """Whether a palette can be fitted to what a layer reads. Depthwise layers read one channel."""
     return layer.channels > 1 and layer.outputs > 1
 
 
@@ -288,7 +288,7 @@ def is_fitted(weights: Weights | None) -> bool:
 def int8_paths(
     method: Method, paths: Iterable[str], recipe: Mapping[str, str] | None
 ) -> frozenset[str]:
-    """Those of the vocoder's convolutions whose input a method makes int8, by PyTorch path."""
+    """Those of `paths`, the vocoder's convolutions, whose input a method makes int8."""
     if method.activations is None:
         return frozenset()
     if recipe is not None and method.by_recipe:
@@ -303,22 +303,25 @@ def pays(layer: Layer, weights: Weights) -> bool:
     return layer.elements > weights.keep_up_to
 
 
+def _planned(layer: Layer, weights: Weights | None, int8_input: bool) -> LayerPlan:
+    # a small layer's weights stay in float, but not where integers have to be multiplied
+    if weights is not None and not int8_input and not pays(layer, weights):
+        weights = None
+    return LayerPlan(layer, weights, int8_input)
+
+
 def _uniform(method: Method, layer: Layer) -> LayerPlan:
     int8_input = (
         method.activations is not None
         and can_be_int8(layer)
         and method.activations.takes(layer.name)
     )
-    weights = (
-        method.weights
-        if method.weights is not None and (int8_input or pays(layer, method.weights))
-        else None
-    )
-    if layer.name in (ALL_STYLES, PREDICTED) and isinstance(weights, PaletteWeights):
-        # rows of 60 norms: one table of 64 values for all is none for most (SNR -1 dB on real
-        # Kokoro)
-        weights = LinearWeights()
-    return LayerPlan(layer, weights, int8_input)
+    plan = _planned(layer, method.weights, int8_input)
+    if layer.name in (ALL_STYLES, PREDICTED) and isinstance(plan.weights, PaletteWeights):
+        # Their rows belong to 60 norms of very different range. One table of 64 values for all of
+        # them has hardly a value for most: the SNR is -1 dB on real Kokoro.
+        return replace(plan, weights=LinearWeights())
+    return plan
 
 
 def _by_level(layer: Layer, name: str) -> LayerPlan:
@@ -337,12 +340,7 @@ def _by_level(layer: Layer, name: str) -> LayerPlan:
             f"recipe: {layer.name} reads one channel, no palette can be fitted to that; {name!r}"
             " cannot be"
         )
-    weights = (
-        level.weights
-        if level.weights is not None and (level.int8_input or pays(layer, level.weights))
-        else None
-    )
-    return LayerPlan(layer, weights, level.int8_input)
+    return _planned(layer, level.weights, level.int8_input)
 
 
 def _require_same(program: set[str], recipe: set[str]) -> None:
@@ -358,25 +356,26 @@ def _require_same(program: set[str], recipe: set[str]) -> None:
 
 
 def int8_macs(plan: tuple[LayerPlan, ...], layers: tuple[Layer, ...]) -> tuple[int, int]:
-    """Multiply-accumulates done on integer weights and integer inputs; all, the inverse STFT's
-    included.
+    """The multiply-accumulates done on integer weights and integer inputs, and all of them, those
+    of the inverse STFT included.
     """
-    whole = {entry.layer.name for entry in plan if entry.int8}
-    return sum(layer.macs for layer in layers if layer.name in whole), sum(
+    integer = {entry.layer.name for entry in plan if entry.int8}
+    return sum(layer.macs for layer in layers if layer.name in integer), sum(
         layer.macs for layer in layers
     )
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """Responsibilities: 1. count what was compressed; 2. refuse a package that differs from its
-    plan anywhere.
+    """What a package holds of its plan. Responsibilities: 1. count what was compressed; 2. refuse a
+    package that differs from its plan anywhere.
     """
 
     compressed_ops: int
     kept_ops: int  # convolutions whose weights stay in float by plan
     int8_inputs: int
-    macs: tuple[int, int]  # on integer weights and integer inputs; all, the inverse STFT's included
+    integer_macs: int  # multiply-accumulates on integer weights and integer inputs
+    all_macs: int  # those of the inverse STFT included
     skipped: tuple[str, ...]  # layers whose weights are stored otherwise than planned
     # layers whose input is quantized against the plan, or not quantized though planned
     misplaced: tuple[str, ...]
@@ -389,8 +388,8 @@ class Coverage:
         child: Program,
         counted: bool = True,
     ) -> "Coverage":
-        """Hold the package against the plan. `counted`: its multiply-accumulates are some of the
-        whole.
+        """Compare the package with the plan. Without `counted` its multiply-accumulates are left
+        out of the share in int8.
         """
         convolutions = {op.name: op for op in child.operations if op.op_type in CONVOLUTIONS}
         kinds = {value.name: op.op_type for op in child.operations for value in op.outputs}
@@ -399,42 +398,28 @@ class Coverage:
             raise CheckFailed(
                 f"convolution {lost[0]} is not in the compressed package; the package was not kept"
             )
-        stored = {
-            entry.layer.name: kinds.get(
-                convolutions[entry.layer.op_name].inputs["weight"][0], "const"
-            )
-            for entry in plan
-        }
-        read = {
-            entry.layer.name: kinds.get(convolutions[entry.layer.op_name].inputs["x"][0], "input")
-            for entry in plan
-        }
-        return cls(
-            compressed_ops=sum(kind.startswith("constexpr_") for kind in stored.values()),
-            kept_ops=sum(entry.weights is None for entry in plan),
-            int8_inputs=sum(kind == "dequantize" for kind in read.values()),
-            macs=int8_macs(plan, layers) if counted else (0, 0),
-            skipped=tuple(
-                e.layer.name for e in plan if stored[e.layer.name] not in STORAGE[type(e.weights)]
-            ),
-            misplaced=tuple(
-                e.layer.name for e in plan if (read[e.layer.name] == "dequantize") != e.int8_input
-            ),
-        )
+        integer_macs, all_macs = int8_macs(plan, layers) if counted else (0, 0)
+        compressed, int8_inputs, skipped, misplaced = 0, 0, [], []
+        for entry in plan:
+            inputs = convolutions[entry.layer.op_name].inputs
+            # what computes the weight and the input; an input of the function has no maker
+            stored, maker = kinds[inputs["weight"][0]], kinds.get(inputs["x"][0])
+            compressed += stored.startswith("constexpr_")
+            int8_inputs += maker == "dequantize"
+            if stored not in STORAGE[type(entry.weights)]:
+                skipped.append(entry.layer.name)
+            if (maker == "dequantize") != entry.int8_input:
+                misplaced.append(entry.layer.name)
+        uncompressed = sum(entry.weights is None for entry in plan)
+        names = tuple(skipped), tuple(misplaced)
+        return cls(compressed, uncompressed, int8_inputs, integer_macs, all_macs, *names)
 
     @classmethod
     def together(cls, parts: Sequence["Coverage"]) -> "Coverage":
-        """Of several functions of one package."""
-        compressed, kept, inputs = (
-            sum(getattr(part, name) for part in parts)
-            for name in ("compressed_ops", "kept_ops", "int8_inputs")
-        )
-        integer, whole = (sum(part.macs[place] for part in parts) for place in (0, 1))
-        skipped, misplaced = (
-            tuple(chain.from_iterable(getattr(part, name) for part in parts))
-            for name in ("skipped", "misplaced")
-        )
-        return cls(compressed, kept, inputs, (integer, whole), skipped, misplaced)
+        """The coverage of a package of several functions."""
+        # every field is a count or a tuple of names: `+` adds the one and joins the other
+        fields = zip(*map(astuple, parts), strict=True)
+        return cls(*(sum(values[1:], values[0]) for values in fields))
 
     def require(self) -> None:
         """Raise CheckFailed when the package differs from the plan or nothing was compressed."""
@@ -451,8 +436,7 @@ class Coverage:
             raise CheckFailed("no weight was compressed; the package was not kept")
 
     def as_dict(self) -> dict[str, Any]:
-        """For the manifest."""
-        integer, whole = self.macs
-        found = asdict(self) | {"int8_macs_share": round(integer / whole, 5)}
-        del found["macs"]
-        return found
+        """The counts for the manifest."""
+        fields = asdict(self)
+        share = fields.pop("integer_macs") / fields.pop("all_macs")
+        return fields | {"int8_macs_share": round(share, 5)}

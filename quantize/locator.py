@@ -1,5 +1,5 @@
-"""Where the packages and files of a chain stand, and what builds those that are missing: one place
-for every command.
+"""Where the packages and files of a chain stand, and what builds those that are missing. Every
+command asks here.
 
     request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
     # manifests; InputError names the command for a missing one
@@ -34,12 +34,13 @@ ENCODER_PARTS = {name: ENCODER_NAME + name.capitalize() for name in (DURATION, P
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be opened or built: packages of `checkpoint` in `build`, the vocoder's at that
-    level and layout.
+    """What is to be opened or built: packages of `checkpoint` in the folder `build`, the vocoder's
+    at one level and layout.
 
-    `method`: "" is the runtime's own level. `files`: the runtime whose files are meant, "" for
-    packages. `source`: as --checkpoint was given, where that is known. `encoder`: the encoder's
-    level, "" for the one that goes with `method`.
+    method: the vocoder's level; "" is the runtime's only one.
+    files: the runtime whose files are meant; "" means packages.
+    source: the checkpoint as --checkpoint named it, where that is known.
+    encoder: the encoder's level; "" is the one that goes with `method`.
     """
 
     checkpoint: "Checkpoint"
@@ -51,19 +52,19 @@ class Request:
     encoder: str = ""
 
     def path(self, stage: str) -> Path:
-        """Where a stage's manifest stands, or would:
+        """Where a stage's manifest stands once it is built, as in
         build/KokoroVocoder-streaming-fp16.json.
         """
-        if self.files:
-            level = f"{self.files}-{level_name(self.method, self.layout) if stage == VOCODER_NAME else FLOAT}"
-        elif stage == VOCODER_NAME:
+        if stage == VOCODER_NAME:
             level = level_name(self.method, self.layout)
+        elif self.files:
+            level = FLOAT
         else:
             level = self.encoder or (FLOAT if self.method == FLOAT else HALF)
-        return (
-            self.build
-            / f"{package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)}.json"
-        )
+        if self.files:
+            level = f"{self.files}-{level}"
+        name = package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)
+        return self.build / f"{name}.json"
 
     @property
     def vocoder(self) -> Path:
@@ -72,8 +73,8 @@ class Request:
 
     @property
     def encoders(self) -> tuple[Path, ...]:
-        """The encoder's manifests: one, or two where each function is a file of its own (iOS 17,
-        other runtimes).
+        """The encoder's manifests: one, or two where each function has its own file (iOS 17, other
+        runtimes).
         """
         whole, parts = self.path(ENCODER_NAME), tuple(map(self.path, ENCODER_PARTS.values()))
         return (
@@ -83,7 +84,7 @@ class Request:
         )
 
     def options(self, path: Path) -> BuildOptions | QuantizeOptions:
-        """What builds the package or file of that manifest."""
+        """The options of the command that builds the package or file of that manifest."""
         source, runtime = self.source or self.checkpoint.source, self.files or CORE_ML
         encoder = path.stem.startswith(ENCODER_NAME)
         if encoder and self.encoder not in ("", *CONVERTED):
@@ -109,8 +110,8 @@ class Request:
         return self.options(path).command
 
     def manifest(self, path: Path, hint: str = "") -> Manifest:
-        """The manifest there. InputError: not built (naming the command, then `hint`), of another
-        checkpoint or level.
+        """Load the manifest at `path`. Raises InputError where it is not built, with the command
+        and then `hint`, and where it is of another checkpoint or level.
         """
         command, level = self.command(path), level_name(self.method, self.layout)
         if not there(path):
@@ -123,17 +124,26 @@ class Request:
             )
         return manifest
 
+    def verified(self) -> Manifest:
+        """The vocoder's manifest, with its package's hash verified."""
+        manifest = self.manifest(self.vocoder)
+        manifest.verify()
+        return manifest
+
     def paths(self) -> tuple[tuple[Path, ...], Path]:
-        """Manifests of the encoder and of the vocoder, each as `manifest`."""
+        """The paths of the encoder's manifests and of the vocoder's. Raises InputError as
+        `manifest` does.
+        """
         for path in (*self.encoders, self.vocoder):
             self.manifest(path, hint=" (or speak with --runtime torch)")
         return self.encoders, self.vocoder
 
 
 def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
-    """'streaming-w8a8' -> (w8a8, streaming); a name without a layout is of `layout`. InputError for
-    an unknown method.
+    """The method and layout of a level's name: 'streaming-w8a8' -> (w8a8, streaming). A name
+    without a layout has `layout`. Raises InputError for an unknown method.
     """
+    # the longest prefix first: streaming-poly begins as streaming does
     for prefix in sorted(LAYOUTS, key=len, reverse=True):
         if name.startswith(f"{prefix}-"):
             return method_named(name.removeprefix(f"{prefix}-")), prefix
@@ -141,7 +151,7 @@ def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
 
 
 def options_for(method: Method, layout: str = PADDED) -> BuildOptions | QuantizeOptions:
-    """What builds a vocoder's package, whatever the checkpoint."""
+    """The options that build a vocoder's package, whatever the checkpoint."""
     if method.parent:
         return QuantizeOptions(method.name, layout=layout)
     return BuildOptions("vocoder", layout=layout)
@@ -150,24 +160,21 @@ def options_for(method: Method, layout: str = PADDED) -> BuildOptions | Quantize
 def manifest_path(
     build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
 ) -> Path:
-    """Where the vocoder's manifest stands, or would."""
+    """Where the vocoder's manifest stands once it is built."""
     return Request(checkpoint, build, method.name, layout).vocoder
 
 
 def find_package(
     build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
 ) -> Manifest:
-    """The vocoder's manifest, its package's hash verified. InputError as Request.manifest, and for a
-    package that differs from it.
+    """The vocoder's manifest, with its package's hash verified. Raises InputError as
+    Request.manifest does, and for a package that differs from its manifest.
     """
-    request = Request(checkpoint, build, method.name, layout)
-    manifest = request.manifest(request.vocoder)
-    manifest.verify()
-    return manifest
+    return Request(checkpoint, build, method.name, layout).verified()
 
 
 def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) -> str | None:
-    """The command for a package that is not there; None where it is."""
+    """What to run for a package that is not built; None where it is."""
     return (
         None
         if there(manifest_path(build, checkpoint, method, layout))
@@ -178,8 +185,8 @@ def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) 
 def built(request: Request, build: Build) -> Manifest:
     """The vocoder's manifest, after building it and its parent where they are missing.
 
-    Raises InputError (a package of another checkpoint, or changed since), CheckFailed (a build that
-    was refused).
+    Raises InputError for a package of another checkpoint or one that changed since it was built,
+    and CheckFailed for a build that was refused.
     """
     if not there(request.vocoder):
         if request.method not in CONVERTED:
@@ -187,18 +194,17 @@ def built(request: Request, build: Build) -> Manifest:
             assert parent is not None  # only what the converter makes has none
             built(replace(request, method=parent), build)
         _build(request, request.vocoder, build)
-    manifest = request.manifest(request.vocoder)
-    manifest.verify()
-    return manifest
+    return request.verified()
 
 
 def built_encoder(request: Request, build: Build | None) -> tuple[Path, ...]:
-    """The encoder's manifests, after building them where they are missing; with no `build` they
-    have to be there. Raises as `built`.
+    """The encoder's manifests, after building them where they are missing. Without `build` they
+    have to exist. Raises as `built` does.
     """
     lacking = [path for path in request.encoders if not there(path)]
     if build and lacking and request.encoder not in ("", *CONVERTED):
         built_encoder(replace(request, encoder=""), build)
+    # where one of two packages is there, the check below names the command for the other
     if build and lacking and (request.files or len(lacking) == len(request.encoders)):
         _build(request, lacking[0], build)
     for path in request.encoders:

@@ -1,5 +1,5 @@
-"""Log-spectral distance that one level on one layer makes, for every layer. Each is kept as it is
-measured: an interrupted run goes on.
+"""The log-spectral distance that one level on one layer makes, for every layer. Each is written as
+soon as it is measured, so an interrupted run goes on where it stopped.
 
     trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
     for entry in measured(trials, Path("build/sensitivity/kokoro-int8.jsonl"), levels): ...
@@ -39,12 +39,13 @@ FLOOR_DB, ACTIVE_DB = 50.0, 40.0
 FORMAT = 3
 EXCERPT_FRAMES = 80  # two seconds of each of the longest sentences
 OTHER_NOISE = 500  # added to a sentence's seed
-SKIPPED = 13  # sentences more than are measured on, to find long ones
+SKIPPED = 13  # sentences that are read besides those measured on, to find long ones
 
 
 def spectral_distance_db2(reference: np.ndarray, candidate: np.ndarray) -> float:
-    """Mean over active frames and bins of (10 log10 of the power ratio)^2, powers floored."""
+    """The mean over active frames and bins of (10 log10 of the power ratio)^2, powers floored."""
     power, other = _power(reference), _power(candidate)  # [bins, frames]
+    # silence between words would count like speech, and bins far below it like those one hears
     loudness = power.mean(dim=0)
     active = loudness > loudness.max() * 10 ** (-ACTIVE_DB / 10)
     floor = power[:, active].mean() * 10 ** (-FLOOR_DB / 10)
@@ -60,7 +61,7 @@ def _power(samples: np.ndarray) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Entry:
-    """One measurement."""
+    """One measurement: the distance that a level on one layer alone makes."""
 
     layer: str
     level: str
@@ -69,8 +70,8 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Int8Inputs:
-    """What int8 inputs need, measured with every convolution balanced: sizes of channels, caps of
-    scales, ranges. One layer's are not moved by what is done to another.
+    """What int8 inputs need: sizes of channels, caps of scales and ranges, measured with every
+    convolution balanced. What is done to one layer does not move those of another.
     """
 
     sizes: Mapping[str, Tensor]
@@ -82,7 +83,7 @@ class Int8Inputs:
     def of(
         cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations
     ) -> "Int8Inputs":
-        """As a package of these settings measures them."""
+        """Measure them as the build of a package with these settings does."""
         sizes = channel_sizes(vocoder, sentences)
         copy = balance_channels(vocoder, sizes, settings.exponent)
         caps = (
@@ -98,8 +99,8 @@ class Int8Inputs:
         )
 
     def vocoder(self, plain: Vocoder, chosen: frozenset[str]) -> Vocoder:
-        """A copy in which the chosen convolutions are balanced, and scaled over time where they can
-        be.
+        """A copy in which the chosen convolutions are balanced, and scaled over time where that is
+        possible.
         """
         sizes = {path: size for path, size in self.sizes.items() if path in chosen}
         caps = {path: cap for path, cap in self.caps.items() if path in chosen}
@@ -108,8 +109,8 @@ class Int8Inputs:
 
 @dataclass(frozen=True, eq=False)
 class LayerTrials:
-    """1. The vocoder, what int8 inputs need, the reference renders; 2. the distance that a choice
-    of levels makes; 3. who it is.
+    """Responsibilities: 1. the vocoder, what int8 inputs and fitted palettes need, the reference
+    renders; 2. the distance that a choice of levels makes; 3. what identifies the measurements.
     """
 
     checkpoint: Checkpoint
@@ -130,8 +131,9 @@ class LayerTrials:
         clips: int,
         fit: bool = False,
     ) -> "LayerTrials":
-        """On sentences of the tuning set. With `settings` measure what int8 inputs need first;
-        None: no input will be int8. `fit`: measure what fitted palettes need.
+        """Prepare trials on sentences of the tuning set. `settings` None says that no input will be
+        int8; otherwise what int8 inputs need is measured first, and with `fit` what fitted palettes
+        need.
         """
         plain = Vocoder.of(checkpoint)
         sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
@@ -146,8 +148,8 @@ class LayerTrials:
         return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
 
     def distance_db2(self, levels: Mapping[str, str]) -> float:
-        """Mean distance from the reference over the clips with the named layers at their levels and
-        all others in float.
+        """The mean distance from the reference over the clips, with the named layers at their
+        levels and all others in float.
         """
         schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
         chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
@@ -155,19 +157,11 @@ class LayerTrials:
             self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
         )
         with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
-            renders = [render_reference(vocoder, clip) for clip in self.clips]
-        return float(
-            np.mean(
-                [
-                    spectral_distance_db2(*pair)
-                    for pair in zip(self.references, renders, strict=True)
-                ]
-            )
-        )
+            return self._mean_distance_db2(vocoder, self.clips)
 
     def seed_distance_db2(self) -> float:
-        """The same for the vocoder unchanged with other noise: what a choice's distance is to be
-        held against.
+        """The same distance for the unchanged vocoder with other noise: the natural variation that
+        a choice's distance is compared with.
         """
         clips = len(self.clips)
         others = calibration_inputs(
@@ -176,29 +170,29 @@ class LayerTrials:
             drawn(self.settings, clips),
             first_seed=FIRST_SEED + OTHER_NOISE,
         )
-        renders = [render_reference(self.vocoder, clip) for clip in longest(list(others), clips)]
-        return float(
-            np.mean(
-                [
-                    spectral_distance_db2(*pair)
-                    for pair in zip(self.references, renders, strict=True)
-                ]
-            )
-        )
+        return self._mean_distance_db2(self.vocoder, longest(list(others), clips))
+
+    def _mean_distance_db2(self, vocoder: Vocoder, clips: tuple[VocoderInputs, ...]) -> float:
+        pairs = zip(self.references, clips, strict=True)
+        distances = [
+            spectral_distance_db2(reference, render_reference(vocoder, clip))
+            for reference, clip in pairs
+        ]
+        return float(np.mean(distances))
 
     def header(self) -> dict[str, Any]:
-        """What measurements must share to be continued."""
+        """What the measurements of two runs must share, so that one continues the other."""
         return {
             "format": FORMAT,
             "checkpoint_sha256": self.checkpoint.content_sha256,
             "clips": len(self.clips),
             "frames": [clip.frames for clip in self.clips],
-            # tuples are lists there
+            # through JSON, because tuples come back from the log as lists
             "settings": json.loads(json.dumps(asdict(self.settings))) if self.settings else None,
         }
 
     def tasks(self, levels: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Every (layer, level) that changes anything and is measured."""
+        """Every (layer, level) that changes anything and is measured rather than derived."""
         return [
             (layer.name, level)
             for layer in self.layers
@@ -208,12 +202,12 @@ class LayerTrials:
 
 
 def drawn(settings: Activations | None, clips: int) -> int:
-    """How many sentences are looked at for the longest."""
+    """How many sentences are read to find the longest."""
     return max(settings.clips if settings else 0, clips + SKIPPED)
 
 
 def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, ...]:
-    """The first EXCERPT_FRAMES of the `clips` longest."""
+    """The first EXCERPT_FRAMES of each of the `clips` longest sentences."""
     return tuple(
         excerpt(s, 0, min(EXCERPT_FRAMES, s.frames))
         for s in sorted(sentences, key=lambda s: -s.frames)[:clips]
@@ -221,28 +215,30 @@ def longest(sentences: list[VocoderInputs], clips: int) -> tuple[VocoderInputs, 
 
 
 def changes(layer: Layer, level: str) -> bool:
-    """Whether a level can be given to a layer and does anything to it: some keep float inputs,
-    small weights stay, and affines keep 4 bits: fitted to a checkpoint's voices, with 3 they would
-    fail those that come later.
+    """Whether a layer can take a level and the level does anything to it. Some layers keep float
+    inputs, and small weights stay as they are.
     """
-    wanted = SCHEMES[level]
+    scheme = SCHEMES[level]
+    # affines are fitted to a checkpoint's voices: with 3 bits they would fail voices added later
     if level == "p3g_gptq" and layer.is_style:
         return False
-    if wanted.int8_input:
+    if scheme.int8_input:
         return can_be_int8(layer)
-    if is_fitted(wanted.weights) and not can_be_fitted(layer):
+    if is_fitted(scheme.weights) and not can_be_fitted(layer):
         return False
-    return wanted.weights is not None and pays(layer, wanted.weights)
+    return scheme.weights is not None and pays(layer, scheme.weights)
 
 
 def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterator[Entry]:
-    """Every measurement, those in `log` first; each new one is written before it is given."""
-    known = read_log(log, trials.header())
-    yield from known
-    done = {(entry.layer, entry.level) for entry in known}
+    """Yield every measurement, those in `log` first. Each new one is written before it is
+    yielded.
+    """
+    earlier = read_log(log, trials.header())
+    yield from earlier
+    done = {(entry.layer, entry.level) for entry in earlier}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as stream:
-        if not known and not stream.tell():
+        if not earlier and not stream.tell():
             print(json.dumps(trials.header()), file=stream, flush=True)
         for layer, level in trials.tasks(levels):
             if (layer, level) not in done:
@@ -252,8 +248,8 @@ def measured(trials: LayerTrials, log: Path, levels: tuple[str, ...]) -> Iterato
 
 
 def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
-    """Measurements of an earlier run; a last line that was cut off is dropped. InputError when they
-    are of something else.
+    """The measurements of an earlier run; a last line that was cut off is dropped. Raises
+    InputError when they are of another checkpoint or other settings.
     """
     if not log.exists() or not log.stat().st_size:
         return []
@@ -273,7 +269,8 @@ def read_log(log: Path, header: dict[str, Any]) -> list[Entry]:
         )
     for line in lines[1:]:
         conform(line, Entry, str(log))
-    if whole != text:  # ours, and cut off
+    # the file is this checkpoint's, and its last line was cut off
+    if whole != text:
         with log.open("r+b") as stream:
             stream.truncate(len(whole.encode()))
     return [Entry(**line) for line in lines[1:]]

@@ -1,8 +1,8 @@
-"""The compression methods, each a frozen configuration in one registry: the name here is the name
-on every command line, file and report.
+"""The compression methods, each a frozen configuration in one registry. The name here is the name
+on every command line, in every file and report.
 
-from kokoro_ane.quantize.methods import METHODS, method_named
-METHODS["w8a8"].activations.exponent
+    from kokoro_ane.quantize.methods import METHODS, method_named
+    METHODS["w8a8"].activations.exponent
 """
 
 import dataclasses
@@ -14,10 +14,10 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 
-# output channels that share a table, where it is not one for all; of the indices' bytes
-ROWS, TABLE_SHARE = 1, 0.025
-# elements: beside scales or palette and 64-byte alignment a tensor up to this size would save
-# nothing
+ROWS = 1  # output channels that share a table in recipes of `mixed18`
+TABLE_SHARE = 0.025  # most bytes that tables may take, as a share of the indices'
+# Elements: a tensor up to this size saves nothing, because of its scales or palette and of the
+# alignment to 64 bytes.
 SMALL = 2048
 
 
@@ -26,10 +26,16 @@ def _require(holds: bool, message: str) -> None:
         raise InputError(message)
 
 
+def _require_size(keep_up_to: int) -> None:
+    message = f"keep_up_to is {keep_up_to}: a number of elements, 0 or more, is needed"
+    _require(keep_up_to >= 0, message)
+
+
 @dataclass(frozen=True)
 class LinearWeights:
-    """Weights as integers with one scale per output channel, zero point 0: w = scale * q, |q| <=
-    2^(bits - 1) - 1.
+    """Weights as integers with one scale per output channel and zero point 0:
+    w = scale * q with |q| <= 2^(bits - 1) - 1. Tensors of at most `keep_up_to` elements stay in
+    float, in this scheme and in the others.
     """
 
     bits: int = 8
@@ -37,19 +43,17 @@ class LinearWeights:
 
     def __post_init__(self) -> None:
         _require(self.bits == 8, f"linear weights of {self.bits} bits: only 8 is supported")
-        _require(
-            self.keep_up_to >= 0,
-            f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed",
-        )
+        _require_size(self.keep_up_to)
 
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """Weights as integers of 4 bits (8: the encoder only) with one scale per block of at most
-    `block` input channels of an output channel.
+    """Weights as integers of 4 bits, in the encoder also of 8, with one scale for each block of
+    input channels of an output channel. Needs iOS 18.
 
-    The block is the largest divisor of a layer's input channels within `block`; a layer with no
-    divisor of 8 or more gets one scale per output channel. Needs iOS 18.
+    The block is the largest divisor of a layer's input channels up to `block`. A layer that has no
+    divisor of 8 or more gets one scale per output channel. Example: with block=32, 512 input
+    channels have 16 scales of 32, 90 channels have 3 of 30, and 22 channels have 1 of 22.
     """
 
     bits: int = 4
@@ -59,13 +63,10 @@ class BlockWeights:
     def __post_init__(self) -> None:
         _require(self.bits in (4, 8), f"block weights of {self.bits} bits: 4 or 8 is needed")
         _require(self.block >= 8, f"block is {self.block}: 8 input channels or more are needed")
-        _require(
-            self.keep_up_to >= 0,
-            f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed",
-        )
+        _require_size(self.keep_up_to)
 
     def block_of(self, channels: int) -> int:
-        """Block for a layer of so many input channels; 0 = the whole channel."""
+        """The block of a layer with that many input channels; 0 means the whole channel."""
         return next(
             (size for size in range(min(self.block, channels), 7, -1) if channels % size == 0), 0
         )
@@ -73,12 +74,13 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class PaletteWeights:
-    """Weights as indices into 2^bits fp16 values per tensor, chosen by a k-means without random
-    numbers (quantize/palettes.py).
+    """Weights as indices into tables of 2^bits fp16 values, which a k-means without random numbers
+    chooses (quantize/palettes.py).
 
-    gptq: fitted to the inputs of the tuning set's sentences (quantize/palettes.py); the padded
-    layout only. rows: output channels that share a table (0 = all; else iOS 18): so many, or more
-    where tables would take over TABLE_SHARE of the indices' bytes.
+    gptq: the indices are fitted to what the layer reads in the tuning set's sentences.
+    rows: output channels that share one table; 0 means the whole tensor, anything else needs
+    iOS 18. More rows share one where tables would take over TABLE_SHARE of the indices' bytes.
+    Example: `[512, 256, 1, 3]` with bits=6, rows=16 -> 32 tables of 64 values.
     """
 
     bits: int
@@ -88,13 +90,11 @@ class PaletteWeights:
 
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
-        _require(
-            self.keep_up_to >= 0,
-            f"keep_up_to is {self.keep_up_to}: a number of elements, 0 or more, is needed",
-        )
+        _require_size(self.keep_up_to)
 
     def rows_of(self, outputs: int, width: int, value_bytes: int = 2) -> int:
-        """Output channels that share a table, of so many with `width` weights each."""
+        """How many of `outputs` output channels, with `width` weights each, share a table."""
+        # 8 bits a byte: of the table's 2^bits values, and of the indices of one row
         fewest = 8 * value_bytes * 2**self.bits / (self.bits * width * TABLE_SHARE)
         sizes = range(self.rows or outputs, outputs)
         return next((size for size in sizes if outputs % size == 0 and size >= fewest), outputs)
@@ -102,33 +102,38 @@ class PaletteWeights:
 
 @dataclass(frozen=True)
 class OwnGrid:
-    """The 8-bit grid that a weight stands on already, found from its values: nothing is lost. A
-    weight without one stays in float.
+    """The 8-bit grid that a weight stands on already. It is recovered from the weight's values, so
+    nothing is lost. A weight without such a grid stays in float.
     """
 
     bits: int = 8
     keep_up_to: int = SMALL
 
 
-# The decoder's first layer, whose weights cannot hold pitch in hertz beside the text's channels;
-# the depthwise upsampler; the first upsampler, 0.8 % of the arithmetic, with which in int8 a gate
-# is undecided (docs/quantization.md), and the second, whose input's scale AdaIN's epsilon fixes;
-# the last stage's first layer of the spectrum; what the streaming layouts pool.
+# Layers whose inputs stay in float:
+# - the decoder's first one, whose weights cannot hold pitch in hertz beside the text's channels;
+# - the depthwise upsampler;
+# - the first upsampler, 0.8 % of the arithmetic: with it in int8 one gate is undecided
+#   (docs/quantization.md); and the second, because AdaIN's epsilon fixes the scale of its input;
+# - the last stage's first layer that reads the spectrum;
+# - the layers that the streaming layouts pool.
 FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1", "pooled.*")
 Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
 
 
 @dataclass(frozen=True)
 class Activations:
-    """Inputs of convolutions in int8, one scale a tensor, zero point 0, ranges measured on the
-    tuning set's first `clips` sentences.
+    """Inputs of convolutions in int8, with one scale a tensor, zero point 0, and ranges measured on
+    the tuning set's first `clips` sentences.
 
-    exponent: of the balance between channels before (0 = none). percentile: of a value's magnitudes
-    in a sentence; the largest of all sentences is the range (100 = the largest peak).
+    exponent: how far channels are balanced before; 0 means not at all (quantize/balance.py).
+    percentile: which percentile of a value's magnitudes in a sentence counts; the largest of all
+    sentences is the range. 100 means the largest peak.
     time_varying_scale: convolutions of short reach read values divided by a smooth scale that
-    varies over time (quantize/balance.py). per_column_scale: and the decoder's, by a scale for
-    every column. float_inputs: layers by PyTorch path that keep a float input (a pattern with *
-    too); AdaIN's affines, which run on one column, and the fp32 tail always do.
+    varies over time.
+    per_column_scale: the decoder's convolutions read values divided by a scale for every column.
+    float_inputs: PyTorch paths, or patterns with *, of layers that keep a float input. AdaIN's
+    affines, which run on one column, and the fp32 tail always do.
     """
 
     exponent: float = 0.7
@@ -162,7 +167,7 @@ class Activations:
 
 @dataclass(frozen=True)
 class Scheme:
-    """What a recipe may do to one layer. `weights` None: fp16."""
+    """What a recipe may do to one layer. `weights` None means fp16."""
 
     weights: Weights | None
     int8_input: bool = False
@@ -187,34 +192,32 @@ SCHEMES = MappingProxyType(
 
 @dataclass(frozen=True)
 class Method:
-    """A level of the whole package. `parent` is the method it is made from (None = the converter
-    makes it).
-
-    weights and activations: what is done to every layer; `by_recipe`: the recipe says it layer by
-    layer. `target`: a newer deployment target than the parent's. `unfit_for_engine`: why it is not
-    meant for the Neural Engine.
-    """
+    """A level of the whole package."""
 
     name: str
     title: str  # in plain words, for tables
+    # the method whose package this one is made from; None: the converter makes it
     parent: str | None = None
+    # what is done to every layer, unless a recipe says it layer by layer
     weights: Weights | None = None
     activations: Activations | None = None
     by_recipe: bool = False
+    # a newer deployment target than the parent's
     target: str | None = None
+    # why the level is not meant for the Neural Engine
     unfit_for_engine: str | None = None
-    # one clip against the parent; below this the package is broken, not merely coarse
+    # of one clip against the parent; below this the package is broken, not merely coarse
     check_snr_db: float = 15.0
-    # of the encoder: the first pattern that a weight's name fits, else `weights`
+    # of the encoder: the first pattern that a weight's name fits decides, else `weights`
     parts: tuple[tuple[str, Weights], ...] = ()
 
     @property
     def lossless(self) -> bool:
-        """Whether every weight is what it was."""
+        """Whether every weight keeps its exact value."""
         return isinstance(self.weights, OwnGrid)
 
     def weights_of(self, name: str) -> Weights | None:
-        """What is done to the encoder's weight of that name."""
+        """The scheme of the encoder's weight of that name."""
         return next(
             (weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights
         )
@@ -230,7 +233,7 @@ class Method:
         return self.activations is not None and self.activations.exponent > 0
 
     def int8_activations(self) -> Activations:
-        """How inputs become int8. InputError for a method that keeps them in float."""
+        """How inputs become int8. Raises InputError for a method that keeps them in float."""
         if self.activations is None:
             raise InputError(f"method {self.name!r} has no activations to set")
         return self.activations
@@ -259,9 +262,9 @@ _ALL = (
         "w8a8",
         "8-bit weights and activations",
         parent="fp16",
-        # real Kokoro 7.8: coarse, and for the judge to reject
         weights=LinearWeights(),
         activations=Activations(),
+        # real Kokoro has 7.8 dB, which is coarse: that is for the judge to reject
         check_snr_db=5.0,
     ),
     Method(
@@ -281,7 +284,7 @@ _ALL = (
 )
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 
-# Of the encoder, which runs on CPU and GPU: weights only, any grouping.
+# Methods of the encoder, which runs on CPU and GPU: weights only, in any grouping.
 GROUPS = 32  # inputs that share a scale
 _GROUPED = Method(
     "w8g",
@@ -300,8 +303,8 @@ _TABLES = Method(
     target="iOS18",
     check_snr_db=_BROKEN_DB,
 )
-# ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that it shares with F0 does
-# not: on 14 tuning sentences 4 bits there flip 0.18 % of voicing, more than all other parts
+# ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that energy shares with F0
+# gets 6: on 14 tuning sentences 4 bits there flip 0.18 % of voicing, more than all other parts
 # together (docs/encoder.md).
 _EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
 _PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR))
@@ -338,26 +341,22 @@ LEVELS = (*CONVERTED, *(name for name in METHODS if name not in CONVERTED))
 
 
 def method_named(name: str, stage: str = "vocoder") -> Method:
-    """The method of that name, or InputError with the list."""
-    known = STAGE_METHODS[stage]
-    if name not in known:
-        raise InputError(f"unknown method {name!r}; there are: {', '.join(known)}")
-    return known[name]
+    """The method of that name. Raises InputError with a list for an unknown one."""
+    methods = STAGE_METHODS[stage]
+    if name not in methods:
+        raise InputError(f"unknown method {name!r}; there are: {', '.join(methods)}")
+    return methods[name]
 
 
 def with_settings(method: Method, settings: list[str]) -> Method:
-    """The method with KEY=VALUE pairs put in place of its activations' own. InputError for an
-    unknown key or a value of another kind.
+    """The method with other settings for its activations, by KEY=VALUE pairs. Raises InputError for
+    an unknown key and for a value of another kind.
     """
     if not settings:
         return method
-    own = method.int8_activations()
+    activations = method.int8_activations()
     changes = dict(_parsed(setting) for setting in settings)
-    return dataclasses.replace(method, activations=dataclasses.replace(own, **changes))
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
+    return dataclasses.replace(method, activations=dataclasses.replace(activations, **changes))
 
 
 def _truth(text: str) -> bool:
@@ -365,11 +364,17 @@ def _truth(text: str) -> bool:
 
 
 def _parsed(setting: str) -> tuple[str, Any]:
-    key, found, text = setting.partition("=")
-    kinds: dict[str, Callable[[str], Any]] = {"exponent": float, "percentile": float, "clips": int}
-    kinds |= {"time_varying_scale": _truth, "per_column_scale": _truth, "float_inputs": _names}
+    key, separator, text = setting.partition("=")
+    kinds: dict[str, Callable[[str], Any]] = {
+        "exponent": float,
+        "percentile": float,
+        "clips": int,
+        "time_varying_scale": _truth,
+        "per_column_scale": _truth,
+        "float_inputs": lambda names: tuple(filter(None, names.split(","))),
+    }
     _require(
-        bool(found) and key in kinds,
+        bool(separator) and key in kinds,
         f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}",
     )
     try:
@@ -378,8 +383,8 @@ def _parsed(setting: str) -> tuple[str, Any]:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 
 
-# What a recipe is searched for: of `mixed` the most arithmetic in int8, or the least size; of
-# `mixed18` the least size.
+# The kinds of budget that a recipe is searched under. A recipe of `mixed` has the most arithmetic
+# in int8 or the least size, one of `mixed18` the least size.
 INT8_MACS, SIZE, SIZE_18 = "int8_macs", "size", "size18"
 STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every layer starts from
 LEVELS_FOR = {
@@ -387,7 +392,7 @@ LEVELS_FOR = {
     SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
     SIZE_18: ("fp16", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
 }
-# Not measured: as much as another, times the ratio of the best tables' errors for a normal density
-# (Max 1960; 4 bits: 0.0095).
+# Levels that are not measured: their distance is another level's, times the ratio of the errors
+# that the best tables of so many bits have for a normal density (Max 1960; of 4 bits: 0.0095).
 LIKE = {"p8": ("p4g_gptq", 0.005), "p6g_gptq": ("p4g_gptq", 0.068), "p3g_gptq": ("p4g_gptq", 3.64)}
 RECIPES_OF = {INT8_MACS: "mixed", SIZE: "mixed", SIZE_18: "mixed18"}

@@ -1,15 +1,18 @@
-"""The palette of a tensor: k-means in one dimension, or fitted to what the layer reads (GPTQ, arXiv
-2210.17323). No random number.
+"""The palette of a tensor: by k-means in one dimension, or fitted to what the layer reads (GPTQ,
+arXiv 2210.17323). Neither draws a random number.
 
-    table, index = palette(weight, bits=4)                        # weight is close to table[index]
-    tables, index = row_palettes(weight, PaletteWeights(4, rows=4))    # a table for 4 rows
+    # weight is close to table[index]
+    table, index = palette(weight, bits=4)
+    # four rows share a table
+    tables, index = row_palettes(weight, PaletteWeights(4, rows=4))
+    # the layer's product is close to the uncompressed one
     fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
-    tables, index = fit(weight, PaletteWeights(4))                # the layer's product is close
+    tables, index = fit(weight, PaletteWeights(4))
 
 In one dimension a cluster is an interval, so sums come from running totals and borders from a
-binary search: seconds where coremltools' own k-means (scikit-learn, seeded) took two minutes for
-a small vocoder at 8 bits. A fit rounds one input's weights after the other and carries each error
-to the inputs not yet rounded, by the second moments of what the layer reads.
+binary search. That takes seconds where coremltools' own k-means (scikit-learn, seeded) took two
+minutes for a small vocoder at 8 bits. A fit rounds one input's weights after the other and carries
+each error to the inputs that are not yet rounded, by the second moments of what the layer reads.
 """
 
 from collections.abc import Collection, Iterable
@@ -31,19 +34,19 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 
 ROUNDS = 60  # of Lloyd's iteration between two moves
-_BINS = 1024
-_TINY = 1e-9  # of a mean weight: less is an empty cell
-# of the mean power, added to every input's: 0.01 fits the tuning sentences better and others worse,
-# 1 both worse
+_BINS = 1024  # of the histogram that the first guess is made from
+_TINY = 1e-9  # of a mean weight: a cell with less mass is empty
+# This share of the mean power is added to every input's. With 0.01 the tuning sentences fit better
+# and others worse, with 1 both fit worse.
 DAMPING = 0.1
 MOST_COLUMNS = 1500  # of a sentence, evenly spaced
-STEP = 128  # columns rounded before the error reaches those beyond
+STEP = 128  # columns that are rounded before their errors reach those beyond
 
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """Weights in rising order, the importance of each, and running totals: sums over an interval
-    are two look-ups.
+    """Weights in rising order, the importance of each, and running totals, so that a sum over an
+    interval takes two look-ups.
     """
 
     values: np.ndarray
@@ -54,7 +57,9 @@ class Sorted:
 
     @classmethod
     def of(cls, weight: np.ndarray, importance: np.ndarray | None = None) -> "Sorted":
-        """Sort in float64. `importance` of the weight's shape, 0 or more; None: all alike."""
+        """Sort in float64. `importance` has the weight's shape and values of 0 or more; None means
+        that all weights count alike.
+        """
         values = weight.reshape(-1).astype(np.float64)
         order = np.argsort(values, kind="stable")
         counted = (
@@ -69,8 +74,8 @@ class Sorted:
         return cls(values, counted, *totals)
 
     def cells(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mass, mean (the centre itself where empty) and summed squared error about the mean of
-        each centre's interval.
+        """Mass, mean and summed squared error about the mean of each centre's interval. The mean of
+        an empty one is the centre.
         """
         borders = np.searchsorted(self.values, (centres[1:] + centres[:-1]) / 2)
         edges = np.concatenate([[0], borders, [self.values.size]])
@@ -84,13 +89,15 @@ class Sorted:
 def palette(
     weight: np.ndarray, bits: int, importance: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """2^bits values of the weight's type, rising, and for every weight (flattened) the index of the
-    nearest, uint8.
+    """The table, 2^bits rising values of the weight's type, and the index of the nearest one for
+    every weight, uint8 and flattened.
 
-    `importance` [weight's shape]: how much the squared error of each weight counts.
+    `importance`, of the weight's shape, says how much the squared error of each weight counts.
     """
     data, count = Sorted.of(weight, importance), 2**bits
     centres, error = _settled(data, _first_guess(data, count))
+    # Lloyd's iteration ends in a local optimum. Moving a few centres at once to where the error is
+    # leaves it; where that no longer helps, fewer are moved.
     moves = count // 4
     while moves:
         trial, trial_error = _settled(data, _moved(data, centres, moves))
@@ -106,8 +113,8 @@ def palette(
 def row_palettes(
     weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tables [groups, 2^bits] and the index of every weight in its group's, of the weight's shape;
-    rows are axis 0.
+    """The tables [groups, 2^bits], and the index of every weight in its group's table, in the
+    weight's shape. Rows are axis 0.
     """
     groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
     counted = [None] * groups if importance is None else np.split(importance, groups)
@@ -121,18 +128,18 @@ def row_palettes(
 
 
 def _first_guess(data: Sorted, count: int) -> np.ndarray:
-    """Values as dense as the cube root of the weights' density: least squared error for many values
-    (Panter and Dite 1951).
+    """Values as dense as the cube root of the weights' density, which gives the least squared error
+    when there are many values (Panter and Dite 1951).
     """
     heights, edges = np.histogram(data.values, bins=_BINS, weights=data.importance)
     mass = np.cumsum(np.cbrt(heights.astype(np.float64)))
-    wanted = (np.arange(count) + 0.5) / count * mass[-1]
-    return np.interp(wanted, np.concatenate([[0.0], mass]), edges)
+    quantiles = (np.arange(count) + 0.5) / count * mass[-1]
+    return np.interp(quantiles, np.concatenate([[0.0], mass]), edges)
 
 
 def _settled(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
-    """Lloyd's iteration until nothing moves or ROUNDS are over; centres and the whole squared
-    error.
+    """The centres and their squared error after Lloyd's iteration, which ends when nothing moves or
+    after ROUNDS.
     """
     for _ in range(ROUNDS):
         _, means, _ = data.cells(centres)
@@ -143,10 +150,10 @@ def _settled(data: Sorted, centres: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _moved(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
-    """The `moves` centres that are missed least, put beside the centres of the worst cells."""
+    """The centres after the `moves` least useful ones were put beside those of the worst cells."""
     masses, means, errors = data.cells(centres)
     gaps = np.diff(means)
-    # error that joining two neighbours adds
+    # the error that joining two neighbouring cells adds
     merged = masses[1:] * masses[:-1] / np.maximum(masses[1:] + masses[:-1], _TINY) * gaps**2
     leave = np.argsort(merged, kind="stable")[:moves] + 1
     worst = np.argsort(-errors, kind="stable")[:moves]
@@ -157,7 +164,7 @@ def _moved(data: Sorted, centres: np.ndarray, moves: int) -> np.ndarray:
 @dataclass(frozen=True)
 class Unfolded:
     """A convolution as one matrix product. A transposed one makes `stride` outputs from the same
-    inputs: each is a row of its own.
+    inputs, and each of them is a row of the matrix.
     """
 
     kernel: int
@@ -168,7 +175,7 @@ class Unfolded:
 
     @classmethod
     def of(cls, layer: nn.Module) -> "Unfolded":
-        """Of an ungrouped Conv or ConvTranspose, or of a Linear."""
+        """The form of an ungrouped Conv or ConvTranspose, or of a Linear."""
         if isinstance(layer, Linear):
             return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)
         assert isinstance(layer, Conv | ConvTranspose) and layer.groups == 1
@@ -179,15 +186,16 @@ class Unfolded:
 
     @property
     def taps(self) -> int:
-        """Columns of x that make one output."""
+        """How many columns of x make one output."""
         return -(-self.kernel // self.stride) if self.transposed else self.kernel
 
     def inputs(self, x: Tensor) -> Tensor:
-        """x [1, I, 1, S] -> [n, I taps]: what makes n outputs, evenly spaced, at most
+        """x [1, I, 1, S] -> [n, I taps]: the inputs of n evenly spaced outputs, at most
         MOST_COLUMNS.
         """
         margin = self.taps - 1 if self.transposed else self.padding
         padded = F.pad(x[0, :, 0], (margin, margin))  # [I, S']
+        # a transposed kernel's taps run backwards over the inputs
         step, hop = (-1, 1) if self.transposed else (self.dilation, self.stride)
         reach = (self.taps - 1) * abs(step)
         count = (padded.shape[1] - reach - 1) // hop + 1
@@ -202,7 +210,7 @@ class Unfolded:
         )
 
     def matrix(self, weight: Tensor) -> Tensor:
-        """Weight [O, I, 1, k], or [I, O, 1, k] of a transposed one -> [O, I taps] or [O stride, I
+        """Weight [O, I, 1, k] -> [O, I taps]; of a transposed one [I, O, 1, k] -> [O stride, I
         taps].
         """
         if not self.transposed:
@@ -230,15 +238,15 @@ class Unfolded:
 def input_moments(
     vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Collection[str]
 ) -> dict[str, Tensor]:
-    """Mean of x x^T over the columns that each named convolution multiplies: {path: [I taps, I
+    """The mean of x x^T over the columns that each named convolution multiplies, {path: [I taps, I
     taps]}.
     """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
 
-    def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if path in paths:
-            columns = Unfolded.of(layer).inputs(given[0])
+            columns = Unfolded.of(layer).inputs(inputs[0])
             size = columns.shape[1]
             sums.setdefault(path, torch.zeros(size, size)).addmm_(columns.T, columns)
             counts[path] = counts.get(path, 0) + len(columns)
@@ -250,12 +258,12 @@ def input_moments(
 def fitted_palette(
     weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As row_palettes, for a convolution's weight and the moments [I taps, I taps] of its inputs;
-    rows of a transposed one are axis 1.
+    """Tables and indices as of row_palettes, fitted to the moments [I taps, I taps] of the inputs
+    of a convolution. The rows of a transposed one are axis 1.
     """
     exact = torch.from_numpy(weight.astype(np.float32))
     matrix = unfolded.matrix(exact)
-    # of the input that each weight multiplies
+    # the power of the input that each weight multiplies: how much the weight's error counts
     power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()
     rows = (array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power))
     tables, _ = row_palettes(next(rows), how, importance=next(rows))
@@ -268,11 +276,19 @@ def fitted_palette(
 
 @torch.no_grad()
 def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
-    """Index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the
+    """The index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the
     product with inputs of these moments [I, I] changes little.
     """
+    # strong inputs first: the errors of weak ones, which nothing can correct, cost least
     order = torch.argsort(moments.diagonal(), descending=True, stable=True)
-    carry = _carry(moments[order][:, order])
+    ordered = moments[order][:, order]
+    # damping: an input that is always zero has that alone
+    power = ordered.diagonal().mean().clamp(min=1e-12)
+    inverse = torch.cholesky_inverse(
+        torch.linalg.cholesky(ordered + torch.eye(len(order)) * DAMPING * power)
+    )
+    # how the error of one input spreads to those after it
+    carry = torch.linalg.cholesky(inverse, upper=True)
     left, borders = matrix[:, order].clone(), ((values[:, 1:] + values[:, :-1]) / 2).contiguous()
     index = torch.zeros(left.shape, dtype=torch.long)
     for start in range(0, len(order), STEP):
@@ -288,19 +304,9 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     return index[:, torch.argsort(order)]
 
 
-def _carry(moments: Tensor) -> Tensor:
-    """Upper Cholesky factor of the inverse of the damped moments. An input that is always zero has
-    the damping alone.
-    """
-    damped = moments + torch.eye(len(moments)) * DAMPING * moments.diagonal().mean().clamp(
-        min=1e-12
-    )
-    return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
-
-
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """fitted_palette for one layer: fit(weight, how) -> tables, index."""
+    """What fitted_palette needs of one layer: fit(weight, how) -> tables, index."""
 
     unfolded: Unfolded
     moments: Tensor
@@ -310,20 +316,20 @@ class Fit:
 
 
 def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
-    """What fits palettes to the named convolutions of a vocoder, by the whole tuning set in two
-    voices a sentence; none for no path. AdaIN's affines read styles alone: they are fitted to every
-    row of the checkpoint's voices, which serve no other voice as well.
+    """The fits of the named convolutions of a vocoder, by the whole tuning set with two voices a
+    sentence. AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's
+    voices and suit other voices less.
 
-    Two: the decoder has one column a frame, so that a set of two minutes gives its widest layers
-    fewer than two columns an input. Four minutes of one core on real Kokoro, under a progress bar
-    on stderr.
+    On real Kokoro this takes four minutes of one core, under a progress bar on stderr.
     """
     from rich.console import Console
     from rich.progress import track
 
     affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
-    found = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
-    others = frozenset(paths) - found.keys()
+    by_path = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
+    others = frozenset(paths) - by_path.keys()
+    # Two voices, because the decoder has one column a frame: the set of two minutes alone gives its
+    # widest layers fewer than two columns an input.
     clips = (
         clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift)
     )
@@ -335,15 +341,15 @@ def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) ->
         console=Console(stderr=True),
         transient=True,
     )
-    found |= input_moments(vocoder, shown, others) if others else {}
+    by_path |= input_moments(vocoder, shown, others) if others else {}
     return {
         path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments)
-        for path, moments in found.items()
+        for path, moments in by_path.items()
     }
 
 
 def style_moments(checkpoint: Checkpoint) -> Tensor:
-    """[128, 128]: mean of s s^T over the vocoder's half of every row of every voice."""
+    """The mean of s s^T, [128, 128], over the vocoder's half of every row of every voice."""
     rows = torch.cat(
         [
             checkpoint.blend(voice)[:, 0, : checkpoint.config.style_dim]

@@ -1,5 +1,5 @@
 """Two passes over a program before its weights are compressed: int8 inputs, and constant factors
-taken into their scales.
+that move into the scales of those inputs.
 
     passes = [*input_pass(plan, ranges), ScalesIntoQuantize()]
 
@@ -23,8 +23,8 @@ CHANNELS = 1  # axis
 
 
 class InputPass(insert_prefix_quantize_dequantize_pair):
-    """Transposed convolutions too: the pass is the same for them, coremltools' list only leaves
-    them out.
+    """coremltools' pass for transposed convolutions too. It works for them as it is; only the list
+    of types leaves them out.
     """
 
     SUPPORTED_OP_TYPES = [
@@ -34,7 +34,7 @@ class InputPass(insert_prefix_quantize_dequantize_pair):
 
 
 def input_pass(plan: tuple[LayerPlan, ...], ranges: Mapping[str, float]) -> list[Any]:
-    """The pass that puts quantize and dequantize before each planned convolution; none when no
+    """The pass that puts quantize and dequantize before each planned convolution; no pass where no
     input is int8.
     """
     chosen = {entry.layer.op_name for entry in plan if entry.int8_input}
@@ -49,8 +49,8 @@ def input_pass(plan: tuple[LayerPlan, ...], ranges: Mapping[str, float]) -> list
 
 
 class ScalesIntoQuantize(AbstractGraphPass):
-    """Every quantize that reads the product of a tensor and a constant [1, C, 1, 1], read by
-    nothing else.
+    """A pass that removes the multiplication by a constant [1, C, 1, 1] before a quantize, where
+    nothing else reads the product: the quantize gets a scale for each channel instead.
     """
 
     def apply(self, prog: Program) -> None:
@@ -65,6 +65,7 @@ def _in_block(block: Any) -> None:
         product = op.input.op if op.op_type == "quantize" else None
         if product is None or product.op_type != "mul" or len(op.input.child_ops) != 1:
             continue
+        # either argument of the product can be the constant
         x, factor = (product.x, product.y) if product.y.val is not None else (product.y, product.x)
         if (
             factor.val is None

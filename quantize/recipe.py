@@ -1,5 +1,5 @@
-"""A recipe: the level of every layer of one checkpoint, found by quantize.sensitivity, consumed by
-methods `mixed` and `mixed18`.
+"""A recipe: the level of every layer of one checkpoint. quantize.sensitivity finds it, and methods
+`mixed` and `mixed18` follow it.
 
     recipe = load_recipe(recipe_path(checkpoint, "mixed"))
     recipe.require_fits(checkpoint)
@@ -25,15 +25,15 @@ FIND = "`kokoro-ane sensitivity` finds one"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Responsibilities: 1. level by layer; 2. for which checkpoint; 3. under which budget and with
-    which forecast it was found.
+    """Responsibilities: 1. the level of each layer; 2. the checkpoint that it was found for; 3. the
+    budget that was searched under, and the forecast.
     """
 
     checkpoint: str
     checkpoint_sha256: str
-    # what was asked for: {"int8_macs": 0.9}, {"size": 0.5} or {"size18": 0.25}
+    # {"int8_macs": 0.9}, {"size": 0.5} or {"size18": 0.25}
     budget: Mapping[str, float]
-    # spectral_distance_db2, size and int8_macs of this choice, by the search
+    # spectral_distance_db2, size and int8_macs of this choice, as the search forecasts them
     forecast: Mapping[str, float]
     levels: Mapping[str, str]
     format: int = FORMAT
@@ -68,17 +68,17 @@ class Recipe:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The recipe as plain data."""
         return dataclasses.asdict(self)
 
     def save(self, path: Path) -> None:
-        """Write by rename."""
+        """Write the file aside and rename it."""
         write_json(path, self.as_dict(), OURS)
 
 
 def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
-    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands unless the user says
-    otherwise: in the checkpoint's folder, as METHOD.json, or else in RECIPES.
+    """Where the recipe of a checkpoint for `mixed` or `mixed18` stands by default: in the
+    checkpoint's folder as METHOD.json, or else in RECIPES.
     """
     beside = checkpoint.folder / f"{method}.json"
     if beside.is_file():
@@ -87,11 +87,11 @@ def recipe_path(checkpoint: Checkpoint, method: str) -> Path:
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Read a recipe; InputError when it is missing, not JSON, or has other keys."""
+    """Read a recipe. Raises InputError when it is missing, not JSON, or has other keys."""
     data = read_json(path, f"there is no recipe for this checkpoint; {FIND}")
-    known = {field.name for field in dataclasses.fields(Recipe)}
-    if not isinstance(data, dict) or set(data) != known:
-        wrong = sorted(set(data) ^ known)[0] if isinstance(data, dict) else type(data).__name__
+    keys = {field.name for field in dataclasses.fields(Recipe)}
+    if not isinstance(data, dict) or set(data) != keys:
+        wrong = sorted(set(data) ^ keys)[0] if isinstance(data, dict) else type(data).__name__
         raise InputError(f"{path} is not a recipe: {wrong!r} is unknown or missing; {FIND}")
     if data["format"] != FORMAT:
         raise InputError(
@@ -102,8 +102,8 @@ def load_recipe(path: Path) -> Recipe:
 
 
 def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None) -> Recipe | None:
-    """The recipe a method needs: the given one or the checkpoint's own. None for other methods;
-    InputError when one is given to them.
+    """The recipe that a method needs: the one at `path`, or the checkpoint's default. None for
+    methods that need no recipe. Raises InputError when `path` names one for them.
     """
     if method.by_recipe:
         recipe = load_recipe(path or recipe_path(checkpoint, method.name))

@@ -1,12 +1,12 @@
 """From one-layer distances to a recipe: the trade-off between spectral distance and a budget, and
 the first point that keeps the budget.
 
-    curve = trade_off(options, resource="int8_macs")
+    curve = trade_off(options, start="w8")
     point = first_within(curve, 0.9)
 
-Squared distances of layers add up (small independent errors); each step along the curve is the
-cheapest one left, so every point is the best of its budget among the steps' order (greedy over each
-layer's lower convex hull: exact up to the last step).
+Squared distances of layers add up, because the errors are small and independent. Each step along
+the curve is the cheapest one left, taken from each layer's lower convex hull. So a point is the
+best choice for its budget, but for the size of the last step.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,8 +31,8 @@ FP16_BYTES = 2
 
 @dataclass(frozen=True)
 class Option:
-    """One level of one layer. `gain`: what it brings towards the budget, relative to the layer's
-    start (share of MACs, or of bytes).
+    """One level of one layer. `gain` is what it brings towards the budget against the layer's
+    start, as a share of the multiply-accumulates or of the bytes.
     """
 
     layer: str
@@ -43,7 +43,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Point:
-    """A choice for every layer, with its forecast distance and what it has gained."""
+    """A choice for every layer, with its forecast distance and its gain."""
 
     gain: float
     distance_db2: float
@@ -51,7 +51,9 @@ class Point:
 
 
 def trade_off(options: list[Option], start: str) -> list[Point]:
-    """The curve from `start` everywhere to the most that the options give, best steps first."""
+    """The curve from `start` on every layer to the most that the options give, the best steps
+    first.
+    """
     by_layer: dict[str, list[Option]] = {}
     for option in options:
         by_layer.setdefault(option.layer, []).append(option)
@@ -73,7 +75,7 @@ def trade_off(options: list[Option], start: str) -> list[Point]:
 
 
 def first_within(curve: list[Point], gain: float) -> Point:
-    """The first point that gains enough. InputError says how far the curve goes."""
+    """The first point that gains enough. Raises InputError with how far the curve goes."""
     for point in curve:
         if point.gain >= gain - 1e-9:
             return point
@@ -87,8 +89,8 @@ def _at(layer: list[Option], level: str) -> Option:
 
 
 def _hull(layer: list[Option], start: str) -> list[tuple[float, Option, Option]]:
-    """Steps of rising price from the start along the lower convex hull: (price = distance per gain,
-    from, to).
+    """The steps from the start along the lower convex hull, (price, from, to), with rising prices;
+    a price is the distance for a unit of gain.
     """
     steps: list[tuple[float, Option, Option]] = []
     here = _at(layer, start)
@@ -105,9 +107,9 @@ def _hull(layer: list[Option], start: str) -> list[tuple[float, Option, Option]]
 
 
 @dataclass(frozen=True)
-class Found:
-    """A recipe, the curve it lies on, the measurements behind it, its distance with all layers
-    changed together, and a seed's.
+class SearchResult:
+    """A recipe, the curve that it lies on and the measurements behind it; the distance with all
+    layers changed together, and the distance between two noise seeds.
     """
 
     recipe: Recipe
@@ -124,31 +126,31 @@ def find_recipe(
     entries: Iterable[Entry],
     parent_bytes: int,
     kind: str,
-    wanted: float,
-) -> Found:
-    """The recipe of least forecast distance on the curve that keeps the budget. `kind`: int8_macs
-    (at least) or size (at most).
+    budget: float,
+) -> SearchResult:
+    """The recipe of least forecast distance on the curve that keeps the budget: at least that share
+    of int8_macs, or at most that size.
     """
     of_kind = tuple(entry for entry in entries if entry.level in LEVELS_FOR[kind])
     curve = trade_off(options(trials.layers, layers, of_kind, parent_bytes, kind), STARTS[kind])
-    needed = wanted if kind == INT8_MACS else 1.0 - wanted
+    needed = budget if kind == INT8_MACS else 1.0 - budget
     try:
         point = first_within(curve, needed)
     except InputError:
         reach = curve[-1].gain if kind == INT8_MACS else 1.0 - curve[-1].gain
         raise InputError(
-            f"budget {kind} {wanted:g} is out of reach: these levels go as far as {reach:.4f}"
+            f"budget {kind} {budget:g} is out of reach: these levels go as far as {reach:.4f}"
         ) from None
     recipe = Recipe(
         checkpoint=trials.checkpoint.name,
         checkpoint_sha256=trials.checkpoint.sha256,
-        budget={kind: wanted},
+        budget={kind: budget},
         forecast=forecast(point, trials.layers, layers, parent_bytes),
         levels=dict(sorted(point.levels.items())),
     )
     total = sum(layer.macs for layer in layers)
     shares = {x.name: x.macs / total for x in layers}
-    return Found(
+    return SearchResult(
         recipe,
         tuple(curve),
         of_kind,
@@ -165,12 +167,12 @@ def options(
     parent_bytes: int,
     kind: str,
 ) -> list[Option]:
-    """Every level that a layer can take, with its distance and gain; of levels that change nothing
-    the start alone.
+    """Every level that a layer can take, with its distance and gain. Of the levels that change
+    nothing only the start is an option.
     """
     distance = {(entry.layer, entry.level): max(entry.distance_db2, 0.0) for entry in entries}
     total = sum(layer.macs for layer in layers)
-    found = []
+    choices = []
     for layer in chosen:
         for level in LEVELS_FOR[kind]:
             if level == STARTS[kind] or changes(layer, level):
@@ -180,14 +182,16 @@ def options(
                     else saved_bytes(layer, level) / parent_bytes
                 )
                 like, ratio = LIKE.get(level, (level, 1.0))
-                found.append(
+                choices.append(
                     Option(layer.name, level, ratio * distance.get((layer.name, like), 0.0), gain)
                 )
-    return found
+    return choices
 
 
 def saved_bytes(layer: Layer, level: str) -> float:
-    """Bytes that a level saves on a layer's weights; negative where scales or palette cost more."""
+    """The bytes that a level saves on a layer's weights; negative where its scales or tables cost
+    more. Example: 4,096 weights at 2 bytes, 64 output channels: w8 saves 4,096 - 128 bytes.
+    """
     weights = SCHEMES[level].weights if changes(layer, level) else None
     if isinstance(weights, LinearWeights):
         return layer.elements * (FP16_BYTES - weights.bits / 8) - FP16_BYTES * layer.outputs
@@ -202,7 +206,9 @@ def saved_bytes(layer: Layer, level: str) -> float:
 def forecast(
     point: Point, chosen: tuple[Layer, ...], layers: tuple[Layer, ...], parent_bytes: int
 ) -> dict[str, float]:
-    """Distance, size as a share of the fp16 package, and share of MACs in int8 of a point."""
+    """A point's distance, its size as a share of the fp16 package, and its share of
+    multiply-accumulates in int8.
+    """
     saved = sum(saved_bytes(layer, point.levels[layer.name]) for layer in chosen)
     macs = sum(layer.macs for layer in chosen if SCHEMES[point.levels[layer.name]].int8_input)
     total = sum(layer.macs for layer in layers)

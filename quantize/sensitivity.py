@@ -1,6 +1,7 @@
 """Find out what each layer loses at each level, and the recipe that loses least under a budget.
 
-    kokoro-ane sensitivity --int8-macs 0.9 [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
+    kokoro-ane sensitivity --int8-macs 0.9 \
+        [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
     kokoro-ane sensitivity --size 0.45 --recipe my_recipe.json
     # for `mixed18`: tables for groups of rows, down to 3 bits
     kokoro-ane sensitivity --size18 0.25
@@ -17,7 +18,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.commands import checkpoint_argument, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of, staged
 from kokoro_ane.quantize.methods import (
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from kokoro_ane.quantize.measure import Entry, LayerTrials
-    from kokoro_ane.quantize.search import Found
+    from kokoro_ane.quantize.search import SearchResult
 
 
 DEFAULT_INT8_MACS = 0.9
 MOST_SENSITIVE = 8  # rows of the table
 MOST_SHOWN = 24  # layers in the plot
-MARK = b"kokoro-ane"  # in the picture: it is ours
+MARK = b"kokoro-ane"  # in pictures of this command, which it may overwrite
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
+    """The flags of this command."""
     parser = Parser("kokoro-ane sensitivity", __doc__)
     checkpoint_argument(parser)
     parser.add_argument(
@@ -93,7 +94,7 @@ def share(text: str) -> float:
 
 
 def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "list[Entry]":
-    """Every measurement under a progress bar on stderr."""
+    """Every measurement, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -113,29 +114,29 @@ def measure_all(trials: "LayerTrials", log: Path, levels: tuple[str, ...]) -> "l
 
 
 def require_matplotlib() -> None:
-    """Raise InputError before any work is done when the plot could not be drawn."""
+    """Raise InputError before any work when the plot could not be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError("the plot needs matplotlib: install the extra `plot`")
 
 
-def plot_search(found: "Found", kind: str, path: Path) -> None:
-    """Two panels in one PNG, written by rename."""
+def plot_search(result: "SearchResult", kind: str, path: Path) -> None:
+    """Draw two panels into one PNG, written aside and renamed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
-    _bars(left, found, kind)
-    _curve(right, found, kind)
+    _bars(left, result, kind)
+    _curve(right, result, kind)
     with staged(path, bytes_of(MARK)) as aside:
         figure.savefig(aside, dpi=110, format="png", metadata={"Software": MARK.decode()})
 
 
-def _bars(axes: "Axes", found: "Found", kind: str) -> None:
+def _bars(axes: "Axes", result: "SearchResult", kind: str) -> None:
     levels = [level for level in LEVELS_FOR[kind] if level != "fp16"]
     table: dict[str, dict[str, float]] = {}
-    for entry in found.entries:
+    for entry in result.entries:
         table.setdefault(entry.layer, {})[entry.level] = max(entry.distance_db2, 0.0) ** 0.5
     layers = sorted(table, key=lambda layer: -max(table[layer].values()))[:MOST_SHOWN][::-1]
     height = 0.8 / len(levels)
@@ -144,7 +145,7 @@ def _bars(axes: "Axes", found: "Found", kind: str) -> None:
         axes.barh(places, [table[layer].get(level, 0.0) for layer in layers], height, label=level)
     axes.set_yticks(
         range(len(layers)),
-        [f"{layer}  ({found.recipe.levels[layer]})" for layer in layers],
+        [f"{layer}  ({result.recipe.levels[layer]})" for layer in layers],
         fontsize=8,
     )
     axes.set_xlabel("log-spectral distance with this layer alone changed, dB")
@@ -154,23 +155,26 @@ def _bars(axes: "Axes", found: "Found", kind: str) -> None:
     axes.legend(title="level")
 
 
-def _curve(axes: "Axes", found: "Found", kind: str) -> None:
+def _curve(axes: "Axes", result: "SearchResult", kind: str) -> None:
     of_macs = kind == INT8_MACS
-    along = [point.gain if of_macs else 1.0 - point.gain for point in found.curve]
+    along = [point.gain if of_macs else 1.0 - point.gain for point in result.curve]
     axes.plot(
         along,
-        [point.distance_db2**0.5 for point in found.curve],
+        [point.distance_db2**0.5 for point in result.curve],
         color="0.4",
         linewidth=1.2,
         label="forecast, best steps first",
     )
-    chosen = found.recipe.forecast["int8_macs" if of_macs else "size"]
+    chosen = result.recipe.forecast["int8_macs" if of_macs else "size"]
     axes.plot(
-        chosen, found.recipe.forecast["spectral_distance_db2"] ** 0.5, "o", label="recipe, forecast"
+        chosen,
+        result.recipe.forecast["spectral_distance_db2"] ** 0.5,
+        "o",
+        label="recipe, forecast",
     )
-    axes.plot(chosen, found.together_db2**0.5, "s", label="recipe, all layers together")
+    axes.plot(chosen, result.together_db2**0.5, "s", label="recipe, all layers together")
     axes.axvline(
-        next(iter(found.recipe.budget.values())),
+        next(iter(result.recipe.budget.values())),
         color="0.7",
         linestyle="--",
         linewidth=1,
@@ -186,48 +190,40 @@ def _curve(axes: "Axes", found: "Found", kind: str) -> None:
     axes.legend()
 
 
-def print_report(found: "Found", recipe_file: Path, plot_file: Path) -> None:
-    """Human table, then one JSON line."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title="layers that lose most: log-spectral distance with one alone changed",
-        title_justify="left",
-    )
-    for heading in ("layer", "level", "alone, dB", "MACs", "recipe"):
-        table.add_column(heading)
-    for entry in sorted(found.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]:
-        cells = (
+def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> None:
+    """Print a table for people, then one line of JSON."""
+    rows = [
+        (
+            entry.layer,
+            entry.level,
             f"{entry.distance_db2**0.5:.3f}",
-            f"{found.macs_share[entry.layer]:.2%}",
-            found.recipe.levels[entry.layer],
+            f"{result.macs_share[entry.layer]:.2%}",
+            result.recipe.levels[entry.layer],
         )
-        table.add_row(entry.layer, entry.level, *cells)
-    Console().print(table)
-    forecast = found.recipe.forecast
+        for entry in sorted(result.entries, key=lambda e: -e.distance_db2)[:MOST_SENSITIVE]
+    ]
+    print_table(
+        "layers that lose most: log-spectral distance with one alone changed",
+        ("layer", "level", "alone, dB", "MACs", "recipe"),
+        rows,
+    )
+    forecast = result.recipe.forecast
     print(f"recipe: {recipe_file}, plot: {plot_file}")
     print(
         f"int8 MACs {forecast['int8_macs']:.1%}, size {forecast['size']:.3f} of fp16, log-spectral"
         f" distance {forecast['spectral_distance_db2'] ** 0.5:.3f} dB forecast,"
-        f" {found.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
-        f" compressed: {found.seed_db2**0.5:.3f} dB"
+        f" {result.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
+        f" compressed: {result.seed_db2**0.5:.3f} dB"
     )
-    fields = {
+    figures = {
         "recipe": str(recipe_file),
         "plot": str(plot_file),
-        "budget": dict(found.recipe.budget),
+        "budget": dict(result.recipe.budget),
         "forecast": dict(forecast),
+        "spectral_distance_together_db2": result.together_db2,
+        "spectral_distance_of_a_seed_db2": result.seed_db2,
     }
-    print(
-        json.dumps(
-            fields
-            | {
-                "spectral_distance_together_db2": found.together_db2,
-                "spectral_distance_of_a_seed_db2": found.seed_db2,
-            }
-        )
-    )
+    print(json.dumps(figures))
 
 
 @command
@@ -237,13 +233,13 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.clips < 1:
         raise InputError(f"--clips {arguments.clips}: at least 1 is needed")
     sizes = {SIZE: arguments.size, SIZE_18: arguments.size18}
-    kind, wanted = next(
-        ((name, given) for name, given in sizes.items() if given),
+    kind, budget = next(
+        ((name, size) for name, size in sizes.items() if size),
         (INT8_MACS, arguments.int8_macs or DEFAULT_INT8_MACS),
     )
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
-    from kokoro_ane.core.staging import bytes_of, check_implied, check_output
+    from kokoro_ane.core.staging import check_implied, check_output
     from kokoro_ane.quantize.locator import find_package
     from kokoro_ane.quantize.recipe import OURS, recipe_path
 
@@ -255,7 +251,8 @@ def main(argv: list[str] | None = None) -> int:
     check_implied(arguments.build / "sensitivity" / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
     parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
-    with quiet_coremltools():  # after the cheap checks: this takes seconds
+    # after the cheap checks, because these imports take seconds
+    with quiet_coremltools():
         from kokoro_ane.quantize.layer_plan import program_layers
         from kokoro_ane.quantize.measure import LayerTrials
         from kokoro_ane.quantize.search import find_recipe
@@ -274,14 +271,14 @@ def main(argv: list[str] | None = None) -> int:
     )
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
-    found = find_recipe(trials, layers, entries, parent.package_bytes, kind, wanted)
+    result = find_recipe(trials, layers, entries, parent.package_bytes, kind, budget)
     recipe_file, plot_file = (
         arguments.recipe or recipe_path(checkpoint, RECIPES_OF[kind]),
         log.with_suffix(".png"),
     )
-    found.recipe.save(recipe_file)
-    plot_search(found, kind, plot_file)
-    print_report(found, recipe_file, plot_file)
+    result.recipe.save(recipe_file)
+    plot_search(result, kind, plot_file)
+    print_report(result, recipe_file, plot_file)
     return EXIT_GOOD
 
 

@@ -1,7 +1,8 @@
-"""Levels simulated layer by layer in PyTorch, on the same grids as the packages: what the search
-for a recipe renders with.
+"""Levels simulated layer by layer in PyTorch, on the same grids as the packages. The search for a
+recipe renders with them.
 
-    with simulated(vocoder, {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"]}, ranges): samples = render_reference(vocoder, inputs)
+    with simulated(vocoder, {"generator.resblocks.0.convs1.0": SCHEMES["w8a8"]}, ranges):
+        samples = render_reference(vocoder, inputs)
 
 A figure that decides anything is measured on the executed package, never here.
 """
@@ -27,35 +28,26 @@ from kokoro_ane.vocoder.scaled_conv import input_factor
 INT8_STEPS = 127
 
 
-def linear_grid(weight: Tensor, bits: int, axis: int) -> Tensor:
-    """Symmetric integers times one fp16 scale along `axis`: the weights the package holds."""
-    steps = 2 ** (bits - 1) - 1
-    peak = (
-        weight.abs()
-        .amax(dim=[d for d in range(weight.dim()) if d != axis], keepdim=True)
-        .clamp(min=1e-12)
-    )
-    return torch.round(weight * (steps / peak)).clamp(-steps, steps) * (peak / steps).half().float()
-
-
 def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None = None) -> Tensor:
-    """A weight as a package stores it under `weights`; the output channel's axis is 1 for a
-    transposed convolution.
+    """The values of a weight that a package stores by the scheme `weights`. The axis of the output
+    channels is 1 of a transposed convolution.
     """
     if isinstance(weights, LinearWeights):
-        return linear_grid(weight, weights.bits, axis=1 if transposed else 0)
+        # symmetric integers times one fp16 scale per output channel
+        steps = 2 ** (weights.bits - 1) - 1
+        others = [place for place in range(weight.dim()) if place != int(transposed)]
+        peak = weight.abs().amax(dim=others, keepdim=True).clamp(min=1e-12)
+        integers = torch.round(weight * (steps / peak)).clamp(-steps, steps)
+        return integers * (peak / steps).half().float()
     if isinstance(weights, PaletteWeights):
-        return torch.from_numpy(
-            palette_table(weight.half().numpy(), weights, transposed, fit)
-            .decoded()
-            .astype(np.float32)
-        )
+        table = palette_table(weight.half().numpy(), weights, transposed, fit)
+        return torch.from_numpy(table.decoded().astype(np.float32))
     raise TypeError(f"{weights} is not simulated: no recipe level uses it")
 
 
 def activation_grid(x: Tensor, peak: float) -> Tensor:
-    """Symmetric int8 with one fp16 scale for the tensor, as `quantize` then `dequantize` compute
-    it.
+    """The values after Core ML's `quantize` and `dequantize`: symmetric int8 with one fp16 scale
+    for the tensor.
     """
     scale = float(np.float16(peak / INT8_STEPS)) or 1.0
     return torch.round(x / scale).clamp(-INT8_STEPS - 1, INT8_STEPS) * scale
@@ -64,24 +56,25 @@ def activation_grid(x: Tensor, peak: float) -> Tensor:
 def input_sizes(
     vocoder: Vocoder, clips: Iterable[VocoderInputs], percentile: float
 ) -> dict[str, float]:
-    """Ranges of what each convolution reads, as quantize.activations.input_ranges measures them on
+    """The range of what each convolution reads, as quantize.activations.input_ranges measures it on
     a package.
     """
-    found: dict[str, float] = {}
+    peaks: dict[str, float] = {}
 
-    def note(path: str, layer: nn.Module, given: tuple[Tensor, ...]) -> None:
-        found[path] = max(
-            found.get(path, 0.0),
-            exceeded(given[0] * input_factor(layer, given[0]), 1 - percentile / 100),
+    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        peaks[path] = max(
+            peaks.get(path, 0.0),
+            exceeded(inputs[0] * input_factor(layer, inputs[0]), 1 - percentile / 100),
         )
 
     watched(vocoder, clips, note)
+    # what has been divided by its envelope reaches 1 by construction
     fixed = {
         path
         for path, layer in vocoder.named_modules()
         if getattr(layer, "envelope", None) is not None
     }
-    return {path: 1.0 if path in fixed else size for path, size in found.items()}
+    return {path: 1.0 if path in fixed else size for path, size in peaks.items()}
 
 
 @contextmanager
@@ -91,16 +84,16 @@ def simulated(
     ranges: Mapping[str, float],
     fits: Mapping[str, Fit] = MappingProxyType({}),
 ) -> Iterator[None]:
-    """Inside, the named layers have their levels: weights replaced, inputs rounded by hooks.
-    Outside, everything is as before.
+    """Give the named layers their levels inside the `with` block: weights are replaced, inputs are
+    rounded by hooks. After it everything is as before.
 
-    `ranges`: of what each layer reads after its own preparation (vocoder/scaled_conv.py); `fits`:
-    where palettes are fitted.
+    ranges: of what each layer reads after its scaling (vocoder/scaled_conv.py).
+    fits: of the layers whose palettes are fitted.
     """
     with ExitStack() as undo, torch.no_grad():
         for path, level in levels.items():
             layer = vocoder.get_submodule(path)
-            # as every layer that compression names
+            # every layer that compression names is one of these
             assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d), path
             if level.weights is not None:
                 undo.callback(layer.weight.data.copy_, layer.weight.detach().clone())
@@ -119,7 +112,7 @@ def simulated(
         yield
 
 
-def _rounded(size: float, layer: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The input that gives what the layer computes from its rounded one."""
-    before = input_factor(layer, given[0])
-    return (activation_grid(given[0] * before, size) / before,)
+def _rounded(size: float, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The input that makes the layer compute with its rounded, scaled input."""
+    before = input_factor(layer, inputs[0])
+    return (activation_grid(inputs[0] * before, size) / before,)

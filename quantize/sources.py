@@ -1,5 +1,5 @@
-"""The part of a key that no checkpoint and no package says: which code, texts and libraries made
-what is kept on disk. A key of other sources finds nothing, and the figure is measured again.
+"""The part of a cache key that stands for the code, texts and libraries that made a figure. With
+other sources the key is another one, and the figure is measured again.
 
     key = source_sha256("core", "encoder", "vocoder", "quantize")
 """
@@ -11,16 +11,16 @@ from pathlib import Path
 import mlprogram
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK_FILE = "constraints.txt"  # none where kokoro-ane is installed
+LOCK_FILE = "constraints.txt"  # absent where kokoro-ane is installed
 TEXTS = ("core/data/speech/*.tsv", "g2p/data/normalize/*.json")
-# They judge and show figures and make none: with moved limits the same figures are judged again.
+# These files judge and show figures and make none: where a limit moves, the figures stay.
 NOT_MEASURING = ("*gates.py", "verdict.py", "report*.py", "benches/*.py", "tests/*.py")
 
 
 @cache
 def source_sha256(*rooms: str) -> str:
-    """Hash of names and bytes of the rooms' and mlprogram's sources, the frozen texts and the lock
-    file, as they stand when it is first asked for.
+    """The hash of the names and bytes of the rooms' and mlprogram's sources, of the frozen texts
+    and of the lock file, as they are at the first call.
     """
     folders = [*(ROOT / room for room in rooms), Path(mlprogram.__file__).parent]
     files = [path for folder in folders for path in folder.rglob("*.py")]

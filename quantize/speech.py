@@ -1,11 +1,11 @@
-"""What a checkpoint says by itself: the frozen texts with durations, F0 and energy from its own
-encoder, in PyTorch fp32.
+"""The frozen texts as a checkpoint speaks them: with durations, F0 and energy from its own encoder,
+in PyTorch fp32.
 
     tuning = own_speech(checkpoint, "tuning")       # to choose ranges, recipes and limits on
     judged = own_speech(checkpoint, "judged")       # for verdicts; calibration refuses it
 
-Another speaker's prosody under a voice is not what users hear. Features are kept in the user's
-cache folder, by checkpoint, voices, texts, threads and the code that makes them.
+With another speaker's prosody a voice would not sound as users hear it. Features are cached in the
+user's cache folder, by checkpoint, voices, texts, threads and the code that makes them.
 """
 
 import hashlib
@@ -54,12 +54,12 @@ SPEAKERS = (
     "bm_fable",
 )
 JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
-# a line that is longer than the longest bucket is said so much faster, until it fits or speed ends
+# A line that is longer than the longest bucket is spoken this many times as fast, again and again
+# until it fits or reaches MAX_SPEED.
 FASTER = 1.4
-CHECK_SPEECH = DATA / "check_speech.npz"  # a sentence of flite's
+CHECK_SPEECH = DATA / "check_speech.npz"  # a sentence spoken by flite
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
-# which Kokoro voice speaks flite's sentence that builds are checked with
-STAND_IN = "af_heart"
+STAND_IN = "af_heart"  # the Kokoro voice in place of flite's, in the sentence that checks builds
 FEATURE_STEPS = tuple(
     step
     for step in (*ENCODER_STEPS, *VOCODER_STEPS)
@@ -68,65 +68,64 @@ FEATURE_STEPS = tuple(
 
 
 def speakers(checkpoint: Checkpoint, name: str) -> tuple[str, ...]:
-    """Voices of a set, which its lines take in turn: names or blends (core.voices.parse_blend)."""
-    own = tuple(voice for voice in SPEAKERS if voice in checkpoint.voices) or checkpoint.voices
-    if not own:
+    """The voices of a set, which its lines take in turn: names or blends
+    (core.voices.parse_blend).
+    """
+    voices = tuple(voice for voice in SPEAKERS if voice in checkpoint.voices) or checkpoint.voices
+    if not voices:
         raise InputError(
             f"{checkpoint.folder / 'voices'} holds no voice: a checkpoint cannot speak without one"
         )
-    first = own[:JUDGED_SPEAKERS]
+    first = voices[:JUDGED_SPEAKERS]
     if name != SECOND:
-        return own if name == TUNING else first
+        return voices if name == TUNING else first
+    # each voice with the one two places on, so that a blend joins different speakers
     blends = tuple(
         f"{voice},{other}"
         for voice, other in zip(first, (*first[2:], *first[:2]), strict=True)
         if voice != other
     )
-    return (*own[JUDGED_SPEAKERS:], *blends) or first
+    return (*voices[JUDGED_SPEAKERS:], *blends) or first
 
 
 def dialect_phonemes(line: Line, voice: str) -> str:
-    """The line as a voice of this name reads it: British for b..., as upstream names voices."""
+    """The line's phonemes for a voice of this name. Upstream's names of British voices begin with
+    b.
+    """
     return line.phonemes_gb if voice.startswith("b") else line.phonemes_us
 
 
 def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
-    """The set "tuning", "judged" or "second" as this checkpoint says it; ids are NAME-00, NAME-01,
-    ...
+    """The set "tuning", "judged" or "second" as this checkpoint speaks it, with the ids NAME-00,
+    NAME-01, ...
 
-    Raises InputError: a checkpoint without voices or encoder, a cached file that is damaged.
+    Raises InputError for a checkpoint without voices or encoder, and for a damaged cached file.
     """
     voices, lines = speakers(checkpoint, name), speech_lines(name)
-    told = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
+    voiced_lines = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
     if path.is_file():
         stored = read_npz(path, "; delete it and it is made again")
     else:
-        stored = _spoken(checkpoint, told)
-        _keep(path, stored)
+        stored = _spoken(checkpoint, voiced_lines)
+        _cache(path, stored)
     return [
-        _utterance(f"{name}-{number:02d}", voice, line, stored, number)
-        for number, (voice, line) in enumerate(told)
+        Utterance(
+            id=f"{name}-{number:02d}",
+            voice=voice,
+            text=line.text,
+            phonemes=dialect_phonemes(line, voice),
+            speed=float(stored[f"{number}/speed"]),
+            **{field: stored[f"{number}/{field}"] for field in FIELDS},
+        )
+        for number, (voice, line) in enumerate(voiced_lines)
     ]
 
 
-def _utterance(
-    name: str, voice: str, line: Line, stored: Mapping[str, np.ndarray], number: int
-) -> Utterance:
-    fields = {field: stored[f"{number}/{field}"] for field in FIELDS}
-    speed, phonemes = float(stored[f"{number}/speed"]), dialect_phonemes(line, voice)
-    return Utterance(
-        id=name,
-        voice=voice,
-        text=line.text,
-        phonemes=phonemes,
-        speed=speed,
-        **fields,
-    )
-
-
-def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[str, np.ndarray]:
-    """All lines through the encoder at exact length."""
+def _spoken(
+    checkpoint: Checkpoint, voiced_lines: Sequence[tuple[str, Line]]
+) -> dict[str, np.ndarray]:
+    """Run all lines through the encoder at their exact length."""
     from rich.console import Console
     from rich.progress import track
 
@@ -134,24 +133,25 @@ def _spoken(checkpoint: Checkpoint, told: Sequence[tuple[str, Line]]) -> dict[st
         torch_functions(Encoder.of(checkpoint)),
         AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]),
     )
-    found: dict[str, np.ndarray] = {}
-    shown = track(told, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True)
+    arrays: dict[str, np.ndarray] = {}
+    shown = track(
+        voiced_lines, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True
+    )
     for number, (voice, line) in enumerate(shown):
         fields = _features(
             backend, checkpoint, dialect_phonemes(line, voice), checkpoint.blend(voice), line.speed
         )
-        found |= {f"{number}/{field}": value for field, value in fields.items()}
-    return found
+        arrays |= {f"{number}/{field}": value for field, value in fields.items()}
+    return arrays
 
 
 def _features(
     backend: EncoderBackend, checkpoint: Checkpoint, phonemes: str, pack: Tensor, speed: float
 ) -> dict[str, np.ndarray]:
-    """input_ids [T], durations [T], f0_hz [2F], energy [2F]; speed, a scalar."""
-    ids, style = (
-        input_ids(phonemes, checkpoint.config.vocab),
-        style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :],
-    )
+    """input_ids [T], durations [T], f0_hz [2F], energy [2F] and the speed, a scalar."""
+    ids = input_ids(phonemes, checkpoint.config.vocab)
+    # the second half of a style row is the encoder's, the first the vocoder's
+    style = style_row(pack, len(phonemes))[:, checkpoint.config.style_dim :]
     try:
         encoded = encode(backend, ids, style, speed)
     except UtteranceTooLong as problem:
@@ -159,20 +159,18 @@ def _features(
             raise
         print(f"{problem}; said {FASTER} times as fast", file=sys.stderr)
         return _features(backend, checkpoint, phonemes, pack, min(speed * FASTER, MAX_SPEED))
-    prosody = {
+    return {
+        "input_ids": np.array(ids, np.int32),
+        "durations": encoded.durations.numpy().astype(np.int32),
         "f0_hz": encoded.f0_hz[0].numpy(),
         "energy": encoded.energy[0].numpy(),
         "speed": np.asarray(speed),
     }
-    return {
-        "input_ids": np.array(ids, np.int32),
-        "durations": encoded.durations.numpy().astype(np.int32),
-    } | prosody
 
 
 def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
     code = source_sha256("core", "encoder", "vocoder", "quantize")
-    # the last bits hang on threads
+    # the number of threads changes the last bits of a sum
     made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {code}"
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
     for voice in voices:
@@ -182,9 +180,9 @@ def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _keep(path: Path, stored: Mapping[str, np.ndarray]) -> None:
-    """Written aside. A cache that cannot be written is told, and the features are made again next
-    time.
+def _cache(path: Path, stored: Mapping[str, np.ndarray]) -> None:
+    """Write the cached file aside and rename it. Where that fails a line on stderr says so, and the
+    features are made again next time.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,8 +199,8 @@ def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
 
 @dataclass(frozen=True, eq=False)
 class Speaker:
-    """What FEATURE_STEPS work with: a voice [510, 1, 256], the harmonic source. They ask neither
-    encoder nor vocoder to compute.
+    """What FEATURE_STEPS work with in place of a chain: a voice [510, 1, 256] and the harmonic
+    source. These steps let neither encoder nor vocoder compute.
     """
 
     voice: np.ndarray
@@ -211,12 +209,12 @@ class Speaker:
 
     @property
     def encoder(self) -> "Speaker":
-        """Itself, for `first_frames`."""
+        """The speaker itself: the steps read `first_frames` of an encoder."""
         return self
 
     @property
     def vocoder(self) -> "Speaker":
-        """Itself, for `source`."""
+        """The speaker itself: the steps read `source` of a vocoder."""
         return self
 
 
@@ -224,68 +222,70 @@ class Speaker:
 def vocoder_inputs(
     checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int
 ) -> VocoderInputs:
-    """All five tensors for one utterance, with the noise drawn from `seed`."""
+    """All five inputs of the vocoder for one utterance, with the noise drawn from `seed`."""
     text = encoder(torch.from_numpy(utterance.input_ids).long()[None], None)  # [1, hidden, 1, T]
-    return _by_the_steps(checkpoint, vocoder, utterance, seed, {"text": text.numpy()})
+    return _inputs_by_steps(checkpoint, vocoder, utterance, seed, {"text": text.numpy()})
 
 
 def with_text_features(
     checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int
 ) -> VocoderInputs:
-    """The same where the text features asr [1, hidden, F] are known already."""
-    return _by_the_steps(checkpoint, vocoder, utterance, seed, {"asr": asr.numpy()})
+    """The same five inputs, where the text features asr [1, hidden, F] exist already."""
+    return _inputs_by_steps(checkpoint, vocoder, utterance, seed, {"asr": asr.numpy()})
 
 
-def _by_the_steps(
-    checkpoint: Checkpoint, vocoder: Vocoder, utterance: Utterance, seed: int, found: Tensors
+def _inputs_by_steps(
+    checkpoint: Checkpoint,
+    vocoder: Vocoder,
+    utterance: Utterance,
+    seed: int,
+    text_features: Tensors,
 ) -> VocoderInputs:
-    """Style row, alignment and harmonic source of the one chain; durations, F0 and energy are the
-    utterance's own.
+    """The inputs by the chain's steps for style row, alignment and harmonic source. Durations, F0
+    and energy are the utterance's.
     """
     speaker = Speaker(checkpoint.blend(utterance.voice).numpy(), vocoder.generator.m_source.host)
-    given = found | {
+    inputs = text_features | {
         "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
         "durations": utterance.durations.astype(np.int64),
         "f0_hz": utterance.f0_hz[None],
         "energy": utterance.energy[None],
         "seed": np.array([seed], np.int64),
     }
-    made = run_steps(FEATURE_STEPS, speaker, given)
+    made = run_steps(FEATURE_STEPS, speaker, inputs)
     asr, f0_hz, energy, style = (
         _tensor(made[name][0]) for name in ("asr", "f0_hz", "energy", "style_decoder")
     )
-    # a column's 22 values side by side, as the STFT gives them: PyTorch chooses its kernel, and so
-    # the last bits, by their order in memory
+    # A column's 22 values lie side by side in memory, as the STFT makes them: PyTorch chooses its
+    # kernel by the order in memory, and the kernel decides the last bits.
     spectrum = _tensor(made["spectrum"][0].T).transpose(1, 2)
     return VocoderInputs(asr, f0_hz, energy, style, spectrum)
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """A contiguous tensor with one axis more in front."""
+    """A contiguous tensor of the array with one more axis in front."""
     return torch.from_numpy(np.ascontiguousarray(array))[None]
 
 
 def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:
-    """The first `frames` frames after the first half second of CHECK_SPEECH: what builds are
-    checked with.
-
-    By the checkpoint's own ids and voices. Another symbol stands for one that it does not know:
-    numbers are compared, nobody listens.
+    """What builds are checked with: `frames` frames after the first half second of CHECK_SPEECH, by
+    the ids and voices of this checkpoint.
     """
+    # Another symbol stands for one that the vocabulary lacks: numbers are compared, nobody listens.
     sentence, vocab = load(CHECK_SPEECH), checkpoint.config.vocab
-    known = sorted(vocab.values())
+    vocab_ids = sorted(vocab.values())
     ids = (
-        vocab.get(symbol, known[place % len(known)])
+        vocab.get(symbol, vocab_ids[place % len(vocab_ids)])
         for place, symbol in enumerate(sentence.phonemes)
     )
     voice = next(
         (name for name in (sentence.voice, STAND_IN) if name in checkpoint.voices),
         speakers(checkpoint, TUNING)[0],
     )
-    own = replace(
+    utterance = replace(
         sentence, voice=voice, input_ids=np.array([BOUNDARY_ID, *ids, BOUNDARY_ID], np.int32)
     )
     inputs = vocoder_inputs(
-        checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), own, seed=0
+        checkpoint, Vocoder.of(checkpoint), text_encoder(checkpoint), utterance, seed=0
     )
     return excerpt(inputs, start=20, frames=frames)

@@ -1,13 +1,14 @@
-"""Build a compressed level of the encoder or of the G2P network from its fp16 package: weights
-only, the arithmetic stays as it was.
+"""Build a compressed level of the encoder from its fp16 package. Weights alone are compressed; the
+arithmetic stays as it was.
 
-    parents, manifests = build_level(STAGE_METHODS["encoder"]["w8g"], "encoder", checkpoint, Path("build"))
+    method = STAGE_METHODS["encoder"]["w8g"]
+    parents, manifests = build_level(method, checkpoint, Path("build"))
 
-Written aside, every constant read back, executed beside its parent, renamed, the manifest last. How
-it speaks is decided by `kokoro-ane quality --stage encoder`.
+The package is written aside, every constant is read back, it is executed beside its parent and
+renamed; the manifest comes last. Whether it speaks well enough is decided by
+`kokoro-ane quality --stage encoder`.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_package
-from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest, describe_package, tool_versions
+from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest
 from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
@@ -32,6 +33,7 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
     whole_frames,
 )
+from kokoro_ane.quantize.compress import child_manifest
 from kokoro_ane.quantize.encoder_fits import encoder_fits
 from kokoro_ane.quantize.layer_plan import is_fitted
 from kokoro_ane.quantize.locator import HALF, Request
@@ -43,19 +45,19 @@ from mlprogram import Program
 with quiet_coremltools():
     from kokoro_ane.quantize.constants import plan_of, require_stored, with_constants
 
-# whether computed in fp16
+# what the encoder computes, and whether in fp16
 TENSORS = {"raw": False, "hidden": False, "text": True, "f0_hz": False, "energy": True}
 CHECKED = 2  # of encoder_stage.CHECK_TOKENS: the shortest text and a sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The constants of one package by function and name, and what of them could not be
-    compressed.
+    """The compressed constants of one package by function and name, and the names of those that
+    stay in float.
     """
 
     stored: Mapping[str, Mapping[str, Stored]]
-    kept: tuple[str, ...]
+    uncompressed: tuple[str, ...]
     largest_error: float  # of a weight, as a share of its tensor's largest
     equal: int  # weights that are the same to the bit
     weights: int
@@ -64,53 +66,44 @@ class Packed:
     def of(
         cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]
     ) -> "Packed":
-        """Compress in NumPy. `fits`: of the palettes that are fitted, where their layers can be."""
+        """Compress in NumPy. `fits` holds what the fitted palettes need, by function and name."""
         stored: dict[str, dict[str, Stored]] = {}
-        kept, errors, equal, count = [], [0.0], 0, 0
+        uncompressed, errors, equal, count = [], [0.0], 0, 0
         for function, program in programs.items():
             stored[function] = {}
             for name, how in plan_of(method, program, f"{function}.").items():
                 weight = np.asarray(program.constant(name))
                 form = stored_as(weight, how, fits.get(function, {}).get(name))
                 if form is None:
-                    kept.append(name)
+                    uncompressed.append(name)
                     continue
                 stored[function][name] = form
                 decoded = form.decoded()
                 errors.append(float(np.abs(decoded - weight).max() / np.abs(weight).max()))
                 equal, count = equal + int((decoded == weight).sum()), count + weight.size
-        return cls(stored, tuple(kept), max(errors), equal, count)
+        return cls(stored, tuple(uncompressed), max(errors), equal, count)
 
     def as_dict(self, method: Method) -> dict[str, Any]:
-        """For the manifest."""
-        counted = {
-            "compressed_ops": sum(map(len, self.stored.values())),
-            "kept_ops": len(self.kept),
+        """The method and the counts for the manifest."""
+        return {
             "weights": self.weights,
-        }
-        parts = {pattern: asdict(weights) for pattern, weights in method.parts}
-        how = {
-            "weights": asdict(method.weights) if method.weights else None,
-            "parts": parts,
+            "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
             "lossless": method.lossless,
+            "compressed_ops": sum(map(len, self.stored.values())),
+            "kept_ops": len(self.uncompressed),
+            "equal_weights": self.equal,
+            "largest_weight_error": self.largest_error,
         }
-        return (
-            how
-            | counted
-            | {
-                "equal_weights": self.equal,
-                "largest_weight_error": self.largest_error,
-            }
-        )
 
 
 def build_level(
     method: Method, checkpoint: Checkpoint, build: Path
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
-    """The encoder's parents and its compressed packages: one, or two of iOS 17.
+    """Compress the encoder; returns the parents' manifests and the new ones: one of each, or two
+    where each function has its own package (iOS 17).
 
-    Raises InputError where the parent is not built, CheckFailed where a limit is missed or nothing
-    was compressed; nothing new is left.
+    Raises InputError where the parent is not built, and CheckFailed where a limit is missed or
+    nothing was compressed. Nothing new is left then.
     """
     request = Request(checkpoint, build)
     parents = tuple(request.manifest(path) for path in request.encoders)
@@ -147,18 +140,15 @@ def build_level(
 def fits_for(
     method: Method, checkpoint: Checkpoint, backend: EncoderBackend, parents: Sequence[Manifest]
 ) -> dict[str, dict[str, Fit]]:
-    """What the method's fitted palettes need, by the package's function; nothing for a method
-    without.
+    """The fits of the method's fitted palettes, by function and constant; nothing for a method that
+    has none.
     """
-    if not any(
-        is_fitted(weights)
-        for weights in (method.weights, *(weights for _, weights in method.parts))
-    ):
+    if not any(map(is_fitted, (method.weights, *dict(method.parts).values()))):
         return {}
     inside = {
-        name: Program(parent.package_path, function=own)
+        name: Program(parent.package_path, function=function)
         for parent in parents
-        for name, own in parent.functions.items()
+        for name, function in parent.functions.items()
     }
     return encoder_fits(checkpoint, backend, inside)
 
@@ -166,8 +156,8 @@ def fits_for(
 def _written(
     method: Method, parent: Manifest, package: Path, fits: Mapping[str, Mapping[str, Fit]]
 ) -> Manifest:
-    """One package, every constant read back; its manifest has no figures yet. `fits`: by our name
-    of a function.
+    """Write one package and read every constant back. Its manifest has no figures yet. The keys of
+    `fits` are the contract's names of the functions.
     """
     programs = {
         inside: Program(parent.package_path, function=inside)
@@ -184,44 +174,33 @@ def _written(
     with quiet_coremltools():
         model = with_constants(parent.package_path, packed.stored)
     save_package(model, package)
-    operations: Counter[str] = Counter()
-    for inside, stored in packed.stored.items():
-        program = Program(package, function=inside)
-        require_stored(program, stored)
-        operations.update(op.op_type for op in program.operations if op.op_type != "const")
-    own: dict[str, Any] = {
-        "method": method.name,
-        "parent_sha256": parent.package_sha256,
-        "tools": tool_versions(),
-    }
-    shape: dict[str, Any] = {
-        "operations": dict(sorted(operations.items())),
-        "target": method.target or parent.target,
-    }
-    return replace(
-        parent, **own, **shape, compression=packed.as_dict(method), **describe_package(package)
-    )
+    written = {inside: Program(package, function=inside) for inside in packed.stored}
+    for inside, program in written.items():
+        require_stored(program, packed.stored[inside])
+    return child_manifest(parent, method, package, written.values(), packed.as_dict(method))
 
 
 @torch.no_grad()
 def compared(
     method: Method, checkpoint: Checkpoint, parent: EncoderPackage, functions: Functions
 ) -> list[Check]:
-    """Executed beside the parent on random symbols; F0 and energy on the parent's alignment."""
+    """The checks of the level, executed beside its parent on random symbols. F0 and energy are
+    computed on the parent's alignment.
+    """
     child, pairs, changed = replace(parent.backend, functions=functions), [], 0
     for spoken in check_utterances(checkpoint, parent.buckets)[:CHECKED]:
-        given = (spoken.ids, spoken.style, spoken.speed)
-        wanted = encode(parent.backend, *given)
-        got = encode(child, *given, durations=wanted.durations.numpy())
+        inputs = (spoken.ids, spoken.style, spoken.speed)
+        expected = encode(parent.backend, *inputs)
+        got = encode(child, *inputs, durations=expected.durations.numpy())
         changed += int(
-            (whole_frames(got.raw.numpy(), parent.limits) != wanted.durations.numpy()).sum()
+            (whole_frames(got.raw.numpy(), parent.limits) != expected.durations.numpy()).sum()
         )
-        pairs.append((wanted, got))
+        pairs.append((expected, got))
     figures = []
     for name, half in TENSORS.items():
         value = min(
-            snr_db(getattr(wanted, name).numpy(), getattr(got, name).numpy())
-            for wanted, got in pairs
+            snr_db(getattr(expected, name).numpy(), getattr(got, name).numpy())
+            for expected, got in pairs
         )
         limit = min(method.check_snr_db, LIMIT_SNR_DB[HALF]) if half else method.check_snr_db
         figures.append(

@@ -1,13 +1,13 @@
-"""What a level changes of the statistics that the streaming layout is told: measured on the tuning
-set, added to the prediction.
+"""How far a level shifts the statistics that the streaming layout predicts. The shift is measured
+on the tuning set and added to the prediction.
 
-    # all functions as they were; the generator that measures, compressed
+    # `programs` are all functions as they were, `compressed` is the new function `utterance`
     predictor = corrected(stage, programs, compressed)
 
 Rounded weights move the means of what every norm reads, in every sentence alike (p6 of real Kokoro:
-0.026 deviations, which differ by 0.007 from sentence to sentence). The padded layout's norms
-measure that; the predictor was fitted to the uncompressed network. This is the bias correction of
-Nagel et al. 2019 (arXiv:1906.04721), on what norms are told.
+by 0.026 deviations, which differ by 0.007 from sentence to sentence). The padded layout's norms
+measure that, but the predictor was fitted to the uncompressed network. This is the bias correction
+of Nagel et al. 2019 (arXiv:1906.04721), applied to predicted statistics.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,15 +28,16 @@ from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 from mlprogram import Program
 
-# of a norm, see streaming_model.Measured: the mean, the rest's mean, the rest's mean square
+# What a norm measures (streaming_model.Measured): the mean, then the mean and the mean square of
+# the rest.
 MEASURES = 3
 
 
 def corrected(
     stage: StreamingStage, programs: Mapping[str, Program], compressed: Program
 ) -> StatisticsPredictor:
-    """The stage's predictor for the weights of `compressed`, a function `utterance`; `programs`:
-    all three as they were.
+    """The stage's predictor, corrected for the weights of `compressed`, a function `utterance`.
+    `programs` are all three functions before compression.
     """
     after, clips = {**programs, UTTERANCE: compressed}, exact(stage)
     shifts = [measured(after, stage, clip) - measured(programs, stage, clip) for clip in clips]
@@ -46,7 +47,7 @@ def corrected(
 
 
 def exact(stage: StreamingStage) -> Iterator[VocoderInputs]:
-    """As much of each tuning sentence as fills a bucket: nothing of what is measured is padding."""
+    """Yield as much of each tuning sentence as fills a bucket, so that no padding is measured."""
     for clip in calibration_inputs(stage.checkpoint, stage.vocoder):
         bucket = max(
             (bucket for bucket in stage.lengths.utterance if bucket <= clip.frames), default=None
@@ -58,48 +59,51 @@ def exact(stage: StreamingStage) -> Iterator[VocoderInputs]:
 def measured(
     programs: Mapping[str, Program], stage: StreamingStage, clip: VocoderInputs
 ) -> np.ndarray:
-    """Means, then log variances, [2R], of what the norms of function `utterance` read while it
-    renders a clip that fills a bucket.
+    """The means, then the log variances, [2R], of what the norms of function `utterance` read while
+    it renders a clip that fills a bucket.
     """
-    found: list[np.ndarray] = []
+    means: list[np.ndarray] = []
 
     def note(_: str, operation: str, value: torch.Tensor) -> None:
-        if operation == "reduce_mean" and value.shape[1] > 1:  # a mask's has one channel
-            found.append(value.double().flatten().numpy())
+        # the mean of a mask has one channel and is no measure of a norm
+        if operation == "reduce_mean" and value.shape[1] > 1:
+            means.append(value.double().flatten().numpy())
 
     StreamingChain(programs, stage.lengths).render(clip, clip.frames, hooks={UTTERANCE: note})
-    return statistics_of(found, stage.vocoder.generator)
+    return statistics_of(means, stage.vocoder.generator)
 
 
-def statistics_of(found: list[np.ndarray], generator: Generator) -> np.ndarray:
-    """Three means a norm -> [2R]. CheckFailed where there are others than the norms would
-    measure.
+def statistics_of(measures: list[np.ndarray], generator: Generator) -> np.ndarray:
+    """Three means of each norm that measures -> [2R]. Raises CheckFailed where the means are not
+    those that the norms would measure.
     """
     readers = [
         (norm, first_reader(norm, generator.blocks_per_stage))
         for norm in generator_norms(generator)
     ]
-    own = [norm for norm, reader in readers if norm.path == reader]
-    if [len(value) for value in found] != [norm.channels for norm in own for _ in range(MEASURES)]:
+    measuring = [norm for norm, reader in readers if norm.path == reader]
+    if [len(value) for value in measures] != [
+        norm.channels for norm in measuring for _ in range(MEASURES)
+    ]:
         raise CheckFailed(
-            f"function {UTTERANCE} measures {len(found)} means where its norms would measure"
-            f" {MEASURES * len(own)}"
+            f"function {UTTERANCE} measures {len(measures)} means where its norms would measure"
+            f" {MEASURES * len(measuring)}"
         )
-    means = {norm.path: value for norm, value in zip(own, found[::MEASURES], strict=True)}
+    means = {norm.path: value for norm, value in zip(measuring, measures[::MEASURES], strict=True)}
     variances = {
         norm.path: np.maximum(power - rest * rest, 0) / norm.norm.scale**2
-        for norm, rest, power in zip(own, found[1::MEASURES], found[2::MEASURES], strict=True)
+        for norm, rest, power in zip(
+            measuring, measures[1::MEASURES], measures[2::MEASURES], strict=True
+        )
     }
-    parts = [
-        [means[reader] for _, reader in readers],
-        [np.log(variances[reader] + NORM_EPSILON) for _, reader in readers],
-    ]
-    return np.concatenate([*parts[0], *parts[1]])
+    logs = [np.log(variances[reader] + NORM_EPSILON) for _, reader in readers]
+    return np.concatenate([means[reader] for _, reader in readers] + logs)
 
 
 def first_reader(norm: GeneratorNorm, parallel: int) -> str:
-    """The norm that measures for this one: parallel blocks begin with the same value, which a
-    program measures once.
+    """The path of the norm that measures for this one. Parallel blocks begin with the same value,
+    which a program measures once. Example: with three parallel blocks, resblocks.4.adain1.0 ->
+    resblocks.3.adain1.0.
     """
     root, number, place = norm.path.split(".", 2)
     shared = root == "resblocks" and place == "adain1.0"

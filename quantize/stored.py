@@ -1,12 +1,12 @@
-"""One weight as a package stores it: integers with scales, or indices into tables; and the form
-that loses nothing, where there is one.
+"""One weight as a package stores it: integers with scales, or indices into tables. OwnGrid is the
+form that loses nothing, where a weight has one.
 
     stored = stored_as(weight, BlockWeights(bits=8, block=32))
     stored.decoded()                    # what the package computes with
     stored_as(weight, OwnGrid())        # None where the weight stands on no grid of 8 bits
 
-Axis 0 of a weight is its output channel (a row); a convolution's is [O, I, 1, k], a linear layer's
-and an LSTM's [O, I].
+Axis 0 of a weight is its output channel, called a row. A convolution's weight is [O, I, 1, k], a
+linear layer's or an LSTM's [O, I].
 """
 
 from dataclasses import dataclass, replace
@@ -24,16 +24,17 @@ from kokoro_ane.quantize.palettes import Fit, row_palettes
 
 LEVELS = 256
 INT8 = 127
-# of a row's largest weight: float32 rounding of a product and a norm; a step of the grid is 4e-3
+# How far a value may be off its grid, as a share of the row's largest weight: as much as float32
+# rounds a product and a norm. A step of the grid is 4e-3 of it.
 _NEAR = 1e-6
-_TRIES = 4  # of float32's last bit, to both sides of a scale
+_TRIES = 4  # scales that are tried on either side, each one float32 further
 _BITS = (4, 6, 8)  # of an index
 
 
 @dataclass(frozen=True, eq=False)
 class Integers:
-    """w = scale (values - offset). values [O, I, ...] int8, or uint8 with an offset; scale and
-    offset [O, I / block, 1 ...].
+    """w = scale (values - offset). `values` are [O, I, ...] int8, or uint8 where there is an
+    offset; `scale` and `offset` are [O, I / block, 1 ...].
     """
 
     values: np.ndarray
@@ -41,7 +42,7 @@ class Integers:
     offset: np.ndarray | None = None
 
     def decoded(self) -> np.ndarray:
-        """[O, I, ...] of the scale's type."""
+        """The weight [O, I, ...] in the scale's type."""
         block = [
             size // count for size, count in zip(self.values.shape, self.scale.shape, strict=True)
         ]
@@ -53,8 +54,8 @@ class Integers:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """w = table[group][index]. index [O, I, ...] uint8; table [groups, 2^bits], each of O / groups
-    rows along `axis`.
+    """w = table[group][index]. `index` is [O, I, ...] uint8, `table` is [groups, 2^bits]; a group
+    is O / groups rows along `axis`.
     """
 
     index: np.ndarray
@@ -62,7 +63,7 @@ class Table:
     axis: int = 0  # of the output channels: 1 of a transposed convolution's [I, O, 1, k]
 
     def decoded(self) -> np.ndarray:
-        """In the shape of index, of the table's type."""
+        """The weight in the shape of the index and the table's type."""
         first = self.index.swapaxes(0, self.axis)  # [O, ...]
         rows = first.reshape(len(self.table), -1)  # [groups, O ... / groups]
         return (
@@ -75,8 +76,8 @@ class Table:
 def palette_table(
     weight: np.ndarray, how: PaletteWeights, transposed: bool = False, fit: Fit | None = None
 ) -> Table:
-    """A convolution's weight [O, I, 1, k], or [I, O, 1, k] of a transposed one, nearest or as its
-    inputs bear.
+    """The table of a convolution's weight [O, I, 1, k], or [I, O, 1, k] of a transposed one. With
+    how.gptq the indices are fitted to the layer's inputs; otherwise each is the nearest one.
     """
     if how.gptq:
         if fit is None:
@@ -91,8 +92,8 @@ Stored = Integers | Table
 
 
 def stored_as(weight: np.ndarray, how: Weights, fit: Fit | None = None) -> Stored | None:
-    """The weight by that scheme, a palette fitted where there is a `fit` and it is asked for; None
-    where OwnGrid finds no grid.
+    """The weight by that scheme; None where OwnGrid finds no grid. A palette that should be fitted
+    is fitted only where there is a `fit`.
     """
     match how:
         case LinearWeights():
@@ -106,7 +107,7 @@ def stored_as(weight: np.ndarray, how: Weights, fit: Fit | None = None) -> Store
 
 
 def _blocks(weight: np.ndarray, block: int) -> Integers:
-    """Symmetric int8, one scale for `block` inputs of a row."""
+    """Symmetric int8 with one scale for each `block` inputs of a row."""
     split = weight.reshape(len(weight), weight.shape[1] // block, -1)  # [O, blocks, block k]
     peaks = np.abs(split).max(axis=2).astype(np.float64)
     scale = np.where(peaks > 0, peaks / INT8, 1.0).astype(weight.dtype)  # [O, blocks]
@@ -119,26 +120,27 @@ def _blocks(weight: np.ndarray, block: int) -> Integers:
 
 
 def own_values(weight: np.ndarray) -> Table | None:
-    """The weight's own values as its table, equal to the bit; None where there are more than
-    256.
+    """The weight's own values as its table, equal to the bit; None where there are more than 256 of
+    them.
     """
     values, index = np.unique(weight, return_inverse=True)
     bits = next((bits for bits in _BITS if len(values) <= 2**bits), None)
     if bits is None:
         return None
+    # copies of the last value fill the table up to 2^bits
     table = np.concatenate([values, np.full(2**bits - len(values), values[-1])])  # [2^bits]
     return Table(index.reshape(weight.shape).astype(np.uint8), table[None])
 
 
 def own_rows(weight: np.ndarray) -> Integers | None:
-    """A grid of 8 bits of every row's own, equal within float32's rounding; None where a row has
-    none, and for fp16, which cannot hold the scale.
+    """An 8-bit grid for every row, equal within float32's rounding; None where a row has none, and
+    for fp16, which cannot hold the scale.
     """
     if weight.dtype != np.float32:
         return None
-    found = [_own_row(row) for row in weight.reshape(len(weight), -1)]
-    rows = [row for row in found if row is not None]
-    if len(rows) < len(found):
+    grids = [_own_row(row) for row in weight.reshape(len(weight), -1)]
+    rows = [row for row in grids if row is not None]
+    if len(rows) < len(grids):
         return None
     tail = [1] * (weight.ndim - 1)
     scale, offset = (
@@ -151,32 +153,35 @@ def own_rows(weight: np.ndarray) -> Integers | None:
 
 
 def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
-    """values uint8 [n], scale, offset of one row [n]; None without a grid."""
-    known = np.unique(row)
-    near = _NEAR * float(np.abs(known).max())
-    gaps = np.diff(known.astype(np.float64))
+    """The values uint8 [n], scale and offset of one row [n]; None where it has no grid."""
+    levels = np.unique(row)
+    near = _NEAR * float(np.abs(levels).max())
+    gaps = np.diff(levels.astype(np.float64))
     steps = gaps[gaps > 4 * near]
-    if not len(steps):  # all alike: one level and zero
-        level = row[0] if len(known) and known[0] else np.float32(1)
+    # no gap: all weights are alike, and one level suffices
+    if not len(steps):
+        level = row[0] if len(levels) and levels[0] else np.float32(1)
         return np.rint(row / level).astype(np.uint8), np.float32(level), np.uint8(0)
     scale = float(steps.min())
-    for _ in range(3):  # the smallest gap knows the step roughly, all values together exactly
-        whole = np.rint(known / scale)
-        scale = float((whole * known).sum() / (whole**2).sum())
-    whole = np.rint(known / scale)
+    # the smallest gap gives the step roughly, a fit through all values gives it exactly
+    for _ in range(3):
+        whole = np.rint(levels / scale)
+        scale = float((whole * levels).sum() / (whole**2).sum())
+    whole = np.rint(levels / scale)
     low = min(int(whole.min()), 0)
-    if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - known).max() > near:
+    if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - levels).max() > near:
         return None
+    # of the neighbouring float32 scales, the one by which most weights are equal to the bit
     nearest = np.float32(scale) + np.arange(-_TRIES, _TRIES + 1) * np.spacing(np.float32(scale))
     equal = [
-        int((whole.astype(np.float32) * np.float32(trial) == known).sum()) for trial in nearest
+        int((whole.astype(np.float32) * np.float32(trial) == levels).sum()) for trial in nearest
     ]
     best = np.float32(nearest[int(np.argmax(equal))])
     return (np.rint(row / scale) - low).astype(np.uint8), best, np.uint8(-low)
 
 
 def _spread(values: np.ndarray, block: list[int]) -> np.ndarray:
-    """Each value `block` times along each axis."""
+    """Each value repeated `block` times along each axis."""
     for axis, count in enumerate(block):
         values = np.repeat(values, count, axis=axis)
     return values

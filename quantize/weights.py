@@ -1,7 +1,7 @@
-"""Apply a plan to a saved package: int8 inputs first, then integers for the weights (coremltools'
-own passes), then palettes.
+"""Apply a plan to a saved package: first int8 inputs, then integers for the weights, both by
+coremltools' own passes, then palettes.
 
-model = compressed(Path("build/KokoroVocoder-fp16.mlpackage"), plan, peaks={})
+    model = compressed(Path("build/KokoroVocoder-fp16.mlpackage"), plan, peaks={})
 """
 
 import shutil
@@ -33,29 +33,28 @@ def compressed(
     peaks: Mapping[str, float],
     fits: Mapping[str, "Fit"] = MappingProxyType({}),
 ) -> "ct.models.MLModel":
-    """The model of `package` with every layer as `plan` says. `peaks`: largest magnitude of each
-    value that a convolution reads in int8; `fits`: of the layers whose palettes are fitted to their
-    inputs.
+    """The model of `package` with every layer as `plan` says; it is not loaded for prediction.
 
-    Nothing is loaded for prediction.
+    peaks: the largest magnitude of each value that a convolution reads in int8.
+    fits: by layer name, for palettes that are fitted to their inputs.
     """
     palettes = _palettes(Program(package), plan, fits)
     with quiet_coremltools():
         import coremltools as ct
         from coremltools.models.utils import _apply_graph_pass
 
-        from kokoro_ane.quantize.constants import Replaced
+        from kokoro_ane.quantize.constants import ReplaceConstants
         from kokoro_ane.quantize.passes import ScalesIntoQuantize, input_pass
 
         with tempfile.TemporaryDirectory() as folder:
-            # MLModel(path) writes the Manifest.json of what it opens anew
+            # a copy, because MLModel(path) rewrites the Manifest.json of the package that it opens
             copy = shutil.copytree(package, Path(folder) / package.name)
             model = ct.models.MLModel(str(copy), skip_model_load=True)
             passes = [
                 *input_pass(plan, peaks),
                 ScalesIntoQuantize(),
                 *_integer_pass(plan),
-                Replaced({MAIN: palettes}, alone=False),
+                ReplaceConstants({MAIN: palettes}, alone=False),
             ]
             return _apply_graph_pass(
                 model, passes, spec_version=int(ct.target.iOS17), skip_model_load=True
@@ -65,8 +64,8 @@ def compressed(
 def _palettes(
     program: Program, plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"]
 ) -> dict[str, Table]:
-    """Of every layer that gets one, by weight constant, under a bar on stderr: fitted ones take
-    minutes.
+    """The palettes of all layers that get one, by weight constant. Fitted ones take minutes, so a
+    progress bar runs on stderr.
     """
     from rich.console import Console
     from rich.progress import track
@@ -79,21 +78,35 @@ def _palettes(
     )
     made = {}
     for layer, how in shown:
-        weight, transposed = (
+        made[layer.weight] = palette_table(
             np.asarray(program.constant(layer.weight)),
+            how,
             layer.op_type == "conv_transpose",
+            fits.get(layer.name),
         )
-        made[layer.weight] = palette_table(weight, how, transposed, fits.get(layer.name))
     return made
 
 
 def _integer_pass(plan: tuple[LayerPlan, ...]) -> list[Any]:
-    """The pass for integers, told which weight constants are its own; none where there are none."""
-    from coremltools.optimize.coreml import OptimizationConfig
+    """coremltools' pass for integers with the weight constants that it may change; no pass where
+    there are none.
+    """
+    from coremltools.optimize.coreml import OpLinearQuantizerConfig, OptimizationConfig
     from coremltools.optimize.coreml._quantization_passes import linear_quantize_weights
 
+    def config(weights: LinearWeights | BlockWeights, layer: Layer) -> Any:
+        block = weights.block_of(layer.channels) if isinstance(weights, BlockWeights) else 0
+        return OpLinearQuantizerConfig(
+            mode="linear_symmetric",
+            dtype=f"int{weights.bits}",
+            # none: the plan has applied the size limit
+            weight_threshold=0,
+            granularity="per_block" if block else "per_channel",
+            **({"block_size": block} if block else {}),
+        )
+
     configs = {
-        e.layer.weight: _config(e.weights, e.layer)
+        e.layer.weight: config(e.weights, e.layer)
         for e in plan
         if isinstance(e.weights, LinearWeights | BlockWeights)
     }
@@ -104,14 +117,3 @@ def _integer_pass(plan: tuple[LayerPlan, ...]) -> list[Any]:
             OptimizationConfig(global_config=None, op_name_configs=configs), fake_compression=False
         )
     ]
-
-
-def _config(weights: LinearWeights | BlockWeights, layer: Layer) -> Any:
-    """coremltools' configuration for one layer. The size limit was applied by the plan."""
-    from coremltools.optimize.coreml import OpLinearQuantizerConfig
-
-    linear = {"mode": "linear_symmetric", "dtype": f"int{weights.bits}", "weight_threshold": 0}
-    block = weights.block_of(layer.channels) if isinstance(weights, BlockWeights) else 0
-    if block:
-        return OpLinearQuantizerConfig(granularity="per_block", block_size=block, **linear)
-    return OpLinearQuantizerConfig(granularity="per_channel", **linear)

@@ -1,16 +1,16 @@
 """Fit the predictor of the streaming layout (vocoder/streaming/norm_statistics.py) to a checkpoint,
-on speech of its own.
+on speech that the checkpoint makes.
 
-    # 10 s of one core a sentence; goes on where it was cut
+    # 10 s of one core a sentence; an interrupted run goes on where it stopped
     python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500
 
-The teacher is the network itself: it speaks COUNT texts in all of its voices and in random blends
-of them, at several speeds, and every norm of the generator tells what it measured. The texts are
-prose of Python's own documentation, cut and joined anew, with words of the lexicon in it: none of
-them is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures
-itself, is left out. One sentence in eight is held out, and the error told is of those. Started
-twice in one folder, two processes share the work. Exit 0: written. Exit 2: bad input. The last line
-of stdout is one JSON object.
+The teacher is the network itself. It speaks COUNT texts in all of its voices and in random blends
+of them, at several speeds, and what every norm of the generator measures is recorded. The texts are
+prose of Python's documentation, cut and joined anew, with words of the lexicon in it; none of them
+is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures
+itself, is left out. One sentence in eight is held out, and the printed error is that of those. Two
+processes that are started in one folder share the work. Exit 0: written. Exit 2: bad input. The
+last line of stdout is one JSON object.
 """
 
 import gzip
@@ -37,16 +37,19 @@ if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
-PART, HELD_OUT = 20, 8  # sentences to a file of records; one in so many is not fitted on
-# what is longer than MEASURED is told its statistics: some below that edge belong to it
+PART = 20  # sentences in a file of records
+HELD_OUT = 8  # one sentence in so many is not fitted on
+# The layout predicts the statistics of what is longer than MEASURED. Sentences a little shorter
+# are fitted too, so that the edge lies inside the data.
 FEWEST_FRAMES = MEASURED - 30
-WORDS = (8, 90)  # of a text: as many of 8 to 16 as of 16 to 32
-# how much the kernel looks at: the upsampler's moments, both source convolutions', the style
+WORDS = (8, 90)  # of a text: as many have 8 to 16 as have 16 to 32
+# how much each group of inputs counts in the kernel's distance: the moments of the upsampler, those
+# of both source convolutions, the style
 SHARES = (1.0, 0.5, 0.5, 2.0)
 # of the bells, in median squared distances; both chosen by held-out error on 380 sentences
 WIDTH, RIDGE = 4.0, 1e-3
-# of norms in the source's blocks, whose errors nobody hears, and of the others: told exactly, MCD
-# falls by 0 and 43 %
+# How much the error of a norm counts: of one in the source's blocks, whose errors nobody hears, and
+# of the others. With exact values MCD falls by 0 and by 43 %.
 HEARD = (0.25, 1.0)
 Record = tuple[np.ndarray, np.ndarray]  # inputs [D], means and log variances [2R]
 
@@ -61,7 +64,7 @@ class Line:
 
 
 def prose() -> list[str]:
-    """Plain sentences of Python's documentation, sorted."""
+    """The plain sentences of Python's documentation, sorted."""
     import pydoc_data.topics
 
     paragraphs = (
@@ -72,6 +75,7 @@ def prose() -> list[str]:
     sentences = {
         sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.!?])\s+", paragraph)
     }
+    # no code, no markup: letters and the signs of prose, at least three words
     return sorted(
         s
         for s in sentences
@@ -80,8 +84,8 @@ def prose() -> list[str]:
 
 
 def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
-    """Texts without end: three in ten are whole sentences, the others pieces of several with a
-    fifth of the words exchanged.
+    """Yield texts without end. Three in ten are whole sentences; the others are pieces of several,
+    with a fifth of the words exchanged for words of the lexicon.
     """
     from kokoro_ane.g2p.word_lists import DATA
 
@@ -107,12 +111,14 @@ def _pieces(sentences: list[str], rng: random.Random) -> Iterator[str]:
 
 
 def _text(rng: random.Random, sentences: list[str], pieces: list[str], lexicon: list[str]) -> str:
+    # even in the logarithm, see WORDS
     count = round(np.exp(rng.uniform(*np.log(WORDS))))
     if rng.random() < 0.3:
         return _whole(rng, sentences, count)
     words: list[str] = []
     while len(words) < count:
         words += rng.choice(pieces).split()
+        # punctuation at the seams, because it shapes prosody
         if rng.random() < 0.25:
             words[-1] = words[-1].rstrip(",;:") + rng.choice((",", ",", ";", ":", " -"))
     chosen = [rng.choice(lexicon) if rng.random() < 0.2 else word for word in words[:count]]
@@ -121,7 +127,7 @@ def _text(rng: random.Random, sentences: list[str], pieces: list[str], lexicon: 
 
 
 def _whole(rng: random.Random, sentences: list[str], count: int) -> str:
-    """Sentences as they are, some `count` words, of six characters each."""
+    """Unchanged sentences of about `count` words, at six characters each."""
     chosen: list[str] = []
     while sum(map(len, chosen)) < 6 * count:
         chosen.append(rng.choice(sentences))
@@ -151,11 +157,8 @@ class Teacher:
         from kokoro_ane.vocoder.streaming.streaming_functions import EntryMoments, PooledMoments
 
         vocoder = Vocoder.of(checkpoint)
-        self.checkpoint, self.encoder, self.source = (
-            checkpoint,
-            torch_encoder(checkpoint),
-            vocoder.generator.m_source.host,
-        )
+        self.checkpoint, self.encoder = checkpoint, torch_encoder(checkpoint)
+        self.source = vocoder.generator.m_source.host
         self.readers = {
             language: TextReader.load(language, None)
             for language in {voice_language(v) for v in checkpoint.voices}
@@ -163,18 +166,16 @@ class Teacher:
         self.fast = EagerVocoder(vocoder)
         self.seen: list[Any] = []
         self.entered: dict[str, Any] = {}
-        self.pooled, self.moments = (
-            PooledMoments(vocoder.generator).eval(),
-            EntryMoments(vocoder.generator),
-        )
+        self.pooled = PooledMoments(vocoder.generator).eval()
+        self.moments = EntryMoments(vocoder.generator)
         self.fast.generator.register_forward_pre_hook(
-            lambda _, given: self.entered.update(frames=given[0])
+            lambda _, inputs: self.entered.update(frames=inputs[0])
         )
         for norm in self._norms():
-            norm.register_forward_pre_hook(lambda _, given: self.seen.append(moments(given[0])))
+            norm.register_forward_pre_hook(lambda _, inputs: self.seen.append(moments(inputs[0])))
 
     def _norms(self) -> Iterator[Any]:
-        """In the order of streaming_model.generator_norms, which is that of the calls."""
+        """The norms in the order of streaming_model.generator_norms, which is that of the calls."""
         generator = self.fast.generator
         for source, blocks in zip(generator.noise_res, generator.stages, strict=True):
             for block in (source, *blocks):
@@ -182,7 +183,7 @@ class Teacher:
                     yield from (first.norm, second.norm)
 
     def __call__(self, line: Line, seed: int) -> Record | None:
-        """None for a text that is too short or too long to be said."""
+        """The record of one line; None for a text that is too short or too long."""
         from kokoro_ane.core.contract import MAX_PHONEMES
         from kokoro_ane.g2p.alphabet import voice_language
         from kokoro_ane.pipeline.synthesis import BEFORE_VOCODER, Chain, begin
@@ -193,6 +194,7 @@ class Teacher:
         )
         if len(phonemes) > MAX_PHONEMES:
             return None
+        # the teacher needs what enters the vocoder tensor by tensor, not packed
         steps = [step for step in BEFORE_VOCODER if step.name != "pack"]
         chain = Chain(
             self.checkpoint.config.vocab,
@@ -210,7 +212,7 @@ class Teacher:
             [tensors["style_decoder" if name == "style" else name] for name in FIELDS]
         )
 
-    def _measured(self, given: list[np.ndarray]) -> Record:
+    def _measured(self, arrays: list[np.ndarray]) -> Record:
         import torch
         import torch.nn.functional as F
 
@@ -221,13 +223,14 @@ class Teacher:
         from kokoro_ane.vocoder.streaming.streaming_package import SPECTRUM_ROWS, pack_utterance
 
         inputs = VocoderInputs(
-            *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in given)
+            *(torch.from_numpy(np.ascontiguousarray(array, np.float32)) for array in arrays)
         )
         self.seen.clear()
         with torch.no_grad():
             self.fast(*reference_arguments(inputs))
             frames = F.leaky_relu(self.entered["frames"], STAGE_SLOPE)
             spectrum = torch.from_numpy(pack_utterance(inputs, inputs.frames)[:, -SPECTRUM_ROWS:])
+            # the shares of frames and spectrum columns that are the utterance's: see EntryMoments
             whole = (
                 torch.ones(1, 1, 1, 1),
                 torch.full((1, 1, 1, 1), inputs.frames / (inputs.frames + 1)),
@@ -242,8 +245,8 @@ class Teacher:
 
 
 def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> Record:
-    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences: those in the folder, and
-    what is missing spoken now.
+    """Inputs [n, D] and targets [n, 2R] of at least `count` sentences. Those that the folder lacks
+    are spoken now.
     """
     folder.mkdir(parents=True, exist_ok=True)
     parts = [
@@ -252,15 +255,15 @@ def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> R
     ]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
         _speak(Teacher(checkpoint), seed, missing)
-    found = [np.load(path) for path in parts]
-    return np.concatenate([part["inputs"] for part in found]), np.concatenate(
-        [part["targets"] for part in found]
+    archives = [np.load(path) for path in parts]
+    return np.concatenate([part["inputs"] for part in archives]), np.concatenate(
+        [part["targets"] for part in archives]
     )
 
 
 def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
-    """Every part that nobody speaks, then those that another process was speaking, if it was ended
-    before they were there.
+    """Speak every missing part that no other process speaks. Then wait for the others' parts, and
+    speak those whose process ended before it wrote them.
     """
     from filelock import FileLock, Timeout
     from rich.console import Console
@@ -275,8 +278,8 @@ def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
 
 def _speak_part(teacher: Teacher, seed: int, number: int, path: Path) -> None:
     texts = enumerate(lines(teacher.checkpoint.voices, seed * 100_003 + number))
-    own = (teacher(line, number * 1000 + place) for place, line in texts)
-    inputs, targets = zip(*islice((record for record in own if record), PART), strict=True)
+    records = (teacher(line, number * 1000 + place) for place, line in texts)
+    inputs, targets = zip(*islice((record for record in records if record), PART), strict=True)
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez(stream, inputs=np.stack(inputs), targets=np.stack(targets))
 
@@ -290,20 +293,30 @@ def fitted(
     rank: int,
     earlier: "StatisticsPredictor | None" = None,
 ) -> "StatisticsPredictor":
-    """The radial basis network by ridge regression, its outputs of low rank. `sizes`: of the four
-    groups of inputs; `heard` [2R]: how much a channel's error counts where rank is short;
-    `earlier`: what it tells at its landmarks counts as its sentences.
+    """Fit a radial basis network by ridge regression, with outputs of low rank.
+
+    sizes: of the four groups of inputs.
+    heard: [2R], how much a channel's error counts where the rank is too low for all.
+    earlier: a predictor whose values at its landmarks stand for the sentences that it was fitted
+    to.
     """
     from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 
     inputs, targets = inputs.astype(np.float64), targets.astype(np.float64)
     counts = np.ones(len(inputs))
     if earlier is not None:
-        known = earlier.landmarks / earlier.scale + earlier.mean
-        inputs, targets = np.concatenate([inputs, known]), np.concatenate([targets, earlier(known)])
-        counts = np.concatenate(
-            [counts, np.full(len(known), earlier.fitted["sentences"] / len(known))]
+        earlier_inputs = earlier.landmarks / earlier.scale + earlier.mean
+        inputs, targets = (
+            np.concatenate([inputs, earlier_inputs]),
+            np.concatenate([targets, earlier(earlier_inputs)]),
         )
+        counts = np.concatenate(
+            [
+                counts,
+                np.full(len(earlier_inputs), earlier.fitted["sentences"] / len(earlier_inputs)),
+            ]
+        )
+    # a group counts by its share, however many inputs it has
     share = np.concatenate(
         [np.full(size, share / np.sqrt(size)) for size, share in zip(sizes, SHARES, strict=True)]
     )
@@ -311,19 +324,21 @@ def fitted(
     scaled = (inputs - mean) * scale
     chosen = np.random.default_rng(0).permutation(len(inputs))[:landmarks]
     places = scaled[chosen]
-    # [n, m]
+    # squared distances [n, m], by |a - b|^2 = |a|^2 + |b|^2 - 2 a b
     distance = (
         np.square(scaled).sum(1)[:, None] + np.square(places).sum(1)[None] - 2 * scaled @ places.T
     )
     width = WIDTH * float(np.median(distance))
     near, units, usual = np.exp(-distance / width), deviations(targets), targets.mean(0)
-    wanted = (targets - usual) / units
+    normalized = (targets - usual) / units
     weighed = near.T * counts  # [m, n]
-    # [m, 2R]
+    # regularized least squares for the heights of the bells, [m, 2R]; the last term, far below the
+    # first two, keeps the matrix regular where landmarks coincide
     solved = np.linalg.solve(
         weighed @ near + RIDGE * near[chosen] + 1e-9 * len(inputs) * np.eye(len(places)),
-        weighed @ wanted,
+        weighed @ normalized,
     )
+    # the outputs' principal axes, by what is heard of them
     *_, axes = np.linalg.svd(near @ (solved * heard), full_matrices=False)
     axes = axes[:rank]  # [r, 2R]
     arrays = {
@@ -332,8 +347,6 @@ def fitted(
         "landmarks": places,
         "width": np.asarray(width),
         "hidden": axes @ (solved * heard).T,
-    }
-    arrays |= {
         "outer": axes.T * (units / heard)[:, None],
         "bias": usual,
         "centres": usual[: len(usual) // 2],
@@ -347,8 +360,8 @@ def fitted(
 
 
 def deviations(targets: np.ndarray) -> np.ndarray:
-    """What an error is counted in, [2R]: a mean in usual deviations of its channel, a log variance
-    as it is.
+    """The units of errors, [2R]: the usual deviation of its channel for a mean, 1 for a log
+    variance.
     """
     channels = targets.shape[1] // 2
     return np.concatenate([np.exp(targets[:, channels:].mean(0) / 2), np.ones(channels)])
@@ -378,7 +391,7 @@ def main(argv: list[str] | None = None) -> int:
         "--data",
         type=Path,
         default=Path("build/statistics"),
-        help="where what was spoken is kept (default: %(default)s)",
+        help="folder of the records (default: %(default)s)",
     )
     parser.add_argument(
         "--out",
@@ -424,36 +437,36 @@ def main(argv: list[str] | None = None) -> int:
     predictor = fitted(
         inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier
     )
-    found = predictor(inputs[held].astype(np.float64)), targets[~held].mean(0)
+    predictions = predictor(inputs[held].astype(np.float64)), targets[~held].mean(0)
     error, average = (
-        ((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in found
+        ((one - targets[held]) / deviations(targets))[:, heard == max(HEARD)] for one in predictions
     )
     spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "sentences": spoken + before,
         "spoken": spoken,
         "held_out": int(held.sum()),
         "seed": arguments.seed,
-    }
-    told |= {
         "python": sys.version.split()[0],
         "error": round(float(np.sqrt(np.square(error).mean())), 4),
         "error_of_the_average": round(float(np.sqrt(np.square(average).mean())), 4),
     }
-    whole = replace(predictor, checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=told)
+    whole = replace(
+        predictor, checkpoint=checkpoint.sha256, voices=checkpoint.voices, fitted=figures
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     save_predictor(whole, out)
     rows = [
-        ("predicted", f"{told['error']:.4f}"),
-        ("the average of all", f"{told['error_of_the_average']:.4f}"),
+        ("predicted", f"{figures['error']:.4f}"),
+        ("the average of all", f"{figures['error_of_the_average']:.4f}"),
     ]
     print_table(
-        f"{checkpoint.name}: statistics of {told['held_out']} sentences held out, RMS error in"
+        f"{checkpoint.name}: statistics of {figures['held_out']} sentences held out, RMS error in"
         " deviations",
         ("by", "error"),
         rows,
     )
-    print(json.dumps(told | {"out": str(out), "bytes": out.stat().st_size}))
+    print(json.dumps(figures | {"out": str(out), "bytes": out.stat().st_size}))
     return EXIT_GOOD
 
 

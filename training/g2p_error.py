@@ -1,5 +1,5 @@
-"""How wrong each reader of unknown words is: ours and espeak-ng on the same held-out gold words, in
-one run, one thread.
+"""How wrong each reader of unknown words is: this project's network and espeak-ng on the same
+held-out gold words, in one run, with one thread.
 
     python -m training.g2p_error                              # PyTorch with the bundled weights
     # and the package, word for word against PyTorch
@@ -10,9 +10,9 @@ one run, one thread.
 
 `word`: single words held out, relatives trained on. `family`: whole families held out with every
 relative (training/g2p_words.py). `merged` forgives what lexica disagree on: the flap T counts as t,
-and unstressed ɪ, ᵻ, ᵊ count as ə. Reliability is told before and after the confidence was fitted
-(training/g2p_network.py). Exit 0: ahead of espeak-ng and the package answers as PyTorch does
-(British: PER at most 6 %); 1: not. Last line: one JSON.
+and unstressed ɪ, ᵻ, ᵊ count as ə. Reliability is measured before and after the confidence was
+fitted (training/g2p_network.py). Exit 0: the network is ahead of espeak-ng and the package answers
+as PyTorch does (British: PER at most 6 %). Exit 1: not. The last line of stdout is one JSON object.
 """
 
 import json
@@ -40,7 +40,7 @@ Reader = Callable[[Sequence[str]], list[str]]
 
 @dataclass(frozen=True)
 class Row:
-    """One reader on one list."""
+    """The figures of one reader on one list."""
 
     reader: str
     words: str
@@ -50,28 +50,29 @@ class Row:
 
 
 def merged(phonemes: str) -> str:
-    """Stress kept, the sounds lexica disagree on made equal."""
+    """The phonemes with the sounds that lexica disagree on made equal. Stress stays."""
     return UNSTRESSED_I.sub("ə", phonemes.replace("T", "t"))
 
 
 def row(reader: str, read: Reader, name: str, words: dict[str, str]) -> Row:
-    """Answers of one reader, timed, against the lexicon's."""
+    """The answers of one reader, timed and compared with the lexicon's."""
     from kokoro_ane.g2p.alphabet import error_rates
 
-    started = time.process_time()  # other work on the machine does not count
-    found = read(list(words))
-    seconds, wanted = time.process_time() - started, list(words.values())
-    forgiving = error_rates([merged(one) for one in found], [merged(one) for one in wanted])
-    return Row(reader, name, error_rates(found, wanted), forgiving, len(words) / seconds)
+    # CPU time: other work on the machine does not count
+    started = time.process_time()
+    answers = read(list(words))
+    seconds, expected = time.process_time() - started, list(words.values())
+    forgiving = error_rates([merged(one) for one in answers], [merged(one) for one in expected])
+    return Row(reader, name, error_rates(answers, expected), forgiving, len(words) / seconds)
 
 
 def readers(package: Path | None) -> dict[str, Reader]:
-    """Name to what answers a list of words."""
+    """The readers by name; each answers a list of words."""
     from kokoro_ane.g2p.espeak import espeak_ng
     from kokoro_ane.g2p.neural import NeuralG2P
 
     ours = NeuralG2P.load()
-    found: dict[str, Reader] = {
+    by_name: dict[str, Reader] = {
         OURS: lambda words: [guess.phonemes for guess in ours.predict(words)]
     }
     if package is not None:
@@ -79,23 +80,23 @@ def readers(package: Path | None) -> dict[str, Reader]:
         from mlprogram import Program
 
         executed = NeuralG2P(run=package_run(Program(package)))
-        found[PACKAGE] = lambda words: [guess.phonemes for guess in executed.predict(words)]
-    return found | {ESPEAK: espeak_ng}
+        by_name[PACKAGE] = lambda words: [guess.phonemes for guess in executed.predict(words)]
+    return by_name | {ESPEAK: espeak_ng}
 
 
-def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, Any]:
-    """Confidence against the share of right words (stress counted): per bin, and the expected
-    calibration error in points.
+def reliability(guesses: "Sequence[Guess]", expected: Sequence[str]) -> dict[str, Any]:
+    """The confidence compared with the share of right words, stress counted: in each bin, and the
+    expected calibration error in percentage points.
     """
     rows, error = [], 0.0
     for low, high in zip(BINS, BINS[1:], strict=False):
         inside = [
             (g, w)
-            for g, w in zip(guesses, wanted, strict=True)
+            for g, w in zip(guesses, expected, strict=True)
             if low < g.confidence <= high or (low == 0 == g.confidence)
         ]
         if inside:
-            said = 100 * sum(guess.confidence for guess, _ in inside) / len(inside)
+            confidence = 100 * sum(guess.confidence for guess, _ in inside) / len(inside)
             right = (
                 100 * sum(guess.phonemes == phonemes for guess, phonemes in inside) / len(inside)
             )
@@ -104,42 +105,44 @@ def reliability(guesses: "Sequence[Guess]", wanted: Sequence[str]) -> dict[str, 
                     "from": low,
                     "to": high,
                     "words": len(inside),
-                    "said": round(said, 1),
+                    "said": round(confidence, 1),
                     "right": round(right, 1),
                 }
             )
-            error += abs(said - right) * len(inside) / len(wanted)
+            error += abs(confidence - right) * len(inside) / len(expected)
     return {"bins": rows, "expected_error": round(error, 2)}
 
 
 def both_reliabilities(words: dict[str, str], dialect: "Dialect") -> dict[str, Any]:
-    """`reliability` of the network's own probability and of the confidence it is shown with."""
+    """The reliability of the network's probability, and of the confidence that users see."""
     from kokoro_ane.g2p.neural import NeuralG2P
 
     shown = NeuralG2P.load(dialect=dialect)
-    own = NeuralG2P(run=shown.run, alphabet=shown.alphabet)
-    wanted = list(words.values())
-    found = {
-        name: reliability(reader.predict(list(words)), wanted)
-        for name, reader in (("before", own), ("after", shown))
+    raw = NeuralG2P(run=shown.run, alphabet=shown.alphabet)
+    expected = list(words.values())
+    figures = {
+        name: reliability(reader.predict(list(words)), expected)
+        for name, reader in (("before", raw), ("after", shown))
     }
-    before, after = (found[name]["expected_error"] for name in ("before", "after"))
+    before, after = (figures[name]["expected_error"] for name in ("before", "after"))
     print(
         f"confidence: {before} points from the share of right words as the network says it, {after}"
         " as fitted"
     )
-    return found
+    return figures
 
 
 def british() -> tuple[list[Row], dict[str, Any]]:
-    """Rows and figures of the British network: no other reader has its symbols."""
+    """The rows and figures of the British network alone: no other reader has its symbols."""
     from kokoro_ane.g2p.neural import WEIGHTS_OF, NeuralG2P, read_manifest
     from training.g2p_network import british_split
 
     words = british_split(read_manifest(WEIGHTS_OF["gb"])["training"]["seed"]).word
     ours = NeuralG2P.load(dialect="gb")
     rows = [
-        row(OURS, lambda asked: [guess.phonemes for guess in ours.predict(asked)], "word", words)
+        row(
+            OURS, lambda queries: [guess.phonemes for guess in ours.predict(queries)], "word", words
+        )
     ]
     return rows, {
         "good": rows[0].rates.per <= BRITISH_LIMIT_PER,
@@ -148,7 +151,7 @@ def british() -> tuple[list[Row], dict[str, Any]]:
 
 
 def differing(split: "Split", package: Path) -> dict[str, int]:
-    """Held-out words the package answers otherwise than PyTorch."""
+    """How many held-out words the package answers otherwise than PyTorch."""
     from kokoro_ane.g2p.g2p_stage import package_run
     from kokoro_ane.g2p.neural import NeuralG2P
     from mlprogram import Program
@@ -165,7 +168,7 @@ def differing(split: "Split", package: Path) -> dict[str, int]:
 
 
 def print_table(rows: list[Row]) -> None:
-    """Percent of sounds (PER) and of words (WER) wrong."""
+    """Print the percentages of wrong sounds (PER) and of wrong words (WER)."""
     from rich.console import Console
     from rich.table import Table
 
@@ -240,7 +243,8 @@ def main(argv: list[str] | None = None) -> int:
     for name, words in lists.items():
         for reader, read in readers(arguments.package).items():
             print(f"{reader} reads {len(words)} words ({name})", file=sys.stderr)
-            read(list(words)[:64])  # warm
+            # the first call loads weights and starts processes
+            read(list(words)[:64])
             rows.append(row(reader, read, name, words))
     print_table(rows)
     both = {**split.word, **split.family}
@@ -268,7 +272,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def finished(out: Path | None, figures: dict[str, Any]) -> int:
-    """Write and print the figures; the exit code."""
+    """Write and print the figures; returns the exit code."""
     if out is not None:
         from kokoro_ane.core.staging import check_output, write_json
 

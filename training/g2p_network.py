@@ -1,5 +1,5 @@
-"""Train the neural model from misaki's word lists: same seed, same steps, same weights (on one
-machine and one torch).
+"""Train the G2P network on misaki's word lists. The same seed and steps give the same weights, on
+one machine and one version of PyTorch.
 
     # the recipe of the bundled weights
     python -m training.g2p_network --seed 0 --until 6851
@@ -12,8 +12,8 @@ machine and one torch).
     python -m training.g2p_network --calibrate
 
 Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0:
-finished, or at --until; 1: stopped early by --minutes, the state is kept and the weights are
-written; 2: bad input. The last line of stdout is one JSON object.
+finished, or at --until. Exit 1: stopped early by --minutes; state and weights are written. Exit 2:
+bad input. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -50,11 +50,11 @@ ROUNDS = 50  # Newton's steps of the calibration; five are enough
 NAMES_HELD_OUT, CMUDICT_TAG = 1500, "cmudict"
 
 STEPS = 10600
-SAMPLE = 500  # held-out words of each kind the log is about; no choice hangs on them
+SAMPLE = 500  # held-out words of each kind in the log; no choice depends on them
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Flags of this command."""
+    """The flags of this command."""
     parser = Parser("training.g2p_network", __doc__)
     parser.add_argument(
         "--seed",
@@ -107,21 +107,23 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dict[str, float]:
-    """Percent of sounds and of words wrong without stress, on samples of both held-out lists."""
+    """The percentages of wrong sounds and words, without stress, on samples of the held-out
+    lists.
+    """
     from kokoro_ane.g2p.alphabet import error_rates
     from kokoro_ane.g2p.network import torch_run
     from kokoro_ane.g2p.neural import NeuralG2P
 
     reader = NeuralG2P(torch_run(model), alphabet)
-    found: dict[str, float] = {}
+    errors: dict[str, float] = {}
     for name, words in (("word", split.word), ("family", split.family), ("names", split.names)):
         if not words:
             continue
         sample = dict(list(words.items())[:: max(1, len(words) // SAMPLE)])
         guesses = [guess.phonemes for guess in reader.predict(list(sample))]
         rates = error_rates(guesses, list(sample.values()))
-        found |= {f"{name}_per": round(rates.per, 2), f"{name}_wer": round(rates.wer, 2)}
-    return found
+        errors |= {f"{name}_per": round(rates.per, 2), f"{name}_wer": round(rates.wer, 2)}
+    return errors
 
 
 @command
@@ -193,9 +195,9 @@ def calibrate() -> int:
     """Fit p' = sigmoid(slope * logit(p) + shift) by maximum likelihood (Platt 1999, in logits) and
     write it into the manifest.
 
-    The words are the gold ones that the split took out beside the held-out families (their
-    relatives), so neither the weights nor the held-out lists know them. The British network has no
-    such words: its lists are all trained on or held out, and it needs none.
+    The words are the gold ones that the split took out as relatives of the held-out families, so
+    neither the weights nor the held-out lists have them. The British network has no such words: all
+    of its lists are trained on or held out. It needs no fit.
     """
     import numpy as np
 
@@ -206,17 +208,20 @@ def calibrate() -> int:
     words = tuning_words(Split.draw(manifest["training"]["seed"]))
     guesses = NeuralG2P(numpy_run(*load_arrays())).predict(list(words))
     right = np.array(
-        [guess.phonemes == said for guess, said in zip(guesses, words.values(), strict=True)],
+        [
+            guess.phonemes == phonemes
+            for guess, phonemes in zip(guesses, words.values(), strict=True)
+        ],
         dtype=float,
     )
     chances = np.array([guess.confidence for guess in guesses])
     slope, shift = fitted(chances, right)
-    found = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
-    write_json(WEIGHTS.with_suffix(".json"), {**manifest, "confidence": found})
+    confidence = {"slope": round(slope, 4), "shift": round(shift, 4), "words": len(words)}
+    write_json(WEIGHTS.with_suffix(".json"), {**manifest, "confidence": confidence})
     print(
         f"{len(words)} words: said {100 * chances.mean():.1f} %, right {100 * right.mean():.1f} %"
     )
-    print(json.dumps({**found, "said": float(chances.mean()), "right": float(right.mean())}))
+    print(json.dumps({**confidence, "said": float(chances.mean()), "right": float(right.mean())}))
     return EXIT_GOOD
 
 
@@ -225,15 +230,15 @@ def tuning_words(split: Split) -> dict[str, str]:
     entries = read("us_gold")
     out = {*split.word, *split.family}
     return {
-        word: said
-        for word, said in testable(entries, pronunciations(entries)).items()
+        word: phonemes
+        for word, phonemes in testable(entries, pronunciations(entries)).items()
         if word not in split.trained | out
     }
 
 
 def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
-    """Slope and shift of largest likelihood for probabilities [words] and whether each word was
-    right [words].
+    """The slope and shift of largest likelihood. `chances` [words] are the network's probabilities,
+    `right` [words] says which words were right.
     """
     import numpy as np
 
@@ -241,6 +246,7 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
 
     x = np.stack([logit(chances), np.ones(len(chances))])  # [2, words]
     weights = np.array([1.0, 0.0])
+    # Newton's method on the log likelihood, which is concave
     for _ in range(ROUNDS):
         shares = 1 / (1 + np.exp(-weights @ x))
         slopes = (x * (shares * (1 - shares))) @ x.T  # [2, 2]
@@ -249,15 +255,17 @@ def fitted(chances: "np.ndarray", right: "np.ndarray") -> tuple[float, float]:
 
 
 def british_split(seed: int) -> Split:
-    """British gold words the American model never saw, and both British lists without them, by
-    tag.
+    """The British split: gold words that the American network never saw are held out, and both
+    British lists without them are trained on.
     """
     entries = read("us_gold")
     unseen = set(drawn(testable(entries, pronunciations(entries)), seed, "word")[:WORDS_HELD_OUT])
     gold = read(BRITISH.tags[0])
-    said = pronunciations(gold, BRITISH)
+    readings = pronunciations(gold, BRITISH)
     held_out = {
-        word: phonemes for word, phonemes in sorted(testable(gold, said).items()) if word in unseen
+        word: phonemes
+        for word, phonemes in sorted(testable(gold, readings).items())
+        if word in unseen
     }
     training = {
         tag: {w: p for w, p in pronunciations(read(tag), BRITISH).items() if w not in unseen}
@@ -267,34 +275,35 @@ def british_split(seed: int) -> Split:
 
 
 def names_split(seed: int) -> Split:
-    """The American split with CMUdict's words beside misaki's, and `names`: words of CMUdict alone,
-    held out with their relatives there.
+    """The American split with CMUdict's words besides misaki's. `names` are words of CMUdict alone,
+    which are held out with their relatives there.
     """
     split = Split.draw(seed)
     listed = {word for tag in AMERICAN.tags for word in pronunciations(read(tag))}
-    said = {
+    readings = {
         word: phonemes
         for word, phonemes in pronunciations(dict(ListFile(CMUDICT))).items()
         if word in split.trained or word not in listed
     }
-    relatives = Relatives(listed | set(said))
+    relatives = Relatives(listed | set(readings))
+    # CMUdict must not bring back relatives of the families that misaki's split holds out
     near = set().union(*(relatives.of(word) for word in split.family)) | with_stem(
-        said, {stem(word) for word in split.family}
+        readings, {stem(word) for word in split.family}
     )
     held: dict[str, str] = {}
     for word in drawn(
-        (word for word in said if word not in listed and word not in near and len(word) >= 3),
+        (word for word in readings if word not in listed and word not in near and len(word) >= 3),
         seed,
         "names",
     ):
-        own = relatives.of(word)
-        if len(own) <= MAX_RELATIVES:
-            held[word] = said[word]
-            near |= own
+        members = relatives.of(word)
+        if len(members) <= MAX_RELATIVES:
+            held[word] = readings[word]
+            near |= members
         if len(held) >= NAMES_HELD_OUT:
             break
     training = split.training | {
-        CMUDICT_TAG: {word: phonemes for word, phonemes in said.items() if word not in near}
+        CMUDICT_TAG: {word: phonemes for word, phonemes in readings.items() if word not in near}
     }
     return Split(split.word, split.family, training, split.neither, held)
 

@@ -1,18 +1,18 @@
-"""Which words train the model and which are held out: single words, and whole families with every
+"""Which words train the network and which are held out: single words, and whole families with every
 relative taken out of training.
 
     split = Split.draw(seed=0)
-    # gold words the model never saw; no relative of `family` is left in training either
+    # gold words that the network never saw; no relative of `family` is left in training either
     split.word, split.family
     split.training                # tag -> {word: phonemes}
 
-A word's parts are its stem (suffixes off, then prefixes off) and, when it is two known words
+A word's parts are its stem (suffixes off, then prefixes off) and, when it is two words of the lists
 written together, their stems. Two words are relatives when they share a part, or when two parts
-begin alike over 70 % of the longer (decid|e, decis|ion). A family is all words of one stem. It is
-held out only when it has at most `MAX_RELATIVES` relatives: all of them leave training. Affixes are
-a list, and lists have gaps (`achievability`); so a family is tested only if, besides, its stem
-stands in no word left in training: four letters at a beginning or an end, five anywhere. What fails
-that is neither trained on nor tested.
+begin alike over 70 % of the longer one (decid|e, decis|ion). A family is all words of one stem. It
+is held out only when it has at most MAX_RELATIVES relatives, and all of them leave training.
+Affixes are a list, and lists have gaps (`achievability`). So a family is tested only if, besides,
+its stem stands in no word left in training: four letters of it at a beginning or an end, five
+anywhere. Families that fail this are neither trained on nor tested.
 """
 
 import hashlib
@@ -53,8 +53,8 @@ _LONGEST_AFFIX = max(map(len, DERIVATIONS | PREFIXES))
 
 
 def stem(letters: str) -> str:
-    """Suffixes taken off one after the other, the longest first; a doubled last consonant made
-    single.
+    """The letters without suffixes, which are taken off one after the other, the longest first. A
+    doubled last consonant becomes single. Example: runners -> run.
     """
     while True:
         cut = _suffix(letters, DERIVATIONS, 4) or _suffix(letters, INFLECTIONS, 3)
@@ -69,22 +69,23 @@ def _suffix(letters: str, suffixes: frozenset[str], keep: int) -> int:
     return next((n for n in range(longest, 0, -1) if letters[-n:] in suffixes), 0)
 
 
-def parts(word: str, known: frozenset[str] | set[str]) -> frozenset[str]:
-    """Every stem that `word` may share with a relative; `known` are the words a compound may be
-    made of.
+def parts(word: str, vocabulary: frozenset[str] | set[str]) -> frozenset[str]:
+    """Every stem that `word` may share with a relative. `vocabulary` are the words that compounds
+    can be made of.
     """
-    found = set()
+    stems = set()
     for piece in folded(word).replace("'", "").split("-"):
-        found |= _stems_of(piece)
+        stems |= _stems_of(piece)
+        # a compound is two words of at least three letters; halves of three relate it to nothing
         for cut in range(3, len(piece) - 2):
-            if piece[:cut] in known and piece[cut:] in known:
-                found |= {
+            if piece[:cut] in vocabulary and piece[cut:] in vocabulary:
+                stems |= {
                     root
                     for half in (piece[:cut], piece[cut:])
                     if len(half) >= 4
                     for root in _stems_of(half)
                 }
-    return frozenset(found)
+    return frozenset(stems)
 
 
 def _stems_of(letters: str) -> set[str]:
@@ -104,47 +105,48 @@ def alike(one: str, other: str) -> bool:
 
 
 class Relatives:
-    """Who is related to whom among `words` (folded)."""
+    """Which of the folded `words` are related."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        known = set(words)
-        self.parts = {word: parts(word, known) for word in sorted(known)}
+        vocabulary = set(words)
+        self.parts = {word: parts(word, vocabulary) for word in sorted(vocabulary)}
         self.families: dict[str, list[str]] = defaultdict(list)
         self.with_part: dict[str, set[str]] = defaultdict(set)
         self.beginnings: dict[str, set[str]] = defaultdict(set)
-        for word, own in self.parts.items():
+        for word, stems in self.parts.items():
             self.families[stem(word)].append(word)
-            for part in own:
+            for part in stems:
                 self.with_part[part].add(word)
                 self.beginnings[part[:ALIKE_LETTERS]].add(part)
 
     def of(self, word: str) -> set[str]:
-        """All relatives of a known word, itself among them."""
-        found: set[str] = set()
+        """All relatives of one of the words, itself among them."""
+        members: set[str] = set()
         for part in self.parts[word]:
             near = self.beginnings[part[:ALIKE_LETTERS]]
-            found |= self.with_part[part].union(
+            members |= self.with_part[part].union(
                 *(self.with_part[other] for other in near if alike(part, other))
             )
-        return found
+        return members
 
 
 def pronunciations(entries: dict[str, Entry], alphabet: Alphabet = AMERICAN) -> dict[str, str]:
-    """Folded word to Kokoro phonemes; a heteronym gives its default. Acronyms and what the
-    alphabets lack are left out.
+    """Kokoro phonemes by folded word; a heteronym has its default ones. Acronyms, and words with
+    letters or sounds that the alphabets lack, are left out.
     """
-    found: dict[str, str] = {}
+    readings: dict[str, str] = {}
+    # lower case first: of `Polish` and `polish` the second is kept
     for word, entry in sorted(entries.items(), key=lambda item: (not item[0].islower(), item[0])):
         phonemes = to_kokoro((entry if isinstance(entry, str) else entry["DEFAULT"]) or "")
         acronym = len(word) > 1 and word.replace("-", "").isupper() or "." in word
         if not acronym and readable(word) and alphabet.cut(phonemes):
-            found.setdefault(folded(word), phonemes)
-    return found
+            readings.setdefault(folded(word), phonemes)
+    return readings
 
 
 def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
-    """The words in the order of a hash: the same on every machine, and stable when other words come
-    or go.
+    """The words in the order of a hash, which is the same on every machine and does not change when
+    other words come or go.
     """
     return sorted(
         words, key=lambda word: hashlib.sha256(f"{purpose} {seed} {word}".encode()).digest()
@@ -153,8 +155,8 @@ def drawn(words: Iterable[str], seed: int, purpose: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Split:
-    """Held-out gold words of one dialect with their phonemes, and what is left to train on, by
-    tag.
+    """The held-out gold words of one dialect with their phonemes, and the words left to train
+    on.
     """
 
     word: dict[str, str]
@@ -166,8 +168,8 @@ class Split:
 
     @classmethod
     def draw(cls, seed: int, count: int = WORDS_HELD_OUT, dialect: Dialect = US) -> "Split":
-        """The split of misaki's lists of a dialect. Raises InputError when they are missing or
-        other than pinned.
+        """The split of misaki's lists of a dialect. Raises InputError when the lists are missing or
+        not the pinned ones.
         """
         alphabet = ALPHABETS[dialect]
         return cls.of({tag: read(tag) for tag in alphabet.tags}, seed, count, alphabet)
@@ -180,8 +182,8 @@ class Split:
         count: int,
         alphabet: Alphabet = AMERICAN,
     ) -> "Split":
-        """The split of any lists: about `count` words by family and `count` single words, out of
-        the gold list.
+        """The split of any lists, with about `count` words by family and `count` single words of
+        the gold list held out.
         """
         data = {name: pronunciations(entries, alphabet) for name, entries in lists.items()}
         relatives = Relatives({word for entries in data.values() for word in entries})
@@ -192,6 +194,7 @@ class Split:
         training = {
             tag: {w: p for w, p in entries.items() if w not in out} for tag, entries in data.items()
         }
+        # families that fail the last test are neither trained on nor tested
         family -= _with_traces(family, {w for entries in training.values() for w in entries})
         held = {
             name: {w: gold[w] for w in sorted(words)}
@@ -201,12 +204,14 @@ class Split:
 
     @cached_property
     def trained(self) -> frozenset[str]:
-        """Every word of any list the model learns from."""
+        """Every word of any list that the network learns from."""
         return frozenset(word for entries in self.training.values() for word in entries)
 
 
 def testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
-    """Words of one pronunciation and at least three letters, whatever their case."""
+    """The words that have one pronunciation, one spelling but for case, and at least three
+    letters.
+    """
     spellings: dict[str, int] = defaultdict(int)
     for word in entries:
         spellings[folded(word)] += 1
@@ -219,8 +224,8 @@ def testable(entries: dict[str, Entry], gold: dict[str, str]) -> dict[str, str]:
 def _families(
     gold: dict[str, str], relatives: Relatives, seed: int, count: int
 ) -> tuple[set[str], set[str]]:
-    """Gold words of whole families, at least `count`, and all their relatives in any list (those
-    words among them).
+    """The gold words of whole families, at least `count` of them, and all their relatives in any
+    list, those words included.
     """
     held: set[str] = set()
     removed: set[str] = set()
@@ -236,18 +241,18 @@ def _families(
 
 
 def _with_traces(family: set[str], trained: set[str]) -> set[str]:
-    """Words of families whose stem stands in a trained word, and of families whose stem is too
-    short to look for.
-    """
+    """The words of families whose stem stands in a trained word, or is too short to look for."""
     stems = {stem(word) for word in family}
-    found = {short for short in stems if len(short) < TRACE_AT_END}
+    traces = {short for short in stems if len(short) < TRACE_AT_END}
     for word in trained:
-        found |= _stems_in(word, stems)
-    return {word for word in family if stem(word) in found}
+        traces |= _stems_in(word, stems)
+    return {word for word in family if stem(word) in traces}
 
 
 def with_stem(words: Iterable[str], stems: set[str]) -> set[str]:
-    """Words that hold one of the stems: four letters at the beginning or end, five anywhere."""
+    """The words that contain one of the stems: of four letters at a beginning or an end, of five
+    anywhere.
+    """
     return {word for word in words if _stems_in(word, stems)}
 
 

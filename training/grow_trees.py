@@ -1,12 +1,13 @@
-"""The trees of g2p/languages/letter_trees.py, grown on the commonest words and what espeak-ng says
-of them.
+"""Grow the trees of g2p/languages/letter_trees.py on a language's commonest words, as espeak-ng
+reads them.
 
     # g2p/data/french.npz and french.txt.gz, 10 minutes on one core
     python -m training.grow_trees --language fr
 
-Words: `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0; no frequency is kept). HELD_OUT of the
-40,000 commonest, drawn by SHA-256 of seed and word, grow no tree; the list holds the words, these
-too, that the trees read wrong. The last line of stdout is one JSON object.
+The words come from wordfreq, `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0); no frequency
+is stored. HELD_OUT of the 40,000 commonest, drawn by SHA-256 of seed and word, grow no tree. The
+list holds the words that the trees read wrong, held-out ones included. The last line of stdout is
+one JSON object.
 """
 
 import gzip
@@ -41,12 +42,15 @@ from kokoro_ane.g2p.languages.letter_trees import (
 )
 from kokoro_ane.g2p.word_lists import DATA
 
-# the last: words whose form inside a phrase is asked for
-HELD_OUT, COMMON, FORMS = 2000, 40_000, 20_000
-ROUNDS, SAMPLE, MOST = 6, 30_000, 3  # of the alignment; sounds a letter can have
+# words that no tree sees, and of how many commonest ones they are drawn
+HELD_OUT, COMMON = 2000, 40_000
+FORMS = 20_000  # commonest words, whose form inside a phrase is listed too
+ROUNDS, SAMPLE = 6, 30_000  # of the alignment's expectation maximization; words in it
+MOST = 3  # sounds that a letter can have
 SOUND = re.compile("[ˈˌ]?[^ˈˌː\u0303][ː\u0303]*")
-# tenths of a vote's log odds; least gain, bits, of its questions; of foreign words
-VOTE, TRUST, SHARE = 10, 3.0, 0.1
+VOTE = 10  # a vote is log odds in units of a tenth
+TRUST = 3.0  # bits that a question of a vote has to gain
+SHARE = 0.1  # prior count of foreign words in a leaf; that of the others is nine times as much
 # [questions, codes]
 MEMBERS = np.array(
     [[code in members for code in range(len(LETTERS))] for members in SETS], dtype=np.int64
@@ -55,7 +59,7 @@ Chunks = list[tuple[str, ...]]
 
 
 def frequent_words(language: str) -> list[str]:
-    """Words of letters alone, the commonest first. Raises InputError when wordfreq is not
+    """The words of letters alone, the commonest first. Raises InputError when wordfreq is not
     installed.
     """
     spec = find_spec("wordfreq")
@@ -74,16 +78,16 @@ def frequent_words(language: str) -> list[str]:
 def readings(
     language: LetterLanguage, words: Sequence[str]
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """Each word's reading in the notation of the list, and the words that espeak-ng reads as
+    """Each word's reading in the notation of the list, and the set of words that espeak-ng reads as
     foreign.
     """
     ask = cache(espeak_of(language.espeak))
-    said = {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
-    return said, frozenset(word for word in words if ask(word).startswith("@"))
+    by_word = {word: language.probed(word, ask, place < FORMS) for place, word in enumerate(words)}
+    return by_word, frozenset(word for word in words if ask(word).startswith("@"))
 
 
 def held_out(words: Sequence[str], seed: int) -> list[str]:
-    """Those that no tree is grown on."""
+    """The words that no tree is grown on."""
     common = [word for word in words[:COMMON] if len(word) > 1]
     return sorted(common, key=lambda word: hashlib.sha256(f"{seed} {word}".encode()).digest())[
         :HELD_OUT
@@ -91,25 +95,26 @@ def held_out(words: Sequence[str], seed: int) -> list[str]:
 
 
 class Alignment:
-    """Which letters a word's sounds come from: expectation maximization over whole words, the best
-    path alone.
+    """Which letters a word's sounds come from, by expectation maximization over whole words along
+    their best paths.
     """
 
-    def __init__(self, said: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, sounds: Mapping[str, Sequence[str]]) -> None:
         self.costs: dict[tuple[str, tuple[str, ...]], float] = {}
-        sample = list(said)[:SAMPLE]
+        sample = list(sounds)[:SAMPLE]
         for _ in range(ROUNDS):
             counts: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
             for word in sample:
-                for letter, chunk in zip(word, self(word, tuple(said[word])), strict=False):
+                for letter, chunk in zip(word, self(word, tuple(sounds[word])), strict=False):
                     counts[letter][chunk] += 1
             self.costs = {
-                (letter, chunk): math.log(found.total() / count)
-                for letter, found in counts.items()
-                for chunk, count in found.items()
+                (letter, chunk): math.log(tally.total() / count)
+                for letter, tally in counts.items()
+                for chunk, count in tally.items()
             }
 
     def _cost(self, letter: str, chunk: tuple[str, ...]) -> float:
+        # the first round has no counts yet: one sound a letter, and best the letter's own
         if self.costs:
             return self.costs.get((letter, chunk), 9.0 + 2 * len(chunk))
         return (1.5, 1.0, 4.0, 8.0)[len(chunk)] + (
@@ -117,7 +122,10 @@ class Alignment:
         )
 
     def __call__(self, word: str, sounds: tuple[str, ...]) -> Chunks:
-        """A chunk of sounds for each letter; none when there are too many sounds."""
+        """A chunk of sounds for each letter; no chunks when there are too many sounds. Example:
+        "eau" with the sound o may give (), (), (o).
+        """
+        # after each letter: how many sounds are used -> the least cost, and how many before it
         best: list[dict[int, tuple[float, int]]] = [{0: (0.0, 0)}]
         for letter in word:
             step: dict[int, tuple[float, int]] = {}
@@ -127,15 +135,15 @@ class Alignment:
                     if reach not in step or cost < step[reach][0]:
                         step[reach] = (cost, end)
             best.append(step)
-        found, end = [], len(sounds)
+        chunks, end = [], len(sounds)
         for step in best[:0:-1] if end in best[-1] else []:
-            found.append(sounds[step[end][1] : end])
+            chunks.append(sounds[step[end][1] : end])
             end = step[end][1]
-        return found[::-1]
+        return chunks[::-1]
 
 
 class Forest:
-    """Nodes of all trees in the order that LetterTrees walks."""
+    """The nodes of all trees in the order that LetterTrees walks."""
 
     def __init__(self) -> None:
         self.where: list[int] = []
@@ -149,14 +157,15 @@ class Forest:
         leaf: Callable[[np.ndarray], int],
         least: float,
     ) -> int:
-        """A tree for codes [n, places] and answers [n], by the gain of information of each
-        question; its root's place.
+        """Grow a tree for codes [n, places] and answers [n], by the information that each question
+        gains; returns the place of its root.
         """
         place = len(self.no)
         question = best_question(codes, answers, least)
         self.where.append(LEAF if question is None else question[0])
         self.what.append(0 if question is None else question[1])
         self.no.append(leaf(answers) if question is None else 0)
+        # the subtree for yes follows at once; `no` is the distance to the other one
         if question is not None:
             yes = MEMBERS[question[1]][codes[:, question[0]]] > 0
             self.grow(codes[yes], answers[yes], leaf, least)
@@ -166,7 +175,7 @@ class Forest:
 
 
 def entropy(counts: np.ndarray) -> np.ndarray:
-    """Bits of [..., answers] counts, times their sum."""
+    """The entropy of counts [..., answers] in bits, times their sum."""
     totals = counts.sum(axis=-1)
     return totals * np.log2(np.maximum(totals, 1)) - (counts * np.log2(np.maximum(counts, 1))).sum(
         axis=-1
@@ -174,53 +183,58 @@ def entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def best_question(codes: np.ndarray, answers: np.ndarray, least: float) -> tuple[int, int] | None:
-    """Place and set that part the answers best; None where `least` bits are not gained."""
-    kinds, own = np.unique(answers, return_inverse=True)
+    """The place and the set of letters that divide the answers best; None where no question gains
+    `least` bits.
+    """
+    kinds, indices = np.unique(answers, return_inverse=True)
     if len(kinds) < 2:
         return None
-    all_counts = np.bincount(own)
-    before, best, found = entropy(all_counts), least, None
+    all_counts = np.bincount(indices)
+    before, best, chosen = entropy(all_counts), least, None
     for place in range(codes.shape[1]):
         counts = np.bincount(
-            codes[:, place].astype(np.int64) * len(kinds) + own, minlength=len(LETTERS) * len(kinds)
+            codes[:, place].astype(np.int64) * len(kinds) + indices,
+            minlength=len(LETTERS) * len(kinds),
         )
         table = counts.reshape(len(LETTERS), len(kinds))
+        # one product counts the answers behind every question at once
         used = np.flatnonzero(table.sum(axis=1))
         yes = MEMBERS[:, used] @ table[used]  # [questions, answers]
         gains = before - entropy(yes) - entropy(all_counts - yes)
         question = int(gains.argmax())
         if gains[question] > best:
-            best, found = float(gains[question]), (place, question)
-    return found
+            best, chosen = float(gains[question]), (place, question)
+    return chosen
 
 
 def commonest(answers: np.ndarray) -> int:
-    """The answer of a leaf."""
+    """The most common answer, which a leaf gives."""
     return int(np.bincount(answers).argmax())
 
 
 def vote(answers: np.ndarray) -> int:
-    """Log odds of a foreign word, in tenths, against what is usual."""
-    foreign, own = int(answers.sum()), int(len(answers) - answers.sum())
-    return round(VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (own + SHARE * 9)))) + 3))
+    """The log odds that a word is foreign, in tenths, against the usual odds."""
+    foreign, native = int(answers.sum()), int(len(answers) - answers.sum())
+    return round(
+        VOTE * (max(-8.0, min(8.0, math.log((foreign + SHARE) / (native + SHARE * 9)))) + 3)
+    )
 
 
 def grown(
-    aligned: Mapping[str, Chunks], foreign: frozenset[str], asked: int
+    aligned: Mapping[str, Chunks], foreign: frozenset[str], places: int
 ) -> dict[str, np.ndarray]:
-    """The arrays of LetterTrees. `asked`: places of a window."""
+    """The arrays of LetterTrees. `places` is the width of a window."""
     counts = Counter(chunk for chunks in aligned.values() for chunk in chunks)
     chunks = [(), *(chunk for chunk, _ in counts.most_common() if chunk)]
     code = {chunk: place for place, chunk in enumerate(chunks)}
     rows: dict[tuple[int, int], list[tuple[list[int], int]]] = defaultdict(list)
-    for word, own in aligned.items():
-        row, said, kind = (
-            padded(word),
-            [code[chunk] for chunk in own],
-            FOREIGN if word in foreign else OWN,
-        )
-        for place, answer in enumerate(said):
-            rows[kind, row[place + SPAN]].append((window(row, place, said[:place])[:asked], answer))
+    for word, word_chunks in aligned.items():
+        row, targets = padded(word), [code[chunk] for chunk in word_chunks]
+        kind = FOREIGN if word in foreign else OWN
+        for place, answer in enumerate(targets):
+            rows[kind, row[place + SPAN]].append(
+                (window(row, place, targets[:place])[:places], answer)
+            )
             rows[WHICH, row[place + SPAN]].append(
                 (window(row, place, [])[: 2 * SPAN], int(kind == FOREIGN))
             )
@@ -245,8 +259,8 @@ def grown(
 
 
 def bare(reading: str, stressed: Callable[[str], str]) -> str:
-    """The form for the end of a phrase, as the trees answer it: without the stress that the rule
-    gives back.
+    """A reading's form at the end of a phrase, as the trees should answer it: without the stress
+    that the rule restores.
     """
     end, _, inside = reading.partition("/")
     plain = end.replace("ˈ", "").replace("ˌ", "")
@@ -255,17 +269,17 @@ def bare(reading: str, stressed: Callable[[str], str]) -> str:
 
 
 def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]) -> dict[str, Any]:
-    """Write the trees and the list; the figures of the last line."""
-    said, foreign = readings(language, words)
+    """Write the trees and the list; returns the figures of the last line."""
+    by_word, foreign = readings(language, words)
     sounds = {
-        word: tuple(SOUND.findall(bare(said[word], language.stressed)))
+        word: tuple(SOUND.findall(bare(by_word[word], language.stressed)))
         for word in words
-        if len(word) > 1 and said[word] and " " not in said[word] and ID.keys() >= set(word)
+        if len(word) > 1 and by_word[word] and " " not in by_word[word] and ID.keys() >= set(word)
     }
-    align = Alignment({word: own for word, own in sounds.items() if word not in foreign})
+    align = Alignment({word: pieces for word, pieces in sounds.items() if word not in foreign})
     aligned: dict[str, Chunks] = {}  # by stem: the commonest word's
     for word, chunks in (
-        (word, align(word, own)) for word, own in sounds.items() if word not in unseen
+        (word, align(word, pieces)) for word, pieces in sounds.items() if word not in unseen
     ):
         stem = language.stem(word)
         if chunks and "".join(map("".join, chunks[len(stem) :])) == word[len(stem) :]:
@@ -273,13 +287,14 @@ def train(language: LetterLanguage, words: Sequence[str], unseen: frozenset[str]
     arrays = grown(aligned, foreign, language.asked)
     with staged(DATA / f"{language.name}.npz") as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
+    # the list has the words that trees and rules together read otherwise than espeak-ng
     ask, compounds = espeak_of(language.espeak), language.compounds
-    kept = [
+    exceptions = [
         word
         for word in words
-        if said[word] and " " not in said[word] and language.ruled(word) != said[word]
+        if by_word[word] and " " not in by_word[word] and language.ruled(word) != by_word[word]
     ]
-    lines = [f"{word}\t{said[word]}\n" for word in kept] + [
+    lines = [f"{word}\t{by_word[word]}\n" for word in exceptions] + [
         f"{word}\t{language.probed(word, ask, True)}\n" for word in compounds
     ]
     with staged(DATA / f"{language.name}.txt.gz") as aside:

@@ -1,4 +1,4 @@
-"""The training loop of the neural model: words to batches, steps, the state on disk, averaged
+"""The training loop of the G2P network: words to batches, steps, the state on disk, averaged
 weights.
 
     trainer = Trainer(Plan(steps=10600, seed=0), examples_of(split.training))
@@ -33,19 +33,22 @@ from kokoro_ane.g2p.alphabet import (
 from kokoro_ane.g2p.network import LetterToSound, frames_of
 from kokoro_ane.g2p.neural import Config
 
-# of the two lists in one epoch: gold counts double; any other list once, asked for as gold is
+# How often an epoch has each word: of gold twice, of silver once. A list without a tag stands in an
+# epoch once, with the tag of gold.
 REPEATS = (2, 1)
 
 
 class Example(NamedTuple):
-    """Ids of a word with its tag in front, and of its sounds."""
+    """The ids of a word's letters, with its tag in front, and of its sounds."""
 
     symbols: tuple[int, ...]
     sounds: tuple[int, ...]
 
 
 class Batch(NamedTuple):
-    """symbols [B, S] padded with 0, sounds of all words in a row, how many sounds each has."""
+    """Letters [B, S] padded with 0, the sounds of all words in a row, and how many sounds each word
+    has.
+    """
 
     symbols: Tensor
     sounds: Tensor
@@ -53,8 +56,8 @@ class Batch(NamedTuple):
 
 
 def fits(example: Example) -> bool:
-    """Whether CTC can write the sounds into the frames: one frame a sound, and a blank between two
-    equal ones.
+    """Whether CTC can write the sounds into the frames: it needs one frame a sound, and a blank
+    between two equal ones.
     """
     equal = sum(a == b for a, b in zip(example.sounds, example.sounds[1:], strict=False))
     return len(example.sounds) + equal <= FRAMES * len(example.symbols)
@@ -63,10 +66,10 @@ def fits(example: Example) -> bool:
 def examples_of(
     training: Mapping[str, Mapping[str, str]], alphabet: Alphabet = AMERICAN
 ) -> list[Example]:
-    """Every word the lists hold, as often as they count; a word too short for its sounds is left
+    """Every word of the lists, as often as an epoch has it. A word too short for its sounds is left
     out.
     """
-    found = []
+    examples = []
     for name, entries in training.items():
         tag = alphabet.tags.index(name) if name in alphabet.tags else 0
         repeats = REPEATS[tag] if name in alphabet.tags else 1
@@ -77,16 +80,19 @@ def examples_of(
                     f"{word!r} of {name}: {phonemes!r} is outside the model's alphabet"
                 )
             example = Example(encode(word, tag), tuple(alphabet.ids[sound] for sound in cut))
-            found += [example] * (repeats if fits(example) else 0)
-    return found
+            examples += [example] * (repeats if fits(example) else 0)
+    return examples
 
 
 def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) -> Iterator[Batch]:
-    """One epoch: every example once, about `symbols` letters a batch, padding counted."""
+    """Yield one epoch: every example once, in batches of about `symbols` letters, padding
+    counted.
+    """
     order = random.Random(f"{seed} {epoch}")
     rows = list(range(len(examples)))
     order.shuffle(rows)
-    # stable: words of one length stay shuffled
+    # Batches of words of one length have no padding. The sort is stable, so such words stay
+    # shuffled.
     rows.sort(key=lambda row: len(examples[row].symbols))
     chunks, start = [], 0
     while start < len(rows):
@@ -99,7 +105,7 @@ def batches(examples: Sequence[Example], seed: int, epoch: int, symbols: int) ->
 
 
 def collated(chunk: Sequence[Example]) -> Batch:
-    """Pad to the longest word of the chunk."""
+    """The batch of a chunk, padded to its longest word."""
     longest = max(len(example.symbols) for example in chunk)
     symbols = [
         (*example.symbols, *[PADDING] * (longest - len(example.symbols))) for example in chunk
@@ -112,12 +118,15 @@ def collated(chunk: Sequence[Example]) -> Batch:
     )
 
 
+# of Newton-Schulz, as in Muon's reference
 COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 ADAM_LIKE = 0.2  # Adam's usual root mean square of one step, in learning rates
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum with Nesterov's look-ahead, then Newton-Schulz; for tensors of two or more axes."""
+    """The optimizer Muon, for tensors of two or more axes: momentum with Nesterov's look-ahead,
+    then Newton-Schulz.
+    """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum})
@@ -134,14 +143,16 @@ class Muon(torch.optim.Optimizer):
                 mean.lerp_(parameter.grad, 1 - group["momentum"])
                 ahead = parameter.grad.lerp(mean, group["momentum"]).flatten(1)  # [out, in k]
                 change = orthogonalized(ahead)
+                # a step as large as Adam's, so that both optimizers share one schedule
                 scale = ADAM_LIKE * max(change.shape) ** 0.5
                 parameter.add_(change.view_as(parameter), alpha=-group["lr"] * scale)
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
-    """Singular values brought near 1 by Newton-Schulz steps in bfloat16."""
+    """The matrix with singular values near 1, by Newton-Schulz steps in bfloat16."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
+    # x x^T is the smaller of the two products
     x = (matrix.T if tall else matrix).bfloat16()
     x = x / (x.norm() + 1e-7)
     for _ in range(ITERATIONS):
@@ -151,13 +162,13 @@ def orthogonalized(matrix: Tensor) -> Tensor:
 
 
 def write_state(state: Path, content: dict[str, Any]) -> None:
-    """All a resumed run needs, renamed into place."""
+    """Write the state aside and rename it."""
     with staged(state) as aside:
         torch.save(content, aside)
 
 
 def read_state(state: Path, seed: int, device: torch.device | str = "cpu") -> dict[str, Any]:
-    """What `write_state` wrote. InputError: no such file, or a run of another seed."""
+    """What `write_state` wrote. Raises InputError for a missing file and for another seed's run."""
     try:
         content = torch.load(state, map_location=device, weights_only=True)
     except FileNotFoundError:
@@ -174,7 +185,7 @@ SAVE_EVERY_SECONDS, REPORT_EVERY_STEPS = 120.0, 500
 
 @dataclass(frozen=True)
 class Plan:
-    """A run in numbers."""
+    """The numbers of a training run."""
 
     steps: int
     seed: int
@@ -188,8 +199,8 @@ class Plan:
     gradient_limit: float = 2.0
 
     def pace(self, step: int) -> float:
-        """Linear warm-up, flat, then a fall to 1 % along 1 - sqrt; times `rate` or
-        `matrix_rate`.
+        """The factor of both learning rates at a step: a linear warm-up, then 1, then a fall to 1 %
+        along 1 - sqrt.
         """
         start = self.steps * (1 - self.falling_part)
         falling = max(0.0, (step - start) / (self.steps - start))
@@ -197,7 +208,7 @@ class Plan:
 
 
 def ctc(logits: Tensor, batch: Batch) -> Tensor:
-    """Mean negative log-likelihood of a sound; logits [B, S, 2 * sounds]."""
+    """The mean negative log-likelihood of a sound, for logits [B, S, 2 * sounds]."""
     chances = frames_of(logits).float().log_softmax(dim=2).transpose(0, 1)  # [2S, B, sounds]
     frames = FRAMES * (batch.symbols != PADDING).sum(dim=1)
     return (
@@ -225,7 +236,7 @@ class Trainer:
         }
 
     def begin(self, change: Callable[[LetterToSound], object]) -> None:
-        """Change the first weights; the average and the worker follow."""
+        """Change the initial weights. The average and the worker get the same."""
         change(self.master)
         self.average.load_state_dict(self.master.state_dict())
         self.worker.load_state_dict(self.master.state_dict())
@@ -237,8 +248,8 @@ class Trainer:
         until: int | None = None,
         minutes: float | None = None,
     ) -> bool:
-        """Train to step `until` (default: the plan's end) or to the end of the time; True when the
-        step is reached.
+        """Train to step `until`, by default the plan's end, or until the time is over. Returns
+        whether the step was reached.
         """
         last = until or self.plan.steps
         started = saved = time.monotonic()
@@ -259,7 +270,7 @@ class Trainer:
         return self.step >= last
 
     def _stream(self) -> Iterator[Batch]:
-        """Epoch after epoch, from where `step` stands."""
+        """Yield batches, epoch after epoch, from `step` on."""
         passed, epoch = 0, 0
         while True:
             for batch in batches(self.examples, self.plan.seed, epoch, self.plan.symbols):
@@ -269,18 +280,20 @@ class Trainer:
             epoch += 1
 
     def train_step(self, batch: Batch) -> float:
-        """One batch; returns the loss of the last answer."""
+        """Train on one batch; returns the loss of the last answer."""
         pace = self.plan.pace(self.step)
         for name, rate in (("adam", self.plan.rate), ("muon", self.plan.matrix_rate)):
             self.optimizers[name].param_groups[0]["lr"] = rate * pace
-        # the dropout of a resumed run is that of an unbroken one
+        # so that a resumed run has the same dropout as an unbroken one
         torch.manual_seed(self.plan.seed * 1_000_003 + self.step)
         *midway, last = (ctc(logits, batch) for logits in self.worker.stages(batch.symbols))
         self.worker.zero_grad(set_to_none=True)
         (last + self.plan.midway * sum(midway)).backward()
+        # the worker computes in bfloat16, the master keeps fp32 weights that small steps can move
         for master, worker in zip(self.master.parameters(), self.worker.parameters(), strict=True):
             master.grad = None if worker.grad is None else worker.grad.float()
         norm = torch.nn.utils.clip_grad_norm_(self.master.parameters(), self.plan.gradient_limit)
+        # a batch that overflowed is skipped
         if bool(torch.isfinite(norm)):
             for optimizer in self.optimizers.values():
                 optimizer.step()
@@ -292,11 +305,12 @@ class Trainer:
         self.step += 1
         new: list[Tensor] = list(self.master.parameters())
         torch._foreach_copy_(list(self.worker.parameters()), new)
+        # a short memory at first, so that the average forgets the initial weights
         keep = min(self.plan.average, self.step / (self.step + 10))
         torch._foreach_lerp_(list(self.average.parameters()), new, 1 - keep)
 
     def save(self, state: Path) -> None:
-        """All a resumed run needs, renamed into place."""
+        """Write all that a resumed run needs."""
         content = {"step": self.step, "seed": self.plan.seed, "log": self.log}
         content |= {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
         write_state(
@@ -305,7 +319,7 @@ class Trainer:
         )
 
     def resume(self, state: Path) -> None:
-        """Go on where `save` stopped; the plan may have another length."""
+        """Continue from what `save` wrote. The plan may have another length."""
         content = read_state(state, self.plan.seed)
         for name in ("master", "average"):
             getattr(self, name).load_state_dict(content[name])
@@ -316,12 +330,13 @@ class Trainer:
 
 
 def matrices_and_others(model: LetterToSound) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The matrices inside the blocks, and the rest."""
+    """The matrices inside the blocks, and all other parameters."""
     matrices = [parameter for parameter in model.blocks.parameters() if parameter.dim() == 2]
-    known = {id(parameter) for parameter in matrices}
-    return matrices, [parameter for parameter in model.parameters() if id(parameter) not in known]
+    ids = {id(parameter) for parameter in matrices}
+    return matrices, [parameter for parameter in model.parameters() if id(parameter) not in ids]
 
 
+# sounds of the British alphabet -> the American one that each begins as
 COUNTERPART = {
     "iː": "i",
     "uː": "u",
@@ -336,31 +351,31 @@ COUNTERPART = {
 }
 
 
-def counterpart(sound: str, known: Mapping[str, int]) -> int | None:
-    """Place of the sound that a new one begins as; None where there is none."""
+def counterpart(sound: str, ids: Mapping[str, int]) -> int | None:
+    """The place of the sound that a new one begins as; None where there is none."""
     mark = sound[:1] if sound[:1] in (PRIMARY, SECONDARY) else ""
     bare = sound.removeprefix(mark)
-    return known.get(sound, known.get(mark + COUNTERPART.get(bare, bare)))
+    return ids.get(sound, ids.get(mark + COUNTERPART.get(bare, bare)))
 
 
 @torch.no_grad()
 def begun(
     model: LetterToSound, source: LetterToSound, theirs: Alphabet, ours: Alphabet
 ) -> LetterToSound:
-    """`model` with the weights of `source`; answers [2 * sounds, C] and condition [C, 2 * sounds]
-    by sound.
+    """`model` with the weights of `source`. The answers [2 * sounds, C] and the condition [C, 2 *
+    sounds] are copied sound by sound.
     """
-    own = model.state_dict()
+    state = model.state_dict()
     for name, array in source.state_dict().items():
-        if own[name].shape == array.shape:
-            own[name].copy_(array)
+        if state[name].shape == array.shape:
+            state[name].copy_(array)
     for frame in range(FRAMES):
         for place, sound in enumerate(ours.sounds):
             like = counterpart(sound, theirs.ids)
             if like is not None:
                 here, there = frame * len(ours.sounds) + place, frame * len(theirs.sounds) + like
-                own["answer.weight"][here] = source.answer.weight[there]
-                own["answer.bias"][here] = source.answer.bias[there]
-                own["condition.weight"][:, here] = source.condition.weight[:, there]
-    own["condition.bias"].copy_(source.condition.bias)
+                state["answer.weight"][here] = source.answer.weight[there]
+                state["answer.bias"][here] = source.answer.bias[there]
+                state["condition.weight"][:, here] = source.condition.weight[:, there]
+    state["condition.bias"].copy_(source.condition.bias)
     return model

@@ -1,5 +1,5 @@
-"""Train the tagger from Festival's and WordNet's annotations; the same seed and libraries give the
-same file.
+"""Train the tagger from the annotations of Festival and WordNet. The same seed and libraries give
+the same file.
 
     apt-get install festlex-poslex wordnet-base
     python -m training.tagger --seed 0 [--out g2p/data/tagger.npz] [--features 24000]
@@ -48,7 +48,7 @@ DRAWN = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg")
 DEEP = 5  # names inside names
 LEAST = -11.0  # log P(word | tag) below which a reading is too rare to stand in a sentence
 SAME = {"nnp": "nn", "nnps": "nns", "jjr": "jj", "jjs": "jj", "rbr": "rb", "rbs": "rb", "rp": "rb"}
-# not in misaki's list, told apart by g2p.heteronyms
+# heteronyms of g2p.heteronyms that misaki's lists lack
 EXTRA = ("lead", "leads", "resume", "resumes", "protest", "protests", "aged", "row")
 HELD_OUT = 20  # one sentence of so many is kept out of training
 # a tag is from WordNet itself, the tag model in an example, in a definition, the grammar
@@ -58,46 +58,46 @@ CLIP = 0.9999  # this share of the weights fits into int8
 
 
 def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
-    """`count` sentences as (word, tag) pairs; the tag of a given word is empty."""
-    generator, drawn, given, rules = (
-        random.Random(seed),
-        lists(silver),
-        read_block(GIVEN),
-        read_block(RULES),
-    )
+    """Yield `count` sentences as (word, tag) pairs. Words of GIVEN and of the rules have an empty
+    tag.
+    """
+    generator, drawn = random.Random(seed), lists(silver)
+    word_lists, rules = read_block(GIVEN), read_block(RULES)
 
     def grow(name: str, depth: int) -> Tagged:
         """Expand one name; deep inside, the first (shortest) alternatives are taken."""
         if name in drawn:
             words, weights = drawn[name]
             return [(generator.choices(words, cum_weights=weights)[0], name)]
-        if name in given:
-            return [(generator.choice(given[name][0].split()), "")]
+        if name in word_lists:
+            return [(generator.choice(word_lists[name][0].split()), "")]
         if name not in rules:
             return [(name, "")]
         chosen = generator.choice(rules[name] if depth < DEEP else rules[name][:2])
         return [pair for part in chosen.split() for pair in grow(part, depth + 1)]
 
+    # a sentence of one or two words shows the tagger nothing
     for _ in range(count):
-        found = grow("Whole", 0)
-        if len(found) > 2:
-            first, tag = found[0]
-            yield [(first.capitalize(), tag), *found[1:]]
+        pairs = grow("Whole", 0)
+        if len(pairs) > 2:
+            first, tag = pairs[0]
+            yield [(first.capitalize(), tag), *pairs[1:]]
 
 
 def read_block(path: pathlib.Path) -> dict[str, list[str]]:
-    """`Name: one | other` lines to the alternatives of each name."""
+    """The alternatives of each name, from lines such as `Name: one | other`."""
     lines = (line.split(": ", 1) for line in path.read_text(encoding="utf-8").splitlines())
     return {name: [choice.strip() for choice in choices.split("|")] for name, choices in lines}
 
 
 def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
-    """For each tag its words, and cumulated weights: the root of how often Festival's corpus has
-    them.
+    """The words of each tag and their cumulated weights. A weight is the square root of how often
+    Festival's corpus has the word.
     """
-    found: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
+    by_tag: dict[str, tuple[list[str], list[float]]] = {tag: ([], []) for tag in DRAWN}
     for word in sorted(silver.model.emit):
         readings = silver.readings(word)
+        # plain words of the open classes only
         if (
             not word.isalpha()
             or not word.isascii()
@@ -107,44 +107,42 @@ def lists(silver: Silver) -> dict[str, tuple[list[str], list[float]]]:
             continue
         for tag in DRAWN:
             if readings.get(tag, -99.0) > LEAST:
-                words, weights = found[tag]
+                words, weights = by_tag[tag]
                 words.append(word)
                 weights.append((weights[-1] if weights else 0.0) + math.exp(readings[tag] / 2))
-    return found
+    return by_tag
 
 
 @dataclass(frozen=True)
 class Items:
-    """All M training words: `features` [total] uint32, `lengths` [M], `labels` [M], `allowed` [M,
-    T], `origins` [M], `held_out` [M].
-    """
+    """All M training words."""
 
-    features: np.ndarray
-    lengths: np.ndarray
-    labels: np.ndarray
-    allowed: np.ndarray
-    origins: np.ndarray
-    held_out: np.ndarray
+    features: np.ndarray  # [sum of lengths] uint32, those of one word after the other
+    lengths: np.ndarray  # [M], how many features each word has
+    labels: np.ndarray  # [M], places in TAGS
+    allowed: np.ndarray  # [M, T], the tags that the word's form can have
+    origins: np.ndarray  # [M], KNOWN to PATTERN
+    held_out: np.ndarray  # [M]
     classes: Classes
     heteronyms: Mapping[str, tuple[str, ...]]
 
 
 def collect(seed: int = 0, limit: int | None = None) -> Items:
-    """Tag WordNet's sentences (the first `limit`), make as many others up as PATTERNS says, and
-    take every word that has one of TAGS.
+    """Tag WordNet's sentences, or the first `limit`, make up PATTERNS others, and take every word
+    that has one of TAGS. All of them take a minute.
 
-    A minute for all. Raises InputError.
+    Raises InputError when a source is missing.
     """
     silver = Silver.load()
     classes, heteronyms = Classes(stored_classes(silver)), word_tags(silver)
     named = heteronyms.keys() - IRREGULAR
-    found: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
+    rows: list[tuple[list[int], int, tuple[str, ...], int, bool]] = []
 
     def add(words: Sequence[str], at: int, tag: str, origin: int, number: int) -> None:
         allowed = PAST if possible(words[at]) == BASE else possible(words[at])
         if tag in allowed:
             features = keys(words, at, classes, origin != PATTERN and words[at].lower() in named)
-            found.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
+            rows.append((features, TAGS.index(tag), allowed, origin, number % HELD_OUT == 0))
 
     for number, example in enumerate(islice(examples(WORDNET), limit)):
         for at, tag, origin in tagged(silver, example):
@@ -154,26 +152,29 @@ def collect(seed: int = 0, limit: int | None = None) -> Items:
             if tag:
                 add([word for word, _ in pairs], at, tag, PATTERN, number)
     return Items(
-        features=np.fromiter((key for item in found for key in item[0]), np.uint32),
-        lengths=np.array([len(item[0]) for item in found]),
-        labels=np.array([item[1] for item in found]),
-        allowed=np.array([[tag in item[2] for tag in TAGS] for item in found]),  # [M, T]
-        origins=np.array([item[3] for item in found]),
-        held_out=np.array([item[4] for item in found]),
+        features=np.fromiter((key for item in rows for key in item[0]), np.uint32),
+        lengths=np.array([len(item[0]) for item in rows]),
+        labels=np.array([item[1] for item in rows]),
+        allowed=np.array([[tag in item[2] for tag in TAGS] for item in rows]),  # [M, T]
+        origins=np.array([item[3] for item in rows]),
+        held_out=np.array([item[4] for item in rows]),
         classes=Classes(classes.stored),
         heteronyms=heteronyms,
     )
 
 
 def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
-    """Index, tag and origin of each word of the example that can teach something."""
-    known: dict[int, tuple[str, ...]] = {}
+    """Yield the index, tag and origin of each word of the example that can teach something."""
+    certain: dict[int, tuple[str, ...]] = {}
     if example.target is not None:
-        known[example.target] = PARTS[example.pos]
+        certain[example.target] = PARTS[example.pos]
     elif example.pos == "v" and example.words and "vb" in silver.readings(example.words[0]):
-        known[0] = ("vb",)  # the definition of a verb begins with one
+        # the definition of a verb begins with one
+        certain[0] = ("vb",)
     for at, (word, tag) in enumerate(
-        zip(example.words, silver.tags(example.words, known) if example.words else (), strict=True)
+        zip(
+            example.words, silver.tags(example.words, certain) if example.words else (), strict=True
+        )
     ):
         tag = SAME.get(tag, tag)
         if (
@@ -195,7 +196,7 @@ def tagged(silver: Silver, example: Example) -> Iterator[tuple[int, str, int]]:
 
 
 def stored_classes(silver: Silver) -> dict[str, str]:
-    """Ambiguity class of every word of both sources that the ending rules would get wrong."""
+    """The ambiguity class of every word of both sources for which the rules by ending fail."""
     prior = dict(zip(silver.model.tags, silver.model.prior.tolist(), strict=True))
     stored = {}
     for word in sorted({*silver.model.emit, *silver.lemmas}):
@@ -212,7 +213,7 @@ def stored_classes(silver: Silver) -> dict[str, str]:
 
 
 def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
-    """Every heteronym of misaki's two gold lists, and EXTRA, with the tags the sources know for
+    """Every heteronym of misaki's two gold lists and of EXTRA, with the tags that the sources give
     it.
     """
     words = {
@@ -221,42 +222,46 @@ def word_tags(silver: Silver) -> dict[str, tuple[str, ...]]:
         for word, entry in read(name).items()
         if isinstance(entry, dict) and {*entry} - {"DEFAULT", "None"}
     }
-    found = {}
+    tags = {}
     for word in sorted({*words, *EXTRA}):
         if word == word.lower():
             readings = {SAME.get(tag, tag) for tag in silver.readings(word)} | (
                 {"vbd", "vbn"} if word in IRREGULAR else set()
             )
-            found[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
-    return found
+            tags[word] = tuple(tag for tag in possible(word) if tag in readings) or possible(word)
+    return tags
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How many features stay, how often one must occur, weights of the four kinds of label, and
-    AdaGrad's figures.
-    """
+    """The numbers of a training run."""
 
     seed: int = 0
-    features: int = 24_000
-    least: int = 5
-    # KNOWN, SENTENCE, DEFINITION, PATTERN
+    features: int = 24_000  # that the tagger has
+    least: int = 5  # times that a feature must occur to be a candidate
+    # of a label that is KNOWN, of a SENTENCE, a DEFINITION, a PATTERN
     weights: tuple[float, float, float, float] = (20.0, 1.0, 0.005, 1.0)
     epochs: tuple[int, int] = (2, 6)  # to choose the features, to fit them
+    # AdaGrad's
     batch: int = 4096
     rate: float = 0.15
     decay: float = 2e-6
 
 
 def table(items: Items, least: int) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """[M, R] matrix of ones, and the CRC-32 of its R columns: features that occur `least` times."""
+    """A sparse matrix of ones [M, R], and the CRC-32 of its R columns, which are the features that
+    occur at least `least` times.
+    """
     names, numbers, counts = np.unique(items.features, return_inverse=True, return_counts=True)
-    kept = counts >= least
-    columns = np.where(kept[numbers], (np.cumsum(kept) - 1)[numbers], -1)
-    rows, found = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
-    ones = np.ones(int(found.sum()), np.float32)
-    shape = (len(items.lengths), int(kept.sum()))
-    return scipy.sparse.csr_matrix((ones, (rows[found], columns[found])), shape=shape), names[kept]
+    frequent = counts >= least
+    # a feature's column, or -1 for a rare one
+    columns = np.where(frequent[numbers], (np.cumsum(frequent) - 1)[numbers], -1)
+    rows, present = np.repeat(np.arange(len(items.lengths)), items.lengths), columns >= 0
+    ones = np.ones(int(present.sum()), np.float32)
+    shape = (len(items.lengths), int(frequent.sum()))
+    return scipy.sparse.csr_matrix((ones, (rows[present], columns[present])), shape=shape), names[
+        frequent
+    ]
 
 
 def fit(
@@ -266,7 +271,9 @@ def fit(
     epochs: int,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[R, T] float32 weights: maximum entropy among the tags a form allows, AdaGrad on batches."""
+    """The weights [R, T] float32 of maximum entropy among the tags that a form allows, by AdaGrad
+    on batches.
+    """
     generator = np.random.default_rng(recipe.seed)
     weights = (
         np.zeros((matrix.shape[1], items.allowed.shape[1]), np.float32) if start is None else start
@@ -279,24 +286,21 @@ def fit(
         for _ in range(epochs)
         for batch in np.array_split(generator.permutation(usable), len(usable) // recipe.batch + 1)
     ]
-    for batch in track(order, "fitting", console=stderr_console()):
+    # on stderr, because the last line of stdout is the result
+    for batch in track(order, "fitting", console=Console(stderr=True)):
         part = matrix[batch]
+        # the gradient of the log likelihood: the predicted share minus the label
         shares = softmax(part @ weights, items.allowed[batch])  # [B, T]
         shares[np.arange(len(batch)), items.labels[batch]] -= 1
-        # [R, T]
+        # [R, T], with a decay that pulls unused weights to 0
         slope = part.T @ (shares * importance[batch, None]) / len(batch) + recipe.decay * weights
         squares += slope * slope
         weights -= recipe.rate * slope / np.sqrt(squares)
     return weights
 
 
-def stderr_console() -> Console:
-    """Progress goes to stderr: the last line of stdout is the result."""
-    return Console(stderr=True)
-
-
 def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """[B, T] probabilities among the allowed tags."""
+    """The probabilities [B, T] among the allowed tags."""
     scores = np.where(allowed, scores, np.float32(-1e9))
     shares = np.exp(scores - scores.max(1, keepdims=True))
     return shares / shares.sum(1, keepdims=True)
@@ -305,27 +309,29 @@ def softmax(scores: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 def accuracy(
     matrix: scipy.sparse.csr_matrix, items: Items, weights: np.ndarray
 ) -> dict[str, float]:
-    """Share of right tags on the held-out sentences, by where the tag comes from."""
+    """The share of right tags on the held-out sentences, by where the tag comes from."""
     right = np.where(items.allowed, matrix @ weights, -np.inf).argmax(1) == items.labels
     origins = {"known": KNOWN, "sentence": SENTENCE, "definition": DEFINITION, "pattern": PATTERN}
     chosen = {
         name: right[items.held_out & (items.origins == origin)] for name, origin in origins.items()
     }
-    return {name: float(found.mean()) for name, found in chosen.items() if len(found)}
+    return {name: float(hits.mean()) for name, hits in chosen.items() if len(hits)}
 
 
 def train(items: Items, recipe: Recipe) -> tuple[Tagger, dict[str, float]]:
-    """Fit all features, keep the ones that move most, fit those, round to int8. The figures are
-    those of the rounded weights.
+    """Fit all features, choose those that move scores most, fit these again and round to int8. The
+    figures are those of the rounded weights.
     """
     matrix, names = table(items, recipe.least)
     weights = fit(matrix, items, recipe, recipe.epochs[0])
+    # how far a feature moves one tag against the mean, weighed by how often it occurs
     moved = np.abs(weights - weights.mean(1, keepdims=True)).max(1) * np.sqrt(
         np.asarray(matrix.sum(0)).ravel()
     )
     chosen = np.sort(np.argsort(-moved, kind="stable")[: recipe.features])
     matrix = matrix[:, chosen].tocsr()
     weights = fit(matrix, items, recipe, recipe.epochs[1], weights[chosen])
+    # a few outliers are clipped, so that the grid stays fine for all others
     scale = float(np.quantile(np.abs(weights), CLIP) / 127)
     rounded = np.clip(np.round(weights / scale), -127, 127).astype(np.int8)
     rows = dict(zip(names[chosen].tolist(), range(len(chosen)), strict=True))

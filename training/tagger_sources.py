@@ -1,12 +1,13 @@
-"""The two annotated sources the tagger learns from, both from Debian packages with permissive
+"""The two annotated sources that the tagger learns from, both of Debian packages with permissive
 licences (docs/g2p-models.md).
 
     apt-get install festlex-poslex wordnet-base
-    .venv/bin/python -c 'from training.tagger_sources import examples, WORDNET; print(next(examples(WORDNET)))'
+    .venv/bin/python -c 'from training.tagger_sources import examples, WORDNET; \
+        print(next(examples(WORDNET)))'
 
-festlex-poslex 2.4 (University of Edinburgh): log P(word | tag) and tag trigrams of the Wall Street
-Journal, Penn tags in lower case. wordnet-base 3.0 (Princeton): definitions and example sentences;
-the part of speech of the word an example illustrates is known.
+festlex-poslex 2.4 (University of Edinburgh) has log P(word | tag) and tag trigrams of the Wall
+Street Journal, with Penn tags in lower case. wordnet-base 3.0 (Princeton) has definitions and
+example sentences, with the part of speech of the word that an example illustrates.
 """
 
 import hashlib
@@ -37,8 +38,8 @@ SHA256 = {
 
 @dataclass(frozen=True)
 class Example:
-    """Words of one example or definition; `target` is the index of the illustrated word (None in a
-    definition), `pos` its n, v, a or r.
+    """The words of one example or definition. `target` is the index of the illustrated word, None
+    in a definition; `pos` is its part of speech: n, v, a or r.
     """
 
     words: tuple[str, ...]
@@ -48,8 +49,8 @@ class Example:
 
 @dataclass(frozen=True)
 class TagModel:
-    """`emit[word][tag]` = log P(word | tag); `trigrams[a, b, c]` = log P(tag c | tags a, b);
-    `prior[tag]` = log P(tag).
+    """A hidden Markov model of tags: `emit[word][tag]` is log P(word | tag), `trigrams[a, b, c]` is
+    log P(tag c | tags a, b), `prior[tag]` is log P(tag).
     """
 
     tags: tuple[str, ...]
@@ -59,7 +60,7 @@ class TagModel:
 
 
 def read_bytes(folder: Path, name: str) -> bytes:
-    """The file's content. Raises InputError when it is missing or has another SHA-256."""
+    """The file's content. Raises InputError when the file is missing or has another SHA-256."""
     path = folder / name
     if not path.is_file():
         raise InputError(
@@ -67,17 +68,17 @@ def read_bytes(folder: Path, name: str) -> bytes:
             " wordnet-base 1:3.0-37"
         )
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256[name]:
         raise InputError(
-            f"{path} has SHA-256 {found[:12]}, the tagger was trained on {SHA256[name][:12]}"
+            f"{path} has SHA-256 {digest[:12]}, the tagger was trained on {SHA256[name][:12]}"
         )
     return content
 
 
 def tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
-    """Festival's lexicon and trigram table; counts are interpolated with the bigrams and the
-    prior.
+    """The model from Festival's lexicon and trigram table. Trigrams are interpolated with bigrams,
+    and these with the prior.
     """
     raw = read_bytes(folder, "wsj.wp39.tri.ngrambin")
     _, line, _, body = raw.split(b"\n", 3)
@@ -98,8 +99,8 @@ def tag_model(folder: Path, smoothing: float = 0.1) -> TagModel:
 
 
 def expand(stream: np.ndarray, size: int) -> np.ndarray:
-    """[T, T, T] counts from Festival's stream of doubles, where -n says that the value before it
-    stands n times.
+    """The counts [T, T, T] from Festival's stream of doubles, where -n means that the value before
+    it stands n times. Example: 5, -3, 1 -> 5, 5, 5, 1.
     """
     counts: list[float] = []
     for value in stream.tolist():
@@ -111,17 +112,19 @@ def expand(stream: np.ndarray, size: int) -> np.ndarray:
 
 
 def emissions(text: str) -> dict[str, dict[str, float]]:
-    """log P(word | tag) per word, from lines such as `("bow" ((nn -9.1) (vb -10.2) ) () )`."""
-    found = {}
+    """log P(word | tag) by word, from lines such as `("bow" ((nn -9.1) (vb -10.2) ) () )`."""
+    readings = {}
     for word, tags in re.findall(r'^\("([^"]+)" \((.*?)\) \(\) \)$', text, re.MULTILINE):
-        found[word] = {
+        readings[word] = {
             tag: float(value) for tag, value in re.findall(r"\((\S+) (-?[\d.]+)\)", tags)
         }
-    return found
+    return readings
 
 
 def examples(folder: Path) -> Iterator[Example]:
-    """Every example sentence of WordNet that shows a word of its synset, and every definition."""
+    """Yield every example sentence of WordNet that has a word of its synset, and every
+    definition.
+    """
     for pos in ("noun", "verb", "adj", "adv"):
         for line in read_bytes(folder, f"data.{pos}").decode("latin-1").splitlines():
             if not line.startswith("  "):
@@ -129,7 +132,8 @@ def examples(folder: Path) -> Iterator[Example]:
 
 
 def of_synset(line: str, pos: str) -> Iterator[Example]:
-    """Definition and examples of one synset line."""
+    """Yield the definition and the examples of one synset's line."""
+    # two fields a word from the fifth on, their number in hexadecimal in the fourth
     head, _, gloss = line.partition(" | ")
     fields = head.split()
     names = {name.split("(")[0].lower() for name in fields[4 : 4 + 2 * int(fields[3], 16) : 2]}
@@ -145,7 +149,7 @@ def of_synset(line: str, pos: str) -> Iterator[Example]:
 
 
 def shows(word: str, names: set[str], pos: str) -> bool:
-    """Is `word` a regular form of a name of the synset?"""
+    """Whether `word` is a regular form of a name of the synset."""
     if word in names:
         return True
     endings = {"n": ("s", "es"), "v": ("s", "es", "d", "ed", "ing"), "a": (), "r": ()}[pos]
@@ -169,64 +173,64 @@ PARTS = {
 }
 VERBAL = ("vb", "vbp", "vbz", "vbd", "md")
 POSSESSIVES, SUBJECTS = word_set("my your our their its whose"), word_set("i he she we they")
-# log P(word | tag) of a reading only WordNet knows; the rarest word Festival has seen stands at
-# -11.7
+# log P(word | tag) of a reading that only WordNet has; Festival's rarest word has -11.7
 UNSEEN = -12.5
 SEQUENCE_START = ("punc", "punc")
 
 
 @dataclass(frozen=True)
 class Silver:
-    """The tag model, and which words WordNet lists as n, v, a, r."""
+    """A tagger of silver tags: the tag model, and which words WordNet lists as n, v, a, r."""
 
     model: TagModel
     lemmas: Mapping[str, str]
 
     @classmethod
     def load(cls, poslex: Path = POSLEX, wordnet: Path = WORDNET) -> "Silver":
-        """Read both sources. Raises InputError when one is missing or another version."""
+        """Read both sources. Raises InputError when one is missing or of another version."""
         return cls(tag_model(poslex), lemmas(wordnet))
 
     @cached_property
     def table(self) -> list[list[list[float]]]:
-        """[T][T][T] log P(tag | two tags) as lists: faster than an array for single numbers."""
+        """log P(tag | two tags), [T][T][T]: lists give single numbers faster than an array."""
         return self.model.trigrams.tolist()
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Number of each tag."""
+        """The number of each tag."""
         return {tag: number for number, tag in enumerate(self.model.tags)}
 
     def readings(self, word: str) -> dict[str, float]:
-        """log P(word | tag) for each tag the word can have; a guess from its form for an unknown
-        one.
+        """log P(word | tag) for each tag that the word can have. A word that both sources lack gets
+        a guess from its form.
         """
         lower = word.lower()
-        found = {
+        scores = {
             tag: value
             for tag, value in self.model.emit.get(lower, {}).items()
             if tag not in ("1", "2", "sym", "ls", "fw")
         }
         closed = any(
-            tag in found for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc")
+            tag in scores
+            for tag in ("dt", "in", "prp", "md", "cc", "to", "of", "wdt", "wp", "punc")
         )
-        if word == lower and len(found) > 1:
-            found.pop("nnp", None)
+        if word == lower and len(scores) > 1:
+            scores.pop("nnp", None)
         for tag in () if closed else self.known_tags(lower):
-            found.setdefault(tag, UNSEEN)
-        return found or by_form(word)
+            scores.setdefault(tag, UNSEEN)
+        return scores or by_form(word)
 
     def known_tags(self, word: str) -> set[str]:
-        """Tags that WordNet's parts of speech allow for this form."""
+        """The tags that WordNet's parts of speech allow for this form."""
         tags: set[str] = set()
         for form, per_part in forms(word):
             for part in self.lemmas.get(form, ""):
                 tags.update(per_part.get(part, ()))
         return tags
 
-    def tags(self, words: Sequence[str], known: Mapping[int, tuple[str, ...]]) -> list[str]:
-        """Best tag sequence (Viterbi); `known` restricts the tags at some indices where one of them
-        is possible.
+    def tags(self, words: Sequence[str], allowed: Mapping[int, tuple[str, ...]]) -> list[str]:
+        """The best sequence of tags, by Viterbi's algorithm. `allowed` restricts the tags at some
+        indices.
         """
         index, table = self.index, self.table
         first, second = (index[tag] for tag in SEQUENCE_START)
@@ -236,10 +240,11 @@ class Silver:
             choices = after_pronoun(
                 words[position - 1].lower() if position else "", self.readings(word)
             )
-            if position in known:
+            if position in allowed:
                 choices = {
-                    tag: value for tag, value in choices.items() if tag in known[position]
-                } or dict.fromkeys(known[position], UNSEEN)
+                    tag: value for tag, value in choices.items() if tag in allowed[position]
+                } or dict.fromkeys(allowed[position], UNSEEN)
+            # a state is the last two tags; `came` has the tag before them on the best way there
             step: dict[tuple[int, int], float] = {}
             came: dict[tuple[int, int], int] = {}
             for tag, emission in choices.items():
@@ -258,16 +263,16 @@ class Silver:
     ) -> list[str]:
         """Follow the best last state back to the start."""
         last = max(states, key=lambda state: states[state])
-        found = []
+        path = []
         for came in reversed(back):
-            found.append(self.model.tags[last[1]])
+            path.append(self.model.tags[last[1]])
             last = (came[last], last[0])
-        return found[::-1]
+        return path[::-1]
 
 
 def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
-    """No verb after my, no noun after they: Festival's corpus has one tag for both kinds of
-    pronoun.
+    """The readings without verbs after "my" and without nouns after "they". Festival's corpus has
+    one tag for both kinds of pronoun, so that its trigrams cannot tell.
     """
     if pronoun in POSSESSIVES:
         left = {tag: value for tag, value in readings.items() if tag not in VERBAL}
@@ -281,10 +286,10 @@ def after_pronoun(pronoun: str, readings: dict[str, float]) -> dict[str, float]:
 
 
 def lemmas(wordnet: Path) -> dict[str, str]:
-    """Word to the letters of its parts of speech, from the synsets; only single lower-case
-    words.
+    """The letters of each word's parts of speech, from the synsets, for single words in lower
+    case.
     """
-    found: dict[str, set[str]] = {}
+    by_word: dict[str, set[str]] = {}
     for pos in ("noun", "verb", "adj", "adv"):
         for line in read_bytes(wordnet, f"data.{pos}").decode("latin-1").splitlines():
             if line.startswith("  "):
@@ -293,8 +298,8 @@ def lemmas(wordnet: Path) -> dict[str, str]:
             for name in fields[4 : 4 + 2 * int(fields[3], 16) : 2]:
                 word = name.split("(")[0]
                 if word.isalpha() and word == word.lower():
-                    found.setdefault(word, set()).add({"adv": "r"}.get(pos, pos[0]))
-    return {word: "".join(sorted(parts)) for word, parts in found.items()}
+                    by_word.setdefault(word, set()).add({"adv": "r"}.get(pos, pos[0]))
+    return {word: "".join(sorted(parts)) for word, parts in by_word.items()}
 
 
 ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
@@ -305,11 +310,14 @@ ENDINGS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
 
 
 def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
-    """Possible lemma of a form, with the tags the form would have for each part of speech."""
-    found: list[tuple[str, dict[str, tuple[str, ...]]]] = [
+    """The possible lemmas of a form, each with the tags that the form would have by part of
+    speech.
+    """
+    candidates: list[tuple[str, dict[str, tuple[str, ...]]]] = [
         (word, {"n": ("nn",), "v": ("vb", "vbp"), "a": ("jj",), "r": ("rb",)})
     ]
     for ending, tags in ENDINGS:
+        # stop|p|ed, bab|i|es, box|es
         if word.endswith(ending) and len(word) > len(ending) + 2:
             stem = word[: -len(ending)]
             doubled = [stem[:-1]] if ending != "s" and stem[-1] == stem[-2] else []
@@ -320,12 +328,12 @@ def forms(word: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
                 if word.endswith("es")
                 else []
             )
-            found += [(form, tags) for form in (stem, stem + "e", *doubled, *ies)]
-    return found
+            candidates += [(form, tags) for form in (stem, stem + "e", *doubled, *ies)]
+    return candidates
 
 
 def by_form(word: str) -> dict[str, float]:
-    """A reading for a word in neither source."""
+    """The readings of a word that neither source has."""
     if not any(letter.isalnum() for letter in word):
         return {"punc": UNSEEN}
     if word[0].isdigit():
