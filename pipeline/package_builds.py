@@ -154,9 +154,9 @@ def _portable_stage(options: BuildOptions) -> "tuple[Stage, Kind]":
     if options.stage == "encoder":
         return PortableEncoderStage(checkpoint, runtime), kind_of(runtime)
     if options.layout in STREAMED:
-        from kokoro_ane.runtimes.exported_streaming import PortableStreamingStage, folder_kind
+        from kokoro_ane.runtimes.onnx.onnx_streaming import FOLDER, OnnxStreamingStage
 
-        return PortableStreamingStage.of(checkpoint, runtime), folder_kind(runtime)
+        return OnnxStreamingStage.of(checkpoint), FOLDER
     speech = check_speech(checkpoint, max(CHECKED_FRAMES))
     # an exported file takes any length: three lengths are executed
     excerpts = tuple(excerpt(speech, 0, frames) for frames in CHECKED_FRAMES)

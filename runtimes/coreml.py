@@ -20,7 +20,7 @@ from kokoro_ane.core.process import scratch
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend, program_functions
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import Opened, hashes_of
+from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram.dtypes import BY_NAME
@@ -36,30 +36,25 @@ def load(path: Path, function: str, units: str) -> Predict:
     """
     import coremltools as ct
 
-    held = ExitStack()
-    copy = Path(shutil.copytree(path, held.enter_context(scratch()) / path.name))
+    stack = ExitStack()
+    copy = Path(shutil.copytree(path, stack.enter_context(scratch()) / path.name))
     name = None if function == "main" else function
     model = ct.models.MLModel(
         str(copy), function_name=name, compute_units=getattr(ct.ComputeUnit, units)
     )
 
-    def predict(given: dict[str, np.ndarray]) -> Mapping[str, Any]:
-        return model.predict(given)
+    def predict(inputs: dict[str, np.ndarray]) -> Mapping[str, Any]:
+        return model.predict(inputs)
 
     # the copy goes with its last user, at the latest when the process ends
-    weakref.finalize(predict, held.close)
+    weakref.finalize(predict, stack.close)
     return predict
 
 
 def chip() -> str:
     """What macOS calls the processor: "Apple M4 Pro"."""
-    asked = subprocess.run(
-        ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return asked.stdout.strip()
+    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def units_for(declared: Mapping[str, str], brand: str) -> str:
@@ -92,12 +87,12 @@ class CoreMLProgram:
         self, inputs: Mapping[str, torch.Tensor | np.ndarray], hook: None = None
     ) -> dict[str, torch.Tensor]:
         """As Program.__call__, without hooks: Core ML shows no inner values."""
-        given = {
+        arrays = {
             name: torch.as_tensor(value).to(BY_NAME[self.inputs[name].dtype].torch).numpy()
             for name, value in inputs.items()
         }
-        found = self.predict(given)
-        return {name: torch.from_numpy(np.asarray(found[name])) for name in self.outputs}
+        outputs = self.predict(arrays)
+        return {name: torch.from_numpy(np.asarray(outputs[name])) for name in self.outputs}
 
 
 def open_chain(request: Request) -> Opened:
@@ -111,19 +106,13 @@ def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
     package = EncoderPackage(encoders)
     units = units_for(package.manifests[0].compute_units, chip())
-    places = {
-        name: (found.package_path, inside)
-        for found in package.manifests
-        for name, inside in found.functions.items()
-    }
     programs = {
-        name: CoreMLProgram(where, inside, units) for name, (where, inside) in places.items()
+        name: CoreMLProgram(manifest.package_path, inside, units)
+        for manifest in package.manifests
+        for name, inside in manifest.functions.items()
     }
     encoder = EncoderBackend(program_functions(programs), package.limits, package.buckets)
-    vocoder = open_vocoder(path)
-    return Opened(
-        encoder, vocoder, hashes_of((*package.manifests, vocoder.manifest)), vocoder.voices
-    )
+    return Opened.of(encoder, open_vocoder(path), package.manifests)
 
 
 def open_vocoder(path: Path) -> VocoderPackage | StreamingPackage:

@@ -4,6 +4,7 @@ vocoder`), PyTorch encodes.
 opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Opened, hashes_of
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Opened
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram import Program
@@ -26,21 +27,15 @@ def open_chain(request: Request) -> Opened:
         return open_manifests(*request.paths())
     from kokoro_ane.runtimes.torch_runtime import torch_encoder
 
-    manifest = request.manifest(request.vocoder)
-    made_of = {
-        manifest.path.stem: manifest.package_sha256,
-        ENCODER_BY_PYTORCH: request.checkpoint.sha256,
-    }
-    vocoder = open_package(manifest.path)
-    return Opened(torch_encoder(request.checkpoint), vocoder, made_of, vocoder.voices)
+    vocoder = open_package(request.manifest(request.vocoder).path)
+    opened = Opened.of(torch_encoder(request.checkpoint), vocoder, ())
+    return replace(opened, made_of=opened.made_of | {ENCODER_BY_PYTORCH: request.checkpoint.sha256})
 
 
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
-    encoder, vocoder = EncoderPackage(encoders), open_package(path)
-    return Opened(
-        encoder.backend, vocoder, hashes_of((*encoder.manifests, vocoder.manifest)), vocoder.voices
-    )
+    encoder = EncoderPackage(encoders)
+    return Opened.of(encoder.backend, open_package(path), encoder.manifests)
 
 
 def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:

@@ -49,7 +49,7 @@ from kokoro_ane.core.contract import (
     PackedLayout,
 )
 from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Mask, replace_module
-from kokoro_ane.core.manifest import package_name
+from kokoro_ane.core.manifest import level_name, package_name
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.encoder_stage import check_utterances, compared, contract_words
 from kokoro_ane.encoder.encoder_steps import (
@@ -61,11 +61,11 @@ from kokoro_ane.encoder.encoder_steps import (
 )
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
 from kokoro_ane.encoder.lstm import without_lstm
-from kokoro_ane.runtimes.files import FileRuntime
+from kokoro_ane.runtimes.files import FileRuntime, render
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
 from kokoro_ane.vocoder.decoder import Vocoder, unpack
 from kokoro_ane.vocoder.eager import EagerVocoder, Norm
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.vocoder_stage import source_contract
 
@@ -108,18 +108,20 @@ class PortableStage:
         """See Stage."""
         return self.runtime.module.TARGET
 
-    def file_of(self, stage: str) -> str:
+    def file_of(self, stage: str, layout: str = PADDED) -> str:
         """What a file of that stage is called."""
-        return package_name(
-            stage,
-            self.checkpoint.name,
-            self.checkpoint.releasable,
-            f"{self.runtime.module.NAME}-{PRECISION}",
-        )
+        level = f"{self.runtime.module.NAME}-{level_name(PRECISION, layout)}"
+        return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)
 
     def facts(self, name: str, program: Any) -> ProgramFacts:
         """See Stage."""
-        facts: ProgramFacts = self.runtime.module.facts(program)
+        facts = ProgramFacts(
+            self.runtime.module.counts_of(program),
+            forbidden={},
+            enumerated_shapes=0,
+            fp16_operations=0,
+            int8_weights=0,
+        )
         require({"no operations": facts.count > 0}, f"function {name}")
         return facts
 
@@ -144,14 +146,6 @@ def baked(module: nn.Module) -> nn.Module:
             layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
             layer.zero_taps = 0
     return module.requires_grad_(False)
-
-
-def dynamic(*pairs: tuple[str, int, str]) -> dict[str, dict[int, str]]:
-    """(tensor, axis, length) -> PortableFunction.dynamic."""
-    found: dict[str, dict[int, str]] = {}
-    for name, axis, length in pairs:
-        found.setdefault(name, {})[axis] = length
-    return found
 
 
 class WrittenOut(Layer):
@@ -204,39 +198,26 @@ class PortableEncoderStage(PortableStage):
 
     def function(self, name: str) -> PortableFunction:
         """What is exported."""
-        style = torch.zeros(1, self.checkpoint.config.style_dim)
+        config = self.checkpoint.config
+        style = torch.zeros(1, config.style_dim)
         if name == DURATION:
-            example: tuple[torch.Tensor, ...] = (
-                torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32),
-                style,
-                torch.ones(1),
-            )
-            axes = dynamic(
-                (INPUT_IDS, 1, "tokens"),
-                (DURATIONS, 1, "tokens"),
-                (HIDDEN, 3, "tokens"),
-                (TEXT, 3, "tokens"),
-            )
-            inputs, outputs, longest = (
+            ids = torch.ones(1, EXAMPLE_TOKENS, dtype=torch.int32)
+            across, along = {1: "tokens"}, {3: "tokens"}
+            return PortableFunction(
+                self.module(DurationFunction(self.encoder)),
+                (ids, style, torch.ones(1)),
                 (INPUT_IDS, STYLE, SPEED),
                 (DURATIONS, HIDDEN, TEXT),
+                {INPUT_IDS: across, DURATIONS: across, HIDDEN: along, TEXT: along},
                 {"tokens": TOKEN_BUCKETS[-1]},
             )
-            return PortableFunction(
-                self.module(DurationFunction(self.encoder)), example, inputs, outputs, axes, longest
-            )
-        example = (torch.ones(1, self.checkpoint.config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style)
-        axes, longest = (
-            dynamic((FRAMES, 3, "frames"), (F0_HZ, 1, "values"), (ENERGY, 1, "values")),
-            {"frames": DEFAULT_BUCKETS[-1]},
-        )
         return PortableFunction(
             self.module(ProsodyFunction(self.encoder)),
-            example,
+            (torch.ones(1, config.hidden_dim + 1, 1, EXAMPLE_FRAMES), style),
             (FRAMES, STYLE),
             (F0_HZ, ENERGY),
-            axes,
-            longest,
+            {FRAMES: {3: "frames"}, F0_HZ: {1: "values"}, ENERGY: {1: "values"}},
+            {"frames": DEFAULT_BUCKETS[-1]},
         )
 
     def module(self, function: nn.Module) -> nn.Module:
@@ -255,9 +236,9 @@ class PortableEncoderStage(PortableStage):
         twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)
         ours = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)
         pairs = []
-        for said in check_utterances(self.checkpoint, LENGTHS):
-            given = (said.ids, said.style, said.speed)
-            pairs.append((encode(twin, *given), encode(ours, *given)))
+        for utterance in check_utterances(self.checkpoint, LENGTHS):
+            inputs = (utterance.ids, utterance.style, utterance.speed)
+            pairs.append((encode(twin, *inputs), encode(ours, *inputs)))
         return compared(pairs, PRECISION)
 
     def contract(self, part: Part) -> dict[str, Any]:
@@ -387,10 +368,13 @@ def exported(module: nn.Module, config: KokoroConfig) -> PortableFunction:
         torch.ones(1, PackedLayout(config.hidden_dim).channels, 1, EXAMPLE_FRAMES + 1),
         torch.zeros(1, config.style_dim, 1, 1),
     )
-    axes = dynamic((FEATURES, 3, "columns"), (WAVEFORM, 3, "samples"))
-    longest = {"columns": DEFAULT_BUCKETS[-1] + 1}
     return PortableFunction(
-        module.eval().requires_grad_(False), example, (FEATURES, STYLE), (WAVEFORM,), axes, longest
+        module.eval().requires_grad_(False),
+        example,
+        (FEATURES, STYLE),
+        (WAVEFORM,),
+        {FEATURES: {3: "columns"}, WAVEFORM: {3: "samples"}},
+        {"columns": DEFAULT_BUCKETS[-1] + 1},
     )
 
 
@@ -411,10 +395,9 @@ class PortableVocoderStage(PortableStage):
 
     def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""
+        config = self.checkpoint.config
         graph = PlainVocoder if self.runtime.plain else PortableVocoder
-        return exported(
-            graph(self.vocoder, self.checkpoint.config.hidden_dim), self.checkpoint.config
-        )
+        return exported(graph(self.vocoder, config.hidden_dim), config)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The waveform against PyTorch's in float64 at several lengths: its own float32 is 97 dB
@@ -422,19 +405,10 @@ class PortableVocoderStage(PortableStage):
         """
         exact, figures = Vocoder.of(self.checkpoint).double(), []
         for speech in self.speeches:
-            given = {
-                FEATURES: pack(speech, speech.frames),
-                STYLE: speech.style[:, :, None, None].numpy(),
-            }
-            snr = snr_db(
-                render_reference(exact, speech, torch.float64),
-                programs[MAIN](given)[WAVEFORM].reshape(-1),
-            )
-            figures.append(
-                Check(
-                    f"SNR against PyTorch, {speech.frames} frames", snr, LIMIT_SNR_DB, at_least=True
-                )
-            )
+            reference = render_reference(exact, speech, torch.float64)
+            snr = snr_db(reference, render(programs[MAIN], speech))
+            name = f"SNR against PyTorch, {speech.frames} frames"
+            figures.append(Check(name, snr, LIMIT_SNR_DB, at_least=True))
         return figures
 
     def contract(self, part: Part) -> dict[str, Any]:

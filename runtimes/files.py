@@ -7,7 +7,7 @@ together. No PyTorch is imported here.
     samples = ONNX.open_vocoder(Path("build/KokoroVocoder-onnx-fp32.json")).render(inputs)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -23,11 +23,22 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.executorch import pte_file
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.portable import PortableProgram
-from kokoro_ane.runtimes.registry import Opened, hashes_of
+from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.runtimes.tvm import library
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
+
+
+def style_of(inputs: VocoderInputs) -> np.ndarray:
+    """[1, style_dim, 1, 1] float32 of a tensor or an array."""
+    return np.asarray(inputs.style, np.float32)[:, :, None, None]
+
+
+def render(program: PortableProgram, inputs: VocoderInputs) -> np.ndarray:
+    """Waveform [600F] of a vocoder's file."""
+    arrays = {FEATURES: pack(inputs, inputs.frames), STYLE: style_of(inputs)}
+    return program(arrays)[WAVEFORM].reshape(-1)
 
 
 class FileBackend:
@@ -35,6 +46,7 @@ class FileBackend:
 
     arrays = True
     buckets: tuple[int, ...] | None = None
+    voices: tuple[str, ...] | None = None  # any
 
     def __init__(self, program: PortableProgram, manifest: Manifest) -> None:
         self.program, self.manifest, self.longest = program, manifest, manifest.buckets[-1]
@@ -56,14 +68,13 @@ class FileBackend:
 
     def render(self, inputs: VocoderInputs) -> np.ndarray:
         """Waveform [600F] of tensors or arrays."""
-        style = np.asarray(inputs.style, np.float32)[:, :, None, None]  # [1, style_dim, 1, 1]
-        return self.run(self.pack(inputs), style, inputs.frames)
+        return self.run(self.pack(inputs), style_of(inputs), inputs.frames)
 
 
 @dataclass(frozen=True)
 class FileRuntime:
     """`module`: of one kind of file, with NAME, SUFFIX, TARGET (what this version reads), TOOLS,
-    write, open_file and facts.
+    write, open_file and counts_of.
 
     `plain`: its graph is the plain one, in operations that keep their meaning. `operators`: the
     loop of an LSTM is an operator that its compiler has a kernel for.
@@ -85,8 +96,10 @@ class FileRuntime:
     def check(self, manifest: Manifest, request: Request) -> None:
         """InputError for a file that was changed, or made for another version of what reads it."""
         if manifest.target != self.module.TARGET:
-            told = f"is for {manifest.target[:60]}, this version reads {self.module.TARGET}"
-            raise InputError(f"{manifest.path} {told}: run `{request.command(manifest.path)}`")
+            raise InputError(
+                f"{manifest.path} is for {manifest.target[:60]}, this version reads"
+                f" {self.module.TARGET}: run `{request.command(manifest.path)}`"
+            )
         manifest.verify()
 
     def open(
@@ -98,43 +111,30 @@ class FileRuntime:
 
     def open_manifests(self, encoders: tuple[Path, ...], path: Path) -> Opened:
         """Three files that belong together, wherever they lie."""
-        manifests, vocoder = (
-            tuple(Manifest.load(encoder) for encoder in encoders),
-            self.open_vocoder(path),
-        )
-        voices = getattr(vocoder, "voices", None)
-        return Opened(
-            self.open_encoder(encoders), vocoder, hashes_of((*manifests, vocoder.manifest)), voices
-        )
+        manifests = map(Manifest.load, encoders)
+        return Opened.of(self.open_encoder(encoders), self.open_vocoder(path), manifests)
 
     def open_encoder(self, encoders: tuple[Path, ...]) -> EncoderBackend:
         """Its functions alone, from their files."""
         manifests = [Manifest.load(encoder) for encoder in encoders]
         programs: dict[str, PortableProgram] = {}
         for manifest in manifests:
-            (function,) = manifest.functions
-            programs[function] = self.open(
-                manifest, manifest.inputs[function], manifest.outputs[function]
-            )
+            (name,) = manifest.functions
+            programs[name] = self.open(manifest, manifest.inputs[name], manifest.outputs[name])
         with described(manifests[0].path):
             limits = AlignmentLimits(**manifests[0].alignment)
         return EncoderBackend(program_functions(programs), limits, None, arrays=True)
-
-    def open_function(self, folder: Path, name: str, outputs: Iterable[str]) -> PortableProgram:
-        """One of several functions; only ONNX Runtime has folders of them."""
-        program: PortableProgram = self.module.open_file(
-            self.module.function_file(folder, name), (), outputs
-        )
-        return program
 
     def open_vocoder(self, path: Path) -> FileBackend | StreamingPackage:
         """The vocoder alone, its file or folder verified."""
         manifest = Manifest.load(path)
         if manifest.layout in STREAMED:
-            outputs = manifest.outputs
+            # only ONNX Runtime has folders of functions
             return StreamingPackage(
                 path,
-                opened=lambda where, name: self.open_function(where, name, outputs[name]),
+                opened=lambda folder, name: onnx_file.OnnxProgram(
+                    onnx_file.function_file(folder, name), manifest.outputs[name]
+                ),
                 any_length=True,
             )
         manifest.verify()

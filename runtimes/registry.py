@@ -11,7 +11,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -45,23 +45,26 @@ class Opened:
     # those that the vocoder's statistics were fitted on; None: it measures them, for any voice
     voices: tuple[str, ...] | None = None
 
+    @classmethod
+    def of(
+        cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
+    ) -> "Opened":
+        """With the hash of each package or file by its name. `encoders`: the encoder's manifests."""
+        made_of = {
+            manifest.path.stem: manifest.package_sha256
+            for manifest in (*encoders, vocoder.manifest)
+        }
+        return cls(encoder, vocoder, made_of, vocoder.voices)
+
     def require_voice(self, name: str) -> None:
         """InputError for a voice, or a part of a blend, that the vocoder does not know."""
         unknown = [part for part, _ in parse_blend(name) if part not in (self.voices or (part,))]
         if unknown:
-            told = (
-                f"the streaming layout's statistics were fitted without voice {unknown[0]!r}: fit"
-                " them with it"
-            )
             raise InputError(
-                f"{told} (python -m training.fit_statistics), take --layout {PADDED}, or one of"
-                f" {', '.join(self.voices or ())}"
+                f"the streaming layout's statistics were fitted without voice {unknown[0]!r}: fit"
+                f" them with it (python -m training.fit_statistics), take --layout {PADDED}, or"
+                f" one of {', '.join(self.voices or ())}"
             )
-
-
-def hashes_of(manifests: "Iterable[Manifest]") -> dict[str, str]:
-    """For Opened.made_of: each package's by its name."""
-    return {manifest.path.stem: manifest.package_sha256 for manifest in manifests}
 
 
 @dataclass(frozen=True)
@@ -140,29 +143,22 @@ RUNTIMES = MappingProxyType(
 def module_of(name: str) -> Any:
     """What opens its chain, imported: the runtime's module, or its FileRuntime."""
     module, _, inside = RUNTIMES[name].module.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, inside) if inside else found
+    imported = importlib.import_module(module)
+    return getattr(imported, inside) if inside else imported
 
 
 def runtime_for(package: str) -> str:
     """Who opens a file of that name, on any machine. InputError where nobody does, or it is not
     installed.
     """
-    found = next(
-        (
-            name
-            for name, runtime in RUNTIMES.items()
-            if runtime.files and package.endswith(runtime.files)
-        ),
-        None,
+    for name, runtime in RUNTIMES.items():
+        if runtime.files and package.endswith(runtime.files):
+            check_runtime(name, runtime.levels[0])
+            return name
+    raise InputError(
+        f"{package} is of no runtime; there are"
+        f" {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}"
     )
-    if found is None:
-        raise InputError(
-            f"{package} is of no runtime; there are"
-            f" {', '.join(sorted({r.files for r in RUNTIMES.values() if r.files}))}"
-        )
-    check_runtime(found, RUNTIMES[found].levels[0])
-    return found
 
 
 def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
@@ -173,10 +169,10 @@ def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
     check_names(name, request.method, request.layout)
     if not RUNTIMES[name].files:
         raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
-    found: tuple[tuple[Path, ...], Path] = (
-        request.paths() if RUNTIMES[name].packages else module_of(name).paths(request)
-    )
-    return found
+    if RUNTIMES[name].packages:
+        return request.paths()
+    paths: tuple[tuple[Path, ...], Path] = module_of(name).paths(request)
+    return paths
 
 
 def named(runtime: str, request: "Request") -> "Request":
@@ -260,9 +256,15 @@ def check_runtime(
 
 def check_names(name: str, method: str, layout: str) -> None:
     """InputError for names that do not exist, and a level or layout that the runtime has not."""
-    _require_known("runtime", name, RUNTIMES)
-    _require_known("method", method, LEVELS)
-    _require_known("layout", layout, LAYOUTS)
+    for what, value, names in (
+        ("runtime", name, RUNTIMES),
+        ("method", method, LEVELS),
+        ("layout", layout, LAYOUTS),
+    ):
+        if value not in names:
+            near = difflib.get_close_matches(value, names, n=2, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(near)}?" if near else "."
+            raise InputError(f"unknown {what} {value!r}{hint} There are: {', '.join(names)}")
     runtime = RUNTIMES[name]
     if method not in runtime.levels:
         raise InputError(
@@ -274,10 +276,3 @@ def check_names(name: str, method: str, layout: str) -> None:
             f"--layout {layout} is a package: {runtime.title} has only"
             f" {', '.join(runtime.layouts)}; use --runtime mlprogram"
         )
-
-
-def _require_known(what: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
-        raise InputError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")

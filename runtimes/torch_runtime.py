@@ -29,11 +29,8 @@ class EagerBackend:
     buckets: tuple[int, ...] | None = None
 
     def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
-        self.source, self.eager, self.sizes = (
-            vocoder.generator.m_source.host,
-            EagerVocoder(vocoder),
-            PackedLayout(hidden_dim).sizes,
-        )
+        self.source = vocoder.generator.m_source.host
+        self.eager, self.sizes = EagerVocoder(vocoder), PackedLayout(hidden_dim).sizes
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, F + 1]."""

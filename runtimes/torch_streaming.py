@@ -48,11 +48,8 @@ class StreamingBackend:
         *,
         layout: str = STREAMING,
     ) -> None:
-        self.source, self.eager, self.measured = (
-            vocoder.generator.m_source.host,
-            EagerVocoder(vocoder),
-            measured,
-        )
+        self.source = vocoder.generator.m_source.host
+        self.eager, self.measured = EagerVocoder(vocoder), measured
         form = FORMS[layout]()
         self.decoder = DecoderFunction(vocoder, predictor, hidden_dim, form).eval()
         generator = StreamingGenerator(vocoder, predictor.centres, form).eval()
@@ -93,22 +90,15 @@ class StreamingBackend:
             yield self.eager(asr, f0, energy, style, spectrum).flatten()
             return
         mixed, affine, _ = self.decoder(features, style)
+        statistics = Told(affine, self.generator.sizes)
         for window in windows(frames, first, longest):
-            shown = mixed[
-                ...,
-                PROSODY_PER_FRAME * window.start : PROSODY_PER_FRAME
-                * (window.start + window.frames),
-            ]
-            columns = spectrum[
-                ...,
-                COLUMNS_PER_FRAME * window.start : COLUMNS_PER_FRAME
-                * (window.start + window.frames)
-                + 1,
-            ]
-            found = self.generator(
-                last_channels(shown), last_channels(columns), Told(affine, self.generator.sizes)
+            start, end = window.start, window.start + window.frames
+            shown = mixed[..., PROSODY_PER_FRAME * start : PROSODY_PER_FRAME * end]
+            columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
+            samples = self.generator(
+                last_channels(shown), last_channels(columns), statistics
             ).flatten()
-            yield found[
-                FRAME_SAMPLES * (window.begin - window.start) : FRAME_SAMPLES
-                * (window.end - window.start)
+            # without the halo that the convolutions read on either side
+            yield samples[
+                FRAME_SAMPLES * (window.begin - start) : FRAME_SAMPLES * (window.end - start)
             ]

@@ -16,7 +16,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig

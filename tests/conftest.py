@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.pipeline.vectors import main as write_vectors
 from tests.builds import (  # noqa: F401  fixtures

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.random_checkpoint import enliven_encoder
+from tests.random_checkpoint import enliven_encoder
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES

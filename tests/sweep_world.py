@@ -133,7 +133,7 @@ def packages(world: World) -> None:
     """
     import pytest
 
-    from bench.random_checkpoint import write_checkpoint
+    from tests.random_checkpoint import write_checkpoint
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.eval import release
     from kokoro_ane.pipeline import apply, build, bundle, vectors
@@ -202,7 +202,7 @@ STANDS_IN = (  # what takes seconds: whoever comes there was let in
     "kokoro_ane.pipeline.intermediates.upstream_run",
     "kokoro_ane.eval.control_trials.ControlTrials",
     "kokoro_ane.eval.execution.Workers.measure",
-    "bench.random_checkpoint.random_vocoder",
+    "tests.random_checkpoint.random_vocoder",
     "kokoro_ane.quantize.speech.check_speech",
     "kokoro_ane.pipeline.bundle_files.write_text_tables",
     "kokoro_ane.core.kokoro_int8.cache._decode",

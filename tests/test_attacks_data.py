@@ -20,7 +20,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.random_checkpoint import tiny_config
+from tests.random_checkpoint import tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE

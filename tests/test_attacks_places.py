@@ -89,7 +89,6 @@ OWN = {  # file: kinds that it does itself, and why
         "writing",
         "a text, and a process's log, in a temporary folder; /proc",
     ),
-    "bench/random_checkpoint.py": ("writing", "a random checkpoint for tests"),
     "pipeline/resume.py": (
         "writing",
         "finished chunks of a book, which outlive a killed run on purpose",

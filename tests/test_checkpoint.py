@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core import checkpoint as module
 from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of

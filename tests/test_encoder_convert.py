@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
+from tests.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import ProgramFacts, snr_db
 from kokoro_ane.core.config import KokoroConfig

@@ -25,7 +25,7 @@ import soundfile
 import torch
 from markupsafe import escape
 
-from bench.random_checkpoint import write_checkpoint
+from tests.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution

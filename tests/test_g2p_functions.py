@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from bench.g2p_cases import expected_tokens, spoken_tokens
+from bench.g2p_normalize import expected_tokens, spoken_tokens
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import (
     AMERICAN,

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from num2words import num2words
 
-from bench.g2p_cases import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
+from bench.g2p_normalize import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.normalize import analyse, normalize
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError

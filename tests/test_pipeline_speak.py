@@ -16,7 +16,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.api import speak
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong

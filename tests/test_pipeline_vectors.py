@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
+from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build

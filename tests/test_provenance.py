@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core import identity
 from kokoro_ane.core.checkpoint import (
     HUB_REPOSITORY,

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.random_checkpoint import random_vocoder, tiny_config
+from tests.random_checkpoint import random_vocoder, tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig

@@ -21,7 +21,6 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.exported import dynamic
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.onnx.integer_conv import INT8, IntegerConv
 from kokoro_ane.runtimes.portable import PortableFunction
@@ -381,7 +380,7 @@ def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> 
     conv, size = conv_of(kind, seed=1)
     module, axes = (
         IntegerConv(conv, size, Place("x")),
-        dynamic(("x", 3, "columns"), ("y", 3, "steps")),
+        {"x": {3: "columns"}, "y": {3: "steps"}},
     )
     function = PortableFunction(
         module, (torch.randn(1, INNER, 1, 100),), ("x",), ("y",), axes, {"columns": 400}
@@ -473,7 +472,7 @@ def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) 
     module = nn.Sequential(
         nn.Conv2d(INNER, INNER, 1), IntegerConv(conv, size, Place("x", centred=not biased))
     )
-    axes = dynamic(("x", 3, "columns"), ("y", 3, "steps"))
+    axes = {"x": {3: "columns"}, "y": {3: "steps"}}
     onnx_file.write(
         PortableFunction(module, (torch.randn(1, INNER, 1, 100),), ("x",), ("y",), axes, {}),
         tmp_path / "whole.onnx",

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 import torch
 
-from bench.random_checkpoint import tiny_config, write_checkpoint
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bench.random_checkpoint import kokoro_config, random_vocoder, tiny_config
+from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PackedLayout

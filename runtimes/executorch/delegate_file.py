@@ -108,29 +108,27 @@ def write(manifests: Sequence[Manifest], path: Path) -> None:
 
 def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     """A package's functions as exported programs by method name."""
-    found = dict(signatures(manifest))
+    methods = dict(signatures(manifest))
     # by which the delegate keeps what Core ML compiled
     identifier = f"executorch_{manifest.package_sha256[:32]}"
     names = {
         s.name: {"inputNames": list(s.program.inputs), "outputNames": list(s.program.outputs)}
-        for s in found.values()
+        for s in methods.values()
     }
     about = {"methods": names} if len(names) > 1 else next(iter(names.values()))
     data = _flat(manifest.package_path, about | {"identifier": identifier}, scratch)
     if len(names) == 1:
-        return {s.name: _call(s, data, None, manifest) for s in found.values()}
+        return {s.name: _call(s, data, None, manifest) for s in methods.values()}
     from executorch.exir._serialize._named_data_store import NamedDataStore
 
     store, key = NamedDataStore(), f"coreml_{identifier}"
     store.add_named_data(key, data)
     shared = store.get_named_data_store_output()
-    told = {
-        inside: json.dumps({"version": 1, "key": key, "functionName": inside}).encode()
-        for inside in found
-    }
-    return {
-        s.name: _call(s, REFERENCE + told[inside], shared, manifest) for inside, s in found.items()
-    }
+    calls = {}
+    for inside, signature in methods.items():
+        reference = json.dumps({"version": 1, "key": key, "functionName": inside}).encode()
+        calls[signature.name] = _call(signature, REFERENCE + reference, shared, manifest)
+    return calls
 
 
 def _flat(package: Path, about: Mapping[str, Any], scratch: Path) -> bytes:
@@ -171,9 +169,9 @@ def _call(signature: Signature, data: bytes, shared: Any, manifest: Manifest) ->
             super().__init__()
             self.lowered = lowered
 
-        def forward(self, *given: torch.Tensor) -> Any:
+        def forward(self, *inputs: torch.Tensor) -> Any:
             """Inputs in the package's order."""
-            return self.lowered(*given)
+            return self.lowered(*inputs)
 
     return torch.export.export(Call(), example, dynamic_shapes=shapes, strict=False)
 
@@ -204,7 +202,7 @@ def _example(signature: Signature) -> tuple[tuple[Any, ...], tuple[Any]]:
         {axis: sizes((dim,), dims)[0] for axis, dim in enumerate(shape) if isinstance(dim, str)}
         for shape in shapes
     )
-    return example, (free,)  # of *given
+    return example, (free,)  # of *inputs
 
 
 def _shapes_only(signature: Signature) -> "nn.Module":
@@ -222,16 +220,16 @@ def _shapes_only(signature: Signature) -> "nn.Module":
     class ShapesOnly(torch.nn.Module):
         """Inputs to zeros."""
 
-        def forward(self, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
             """Lengths are read off the inputs."""
-            known: dict[str, Any] = {}
+            lengths: dict[str, Any] = {}
             for dim, (place, axis) in places.items():
-                known |= solved(dim, given[place].shape[axis])
+                lengths |= solved(dim, inputs[place].shape[axis])
             outputs = [
-                (sizes(tuple(signature.outputs[x]["shape"]), known), _dtype(signature, x))
+                (sizes(tuple(signature.outputs[x]["shape"]), lengths), _dtype(signature, x))
                 for x in signature.program.outputs
             ]
-            return tuple(given[0].new_zeros(shape, dtype=dtype) for shape, dtype in outputs)
+            return tuple(inputs[0].new_zeros(shape, dtype=dtype) for shape, dtype in outputs)
 
     return ShapesOnly()
 
@@ -280,10 +278,10 @@ def _taken_out(file: Any, data: bytes, folder: Path) -> Delegated:
 
     function = MAIN
     if data.startswith(REFERENCE):
-        told = parse_json(
+        reference = parse_json(
             data.removeprefix(REFERENCE).decode("utf-8", "replace"), "a method's bytes"
         )
-        function, entry = told["functionName"], file.named_data.pte_data[told["key"]]
+        function, entry = reference["functionName"], file.named_data.pte_data[reference["key"]]
         data = bytes(file.named_data.buffers[entry.buffer_index])
     place = folder / hashlib.sha256(data).hexdigest()[:32]
     if not place.exists():

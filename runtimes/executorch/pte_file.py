@@ -14,15 +14,12 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.runtimes.portable import PortableFunction
-
-if TYPE_CHECKING:
-    from kokoro_ane.core.checks import ProgramFacts
 
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
@@ -118,12 +115,11 @@ def by_name(function: PortableFunction) -> PortableFunction:
 
         def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
             """Values of sorted(inputs) to values of sorted(outputs)."""
-            named = dict(zip(sorted(function.inputs), given, strict=True))
-            found = self.module(*(named[name] for name in function.inputs))
-            found = dict(
-                zip(function.outputs, found if isinstance(found, tuple) else (found,), strict=True)
-            )
-            return tuple(found[name] for name in sorted(function.outputs))
+            named = dict(zip(inputs, given, strict=True))
+            values = self.module(*(named[name] for name in function.inputs))
+            values = values if isinstance(values, tuple) else (values,)
+            named = dict(zip(function.outputs, values, strict=True))
+            return tuple(named[name] for name in outputs)
 
     example = dict(zip(function.inputs, function.example, strict=True))
     inputs, outputs = tuple(sorted(function.inputs)), tuple(sorted(function.outputs))
@@ -163,23 +159,15 @@ class PteProgram:
         """
         import torch
 
-        found: Any = self.method.execute(
+        outputs: Any = self.method.execute(
             [torch.from_numpy(np.array(inputs[name], order="C")) for name in self.inputs]
         )
-        return {name: value.numpy().copy() for name, value in zip(self.names, found, strict=True)}
+        return {name: value.numpy().copy() for name, value in zip(self.names, outputs, strict=True)}
 
 
 open_file = PteProgram
 
 
-def facts(program: PteProgram) -> "ProgramFacts":
+def counts_of(program: PteProgram) -> dict[str, int]:
     """Its methods: what XNNPACK was handed is bytes of its own."""
-    from kokoro_ane.core.checks import ProgramFacts
-
-    return ProgramFacts(
-        dict.fromkeys(sorted(program.program.method_names), 1),
-        {},
-        enumerated_shapes=0,
-        fp16_operations=0,
-        int8_weights=0,
-    )
+    return dict.fromkeys(sorted(program.program.method_names), 1)

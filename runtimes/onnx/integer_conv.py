@@ -119,12 +119,10 @@ class IntegerConv(nn.Module):
         self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
         # what the channels are multiplied by before they are rounded
         channels = torch.ones(weight.shape[1], dtype=torch.float64)
-        channels = (
-            channels
-            if prepared is None or prepared.reciprocal is None
-            else prepared.reciprocal.double().flatten()
-        )
-        channels = channels if place.alpha is None else channels / place.alpha.double()
+        if prepared is not None and prepared.reciprocal is not None:
+            channels = prepared.reciprocal.double().flatten()
+        if place.alpha is not None:
+            channels = channels / place.alpha.double()
         self.register_buffer("reciprocal", channels.float().view(1, -1, 1, 1))
         self.register_buffer("input_steps", (step / channels).float())
         self.register_buffer("input_zeros", torch.zeros(len(channels), dtype=torch.int8))
@@ -187,8 +185,20 @@ def in_blocks(model: "onnx.ModelProto", module: str) -> None:
     (pads,) = (entry for entry in first.attribute if entry.name == "pads")
     reach, at = list(pads.ints)[-1], list(graph.node).index(first)
     graph.initializer.extend(_constants(name, reach))
-    outside = [*_before(name, first.input[0], first.input[2]), _loop(name, product.input[1], chain)]
-    outside.append(_node("ConcatFromSequence", [f"{name}_blocks"], [last.output[0]], axis=AXIS))
+    source, _, zero = list(first.input)[:3]
+    outside = [
+        # the input with what the kernel reaches beyond it
+        _node("Pad", [source, f"{name}_pads", zero], [f"{name}_wide"]),
+        # how many blocks there are
+        _node("Shape", [source], [f"{name}_shape"], start=AXIS),
+        _node("Squeeze", [f"{name}_shape"], [f"{name}_columns"]),
+        _node("Add", [f"{name}_columns", f"{name}_rest"], [f"{name}_more"]),
+        _node("Div", [f"{name}_more", f"{name}_size"], [f"{name}_count"]),
+        # of float32
+        _node("SequenceEmpty", [], [f"{name}_none"], dtype=1),
+        _loop(name, product.input[1], chain),
+        _node("ConcatFromSequence", [f"{name}_blocks"], [last.output[0]], axis=AXIS),
+    ]
     for node in chain:
         graph.node.remove(node)
     for node in reversed(outside):
@@ -197,37 +207,21 @@ def in_blocks(model: "onnx.ModelProto", module: str) -> None:
 
 def _chain(model: "onnx.ModelProto", module: str) -> "list[onnx.NodeProto]":
     """ConvInteger, DequantizeLinear, Mul and, where there is a bias, Add."""
-    wanted = f"{module}.ConvInteger"
-    found = [
-        node
-        for node in model.graph.node
-        if node.op_type == "ConvInteger" and node.name.replace("/", ".").strip(".") == wanted
-    ]
-    while found and found[-1].op_type != "Add":
-        readers = [node for node in model.graph.node if found[-1].output[0] in node.input]
-        if len(readers) != 1 or not readers[0].name.replace("/", ".").strip(".").startswith(
-            f"{module}."
-        ):
+    # the exporter names a node by its module: /eager/stages.1/conv/ConvInteger
+    paths = {node.name: node.name.replace("/", ".").strip(".") for node in model.graph.node}
+    chain = [node for node in model.graph.node if paths[node.name] == f"{module}.ConvInteger"]
+    while chain and chain[-1].op_type != "Add":
+        readers = [node for node in model.graph.node if chain[-1].output[0] in node.input]
+        if len(readers) != 1 or not paths[readers[0].name].startswith(f"{module}."):
             break
-        found.append(readers[0])
-    if [node.op_type for node in found] not in (CHAIN, CHAIN[:-1]):
+        chain += readers
+    kinds = [node.op_type for node in chain]
+    if kinds not in (CHAIN, CHAIN[:-1]):
         raise CheckFailed(
             f"{module} is no convolution of integers with an envelope:"
-            f" {', '.join(node.op_type for node in found) or 'nothing'}"
+            f" {', '.join(kinds) or 'nothing'}"
         )
-    return found
-
-
-def _before(name: str, source: str, zero: str) -> "list[onnx.NodeProto]":
-    """The input with what the kernel reaches beyond it, and how many blocks there are."""
-    return [
-        _node("Pad", [source, f"{name}_pads", zero], [f"{name}_wide"]),
-        _node("Shape", [source], [f"{name}_shape"], start=AXIS),
-        _node("Squeeze", [f"{name}_shape"], [f"{name}_columns"]),
-        _node("Add", [f"{name}_columns", f"{name}_rest"], [f"{name}_more"]),
-        _node("Div", [f"{name}_more", f"{name}_size"], [f"{name}_count"]),
-        _node("SequenceEmpty", [], [f"{name}_none"], dtype=1),  # of float32
-    ]
+    return chain
 
 
 def _loop(name: str, level: str, chain: "list[onnx.NodeProto]") -> "onnx.NodeProto":
@@ -261,15 +255,15 @@ def _loop(name: str, level: str, chain: "list[onnx.NodeProto]") -> "onnx.NodePro
         _node("Identity", [f"{name}_goes_on"], [f"{name}_still"]),
     ]
     index = helper.make_tensor_value_info(f"{name}_index", TensorProto.INT64, [])
-    going = [
-        helper.make_tensor_value_info(f"{name}_{key}", TensorProto.BOOL, [])
-        for key in ("goes_on", "still")
-    ]
-    kept = [
-        helper.make_tensor_sequence_value_info(f"{name}_{key}", TensorProto.FLOAT, None)
-        for key in ("kept", "more_kept")
-    ]
-    body = helper.make_graph(nodes, name, [index, going[0], kept[0]], [going[1], kept[1]])
+    # what one turn hands to the next: whether to go on, and the blocks so far
+    before, after = (
+        [
+            helper.make_tensor_value_info(f"{name}_{goes}", TensorProto.BOOL, []),
+            helper.make_tensor_sequence_value_info(f"{name}_{blocks}", TensorProto.FLOAT, None),
+        ]
+        for goes, blocks in (("goes_on", "kept"), ("still", "more_kept"))
+    )
+    body = helper.make_graph(nodes, name, [index, *before], after)
     return _node(
         "Loop", [f"{name}_count", f"{name}_start", f"{name}_none"], [f"{name}_blocks"], body=body
     )
@@ -293,7 +287,7 @@ def _constants(name: str, reach: int) -> "list[onnx.TensorProto]":
     return [numpy_helper.from_array(value, f"{name}_{key}") for key, value in stored.items()]
 
 
-def _node(kind: str, given: list[str], found: list[str], **attributes: Any) -> "onnx.NodeProto":
+def _node(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> "onnx.NodeProto":
     from onnx import helper
 
-    return helper.make_node(kind, given, found, f"{found[0]}_{kind}", **attributes)
+    return helper.make_node(kind, inputs, outputs, f"{outputs[0]}_{kind}", **attributes)

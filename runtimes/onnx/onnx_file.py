@@ -31,8 +31,6 @@ from kokoro_ane.runtimes.portable import PortableFunction
 if TYPE_CHECKING:
     import onnx
 
-    from kokoro_ane.core.checks import ProgramFacts
-
 
 PROBE = "data/integer_probe.onnx"
 CHANNELS = 64
@@ -46,10 +44,8 @@ def sums() -> np.ndarray:
 
     probe = resources.files("kokoro_ane.runtimes.onnx").joinpath(PROBE).read_bytes()
     session = onnxruntime.InferenceSession(probe, providers=["CPUExecutionProvider"])
-    found: np.ndarray = session.run(
-        None, {"x": np.full((1, CHANNELS, 1, 1), LARGEST_INPUT, np.int8)}
-    )[0]
-    return found
+    (result,) = session.run(None, {"x": np.full((1, CHANNELS, 1, 1), LARGEST_INPUT, np.int8)})
+    return np.asarray(result)
 
 
 @cache
@@ -163,7 +159,7 @@ class OnnxProgram:
                 f"{path} is not read by ONNX Runtime {onnxruntime.__version__}: {reason}"
             ) from None
         self.path, self.names = path, tuple(outputs)
-        missing = set(self.names) - {found.name for found in self.session.get_outputs()}
+        missing = set(self.names) - {output.name for output in self.session.get_outputs()}
         if missing:
             raise InputError(f"{path} has no output {sorted(missing)[0]!r}")
         if INTEGERS in self.session.get_modelmeta().custom_metadata_map:
@@ -171,10 +167,10 @@ class OnnxProgram:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
-        found = self.session.run(
+        outputs = self.session.run(
             list(self.names), {name: np.ascontiguousarray(value) for name, value in inputs.items()}
         )
-        return dict(zip(self.names, found, strict=True))
+        return dict(zip(self.names, outputs, strict=True))
 
 
 def open_file(path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> OnnxProgram:
@@ -182,19 +178,11 @@ def open_file(path: Path, inputs: Iterable[str], outputs: Iterable[str]) -> Onnx
     return OnnxProgram(path, outputs)
 
 
-def facts(program: OnnxProgram) -> "ProgramFacts":
+def counts_of(program: OnnxProgram) -> dict[str, int]:
     """Operations that compute; constants left out."""
     import onnx
 
-    from kokoro_ane.core.checks import ProgramFacts
-
-    return ProgramFacts(
-        operations(onnx.load(program.path)),
-        {},
-        enumerated_shapes=0,
-        fp16_operations=0,
-        int8_weights=0,
-    )
+    return operations(onnx.load(program.path))
 
 
 INTEGER = ("ConvInteger",)
@@ -219,17 +207,10 @@ def counted(path: Path) -> dict[str, int]:
     """Operations of a file, or of all functions in a folder."""
     import onnx
 
-    return dict(
-        sorted(
-            sum(
-                (
-                    Counter(operations(onnx.load(file, load_external_data=False)))
-                    for file in files_in(path)
-                ),
-                Counter(),
-            ).items()
-        )
-    )
+    counts = Counter[str]()
+    for file in files_in(path):
+        counts.update(operations(onnx.load(file, load_external_data=False)))
+    return dict(sorted(counts.items()))
 
 
 def _bodies(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":
@@ -294,10 +275,12 @@ def _columns(model: "onnx.ModelProto") -> "list[tuple[onnx.NodeProto, int]]":
         entry.name: [size if isinstance(size, int) else COLUMNS for size in entry.shape]
         for entry in session.get_inputs()
     }
-    found = session.run(None, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    results = session.run(
+        None, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    )
     return [
         (node, result.shape[-1] // _stride(node))
-        for (node, _), result in zip(products, found, strict=True)
+        for (node, _), result in zip(products, results, strict=True)
     ]
 
 
@@ -322,5 +305,5 @@ def _products(graph: "onnx.GraphProto") -> "Iterator[tuple[onnx.NodeProto, str]]
 
 def _stride(node: "onnx.NodeProto") -> int:
     """Of a transposed convolution; 1 for others."""
-    found = [list(entry.ints)[-1] for entry in node.attribute if entry.name == "strides"]
-    return int(found[0]) if found and node.op_type == "ConvTranspose" else 1
+    strides = [entry.ints[-1] for entry in node.attribute if entry.name == "strides"]
+    return strides[0] if strides and node.op_type == "ConvTranspose" else 1

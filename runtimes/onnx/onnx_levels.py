@@ -11,7 +11,7 @@ opens the file. conv_post and the inverse STFT stay in float.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, WAVEFORM
+from kokoro_ane.core.contract import DECODER, PADDED, STREAMED, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.manifest import (
@@ -38,8 +38,7 @@ from kokoro_ane.quantize.measure import Int8Inputs
 from kokoro_ane.quantize.methods import LinearWeights, Method
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.exported import PortableVocoder, exported
-from kokoro_ane.runtimes.exported_streaming import PortableStreamingStage, any_length
-from kokoro_ane.runtimes.files import ONNX
+from kokoro_ane.runtimes.files import render
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
 from kokoro_ane.runtimes.onnx.onnx_file import (
     NAME,
@@ -54,11 +53,12 @@ from kokoro_ane.runtimes.onnx.onnx_file import (
     save_together,
     write,
 )
+from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage, any_length
 from kokoro_ane.runtimes.portable import PRECISION
 from kokoro_ane.runtimes.registry import check_names
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import Place, places
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
 from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
@@ -81,10 +81,10 @@ def integer_inputs(method: Method, checkpoint: Checkpoint) -> tuple[Vocoder, dic
     return ready.vocoder(plain, chosen), {path: ready.ranges[path] for path in chosen}
 
 
-def integer_functions(method: Method, checkpoint: Checkpoint) -> PortableStreamingStage:
+def integer_functions(method: Method, checkpoint: Checkpoint) -> OnnxStreamingStage:
     """The streaming layout's functions, with the same convolutions on integers."""
     prepared, ranges = integer_inputs(method, checkpoint)
-    stage = PortableStreamingStage.of(checkpoint, ONNX, prepared)
+    stage = OnnxStreamingStage.of(checkpoint, prepared)
     for function, module in stage.modules.items():
         root = module.get_submodule("vocoder") if function == DECODER else module
         for name, conv in list(root.named_modules()):
@@ -135,18 +135,12 @@ LARGEST = 127.0
 CHECK_FRAMES = 40
 
 
-@dataclass(frozen=True)
-class Weight:
-    """A weight that becomes int8: its name, the axis of its output channels."""
-
-    name: str
-    axis: int
-
-
-def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight, ...]:
-    """Every float weight of a product outside the tail that is larger than the method keeps."""
+def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> dict[str, int]:
+    """Every float weight of a product outside the tail that is larger than the method keeps: the
+    axis of its output channels by its name.
+    """
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    found = {}
+    axes = {}
     for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
         tensor = stored.get(node.input[1])
         where = f"{node.name} {tensor.name}" if tensor is not None else ""
@@ -159,69 +153,60 @@ def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> tuple[Weight,
             turned = node.op_type == "Gemm" and not any(
                 entry.name == "transB" and entry.i for entry in node.attribute
             )
-            found[tensor.name] = Weight(
-                tensor.name, 0 if depthwise else 1 if turned else PRODUCTS[node.op_type]
-            )
-    return tuple(found.values())
+            axes[tensor.name] = 0 if depthwise else 1 if turned else PRODUCTS[node.op_type]
+    return axes
 
 
 def alphas(vocoder: Vocoder) -> dict[str, np.ndarray]:
     """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the
     file.
     """
-    known = {f"eager.{name}.weight": place.alpha for name, place in places(vocoder).items()}
     return {
-        name: alpha.view(1, -1, 1, 1).numpy() for name, alpha in known.items() if alpha is not None
+        f"eager.{name}.weight": place.alpha.view(1, -1, 1, 1).numpy()
+        for name, place in places(vocoder).items()
+        if place.alpha is not None
     }
 
 
 def compress(
     model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]
-) -> tuple[Weight, ...]:
-    """Change the model in place; what was compressed. `folded`: see alphas."""
+) -> int:
+    """Change the model in place; how many weights were compressed. `folded`: see alphas."""
     import onnx
     from onnx import helper, numpy_helper
 
-    weights = weights_of(model, method)
+    axes = weights_of(model, method)
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    for weight in weights:
-        tensor = stored[weight.name]
-        values = numpy_helper.to_array(tensor).astype(np.float64) * folded.get(weight.name, 1.0)
-        sizes = np.abs(values).max(
-            axis=tuple(axis for axis in range(values.ndim) if axis != weight.axis), keepdims=True
-        )
+    for weight, axis in axes.items():
+        tensor = stored[weight]
+        values = numpy_helper.to_array(tensor).astype(np.float64) * folded.get(weight, 1.0)
+        # one scale an output channel: the largest value over all other axes
+        others = tuple(other for other in range(values.ndim) if other != axis)
+        sizes = np.abs(values).max(axis=others, keepdims=True)
         scale = (np.where(sizes > 0, sizes, 1.0) / LARGEST).astype(np.float32)
         whole = np.clip(np.round(values / scale), -LARGEST, LARGEST).astype(np.int8)
         model.graph.initializer.remove(tensor)
-        pairs = (
-            (f"{weight.name}_int8", whole),
-            (f"{weight.name}_scale", scale.ravel()),
-            (f"{weight.name}_zero", np.zeros(scale.size, np.int8)),
-        )
-        model.graph.initializer.extend(
-            numpy_helper.from_array(array, name) for name, array in pairs
-        )
-        names, back = [name for name, _ in pairs], weight.name in folded
-        middle = f"{weight.name}_plain" if back else weight.name
-        nodes = [
-            helper.make_node(
-                "DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=weight.axis
-            )
-        ]
-        if back:
-            inverse = (1 / folded[weight.name].astype(np.float64)).astype(np.float32)
-            model.graph.initializer.append(
-                numpy_helper.from_array(inverse, f"{weight.name}_inverse")
-            )
-            nodes.append(
-                helper.make_node(
-                    "Mul", [middle, f"{weight.name}_inverse"], [weight.name], f"{weight.name}_mul"
-                )
-            )
-        for node in reversed(nodes):
+        arrays = {
+            f"{weight}_int8": whole,
+            f"{weight}_scale": scale.ravel(),
+            f"{weight}_zero": np.zeros(scale.size, np.int8),
+        }
+        names, middle = list(arrays), weight
+        # what the graph has divided the input channels by is put back behind the unpacked weight
+        if weight in folded:
+            inverse, middle = f"{weight}_inverse", f"{weight}_plain"
+            arrays[inverse] = (1 / folded[weight].astype(np.float64)).astype(np.float32)
+            node = helper.make_node("Mul", [middle, inverse], [weight], f"{weight}_mul")
             model.graph.node.insert(0, node)
+        node = helper.make_node(
+            "DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=axis
+        )
+        model.graph.node.insert(0, node)
+        model.graph.initializer.extend(
+            numpy_helper.from_array(array, name) for name, array in arrays.items()
+        )
     onnx.checker.check_model(model)
-    return weights
+    return len(axes)
 
 
 def build_file(
@@ -267,10 +252,10 @@ def compressed_file(
         write(exported(vocoder, checkpoint.config), aside)
         source = aside
     model = onnx.load(source)
-    weights = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
+    compressed = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
     for name in long:
         in_blocks(model, name)
-    done = _done(method, [model], len(weights))
+    done = _done(method, [model], compressed)
     onnx.save(model, aside)
     return done
 
@@ -290,8 +275,8 @@ def compressed_folder(
         for name in FUNCTIONS:
             write(stage.function(name), function_file(aside, name))
     models = {path.stem: onnx.load(path) for path in files_in(source)}
-    count = sum(len(compress(model, method.weights, {})) for model in models.values())
-    done = _done(method, models.values(), count)
+    compressed = sum(compress(model, method.weights, {}) for model in models.values())
+    done = _done(method, models.values(), compressed)
     save_together(models, aside)  # takes the weights out of the models
     return done
 
@@ -299,33 +284,29 @@ def compressed_folder(
 def _done(method: Method, models: "Collection[onnx.ModelProto]", compressed: int) -> dict[str, Any]:
     """For the manifest; models with products of integers are marked."""
     integers = sum(map(marked, models))
-    kept = (
-        sum(node.op_type in PRODUCTS for model in models for node in model.graph.node) - compressed
-    )
+    products = sum(node.op_type in PRODUCTS for model in models for node in model.graph.node)
     assert isinstance(method.weights, LinearWeights)  # build_file has asked
-    done = {
+    return {
         "weights": asdict(method.weights),
         "activations": asdict(method.activations) if method.activations else None,
+        "recipe": None,
+        "unfit_for_engine": None,
+        "compressed_ops": compressed + integers,
+        "kept_ops": products - compressed,
+        "int8_inputs": integers,
+        "int8_macs_share": int8_macs_share(models),
     }
-    counted = {"compressed_ops": compressed + integers, "kept_ops": kept, "int8_inputs": integers}
-    return (
-        done
-        | {"recipe": None, "unfit_for_engine": None}
-        | counted
-        | {"int8_macs_share": int8_macs_share(models)}
-    )
 
 
 def _rendered(manifest: Manifest, path: Path, speech: VocoderInputs) -> np.ndarray:
     """[600F]; in the streaming layout in windows."""
     if manifest.layout in STREAMED:
-        names = manifest.functions
         programs = {
-            name: OnnxProgram(function_file(path, name), manifest.outputs[name]) for name in names
+            name: OnnxProgram(function_file(path, name), manifest.outputs[name])
+            for name in manifest.functions
         }
         return StreamingChain(programs, any_length().in_windows()).render(speech)
-    given = {FEATURES: pack(speech, speech.frames), STYLE: speech.style[:, :, None, None].numpy()}
-    return OnnxProgram(path, (WAVEFORM,))(given)[WAVEFORM].reshape(-1)
+    return render(OnnxProgram(path, (WAVEFORM,)), speech)
 
 
 def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path) -> Check:
@@ -338,31 +319,21 @@ def checked(method: Method, checkpoint: Checkpoint, parent: Manifest, path: Path
         raise CheckFailed(
             f"{path.name} gives what its parent gives, or nothing: no weight was compressed"
         )
-    return all_held(
-        [
-            Check(
-                f"SNR against fp32, {speech.frames} frames of a calibration sentence",
-                value,
-                method.check_snr_db,
-                True,
-                "dB",
-            )
-        ]
-    )[0]
+    name = f"SNR against fp32, {speech.frames} frames of a calibration sentence"
+    return all_held([Check(name, value, method.check_snr_db, at_least=True)])[0]
 
 
 def _manifest(
     parent: Manifest, method: Method, path: Path, compression: dict[str, Any], figure: Check
 ) -> Manifest:
     """The parent's contract with this method's provenance, counts and figures."""
-    own: dict[str, Any] = {
-        "method": method.name,
-        "parent_sha256": parent.package_sha256,
-        "tools": tool_versions(TOOLS),
-    }
-    own |= {
-        "checks": {"figures": [asdict(figure)]},
-        "operations": counted(path),
-        "compression": compression,
-    }
-    return replace(parent, **own, **describe_package(path))
+    return replace(
+        parent,
+        method=method.name,
+        parent_sha256=parent.package_sha256,
+        tools=tool_versions(TOOLS),
+        checks={"figures": [asdict(figure)]},
+        operations=counted(path),
+        compression=compression,
+        **describe_package(path),
+    )

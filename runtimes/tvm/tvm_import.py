@@ -82,7 +82,7 @@ class Importer:
         importer: Any,
         make: Callable[..., Any],
         sizes: tuple[Any, ...],
-        given: list[Any],
+        inputs: list[Any],
         shape: list[Any],
     ) -> Any:
         """One call of a kernel, which is made once for its sizes."""
@@ -91,7 +91,7 @@ class Importer:
             self.made.add(name)
             importer.block_builder.add_func(make(*sizes).with_attr("global_symbol", name), name)
         return importer.block_builder.emit(
-            relax.op.call_dps_packed(name, given, relax.TensorType(shape, "float32"))
+            relax.op.call_dps_packed(name, inputs, relax.TensorType(shape, "float32"))
         )
 
     def cut(self, node: Any, importer: Any) -> Any:
@@ -130,12 +130,9 @@ class Importer:
         (by, left, apart) = stride[1], padding[1], dilation[1]
         source = importer.env[x]
         length = importer.shape_of(source)[3]
-        steps = (
-            tirx.floordiv(length + (2 * left - (taps - 1) * apart - 1), by) + 1
-            if by > 1
-            else length + (2 * left - (taps - 1) * apart)
-        )
-        if by > 1:  # every stride-th value becomes a row of its own
+        if by > 1:
+            # every stride-th value becomes a row of its own
+            steps = tirx.floordiv(length + (2 * left - (taps - 1) * apart - 1), by) + 1
             wide = -(-taps // by)
             values = (
                 torch.nn.functional.pad(values, (0, wide * by - taps))
@@ -151,6 +148,7 @@ class Importer:
                 [inner * by, self.tiles(steps) + taps - 1],
             )
         else:
+            steps = length + (2 * left - (taps - 1) * apart)
             rows = self.rows(x, importer, inner, left, self.tiles(steps) + (taps - 1) * apart)
         return self.convolved(
             importer, rows, values, None if bias is None else self.weights[bias.name], apart, steps
@@ -171,12 +169,11 @@ class Importer:
         padded = torch.nn.functional.pad(values, (0, 0, 0, 0, 0, groups * self.rows_at_once - out))
         # [groups, inner, taps, rows]
         packed = padded.view(groups, self.rows_at_once, inner, taps).permute(0, 2, 3, 1)
-        given = [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)]
         return self.call(
             importer,
             kernels.convolution,
             (inner, out, taps, dilation, self.tile, self.rows_at_once),
-            given,
+            [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)],
             [1, out, 1, steps],
         )
 
@@ -191,24 +188,18 @@ class Importer:
         elif name_of(x) == "leaky_relu.default":
             kind, slope = kernels.LEAKY, float(x.args[1]) if len(x.args) > 1 else 0.01
             x = x.args[0]
+        make, inputs = kernels.rows_of, [x]
         if (
             kind != kernels.PLAIN
             and name_of(x) == "instance_norm.default"
-            and all(isinstance(given, Node) for given in x.args[1:3])
+            and all(isinstance(affine, Node) for affine in x.args[1:3])
         ):
-            given = [importer.env[value] for value in (without_clone(x.args[0]), *x.args[1:3])]
-            return self.call(
-                importer,
-                kernels.normed_rows,
-                (channels, left, kind, slope),
-                given,
-                [channels, width],
-            )
+            make, inputs = kernels.normed_rows, [without_clone(x.args[0]), *x.args[1:3]]
         return self.call(
             importer,
-            kernels.rows_of,
+            make,
             (channels, left, kind, slope),
-            [importer.env[x]],
+            [importer.env[node] for node in inputs],
             [channels, width],
         )
 
@@ -232,14 +223,14 @@ class Importer:
         phases = phases.permute(3, 1, 0, 2).reshape(by * out, inner, wide)
         steps = length + (wide - 1)
         rows = self.rows(x, importer, inner, wide - 1, self.tiles(steps) + wide - 1)
-        found = self.convolved(importer, rows, phases, None, 1, steps)
+        convolved = self.convolved(importer, rows, phases, None, 1, steps)
         bias_value = torch.zeros(out) if bias is None else self.weights[bias.name]
         samples = (length - 1) * by + (taps - 2 * trim + more[1])
         return self.call(
             importer,
             kernels.interleaved,
             (out, by, trim),
-            [found, constant(bias_value)],
+            [convolved, constant(bias_value)],
             [1, out, 1, samples],
         )
 
@@ -270,8 +261,8 @@ class Importer:
             *(None, None, EPSILON)[len(node.args) - 2 :],
         )[:5]
         gain, shift = (
-            importer.env[given] if given is not None else constant(torch.full((size,), value))
-            for given, value in ((gain, 1.0), (shift, 0.0))
+            constant(torch.full((size,), value)) if node is None else importer.env[node]
+            for node, value in ((gain, 1.0), (shift, 0.0))
         )
         return importer.block_builder.emit(
             relax.op.nn.layer_norm(importer.env[x], gain, shift, axes=-1, epsilon=epsilon)
@@ -282,13 +273,12 @@ class Importer:
         integer is.
         """
         x, low, high = [*node.args, None, None][:3]
-        found = importer.env[x]
+        value = importer.env[x]
         for limit, bound in ((low, relax.op.maximum), (high, relax.op.minimum)):
             if limit is not None:
-                found = importer.block_builder.emit(
-                    bound(found, relax.const(limit, found.ty.dtype))
-                )
-        return found
+                limited = bound(value, relax.const(limit, value.ty.dtype))
+                value = importer.block_builder.emit(limited)
+        return value
 
     def matmul(self, node: Any, importer: Any) -> Any:
         """The same with a buffer [inner, out]; of two values that grow it is TVM's."""
@@ -310,9 +300,10 @@ class Importer:
             .transpose(0, 1)
         )  # [groups, inner, tile]
         rows = importer.block_builder.emit(relax.op.reshape(x, [tokens, inner]))
-        given = [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)]
-        found = self.call(importer, kernels.product, (inner, out, self.tile), given, [tokens, out])
-        return importer.block_builder.emit(relax.op.reshape(found, [*shape[:-1], out]))
+        inputs = [rows, constant(packed), constant(torch.zeros(out) if bias is None else bias)]
+        sizes = (inner, out, self.tile)
+        sums = self.call(importer, kernels.product, sizes, inputs, [tokens, out])
+        return importer.block_builder.emit(relax.op.reshape(sums, [*shape[:-1], out]))
 
     def recurrence(self, node: Any, importer: Any) -> Any:
         """The loop of an LSTM in one direction."""

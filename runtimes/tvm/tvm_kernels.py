@@ -15,7 +15,9 @@ from typing import Any
 
 from tvm.script import tirx as T
 
-# mypy: disable-error-code="valid-type"
+# mypy: disable-error-code="valid-type,no-untyped-def"
+# inlines are read by TVM where they stand, not called later
+# ruff: noqa: B023
 
 LANES = 16
 ROWS = 4  # of a product, at once
@@ -50,6 +52,21 @@ def activation(kind: str, slope: float) -> Any:
     return lambda u: u
 
 
+@T.inline
+def write_row(y, x, c, left, steps, width, value):
+    """Row c of y: `left` zeros, `value` of each of the S values of x [1, C, 1, S], zeros."""
+    for s in range(left):
+        y[c, s] = T.float32(0)
+    for i in range(steps // LANES):
+        for lane in T.vectorized(LANES):
+            y[c, left + i * LANES + lane] = value(x[0, c, 0, i * LANES + lane])
+    # what does not fill a vector
+    for i in range(steps % LANES):
+        y[c, left + steps // LANES * LANES + i] = value(x[0, c, 0, steps // LANES * LANES + i])
+    for i in range(width - left - steps):
+        y[c, left + steps + i] = T.float32(0)
+
+
 def rows_of(channels: int, left: int, kind: str, slope: float) -> Any:
     """x [1, C, 1, S] through an activation, in rows of N: `left` zeros, S values, zeros."""
     act = activation(kind, slope)
@@ -61,17 +78,7 @@ def rows_of(channels: int, left: int, kind: str, slope: float) -> Any:
         x = T.match_buffer(x_in, (1, channels, 1, steps), "float32")
         y = T.match_buffer(y_in, (channels, width), "float32")
         for c in range(channels):
-            for s in range(left):
-                y[c, s] = T.float32(0)
-            for i in range(steps // LANES):
-                for lane in T.vectorized(LANES):
-                    y[c, left + i * LANES + lane] = act(x[0, c, 0, i * LANES + lane])
-            for i in range(steps % LANES):
-                y[c, left + steps // LANES * LANES + i] = act(
-                    x[0, c, 0, steps // LANES * LANES + i]
-                )
-            for i in range(width - left - steps):
-                y[c, left + steps + i] = T.float32(0)
+            write_row(y, x, c, left, steps, width, act)
 
     return rows
 
@@ -96,56 +103,44 @@ def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
         sums = T.alloc_buffer((LANES,), "float32")
         squares = T.alloc_buffer((LANES,), "float32")
         # first mean, mean of what it left, mean square; then factor and offset
-        found = T.alloc_buffer((4,), "float32")
+        stats = T.alloc_buffer((4,), "float32")
         for c in range(channels):
             for lane in T.vectorized(LANES):
                 sums[lane] = T.float32(0)
-            found[0] = T.float32(0)
+            stats[0] = T.float32(0)
             for i in range(steps // LANES):
                 for lane in T.vectorized(LANES):
                     sums[lane] = sums[lane] + x[0, c, 0, i * LANES + lane]
             for i in range(steps % LANES):
-                found[0] = found[0] + x[0, c, 0, steps // LANES * LANES + i]
+                stats[0] = stats[0] + x[0, c, 0, steps // LANES * LANES + i]
             for lane in range(LANES):
-                found[0] = found[0] + sums[lane]
-            found[0] = found[0] / T.Cast("float32", steps)
+                stats[0] = stats[0] + sums[lane]
+            stats[0] = stats[0] / T.Cast("float32", steps)
             for lane in T.vectorized(LANES):
                 sums[lane] = T.float32(0)
                 squares[lane] = T.float32(0)
-            found[1] = T.float32(0)
-            found[2] = T.float32(0)
+            stats[1] = T.float32(0)
+            stats[2] = T.float32(0)
             for i in range(steps // LANES):
                 for lane in T.vectorized(LANES):
-                    sums[lane] = sums[lane] + (x[0, c, 0, i * LANES + lane] - found[0])
-                    squares[lane] = squares[lane] + (x[0, c, 0, i * LANES + lane] - found[0]) * (
-                        x[0, c, 0, i * LANES + lane] - found[0]
-                    )
+                    rest = T.meta_var(x[0, c, 0, i * LANES + lane] - stats[0])
+                    sums[lane] = sums[lane] + rest
+                    squares[lane] = squares[lane] + rest * rest
             for i in range(steps % LANES):
-                found[3] = x[0, c, 0, steps // LANES * LANES + i] - found[0]
-                found[1] = found[1] + found[3]
-                found[2] = found[2] + found[3] * found[3]
+                stats[3] = x[0, c, 0, steps // LANES * LANES + i] - stats[0]
+                stats[1] = stats[1] + stats[3]
+                stats[2] = stats[2] + stats[3] * stats[3]
             for lane in range(LANES):
-                found[1] = found[1] + sums[lane]
-                found[2] = found[2] + squares[lane]
-            found[1] = found[1] / T.Cast("float32", steps)
-            found[2] = T.max(
-                found[2] / T.Cast("float32", steps) - found[1] * found[1], T.float32(0)
+                stats[1] = stats[1] + sums[lane]
+                stats[2] = stats[2] + squares[lane]
+            stats[1] = stats[1] / T.Cast("float32", steps)
+            stats[2] = T.max(
+                stats[2] / T.Cast("float32", steps) - stats[1] * stats[1], T.float32(0)
             )
-            found[2] = gain[c] / T.sqrt(found[2] + T.float32(EPSILON))
-            found[3] = shift[c] - found[1] * found[2]
-            for s in range(left):
-                y[c, s] = T.float32(0)
-            for i in range(steps // LANES):
-                for lane in T.vectorized(LANES):
-                    y[c, left + i * LANES + lane] = act(
-                        (x[0, c, 0, i * LANES + lane] - found[0]) * found[2] + found[3]
-                    )
-            for i in range(steps % LANES):
-                y[c, left + steps // LANES * LANES + i] = act(
-                    (x[0, c, 0, steps // LANES * LANES + i] - found[0]) * found[2] + found[3]
-                )
-            for i in range(width - left - steps):
-                y[c, left + steps + i] = T.float32(0)
+            stats[2] = gain[c] / T.sqrt(stats[2] + T.float32(EPSILON))
+            stats[3] = shift[c] - stats[1] * stats[2]
+            normal = T.meta_var(lambda value: act((value - stats[0]) * stats[2] + stats[3]))
+            write_row(y, x, c, left, steps, width, normal)
 
     return normed
 
@@ -228,6 +223,25 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                     near[i, t] = x[i, a * tile + t]
             for b in range(group_of((steps + tile - 1) // tile, groups)):
                 s, o = T.meta_var(time_of(a, b)), T.meta_var(group_of(a, b))
+
+                # each is called for both halves: `first` is the first output of one
+                @T.inline
+                def multiply(added, i, k, first):
+                    for r in T.unroll(half):
+                        for v in T.unroll(vectors):
+                            for lane in T.vectorized(LANES):
+                                added[at(r, v, lane)] += (
+                                    read(near, x, i, s, k * dilation + at(0, v, lane))
+                                    * weight[o, i, k, first + r]
+                                )
+
+                # of a tile that reaches over the end
+                @T.inline
+                def store_inside(total, first):
+                    for r in range(T.min(half, out - o * rows - first)):
+                        for t in range(T.min(tile, steps - s * tile)):
+                            y[0, o * rows + first + r, 0, s * tile + t] = total[r * tile + t]
+
                 total = T.alloc_buffer((half * tile,), "float32")
                 total2 = T.alloc_buffer((half * tile,), "float32")
                 added = T.alloc_buffer((half * tile,), "float32")
@@ -245,20 +259,8 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                                 added2[at(r, v, lane)] = T.float32(0)
                     for i in range(p * part, T.min(p * part + part, inner)):
                         for k in T.unroll(taps):
-                            for r in T.unroll(half):
-                                for v in T.unroll(vectors):
-                                    for lane in T.vectorized(LANES):
-                                        added[at(r, v, lane)] += (
-                                            read(near, x, i, s, k * dilation + at(0, v, lane))
-                                            * weight[o, i, k, r]
-                                        )
-                            for r in T.unroll(half):
-                                for v in T.unroll(vectors):
-                                    for lane in T.vectorized(LANES):
-                                        added2[at(r, v, lane)] += (
-                                            read(near, x, i, s, k * dilation + at(0, v, lane))
-                                            * weight[o, i, k, half + r]
-                                        )
+                            multiply(added, i, k, 0)
+                            multiply(added2, i, k, half)
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
@@ -268,19 +270,12 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                y[0, o * rows + r, 0, s * tile + v * LANES + lane] = total[
-                                    at(r, v, lane)
-                                ]
-                                y[0, o * rows + half + r, 0, s * tile + v * LANES + lane] = total2[
-                                    at(r, v, lane)
-                                ]
+                                at_time = T.meta_var(s * tile + v * LANES + lane)
+                                y[0, o * rows + r, 0, at_time] = total[at(r, v, lane)]
+                                y[0, o * rows + half + r, 0, at_time] = total2[at(r, v, lane)]
                 else:
-                    for r in range(T.min(half, out - o * rows)):
-                        for t in range(T.min(tile, steps - s * tile)):
-                            y[0, o * rows + r, 0, s * tile + t] = total[r * tile + t]
-                    for r in range(T.min(half, out - o * rows - half)):
-                        for t in range(T.min(tile, steps - s * tile)):
-                            y[0, o * rows + half + r, 0, s * tile + t] = total2[r * tile + t]
+                    store_inside(total, 0)
+                    store_inside(total2, half)
 
     return conv
 

@@ -1,7 +1,7 @@
-"""The streaming layout's three functions as files of another runtime: float32, at any length, under
-no mask, checked against PyTorch.
+"""The streaming layout's three functions as .onnx files in a folder: float32, at any length, under no
+mask, checked against PyTorch.
 
-    (manifest,) = build(PortableStreamingStage.of(checkpoint, ONNX), Path("build"), folder_kind(ONNX))
+    (manifest,) = build(OnnxStreamingStage.of(checkpoint), Path("build"), FOLDER)
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
 
 The modules are those of the package (vocoder/streaming), but `utterance` measures all of the
@@ -32,10 +32,18 @@ from kokoro_ane.core.contract import (
     WAVEFORM,
 )
 from kokoro_ane.core.layers import NORM_EPSILON
-from kokoro_ane.core.manifest import folder_of_ours, level_name, package_name
+from kokoro_ane.core.manifest import folder_of_ours
 from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, LIMIT_SNR_DB, PortableStage, baked, dynamic
-from kokoro_ane.runtimes.files import FileRuntime
+from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, LIMIT_SNR_DB, PortableStage, baked
+from kokoro_ane.runtimes.files import ONNX
+from kokoro_ane.runtimes.onnx.onnx_file import (
+    SUFFIX,
+    TOOLS,
+    OnnxProgram,
+    function_file,
+    save_together,
+    write,
+)
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt
@@ -106,25 +114,24 @@ class WholeUtterance(UtteranceFunction):
         )
 
 
-def folder_kind(runtime: FileRuntime) -> Kind:
-    """For core.builder: a folder of functions."""
+def _written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
+    """Write a folder of functions and open what was written."""
     import onnx
 
-    module = runtime.module
+    path.mkdir()
+    models = {}
+    for name in part.functions:
+        file = function_file(path, name)
+        write(stage.function(name), file)
+        models[name] = onnx.load(file)
+    save_together(models, path)
+    return {
+        name: OnnxProgram(function_file(path, name), stage.function(name).outputs)
+        for name in part.functions
+    }
 
-    def written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
-        path.mkdir()
-        models = {}
-        for name in part.functions:
-            module.write(stage.function(name), module.function_file(path, name))
-            models[name] = onnx.load(module.function_file(path, name))
-        module.save_together(models, path)
-        return {
-            name: runtime.open_function(path, name, stage.function(name).outputs)
-            for name in part.functions
-        }
 
-    return Kind(module.SUFFIX, module.TOOLS, written, folder_of_ours)
+FOLDER = Kind(SUFFIX, TOOLS, _written, folder_of_ours)
 
 
 def any_length() -> Lengths:
@@ -133,7 +140,7 @@ def any_length() -> Lengths:
 
 
 @dataclass(frozen=True, eq=False)
-class PortableStreamingStage(PortableStage):
+class OnnxStreamingStage(PortableStage):
     """See core.builder.Stage. `twin`: the package's stage, for its modules, its contract and its
     windows in PyTorch.
     """
@@ -141,38 +148,34 @@ class PortableStreamingStage(PortableStage):
     twin: StreamingStage
 
     @classmethod
-    def of(
-        cls, checkpoint: Checkpoint, runtime: FileRuntime, balanced: Vocoder | None = None
-    ) -> "PortableStreamingStage":
+    def of(cls, checkpoint: Checkpoint, balanced: Vocoder | None = None) -> "OnnxStreamingStage":
         """Checked with 4.5 s of a calibration sentence. `balanced`: prepared for integers.
         InputError where no statistics are fitted.
         """
-        speech, apart = check_speech(checkpoint, CHECK_FRAMES), balanced is not None
         twin = StreamingStage(
             checkpoint,
             predictor_of(checkpoint),
             any_length(),
             PRECISION,
-            speech,
+            check_speech(checkpoint, CHECK_FRAMES),
             balanced=balanced,
-            apart=apart,
+            apart=balanced is not None,
         )
         twin.modules[DECODER].get_submodule("hidden.statistics").__class__ = ExactStatistics
-        return cls(checkpoint, runtime, twin)
+        return cls(checkpoint, ONNX, twin)
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
-        level = f"{self.runtime.module.NAME}-{level_name(PRECISION, STREAMING)}"
-        file = package_name(VOCODER_NAME, self.checkpoint.name, self.checkpoint.releasable, level)
+        file = self.file_of(VOCODER_NAME, STREAMING)
         return (Part(VOCODER_NAME, file, {function: function for function in FUNCTIONS}),)
 
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
         """What is exported, by function."""
-        found = {name: baked(module) for name, module in self.twin.modules.items()}
-        generator = found[UTTERANCE].get_submodule("generator")
+        modules = {name: baked(module) for name, module in self.twin.modules.items()}
+        generator = modules[UTTERANCE].get_submodule("generator")
         assert isinstance(generator, StreamingGenerator)
-        return found | {UTTERANCE: WholeUtterance(generator)}
+        return modules | {UTTERANCE: WholeUtterance(generator)}
 
     def function(self, name: str) -> PortableFunction:
         """See PackageStage."""
@@ -184,16 +187,13 @@ class PortableStreamingStage(PortableStage):
             else 2 * len(self.twin.predictor.centres)
         )
         example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, second, 1, 1)
-        axes = dynamic(
-            (FEATURES, 3, "columns"),
-            (FRAMES, 3, "values") if name == DECODER else (WAVEFORM, 3, "samples"),
-        )
+        grows = {FRAMES: {3: "values"}} if name == DECODER else {WAVEFORM: {3: "samples"}}
         return PortableFunction(
             self.modules[name],
             example,
             inputs,
             outputs,
-            axes,
+            {FEATURES: {3: "columns"}} | grows,
             {"columns": self.twin.buckets_of(name)[-1] + 1},
         )
 
@@ -201,28 +201,27 @@ class PortableStreamingStage(PortableStage):
         """A short utterance against the vocoder, a long one in two cuts against the windows, both
         in float64, from which PyTorch's own float32 is 98 dB away.
         """
-        speech, chain = self.twin.speech, StreamingChain(programs, any_length())
-        short, windows = (
-            excerpt(speech, 0, SHORT_FRAMES),
-            StreamingChain(programs, any_length().in_windows()),
-        )
+        speech = self.twin.speech
+        short = excerpt(speech, 0, SHORT_FRAMES)
+        chain = StreamingChain(programs, any_length())
+        windows = StreamingChain(programs, any_length().in_windows())
         exact = render_reference(Vocoder.of(self.checkpoint).double(), short, torch.float64)
-        told = self.twin.in_torch(torch.float64).render(speech)
-        found = {
+        reference = self.twin.in_torch(torch.float64).render(speech)
+        figures = {
             f"{SHORT_FRAMES} frames, its float64": snr_db(exact, chain.render(short)),
-            f"{speech.frames} frames in windows": snr_db(told, windows.render(speech)),
+            f"{speech.frames} frames in windows": snr_db(reference, windows.render(speech)),
             f"{speech.frames} frames in windows, short ones first": snr_db(
-                told, windows.render(speech, early=True)
+                reference, windows.render(speech, early=True)
             ),
         }
         return [
             Check(f"SNR against PyTorch, {name}", value, LIMIT_SNR_DB, at_least=True)
-            for name, value in found.items()
+            for name, value in figures.items()
         ]
 
     def contract(self, part: Part) -> dict[str, Any]:
         """See Stage. Where a function takes any length, `frames` is the longest."""
-        found = self.twin.contract(part) | self.contract_head()
+        contract = self.twin.contract(part) | self.contract_head()
         for name in (DECODER, UTTERANCE):
-            found["inputs"][name][FEATURES]["frames"] = self.twin.buckets_of(name)[-1:]
-        return found
+            contract["inputs"][name][FEATURES]["frames"] = self.twin.buckets_of(name)[-1:]
+        return contract
