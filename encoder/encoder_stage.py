@@ -198,12 +198,12 @@ class EncoderStage(CheckpointStage):
         # The last token is padding, so that a trace sees both kinds.
         ids = torch.zeros(1, self.buckets.tokens[0], dtype=torch.int32)
         ids[:, -1] = PADDING_ID
-        shapes = tuple((1, tokens) for tokens in self.buckets.tokens)
+        token_shapes = tuple((1, tokens) for tokens in self.buckets.tokens)
         return Function(
             DurationFunction(self.encoder),
             (ids, torch.zeros(style), torch.ones(1)),
             (
-                TensorType(INPUT_IDS, np.int32, shapes),
+                TensorType(INPUT_IDS, np.int32, token_shapes),
                 style_type,
                 TensorType(SPEED, np.float32, ((1,),)),
             ),

@@ -27,7 +27,6 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import json_text
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
-from kokoro_ane.runtimes.registry import hashes_of
 
 FORMAT, NAME = 3, "manifest.json"
 VOCABULARY, VOICES = "vocabulary.json", "voices"
@@ -139,7 +138,8 @@ class Assembly:
         # vectors are replayed on the packages beside them, so they must be of these very packages
         index = load_index(root / VECTORS)
         _require_same(root / VECTORS / INDEX, index["checkpoint"]["sha256"], checkpoint["sha256"])
-        if index["packages"] != hashes_of(manifests):
+        hashes = {manifest.path.stem: manifest.package_sha256 for manifest in manifests}
+        if index["packages"] != hashes:
             raise InputError(
                 f"{root / VECTORS} was written with other packages: run `kokoro-ane vectors --out"
                 f" {root / VECTORS}` again"

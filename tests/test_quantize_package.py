@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
@@ -48,6 +47,7 @@ from tests.builds import (
     small_config,
 )
 from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import write_checkpoint
 
 
 # kind of operation that holds each convolution's weight
@@ -326,9 +326,10 @@ class TestSensitivityCommand:
             return len(layers[-1]) / 1000
 
         monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
-        two = lambda checkpoint, vocoder, _, **more: calibration_inputs(
-            checkpoint, vocoder, 2, **more
-        )
+
+        def two(checkpoint: Checkpoint, vocoder: object, _: int, **more: object) -> object:
+            return calibration_inputs(checkpoint, vocoder, 2, **more)
+
         monkeypatch.setattr(measure, "calibration_inputs", two)
         return layers
 

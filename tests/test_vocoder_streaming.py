@@ -284,11 +284,12 @@ def test_what_another_process_speaks_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order, other = list[int](), FileLock(tmp_path / "0.lock")
-    spoken = lambda _, __, number, path: (
-        order.append(number),
-        path.touch(),
-        other.release(),
-    )
+
+    def spoken(_: object, __: object, number: int, path: Path) -> None:
+        order.append(number)
+        path.touch()
+        other.release()
+
     monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
     other.acquire()
     fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
