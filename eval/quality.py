@@ -117,7 +117,6 @@ def prepared(
     that.
     """
     from kokoro_ane.eval.levels import judged_encoder, judged_package
-    from kokoro_ane.eval.product import judged_product
     from kokoro_ane.pipeline.package_builds import build_package
     from kokoro_ane.quantize.locator import HALF, Request, built, built_encoder, parse_level
     from kokoro_ane.runtimes.registry import judged_manifest
@@ -126,6 +125,8 @@ def prepared(
     if options.stage == ENCODER:
         return f"encoder-{name}", partial(judged_encoder, name)
     if options.stage == PRODUCT:
+        from kokoro_ane.eval.product import judged_product
+
         vocoder, _, encoder = name.partition("+")
         method, layout = parse_level(vocoder)
         request = Request(checkpoint, build, method.name, layout, source=options.checkpoint)
@@ -163,7 +164,7 @@ def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
     from kokoro_ane.core.staging import write_json
 
     with quiet_coremltools():  # after the cheap checks: this takes seconds
-        from kokoro_ane.eval import product  # noqa: F401
+        from kokoro_ane.eval import levels  # noqa: F401
     stem, judge = prepared(options, checkpoint)
     out = out or folder / f"{stem}.json"
     check_implied(out, ours)
