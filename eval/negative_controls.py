@@ -413,7 +413,7 @@ ENCODER_CONTROLS = (
     *(
         Control(
             f"a block of {block} dropped",
-            lambda setting, block=block: read(setting, blunted(setting, block)),  # type: ignore[misc]
+            partial(lambda setting, block: read(setting, blunted(setting, block)), block=block),
             LOST,
         )
         for block in ("F0", "energy", "duration")
