@@ -14,14 +14,14 @@ from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import BOTH
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.decision import NAMED, Choice, whole
+from kokoro_ane.eval.decision import Choice, whole
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import COMPARISONS
-from kokoro_ane.eval.report_figures import interval_of, tightest, used
-from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, UNDECIDED, Check
+from kokoro_ane.eval.report_figures import figure, interval_of, tightest, used
+from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES, Check
 
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
@@ -37,7 +37,7 @@ COLOURS = {"SHIP": "green", "REJECT": "red", "UNDECIDED": "yellow"}
 
 
 def console_of(width: int) -> Console:
-    """For stdout; of that width where it is no terminal."""
+    """Return a console for stdout; it has that width where stdout is no terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=width)
 
@@ -49,9 +49,8 @@ def print_judgement(level: JudgedLevel) -> None:
         raise InputError(f"{level.method} was not judged: {level.failed}")
     console, source = console_of(WIDTH), record["provenance"]
     verdict, nearest = judgement.decision.verdict, tightest(record)
-    console.print(
-        f"[bold {COLOURS[verdict]}]{verdict}[/]  {judgement.method}, clips: {len(judgement.clips)}"
-    )
+    subject = f"{judgement.method}, clips: {len(judgement.clips)}"
+    console.print(f"[bold {COLOURS[verdict]}]{verdict}[/]  {subject}")
     if not record["releasable"]:
         shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
         why = record["withheld"] or not_releasable(manifest.checkpoint["name"])
@@ -98,7 +97,11 @@ def metric_table(judgement: Judgement, title: str, scale: str) -> Table:
         }
         cells = [_cell(row[kind], checks.get(kind)) for kind in (MEAN, WORST)]
         cells += [_cell(row[f"variation_{kind}"], None) for kind in (MEAN, WORST)]
-        limits = ", ".join(f"{kind} {_rule(check)}" for kind, check in sorted(checks.items()))
+        # A star stands at a limit that moves with the natural variation.
+        limits = ", ".join(
+            f"{kind} {check.gate.rule(check.limit)}" + (" *" if check.gate.multiple else "")
+            for kind, check in sorted(checks.items())
+        )
         state = max(
             (check.state for check in checks.values()),
             key=(HOLDS, STRADDLES, MISSING, BROKEN).index,
@@ -116,25 +119,8 @@ def metric_table(judgement: Judgement, title: str, scale: str) -> Table:
 
 
 def _cell(value: float | None, check: Check | None) -> str:
-    if value is None:
-        return "-"
-    text = f"{value + 0.0:.3f}"
-    return text if check is None else f"[{STATES[check.state]}]{text}[/]"
-
-
-def _rule(check: Check) -> str:
-    return check.gate.rule(check.limit) + (" *" if check.gate.multiple is not None else "")
-
-
-def vetoes(level: JudgedLevel) -> str:
-    """The first broken gates and how many more there are; without any, what is open."""
-    if level.failed:
-        return level.failed
-    broken = level.record["broken"]
-    more = f" and {len(broken) - NAMED} more" if len(broken) > NAMED else ""
-    return ", ".join(broken[:NAMED]) + more or (
-        "-" if level.verdict != UNDECIDED else level.record["reasons"][0]
-    )
+    text = figure(value, 3)
+    return f"[{STATES[check.state]}]{text}[/]" if check else text
 
 
 def cells(level: JudgedLevel, whole_bytes: int) -> tuple[str, ...]:
@@ -146,26 +132,24 @@ def cells(level: JudgedLevel, whole_bytes: int) -> tuple[str, ...]:
     summary = level.record["summary"]
     pesq, mcd = summary["pesq"], summary["mcd_db"]
     share = level.facts.int8_macs_share if level.facts else None
-    seeds = (
-        mcd["mean"] / mcd["variation_mean"]
-        if mcd["mean"] is not None and mcd["variation_mean"]
-        else None
-    )
+    seeds = None
+    if mcd["mean"] is not None and mcd["variation_mean"]:
+        seeds = mcd["mean"] / mcd["variation_mean"]
     return (
         f"{level.method}\n[dim]{level.title}[/]",
         f"{level.bytes / 1e6:.2f}",
         f"{level.bytes / whole_bytes:.3f}" if whole_bytes else "-",
         f"{share:.1%}" if share is not None else "-",
-        _pair(pesq["mean"], pesq["worst"]) + _span(level, "pesq"),
-        _number(mcd["mean"]) + _span(level, "mcd_db"),
-        _number(seeds),
+        f"{figure(pesq['mean'])} / {figure(pesq['worst'])}" + _span(level, "pesq"),
+        figure(mcd["mean"]) + _span(level, "mcd_db"),
+        figure(seeds),
         level.verdict,
-        vetoes(level),
+        level.problem or "-",
     )
 
 
 def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping[str, Any]) -> None:
-    """Decision, notes, table."""
+    """Print decision, notes and the table of levels."""
     console = console_of(RELEASE_WIDTH)
     table = Table(
         title="compression levels against fp32, same features, same noise",
@@ -173,39 +157,19 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping
         box=SIMPLE_HEAD,
         pad_edge=False,
     )
-    headings = (
-        "level",
-        "MB",
-        "of fp16",
-        "int8 MACs",
-        "PESQ mean / worst",
-        "MCD dB",
-        "of seeds",
-        "verdict",
-        "broken or open",
-    )
-    for heading in headings:
-        table.add_column(
-            heading,
-            justify="left" if heading in ("level", "verdict", "broken or open") else "right",
-        )
+    table.add_column("level")
+    for heading in ("MB", "of fp16", "int8 MACs", "PESQ mean / worst", "MCD dB", "of seeds"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    table.add_column("broken or open")
     for level in levels:
         base = whole(level, levels)
         *plain, verdict, wrong = cells(level, base.bytes if base else 0)
         table.add_row(*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong)
     table.add_section()
     for name, row in record["spread"].items():
-        table.add_row(
-            f"[dim]{name}",
-            "",
-            "",
-            "",
-            _pair(row["pesq"], row["pesq_worst"]),
-            _number(row["mcd_db"]),
-            "",
-            "",
-            "",
-        )
+        pesq = f"{figure(row['pesq'])} / {figure(row['pesq_worst'])}"
+        table.add_row(f"[dim]{name}", "", "", "", pesq, figure(row["mcd_db"]))
     table.caption = "of seeds: MCD in units of what another noise seed does"
     table.caption_justify = "left"
     console.print(
@@ -216,22 +180,14 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping
     console.print(table)
 
 
-def _pair(mean: float | None, worst: float | None) -> str:
-    return f"{_number(mean)} / {_number(worst)}"
-
-
 def _span(level: JudgedLevel, metric: str) -> str:
-    """The mean's 95 % interval on a line of its own."""
+    """Write the mean's 95 % interval on a line of its own."""
     interval = interval_of(level.record, metric)
-    return f"\n[dim]{_number(interval[0])}-{_number(interval[1])}[/]" if interval else ""
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return f"\n[dim]{figure(interval[0])}-{figure(interval[1])}[/]" if interval else ""
 
 
 def print_products(products: Sequence[JudgedLevel], choice: Choice, _: Mapping[str, Any]) -> None:
-    """Decision, notes, table, what is wrong."""
+    """Print decision, notes, the table of products, and what is wrong with each."""
     print("\n  - ".join((f"{choice.verdict}  {choice.reason}", *choice.notes)))
     rows = []
     for one in products:
