@@ -271,7 +271,8 @@ def other_style(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
 def block_dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
     """The first residual block of the last stage passes its input on."""
     copy = deepcopy(faults.vocoder)
-    copy.generator.resblocks[copy.generator.blocks_per_stage] = Dropped(lambda x, *_: x)  # type: ignore[assignment]
+    first = copy.generator.blocks_per_stage  # of the last of two stages
+    copy.generator.resblocks[first] = Dropped(lambda x, *_: x)  # type: ignore[assignment]
     return render_reference(copy.eval(), inputs)
 
 

@@ -334,7 +334,7 @@ def blunted(setting: Setting, block: str) -> EncoderBackend:
     if block == "duration":
         # The LSTM's part of x [1, T, C + S] without the style.
         width = encoder.bert_encoder.out_features
-        encoder.predictor.text_encoder.lstms[2] = Dropped(lambda x: x[..., :width])
+        encoder.predictor.text_encoder.lstms[2] = Dropped(lambda x, *_: x[..., :width])
     else:
         curve = encoder.predictor.F0 if block == "F0" else encoder.predictor.N
         curve[0] = Dropped(lambda x, *others: (x, others[-1]))  # type: ignore[assignment]
@@ -413,7 +413,7 @@ ENCODER_CONTROLS = (
     *(
         Control(
             f"a block of {block} dropped",
-            lambda setting, block=block: read(setting, blunted(setting, block)),  # type: ignore[misc]
+            partial(lambda setting, block: read(setting, blunted(setting, block)), block=block),
             LOST,
         )
         for block in ("F0", "energy", "duration")
