@@ -60,14 +60,13 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code of the verb; 2 where there is no such verb, or nowhere to print."""
-    from kokoro_ane.core.streams import with_streams
+    from kokoro_ane.core.errors import run_cli
 
-    return with_streams(
-        lambda: _called(list(sys.argv[1:] if argv is None else argv), last=argv is None)
-    )
+    return run_cli(_called, None if argv is None else list(argv))
 
 
-def _called(arguments: list[str], last: bool) -> int:
+def _called(argv: list[str] | None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] in (["-h"], ["--help"]):
         print(usage())
         return 0
@@ -81,37 +80,11 @@ def _called(arguments: list[str], last: bool) -> int:
             file=sys.stderr,
         )
         return 2
-    try:
-        # its handlers are there before a verb's modules, which take seconds to import
-        from kokoro_ane.core.process import interruptible
-
-        with interruptible(last):
-            try:
-                return _verb(arguments)
-            except KeyboardInterrupt:  # while modules are imported
-                return _interrupted()
-    except KeyboardInterrupt:
-        return _interrupted()
-
-
-def _verb(arguments: list[str]) -> int:
-    from kokoro_ane.core.streams import NO_MEMORY, no_memory
-
-    try:
-        # only the verb's own modules are imported
-        module = importlib.import_module(COMMANDS[arguments[0]][0])
-    except (ImportError, MemoryError, RuntimeError) as problem:
-        if not no_memory(problem):
-            raise
-        print(f"error: {NO_MEMORY}", file=sys.stderr)
-        return 2
-    code: int = module.main(arguments if arguments[0] in OWN_VERB else arguments[1:])
+    # Only the verb's own modules are imported, which takes seconds: run_cli's handlers are there
+    # already. So the verb is called without its own run_cli.
+    verb = importlib.import_module(COMMANDS[arguments[0]][0]).main
+    code: int = verb.__wrapped__(arguments if arguments[0] in OWN_VERB else arguments[1:])
     return code
-
-
-def _interrupted() -> int:
-    print("error: interrupted; nothing was left half-written", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":
