@@ -138,7 +138,7 @@ def _download() -> Path:
             folder.glob(HUB_FILES[2])
         ):
             return folder
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001
         # the hub's many error classes all mean "not in the cache"
         print(
             f"{HUB_REPOSITORY} is not cached ({type(problem).__name__}); asking the hub",
@@ -147,7 +147,8 @@ def _download() -> Path:
     try:
         _probe_hub()
         return Path(snapshot_download(**request, etag_timeout=HUB_TIMEOUT_S))
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001
+        # no common base class; each is reported by name
         reason = str(problem).strip().splitlines() or [""]
         raise InputError(
             f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}:"
@@ -169,7 +170,8 @@ def _probe_hub() -> None:
                     timeout=PROBE_TIMEOUT_S,
                 )
             )
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001
+            # raised again below, in the caller's thread
             answer.append(problem)
 
     answer: list[Any] = []

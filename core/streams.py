@@ -94,9 +94,10 @@ def _not_open() -> str | None:
     said to a closed stderr is lost.
     """
     if sys.stdin is None:
-        sys.stdin = Path(os.devnull).open(encoding="utf-8")
+        # open as long as the process
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     closed = sys.stdout is None or sys.stdout.closed
     # no POSIX, or a stream put in its place
     with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):

@@ -94,7 +94,7 @@ def read_npy(path: Path) -> "np.ndarray":
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
     except MemoryError:
         raise
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001
         # a damaged header is evaluated as a literal and may raise anything
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise InputError(f"{path} cannot be read as a NumPy array: {reason[0][:120]}") from None
