@@ -148,6 +148,7 @@ def _download() -> Path:
         _probe_hub()
         return Path(snapshot_download(**request, etag_timeout=HUB_TIMEOUT_S))
     except Exception as problem:  # noqa: BLE001
+        # no common base class; each is reported by name
         reason = str(problem).strip().splitlines() or [""]
         raise InputError(
             f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}:"
@@ -170,6 +171,7 @@ def _probe_hub() -> None:
                 )
             )
         except Exception as problem:  # noqa: BLE001
+            # raised again below, in the caller's thread
             answer.append(problem)
 
     answer: list[Any] = []

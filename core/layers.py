@@ -279,18 +279,6 @@ def upstream_state(module: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def masked_moments(x: Tensor, mask: Mask, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Statistics of x [B, C, 1, S] inside the mask: the rounded mean, `scale` * (x - mean), what
-    the rounding left of its mean, and 1 / deviation of that; all but the second [B, C, 1, 1].
-    """
-    # a ratio of means: a sum over S overflows fp16
-    mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
-    centered = (x - mean) * (mask.values * scale)
-    rest = centered.mean(dim=3, keepdim=True) / mask.mean
-    power = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
-    return mean, centered, rest, torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2)
-
-
 class AdaIN1d(nn.Module):
     """Adaptive instance norm: (x - mean) / std * gain(style) + shift(style), statistics inside the
     mask only.
@@ -314,8 +302,12 @@ class AdaIN1d(nn.Module):
         gain, shift = self.fc(style).chunk(2, dim=1)  # [B, C, 1, 1] each
         if mask is None:
             return F.instance_norm(x, eps=NORM_EPSILON) * gain + shift
-        _, centered, rest, factor = masked_moments(x, mask, self.scale)
-        factor = factor * gain
+        # a ratio of means: a sum over S overflows fp16
+        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
+        centered = (x - mean) * (mask.values * self.scale)
+        rest = centered.mean(dim=3, keepdim=True) / mask.mean  # what the rounding of the mean left
+        power = (centered * centered).mean(dim=3, keepdim=True) / mask.mean
+        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * self.scale**2) * gain
         return centered * factor + (shift - rest * factor)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:

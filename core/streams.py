@@ -94,6 +94,7 @@ def _not_open() -> str | None:
     said to a closed stderr is lost.
     """
     if sys.stdin is None:
+        # open as long as the process
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115

@@ -129,8 +129,12 @@ class F0Predictor(nn.Module):
         """
         rows = frames.squeeze(2).transpose(1, 2)  # [1, F, C + 1]
         inside = rows[..., -1:]  # [1, F, 1]
-        x = self.shared(with_style(rows[..., :-1], style, inside), inside)  # [1, F, C]
-        x = x.transpose(1, 2).unsqueeze(2)  # [1, C, 1, F]
+        # [1, C, 1, F]
+        x = (
+            self.shared(with_style(rows[..., :-1], style, inside), inside)
+            .transpose(1, 2)
+            .unsqueeze(2)
+        )
         column, mask = style.unsqueeze(2).unsqueeze(3), Mask.of(frames[:, -1:])  # [1, S, 1, 1]
         return self.curve(x, column, mask), x, column, mask
 

@@ -195,8 +195,9 @@ class Generator(nn.Module):
         600F].
         """
         masks = self._stage_masks(mask)
-        x = self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype)
-        return self.stft(self.conv_post(x), masks[-1])
+        # [B, 22, 1, 120F + 1]
+        x = self.conv_post(self._trunk(x, style, spectrum, masks).to(self.conv_post.weight.dtype))
+        return self.stft(x, masks[-1])
 
     def trunk(self, x: Tensor, style: Tensor, spectrum: Tensor, mask: Mask | None) -> Tensor:
         """What forward computes before conv_post: [B, C, 1, 120F + 1]. The tail behind it may run

@@ -65,7 +65,7 @@ class PooledMoments(nn.Module):
     def __init__(self, generator: Generator) -> None:
         super().__init__()
         low, high = generator.noise_convs
-        self.up = FrozenConvTranspose(generator.ups[0])
+        self.up = FrozenConvTranspose(generator.ups[0]).to(memory_format=torch.contiguous_format)
         self.up.bias.zero_()
         self.rate, self.stride, self.reach = generator.rates[0], low.stride[1], int(low.padding[1])
         self.low, self.high = (
@@ -112,8 +112,7 @@ class EntryMoments(nn.Module):
         """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean
         and log of the variance of each, [1, D - style_dim, 1, 1].
         """
-        frames, columns = shares
-        branches = (LOUD_SCALE, frames), (QUIET_SCALE, columns), (QUIET_SCALE, columns)
+        branches = (LOUD_SCALE, shares[0]), (QUIET_SCALE, shares[1]), (QUIET_SCALE, shares[1])
         offsets = self.offset.split(self.sizes, dim=1)
         moments: list[Tensor] = []
         for (mean, power), (scale, share), offset in zip(pooled, branches, offsets, strict=True):
@@ -260,7 +259,9 @@ def unpack_window(frames: Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
     """Packed rows [1, 2C, 1, W + 1] and [1, 2640, 1, W + 1] -> frames [1, C, 1, 2W], spectrum [1,
     22, 1, 120W + 1].
     """
-    channels = frames.shape[1] // PROSODY_PER_FRAME
-    frames = frames.reshape(1, channels, 1, -1)[..., :-PROSODY_PER_FRAME]  # [1, C, 1, 2W]
+    # [1, C, 1, 2W]
+    frames = frames.reshape(1, frames.shape[1] // PROSODY_PER_FRAME, 1, -1)[
+        ..., :-PROSODY_PER_FRAME
+    ]
     # [1, 22, 1, 120W + 1]
     return frames, spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]

@@ -21,13 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.layers import (
+    NORM_EPSILON,
     AdaIN1d,
     Conv,
     Mask,
     Modules,
     Snake,
     masked,
-    masked_moments,
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 from kokoro_ane.vocoder.eager import FrozenConvTranspose
@@ -147,8 +147,12 @@ class Measured(Told):
         """
         (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
         assert mask is not None
-        mean, _, rest, factor = masked_moments(x, mask, scale)
-        factor = factor * scale * gain
+        # The names of these variables name the values of a built package, so nothing is shared.
+        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
+        centred = (x - mean) * (mask.values * scale)
+        rest = centred.mean(dim=3, keepdim=True) / mask.mean
+        power = (centred * centred).mean(dim=3, keepdim=True) / mask.mean
+        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2) * scale * gain
         return factor, shift - (mean + rest * (1 / scale)) * factor
 
     def rise(self, rate: int, columns: int = 0) -> None:
@@ -271,7 +275,8 @@ class StreamingGenerator(nn.Module):
         self.noise_res: Modules[AffineBlock] = Modules()
         for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
             read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
-            self.ups.append(FrozenConvTranspose(up, count if stage else 1.0))
+            frozen = FrozenConvTranspose(up, count if stage else 1.0)
+            self.ups.append(frozen.to(memory_format=torch.contiguous_format))
             self.noise_convs.append(
                 FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"])
             )
