@@ -376,10 +376,10 @@ def test_viterbi_and_its_constraint() -> None:
 
 def toy_items() -> Items:
     sentences = [(("the", "x"), "nn"), (("to", "x"), "vb")] * 60
-    found = [keys(words, 1, guess) for words, _ in sentences]
+    features = [keys(words, 1, guess) for words, _ in sentences]
     return Items(
-        features=np.array([key for item in found for key in item], np.uint32),
-        lengths=np.array([len(item) for item in found]),
+        features=np.array([key for item in features for key in item], np.uint32),
+        lengths=np.array([len(item) for item in features]),
         labels=np.array([PARTS.index(tag) for _, tag in sentences]),
         allowed=np.array([[tag in ("nn", "vb") for tag in PARTS]] * len(sentences)),
         origins=np.zeros(len(sentences), int),

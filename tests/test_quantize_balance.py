@@ -385,8 +385,10 @@ class TestPackage:
         chosen = dict(
             zip(("decode.0.conv1", "generator.ups.0", "encode.norm1.fc"), levels, strict=True)
         )
-        wanted = dataclasses.replace(recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen)
-        manifest = build_compressed(METHODS[name], checkpoint, build, wanted)[1]
+        partial_recipe = dataclasses.replace(
+            recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen
+        )
+        manifest = build_compressed(METHODS[name], checkpoint, build, partial_recipe)[1]
         require_genuine(manifest, name)
         program = program_of((checkpoint, build), name)
         assert manifest.target == METHODS[name].target or name == "mixed"
@@ -421,17 +423,17 @@ def test_moments_are_means_over_columns(built: tuple[Checkpoint, Path]) -> None:
     vocoder = Vocoder.of(built[0])
     seen: list[Tensor] = []
     vocoder.decode[0].conv1.register_forward_pre_hook(
-        lambda layer, given: seen.append(Unfolded.of(layer).inputs(given[0]))
+        lambda layer, inputs: seen.append(Unfolded.of(layer).inputs(inputs[0]))
     )
     from kokoro_ane.quantize.activations import calibration_inputs
 
-    found = input_moments(vocoder, calibration_inputs(built[0], vocoder, 2), {"decode.0.conv1"})
+    moments = input_moments(vocoder, calibration_inputs(built[0], vocoder, 2), {"decode.0.conv1"})
     columns = torch.cat(seen)
     assert torch.allclose(
-        found["decode.0.conv1"], columns.T @ columns / len(columns), rtol=1e-4, atol=1e-6
+        moments["decode.0.conv1"], columns.T @ columns / len(columns), rtol=1e-4, atol=1e-6
     )
     weight = vocoder.decode[0].conv1.weight.detach().half().numpy()
-    fitted = (Unfolded.of(vocoder.decode[0].conv1), found["decode.0.conv1"])
+    fitted = (Unfolded.of(vocoder.decode[0].conv1), moments["decode.0.conv1"])
     tables, index = fitted_palette(weight, PaletteWeights(4), *fitted)
     assert (tables.shape, index.shape) == ((1, 16), weight.shape)
     assert all(a <= b for a, b in itertools.pairwise(tables[0]))

@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,71 +35,18 @@ from kokoro_ane.quantize.search import Option, first_within, trade_off
 from tests.demo_voice import DEMO_VOICE
 from tests.release_build import release
 
-LARGE = Layer(
-    "generator.resblocks.0.convs1.0",
-    "x_1",
-    "conv",
-    "in_1",
-    "w_1",
-    12_288,
-    64,
-    64,
-    macs=900,
-    is_style=False,
-    is_tail=False,
-)
-SMALL = Layer(
-    "generator.noise_convs.0",
-    "x_2",
-    "conv",
-    "in_2",
-    "w_2",
-    704,
-    22,
-    32,
-    macs=60,
-    is_style=False,
-    is_tail=False,
-)
-STYLE = Layer(
-    "encode.norm1.fc",
-    "x_3",
-    "conv",
-    "style",
-    "w_3",
-    33_280,
-    128,
-    260,
-    macs=10,
-    is_style=True,
-    is_tail=False,
-)
-UPS = Layer(
-    "generator.ups.1",
-    "x_4",
-    "conv_transpose",
-    "in_4",
-    "w_4",
-    24_576,
-    64,
-    32,
-    macs=20,
-    is_style=False,
-    is_tail=False,
-)
-TAIL = Layer(
-    "generator.conv_post",
-    "x",
-    "conv",
-    "in_5",
-    "w_5",
-    4928,
-    32,
-    22,
-    macs=10,
-    is_style=False,
-    is_tail=True,
-)
+
+def layer(name: str, elements: int, channels: int, outputs: int, macs: int, **other: Any) -> Layer:
+    plain = {"op_type": "conv", "is_style": False, "is_tail": False}
+    sizes = {"elements": elements, "channels": channels, "outputs": outputs, "macs": macs}
+    return Layer(name, op_name="x", input="in", weight="w", **sizes, **plain | other)
+
+
+LARGE = layer("generator.resblocks.0.convs1.0", 12_288, 64, 64, macs=900)
+SMALL = layer("generator.noise_convs.0", 704, 22, 32, macs=60)
+STYLE = layer("encode.norm1.fc", 33_280, 128, 260, macs=10, is_style=True)
+UPS = layer("generator.ups.1", 24_576, 64, 32, macs=20, op_type="conv_transpose")
+TAIL = layer("generator.conv_post", 4928, 32, 22, macs=10, is_tail=True)
 LAYERS = (LARGE, SMALL, STYLE, UPS, TAIL)
 
 
@@ -178,18 +126,18 @@ def test_both_upsamplers_keep_a_float_input() -> None:
 
 class TestSettings:
     def test_replace_what_they_name(self) -> None:
-        given = [
+        settings = [
             "exponent=0.25",
             "clips=3",
             "time_varying_scale=0",
             "per_column_scale=0",
             "float_inputs=a,b.*",
         ]
-        method, wanted = (
-            with_settings(METHODS["w8a8"], given),
+        method, expected = (
+            with_settings(METHODS["w8a8"], settings),
             Activations(0.25, time_varying_scale=False, per_column_scale=False, clips=3),
         )
-        assert method.activations == dataclasses.replace(wanted, float_inputs=("a", "b.*"))
+        assert method.activations == dataclasses.replace(expected, float_inputs=("a", "b.*"))
         assert with_settings(METHODS["w8"], []) is METHODS["w8"]
 
     @pytest.mark.parametrize(
@@ -368,7 +316,7 @@ def renamed(
         place = new.with_suffix(".mlpackage")
         if place.exists():
             shutil.rmtree(place)
-        (place.symlink_to if link else lambda given: shutil.copytree(given, place))(
+        (place.symlink_to if link else lambda source: shutil.copytree(source, place))(
             old.with_suffix(".mlpackage")
         )
         data = json.loads(old.read_text(encoding="utf-8")) | {"method": name, "package": place.name}
@@ -385,8 +333,15 @@ class TestWhatItsNameSays:
         self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture
     ) -> list[str]:
         """The one line of the quality and the release command."""
-        given = ["--checkpoint", str(place[0].folder), "--build", str(place[1]), "--workers", "1"]
-        assert quality([*given, "--method", method]) == 2
+        arguments = [
+            "--checkpoint",
+            str(place[0].folder),
+            "--build",
+            str(place[1]),
+            "--workers",
+            "1",
+        ]
+        assert quality([*arguments, "--method", method]) == 2
         assert release(place, "--methods", method) == 2
         return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
@@ -47,7 +48,6 @@ from tests.builds import (
     small_config,
 )
 from tests.demo_voice import DEMO_VOICE
-from tests.random_checkpoint import write_checkpoint
 
 
 # kind of operation that holds each convolution's weight
@@ -83,7 +83,7 @@ class TestStructure:
     def test_the_parent_is_untouched_and_both_verify(
         self, built: tuple[Checkpoint, Path], name: str
     ) -> None:
-        """coremltools rewrites the Manifest.json of a package it opens; ours opens a copy."""
+        """coremltools rewrites the Manifest.json of a package that it opens, so it gets a copy."""
         parent, child = manifest_of(built, "fp16"), manifest_of(built, name)
         assert child.parent_sha256 == parent.package_sha256
         assert child.method == name
@@ -98,11 +98,11 @@ class TestStructure:
     def test_exactly_the_large_weights_are_compressed_each_on_its_grid(
         self, built: tuple[Checkpoint, Path]
     ) -> None:
-        found = storage(program_of(built, "w8"))
+        kinds = storage(program_of(built, "w8"))
         assert {
-            op for op, stored in found.items() if stored == "constexpr_affine_dequantize"
+            op for op, stored in kinds.items() if stored == "constexpr_affine_dequantize"
         } == large_layers(built)
-        assert set(found.values()) == {"constexpr_affine_dequantize", "const"}
+        assert set(kinds.values()) == {"constexpr_affine_dequantize", "const"}
         layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
         layer = next(x for x in layers if x.elements > 2048 and x.op_type == "conv")
         stored = next(
@@ -205,12 +205,12 @@ class TestW4:
         """The negative control, with one scale a block and the reason why it is not for the
         engine.
         """
-        manifest, found = (
+        manifest, kinds = (
             build_compressed(METHODS["w4"], *copied)[1],
             storage(program_of(copied, "w4")),
         )
         assert {
-            op for op, stored in found.items() if stored == "constexpr_blockwise_shift_scale"
+            op for op, stored in kinds.items() if stored == "constexpr_blockwise_shift_scale"
         } == large_layers(copied)
         assert manifest.target == "iOS18"
         assert "Neural Engine" in manifest.compression["unfit_for_engine"]
@@ -326,27 +326,19 @@ class TestSensitivityCommand:
             return len(layers[-1]) / 1000
 
         monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
-
-        def two(checkpoint: Checkpoint, vocoder: object, _: int, **more: object) -> object:
-            return calibration_inputs(checkpoint, vocoder, 2, **more)
-
-        monkeypatch.setattr(measure, "calibration_inputs", two)
+        monkeypatch.setattr(
+            measure,
+            "calibration_inputs",
+            lambda checkpoint, vocoder, _, **more: calibration_inputs(
+                checkpoint, vocoder, 2, **more
+            ),
+        )
         return layers
 
     def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
         files = ("--log", str(folder / "log.jsonl"), "--recipe", str(folder / "recipe.json"))
-        return sensitivity(
-            [
-                *files,
-                "--checkpoint",
-                str(built[0].folder),
-                "--build",
-                str(built[1]),
-                "--clips",
-                "1",
-                *more,
-            ]
-        )
+        folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
+        return sensitivity([*files, *folders, "--clips", "1", *more])
 
     def test_recipe_plot_and_resumption(
         self,
@@ -382,24 +374,28 @@ class TestSensitivityCommand:
         )
 
     def test_a_size_takes_palettes_and_float_inputs(
-        self, built: tuple[Checkpoint, Path], measured_layers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture
-    ) -> None:  # fmt: skip
-        """Fits, which take the time, are asked for and not made: nobody renders with them here
-        (tests/test_quantize_balance.py does).
+        self,
+        built: tuple[Checkpoint, Path],
+        measured_layers: list[str],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """The fits, which take most of the time, are replaced by none: nothing renders with them
+        here (tests/test_quantize_balance.py does).
         """
-        asked: list[str] = []
+        fitted_layers: list[str] = []
 
         def fits_of(
             _checkpoint: Checkpoint, _vocoder: Vocoder, names: list[str]
         ) -> dict[str, object]:
-            asked.extend(names)
+            fitted_layers.extend(names)
             return {}
 
         monkeypatch.setattr(measure, "fits_of", fits_of)
         assert self.run(built, tmp_path, "--size", "0.8") == 0
-        assert "generator.ups.0" in asked
-        assert "F0_conv" not in asked
+        assert "generator.ups.0" in fitted_layers
+        assert "F0_conv" not in fitted_layers
         data = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert data["forecast"]["size"] <= 0.8
         assert data["forecast"]["int8_macs"] == 0
@@ -414,19 +410,8 @@ class TestSensitivityCommand:
 
 class TestQualityCommand:
     def run(self, built: tuple[Checkpoint, Path], *more: str, method: str = "w8") -> int:
-        return quality(
-            [
-                "--method",
-                method,
-                "--checkpoint",
-                str(built[0].folder),
-                "--build",
-                str(built[1]),
-                "--workers",
-                "1",
-                *more,
-            ]
-        )
+        folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
+        return quality(["--method", method, *folders, "--workers", "1", *more])
 
     def test_one_clip_is_measured_but_undecided(
         self,
@@ -470,16 +455,16 @@ class TestQualityCommand:
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run(copied) == 3
         assert [exit_of("SHIP", may) for may in (True, False)] == [0, 3]
-        said = capsys.readouterr().out.splitlines()
-        assert json.loads(said[-1])["verdict"] == "SHIP"
-        assert said[0].startswith("SHIP  w8, clips: 24")
-        assert "the gates hold, but not releasable: " in said[1]
-        assert said[2].startswith("tightest gate: ")
-        assert next(line for line in said if line.startswith("metric")).split()[-2:] == [
+        lines = capsys.readouterr().out.splitlines()
+        assert json.loads(lines[-1])["verdict"] == "SHIP"
+        assert lines[0].startswith("SHIP  w8, clips: 24")
+        assert "the gates hold, but not releasable: " in lines[1]
+        assert lines[2].startswith("tightest gate: ")
+        assert next(line for line in lines if line.startswith("metric")).split()[-2:] == [
             "pass",
             "limit",
         ]
-        assert next(line for line in said if line.startswith("PESQ wide band")).count("yes") == 1
+        assert next(line for line in lines if line.startswith("PESQ wide band")).count("yes") == 1
         shutil.rmtree(copied[1] / "release" / "cache")  # what was measured is not measured again
         monkeypatch.setattr(execution, "judge_clip", measured_as("is silent"))
         assert self.run(copied) == 1
@@ -533,11 +518,11 @@ class TestQualityCommand:
         capsys: pytest.CaptureFixture,
     ) -> None:
         """w8 where nothing is built: its parent, then itself; then it is judged."""
-        asked = []
+        commands = []
 
         def build(options: BuildOptions | QuantizeOptions) -> None:
-            asked.append(options.command.split()[1])
-            manifest = manifest_of(built, "w8" if asked[-1] == "quantize" else "fp16")
+            commands.append(options.command.split()[1])
+            manifest = manifest_of(built, "w8" if commands[-1] == "quantize" else "fp16")
             shutil.copytree(manifest.package_path, tmp_path / manifest.package)
             shutil.copy(manifest.path, tmp_path)
 
@@ -545,7 +530,7 @@ class TestQualityCommand:
             monkeypatch.setattr(f"kokoro_ane.pipeline.package_builds.{name}", build)
         monkeypatch.setattr(execution, "judge_clip", measured_as(None))
         assert self.run((built[0], tmp_path)) == 3
-        assert asked == ["build", "quantize"]
+        assert commands == ["build", "quantize"]
         captured = capsys.readouterr()
         assert json.loads(captured.out.splitlines()[-1])["verdict"] == "SHIP"
         assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err

@@ -51,12 +51,12 @@ class TestStored:
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
         weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
-        whole, own = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
-        assert isinstance(own, Table)
-        assert own.table.shape == (2, 64)
-        assert own.index.max() < 64
+        whole, grouped = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
+        assert isinstance(grouped, Table)
+        assert grouped.table.shape == (2, 64)
+        assert grouped.index.max() < 64
         quiet = [
-            np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, own) if form
+            np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, grouped) if form
         ]
         assert quiet[1] < 0.01 * quiet[0]
 
@@ -70,8 +70,8 @@ class TestStored:
         assert np.array_equal(form.decoded(), weight)
 
     def test_a_grid_of_each_row_is_found(self) -> None:
-        """Scales that float32 holds, zero points as the export has them: every weight comes back to
-        its last bit.
+        """With scales that float32 holds, and zero points as the export has them, every weight
+        comes back to its last bit.
         """
         generator = np.random.default_rng(2)
         scale, zero = (
@@ -98,18 +98,24 @@ class TestStored:
         assert stored_as(weight.astype(np.float16), OwnGrid()) is None
 
 
-def own(tiny_build: Path, folder: Path) -> Path:
+def copied_encoder(tiny_build: Path, folder: Path) -> Path:
     """A build folder with the encoder's fp16 package."""
     for path in tiny_build.glob("KokoroEncoder-tiny-fp16*"):
         (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
     return folder
 
 
+def arguments_for(method: str, checkpoint: Checkpoint, build: Path) -> list[str]:
+    """The command line that builds a level of the encoder."""
+    folders = ("--checkpoint", str(checkpoint.folder), "--build", str(build))
+    return ["--stage", "encoder", "--method", method, *folders]
+
+
 def test_moments_are_of_what_a_constant_multiplies(
     tiny_build: Path, tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Padding left out, an LSTM's recurrent weights by its outputs a step before; none for what
-    reads the style and for embeddings.
+    """Padding is left out, and an LSTM's recurrent weights multiply its outputs of a step before.
+    Embeddings and layers that read the style have no moments.
     """
     short = [
         one
@@ -125,12 +131,12 @@ def test_moments_are_of_what_a_constant_multiplies(
         name: Program(manifest.package_path, function=inside)
         for name, inside in manifest.functions.items()
     }
-    found = encoder_fits.encoder_fits(tiny_checkpoint, package.backend, programs)
+    fits = encoder_fits.encoder_fits(tiny_checkpoint, package.backend, programs)
     program, names = programs["duration"], weights_of(programs["duration"])
     ours = {
-        name: found["duration"][value].moments
+        name: fits["duration"][value].moments
         for value, name in names.items()
-        if value in found["duration"]
+        if value in fits["duration"]
     }
     assert not [name for name in ours if "fc_weight" in name or name.endswith("embeddings_weight")]
     lstm, seen = (
@@ -146,8 +152,12 @@ def test_moments_are_of_what_a_constant_multiplies(
         style = style_row(tiny_checkpoint.blend(one.voice), len(one.phonemes))[
             :, tiny_checkpoint.config.style_dim :
         ]
-        given = {"input_ids": padded, "style": style, "speed": np.array([one.speed], np.float32)}
-        program(given, hook=lambda name, _, value: seen.__setitem__(name, value))
+        arguments = {
+            "input_ids": padded,
+            "style": style,
+            "speed": np.array([one.speed], np.float32),
+        }
+        program(arguments, hook=lambda name, _, value: seen.__setitem__(name, value))
         inputs.append(seen[lstm.inputs["x"][0]][:count, 0])
         later.append(seen[lstm.outputs[0].name][1:count, 0].chunk(2, dim=1)[1])
     for name, columns in (
@@ -186,23 +196,13 @@ class TestPackage:
         tmp_path: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        build = own(tiny_build, tmp_path)
-        asked = [
-            "--stage",
-            "encoder",
-            "--method",
-            method,
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(build),
-        ]
-        assert quantize(asked) == 0
-        said = json.loads(capsys.readouterr().out.splitlines()[-1])
+        build = copied_encoder(tiny_build, tmp_path)
+        assert quantize(arguments_for(method, tiny_checkpoint, build)) == 0
+        summary = json.loads(capsys.readouterr().out.splitlines()[-1])
         manifest = Manifest.load(build / f"KokoroEncoder-tiny-{method}.json")
         manifest.verify()
-        assert said["manifest"] == str(manifest.path)
-        assert said["compression"]["compressed_ops"] == manifest.operations[kind] > 10
+        assert summary["manifest"] == str(manifest.path)
+        assert summary["compression"]["compressed_ops"] == manifest.operations[kind] > 10
         parent = Manifest.load(build / "KokoroEncoder-tiny-fp16.json")
         assert manifest.parent_sha256 == parent.package_sha256
         assert manifest.package_bytes < 0.6 * parent.package_bytes
@@ -224,7 +224,7 @@ class TestPackage:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        build = own(tiny_build, tmp_path)
+        build = copied_encoder(tiny_build, tmp_path)
         whole = stage_levels.with_constants
 
         def spoilt(package: Path, stored: dict[str, dict[str, Table]]) -> object:
@@ -247,23 +247,16 @@ class TestPackage:
     ) -> None:
         with pytest.raises(CheckFailed, match="lossless compresses none"):
             stage_levels.build_level(
-                STAGE_METHODS["encoder"]["lossless"], tiny_checkpoint, own(tiny_build, tmp_path)
+                STAGE_METHODS["encoder"]["lossless"],
+                tiny_checkpoint,
+                copied_encoder(tiny_build, tmp_path),
             )
 
     def test_flags_of_the_vocoder_are_refused(
         self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        asked = [
-            "--stage",
-            "encoder",
-            "--method",
-            "w8",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(tmp_path),
-        ]
-        assert quantize([*asked, "--layout", "streaming"]) == 2
+        arguments = arguments_for("w8", tiny_checkpoint, tmp_path)
+        assert quantize([*arguments, "--layout", "streaming"]) == 2
         assert "--layout belongs to the vocoder" in capsys.readouterr().err
-        assert quantize([*asked[:2], "--method", "w4", *asked[4:]]) == 2
+        assert quantize(arguments_for("w4", tiny_checkpoint, tmp_path)) == 2
         assert "unknown method 'w4'" in capsys.readouterr().err
