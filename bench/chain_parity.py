@@ -1,7 +1,8 @@
 """The whole chain in PyTorch against upstream's KModel with the same weights, in float64: unseen
 sentences, voices in turn.
 
-    python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
+    python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] \\
+        [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
 
 `vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1
 when a duration differs or a figure is below --limit dB. The last line of stdout is one JSON object.

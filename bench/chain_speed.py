@@ -1,9 +1,12 @@
 """The whole chain, text to audio: real-time factor by length, time to first audio, memory.
 
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout streaming --text "One sentence." "Another one."
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER \\
+        [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout streaming \\
+        --text "One sentence." "Another one."
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --memory 1000,10000
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening --runtimes mlprogram,onnx
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening \\
+        --runtimes mlprogram,onnx
 
 The text is the 48 judged and tuning sentences, over and over. Speed: one process, each length
 spoken once after a warm-up; models are loaded before the clock starts. With one thread seconds are

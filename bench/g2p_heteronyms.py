@@ -125,8 +125,8 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
 
 
 def nearest(case: Case, answer: Sequence[str]) -> str:
-    """Key of the sense nearest to one of the words of `answer` about the heteronym's place; the expected
-    one where it is among the nearest.
+    """Key of the sense nearest to one of the words of `answer` about the heteronym's place; the
+    expected one where it is among the nearest.
     """
     from kokoro_ane.g2p.alphabet import edit_distance
 

@@ -1,7 +1,8 @@
 """Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime,
 ExecuTorch, TVM. One module each.
 
-    opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", layout="streaming"))
+    request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
+    opened = open_runtime("mlprogram", request)
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
 
 A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> Opened`.
@@ -49,7 +50,9 @@ class Opened:
     def of(
         cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
     ) -> "Opened":
-        """With the hash of each package or file by its name. `encoders`: the encoder's manifests."""
+        """With the hash of each package or file by its name. `encoders`: the encoder's
+        manifests.
+        """
         made_of = {
             manifest.path.stem: manifest.package_sha256
             for manifest in (*encoders, vocoder.manifest)

@@ -1,7 +1,8 @@
 """A prepared convolution whose product is of integers, in operations that ONNX has: QuantizeLinear,
 ConvInteger, DequantizeLinear.
 
-    replace_module(portable.eager, "generator.stages.1.0.first.0.conv", IntegerConv(prepared, size=1.0, place=place))
+    conv = IntegerConv(prepared, size=1.0, place=place)
+    replace_module(portable.eager, "generator.stages.1.0.first.0.conv", conv)
 
 It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by
 their envelope, of one int8 step a channel (balance, Snake's alpha and the range in one number);

@@ -6,7 +6,8 @@ which holds what several have once.
 
     function = PortableFunction(...)                # runtimes/portable.py
     write(function, Path("aside.onnx"))
-    waveform = OnnxProgram(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
+    program = OnnxProgram(Path("x.onnx"), ("waveform",))
+    waveform = program({"features": features, "style": style})["waveform"]
 
 A program takes and gives NumPy arrays by name, at any length: no buckets, no padding, no mask of 0.
 The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export

@@ -1,5 +1,5 @@
-"""The streaming layout's three functions as .onnx files in a folder: float32, at any length, under no
-mask, checked against PyTorch.
+"""The streaming layout's three functions as .onnx files in a folder: float32, at any length, under
+no mask, checked against PyTorch.
 
     (manifest,) = build(OnnxStreamingStage.of(checkpoint), Path("build"), FOLDER)
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder

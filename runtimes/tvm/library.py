@@ -2,7 +2,8 @@
 and TVM's virtual machine to run it.
 
     write(function, Path("aside.so"))
-    waveform = TvmProgram(Path("x.so"), inputs, outputs)({"features": features, "style": style})["waveform"]
+    program = TvmProgram(Path("x.so"), inputs, outputs)
+    waveform = program({"features": features, "style": style})["waveform"]
 
 The library holds the weights and is made for one version of TVM and one kind of processor: both
 stand in TARGET, which manifests keep. Writing needs torch and a C compiler as the linker; running

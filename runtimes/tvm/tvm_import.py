@@ -21,8 +21,7 @@ import torch
 from torch.fx import Node
 from tvm import relax, tirx
 
-from kokoro_ane.runtimes.executorch.pte_file import by_name, exported
-from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.portable import PortableFunction, by_name, exported_program
 from kokoro_ane.runtimes.tvm import tvm_kernels as kernels
 
 FAR, EPSILON = 1 << 31, 1e-5
@@ -36,7 +35,7 @@ def imported(function: PortableFunction, tile: int, rows: int) -> Any:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        program = exported(by_name(function)).run_decompositions({})
+        program = exported_program(by_name(function)).run_decompositions({})
     return from_exported_program(
         program,
         custom_convert_map=Importer(program, tile, rows).converters(),
