@@ -40,8 +40,10 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
         1.0,
         0,
     )
+    # upstream's features go into our vocoder too, so that its figure is its alone
     reference = upstream_run(checkpoint, spoken, torch.float64)
     ours = torch_run(checkpoint, spoken, torch.float64, reference)
+    # a duration that differs moves every later sample: counted apart from the SNR
     changed = int(np.sum(reference["durations"] != ours["durations"]))
     row = {
         "voice": voice,

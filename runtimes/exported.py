@@ -73,7 +73,8 @@ EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
 LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
 UNBOUNDED = 1 << 40
 LIMIT_SNR_DB = 100.0
-CHECKED_FRAMES = (20, 40, 140)  # of utterances that a build is checked with
+# of utterances that a build is checked with
+CHECKED_FRAMES = (20, 40, 140)
 
 
 def kind_of(runtime: FileRuntime) -> Kind:
@@ -138,6 +139,7 @@ def baked(module: nn.Module) -> nn.Module:
     weights that are constants.
     """
     module = copy.deepcopy(module).eval()
+    # a weight that is padded while the graph runs is no constant
     for layer in module.modules():
         if isinstance(layer, ConvTranspose) and layer.zero_taps:
             layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
@@ -204,6 +206,7 @@ class PortableEncoderStage(PortableStage):
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance
         to the longest.
         """
+        # the texts are longer than any bucket: frames behind the longest are cut off, not refused
         unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
         twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)
         ours = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)

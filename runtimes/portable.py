@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 PRECISION = "fp32"  # of what is exported
-SHORTEST = 3  # of a length that grows
-GIVEN = "given_"  # what the arguments of by_name's module are called in a graph, with a number
+# of a length that grows
+SHORTEST = 3
+# what the arguments of by_name's module are called in a graph, with a number
+GIVEN = "given_"
 
 
 @dataclass(frozen=True, eq=False)

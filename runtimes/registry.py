@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 PACKAGE, DEFAULT_RUNTIME = ".mlpackage", "mlprogram"
-ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
+# what stands in `made_of` where no encoder package was used
+ENCODER_BY_PYTORCH = "checkpoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +266,7 @@ def check_names(name: str, method: str, layout: str) -> None:
         ("layout", layout, LAYOUTS),
     ):
         if value not in names:
+            # the message proposes the nearest names
             near = difflib.get_close_matches(value, names, n=2, cutoff=0.5)
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
             raise InputError(f"unknown {what} {value!r}{hint} There are: {', '.join(names)}")

@@ -63,6 +63,7 @@ class CenteredNorm(AdaIN1d):
     def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
         """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
         gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
+        # the mean that float32 missed in a long sum is taken away by a second pass
         centered = without_mean(x)[0]
         variance = without_mean(centered * centered)[1]
         return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
@@ -89,6 +90,7 @@ class PartedConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """As the convolution: [1, C, 1, S]."""
         parts = x.split(self.channels, dim=1)
+        # partial sums are added as tensors, so each kernel adds few products
         y = F.conv2d(parts[0], self.weights[0], self.bias, *self.how)
         for part, weight in zip(parts[1:], list(self.weights)[1:], strict=True):
             y = y + F.conv2d(part, weight, None, *self.how)

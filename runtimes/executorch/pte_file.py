@@ -73,6 +73,7 @@ def planned(function: PortableFunction) -> Any:
         def call(self, graph_module: Any) -> Any:
             """The pass."""
             for node in graph_module.graph.nodes:
+                # arguments stand in the graph as given_0, given_1, ...
                 place = node.name.removeprefix(GIVEN) if node.op == "placeholder" else ""
                 name = function.inputs[int(place)] if place.isdigit() else ""
                 for axis, length in function.dynamic.get(name, {}).items():
@@ -96,7 +97,8 @@ class PteProgram:
         from executorch.runtime import Runtime
 
         self.path, self.inputs, self.names = path, tuple(sorted(inputs)), tuple(sorted(outputs))
-        self.bytes = path.read_bytes()  # the program reads its weights from here
+        # the program reads its weights from here
+        self.bytes = path.read_bytes()
         try:
             self.program = Runtime.get().load_program(self.bytes)
             self.method = self.program.load_method(METHOD)

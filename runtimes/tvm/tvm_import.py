@@ -50,7 +50,8 @@ class Importer:
 
     def __init__(self, program: torch.export.ExportedProgram, tile: int, rows: int) -> None:
         self.tile, self.rows_at_once = tile, rows
-        self.made: set[str] = set()  # kernels, by name
+        # kernels, by name
+        self.made: set[str] = set()
         signature, held = program.graph_signature, {**program.state_dict, **program.constants}
         names = (
             signature.inputs_to_parameters
@@ -164,6 +165,7 @@ class Importer:
     ) -> Any:
         """values [out, inner, taps] over rows [inner, N] -> [1, out, 1, steps]."""
         out, inner, taps = values.shape
+        # outputs are filled up to whole groups; what is computed of the rest is not stored
         groups = -(-out // self.rows_at_once)
         padded = torch.nn.functional.pad(values, (0, 0, 0, 0, 0, groups * self.rows_at_once - out))
         # [groups, inner, taps, rows]
@@ -182,6 +184,7 @@ class Importer:
         """
         kind, slope = kernels.PLAIN, 0.0
         inside = snake_of(x)
+        # what stands before the convolution is computed while its rows are written
         if inside is not None:
             x, kind = inside, kernels.SNAKE
         elif name_of(x) == "leaky_relu.default":
@@ -220,6 +223,7 @@ class Importer:
             .flip(2)
         )
         phases = phases.permute(3, 1, 0, 2).reshape(by * out, inner, wide)
+        # every phase is a convolution of `wide` taps over the same input
         steps = length + (wide - 1)
         rows = self.rows(x, importer, inner, wide - 1, self.tiles(steps) + wide - 1)
         convolved = self.convolved(importer, rows, phases, None, 1, steps)
