@@ -138,7 +138,7 @@ def readings(words: Sequence[str], g2p: G2P) -> Iterator[tuple[str, str, str]]:
     ends = {start + len(word): start for start, word in starts.items()}
     for sentence in g2p.sentences(f"{before}{word}{after}" for word in words):
         for part in sentence.words:
-            # of a word that is read in two parts, the first begins and the second ends where it does
+            # of a word that is read in two parts, the first begins and the last ends with it
             for start in (part.start, ends.get(part.end)):
                 if start in starts and part.end <= start + len(starts[start]):
                     parts_of[starts[start]].append((part.phonemes, part.source))
