@@ -1,7 +1,8 @@
 """The whole chain in PyTorch against upstream's KModel with the same weights, in float64: unseen
 sentences, voices in turn.
 
-    python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
+    python -m bench.chain_parity [--checkpoint kokoro-int8] [--sentences 10] \\
+        [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
 
 `vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1
 when a duration differs or a figure is below --limit dB. The last line of stdout is one JSON object.
@@ -39,8 +40,10 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
         1.0,
         0,
     )
+    # upstream's features go into our vocoder too, so that its figure is its alone
     reference = upstream_run(checkpoint, spoken, torch.float64)
     ours = torch_run(checkpoint, spoken, torch.float64, reference)
+    # a duration that differs moves every later sample: counted apart from the SNR
     changed = int(np.sum(reference["durations"] != ours["durations"]))
     row = {
         "voice": voice,

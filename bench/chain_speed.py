@@ -1,9 +1,12 @@
 """The whole chain, text to audio: real-time factor by length, time to first audio, memory.
 
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout streaming --text "One sentence." "Another one."
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER \\
+        [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout streaming \\
+        --text "One sentence." "Another one."
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --memory 1000,10000
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening --runtimes mlprogram,onnx
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening \\
+        --runtimes mlprogram,onnx
 
 The text is the 48 judged and tuning sentences, over and over. Speed: one process, each length
 spoken once after a warm-up; models are loaded before the clock starts. With one thread seconds are
@@ -44,6 +47,7 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import RUNTIMES, files_of, module_of, open_runtime
 from mlprogram.benches.shared import resident_kib
 
+# between the largest and the least peak of a runtime; of the loudest join
 MEMORY_LIMIT_MB, JOIN_LIMIT_DB = 50.0, 0.0
 UPSTREAM = "upstream"
 
@@ -137,6 +141,7 @@ def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str
     command += ["--method", arguments.method] if runtime != "torch" else []
     with book.with_suffix(".log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=log)
+        # the kernel's own high-water mark of that process alone
         _, status, usage = os.wait4(process.pid, 0)
         if os.waitstatus_to_exitcode(status) != EXIT_GOOD:
             raise InputError(
@@ -193,6 +198,7 @@ def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]
     a sentence of them all.
     """
     checkpoint = open_checkpoint(arguments.checkpoint)
+    # libraries are imported first: their time and pages are not the models'
     for name in (RUNTIMES[runtime].module.partition(":")[0], *RUNTIMES[runtime].needs):
         importlib.import_module(name)
     encoders, vocoder = files_of(
@@ -243,6 +249,7 @@ def print_opening(rows: list[dict[str, Any]]) -> None:
 def text_of(words: int) -> str:
     """So many words of the frozen sentences, the last sentence cut where the count is full."""
     sentences = [line.text for name in (JUDGED, TUNING) for line in speech_lines(name)]
+    # the frozen sentences are repeated until there are enough words
     once = " ".join(sentences).split()
     return " ".join((once * (words // len(once) + 1))[:words])
 
@@ -301,6 +308,7 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
     """Every runtime at every length."""
     torch.set_num_threads(arguments.threads)
     voice = checkpoint.voice(arguments.voice or checkpoint.voices[0])
+    # CPU seconds do not count what other jobs take, but add up over threads
     clock = time.process_time if arguments.threads == 1 else time.perf_counter
 
     def by_pipeline(pipeline: Pipeline, text: str) -> dict[str, Any]:
@@ -319,7 +327,8 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
         chain = UpstreamChain(checkpoint, TextReader.load("us", None), clock)
         speakers[UPSTREAM] = partial(chain.spoken, voice=voice)
     for speak in speakers.values():
-        speak(text_of(20))  # warm
+        # warm
+        speak(text_of(20))
     rows = []
     for text in arguments.text or map(text_of, arguments.words):
         for runtime, speak in speakers.items():
@@ -386,6 +395,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.opening:
         opened = []
         for runtime in arguments.runtimes.split(","):
+            # a process of its own: pages of the runtime before would count
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
                 opened += fresh.submit(opening, arguments, runtime).result()
         print_opening(opened)

@@ -131,12 +131,14 @@ def readings(words: Sequence[str], g2p: G2P) -> Iterator[tuple[str, str, str]]:
     starts = {}
     place = 0
     for word in words:
+        # every word is found again by where it begins in the text
         starts[place + len(before)] = word
         place += len(before) + len(word) + len(after)
     parts_of: dict[str, list[tuple[str, str]]] = {word: [] for word in words}
     ends = {start + len(word): start for start, word in starts.items()}
     for sentence in g2p.sentences(f"{before}{word}{after}" for word in words):
         for part in sentence.words:
+            # of a word that is read in two parts, the first begins and the last ends with it
             for start in (part.start, ends.get(part.end)):
                 if start in starts and part.end <= start + len(starts[start]):
                     parts_of[starts[start]].append((part.phonemes, part.source))
@@ -192,8 +194,10 @@ def main(argv: list[str] | None = None) -> int:
         listing = lexicon.find(word)
         senses = (listing.senses or {}).values() if listing else ()
         forms = {coarse(one) for one in (phonemes, *senses) if one}
+        # a heteronym is right where one of its senses is
         if references and not forms & set(map(coarse, references)):
             kinds = [kind_of(coarse(phonemes), coarse(one)) for one in references]
+            # the gentlest way to differ from any reference
             kind = min(kinds, key=KINDS.index)
             differences.append(Difference(kind, word, phonemes, source, tuple(references)))
     differences.sort(key=lambda one: KINDS.index(one.kind))

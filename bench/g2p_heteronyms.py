@@ -25,7 +25,8 @@ from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser,
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
 SETS = ("dev", "held_out", "hard", "fresh", "later", "last", "newest", "unseen", "longer")
 LIMIT, LIMIT_US = 0.92, 20.0
-NEAR = 3  # words before and after the place where espeak-ng's word is looked for
+# words before and after the place where espeak-ng's word is looked for
+NEAR = 3
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Case:
         return self.words[self.at].lower()
 
 
-Choice = Callable[[Case], str]  # the key chosen
+# the key chosen
+Choice = Callable[[Case], str]
 
 
 def read_cases(name: str) -> list[Case]:
@@ -103,6 +105,7 @@ def shuffled(choice: Choice, seed: int) -> Choice:
     generator = random.Random(seed)
 
     def chosen(case: Case) -> str:
+        # the heteronym stays where it is
         others = [*case.words[: case.at], *case.words[case.at + 1 :]]
         generator.shuffle(others)
         words = (*others[: case.at], case.words[case.at], *others[case.at :])
@@ -125,11 +128,12 @@ def best_fixed(cases: Sequence[Case]) -> Choice:
 
 
 def nearest(case: Case, answer: Sequence[str]) -> str:
-    """Key of the sense nearest to one of the words of `answer` about the heteronym's place; the expected
-    one where it is among the nearest.
+    """Key of the sense nearest to one of the words of `answer` about the heteronym's place; the
+    expected one where it is among the nearest.
     """
     from kokoro_ane.g2p.alphabet import edit_distance
 
+    # espeak-ng's answer has no marks: words before the place are counted
     place = sum(any(letter.isalnum() for letter in word) for word in case.words[: case.at])
     around = answer[max(0, place - NEAR) : place + NEAR + 1]
     distance = {
@@ -137,6 +141,7 @@ def nearest(case: Case, answer: Sequence[str]) -> str:
         for key, sound in case.senses.items()
     }
     least = min(distance.values())
+    # a tie counts for espeak-ng
     return case.key if distance[case.key] == least else min(distance, key=lambda key: distance[key])
 
 
@@ -145,7 +150,8 @@ def espeak_choice(cases: Iterable[Case]) -> tuple[Choice, float]:
     from kokoro_ane.g2p.espeak import espeak_ng, from_espeak
 
     sentences = [case.sentence for case in cases]
-    espeak_ng(["library"])  # found and loaded, which is not to be timed
+    # found and loaded, which is not to be timed
+    espeak_ng(["library"])
     from phonemizer.backend import EspeakBackend
 
     backend = EspeakBackend(language="en-us", with_stress=True, tie="^")

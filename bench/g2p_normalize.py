@@ -159,6 +159,7 @@ def speed() -> dict[str, float]:
     words = len(PLAIN.split()) * 500
     # the first call compiles patterns and loads tables
     seconds(PLAIN)
+    # the best of five: other jobs only add time
     plain = min(seconds(PLAIN * 500) for _ in range(5)) / words
     slow = {
         length: max(seconds((piece * length)[:length]) for piece in HOSTILE) / length

@@ -78,6 +78,7 @@ class CoreMLProgram:
         units: str,
         opened: Callable[[Path, str, str], Predict] = load,
     ) -> None:
+        # the package itself says in which dtypes it takes its inputs
         described = Program(path, function=function)
         self.inputs: Mapping[str, TensorSpec] = described.inputs
         self.outputs = tuple(described.outputs)

@@ -23,6 +23,7 @@ def open_chain(request: Request) -> Opened:
     """See runtimes.registry. Where no encoder stands beside the vocoder, PyTorch encodes, and
     `made_of` says so.
     """
+    # both are opened, or the InputError names what is missing
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
         return open_manifests(*request.paths())
     from kokoro_ane.runtimes.torch_runtime import torch_encoder

@@ -2,7 +2,8 @@
 without a mask, checked against PyTorch.
 
     # runtimes/files.py opens them
-    manifests = build(PortableVocoderStage(checkpoint, ONNX, speeches), Path("build"), kind_of(ONNX))
+    stage = PortableVocoderStage(checkpoint, ONNX, speeches)
+    manifests = build(stage, Path("build"), kind_of(ONNX))
 
 The vocoder's graph is vocoder/eager.py's: the style's affine inside the norm, Snake on two
 elementwise operations; or, for files that need a plain one, the vocoder's own with norms written
@@ -10,7 +11,6 @@ out. Its `features` are those of the padded layout in a bucket of their own leng
 """
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -48,9 +48,8 @@ from kokoro_ane.core.contract import (
     WAVEFORM,
     PackedLayout,
 )
-from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, ConvTranspose, Mask, replace_module
+from kokoro_ane.core.layers import NORM_EPSILON, ConvTranspose
 from kokoro_ane.core.manifest import level_name, package_name
-from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.encoder_stage import check_utterances, compared, contract_words
 from kokoro_ane.encoder.encoder_steps import (
     AlignmentLimits,
@@ -60,7 +59,7 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
 )
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
-from kokoro_ane.encoder.lstm import without_lstm
+from kokoro_ane.runtimes.executorch.plain_graph import PlainVocoder, plain
 from kokoro_ane.runtimes.files import FileRuntime, render
 from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortableProgram
 from kokoro_ane.vocoder.decoder import Vocoder, unpack
@@ -73,10 +72,9 @@ EXAMPLE_TOKENS, EXAMPLE_FRAMES = 20, 40
 # only their last ones count: the longest utterance
 LENGTHS = Buckets(TOKEN_BUCKETS, DEFAULT_BUCKETS)
 UNBOUNDED = 1 << 40
-GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 LIMIT_SNR_DB = 100.0
-LONGEST_SUM = 384  # products of one convolution that are added one after another
-CHECKED_FRAMES = (20, 40, 140)  # of utterances that a build is checked with
+# of utterances that a build is checked with
+CHECKED_FRAMES = (20, 40, 140)
 
 
 def kind_of(runtime: FileRuntime) -> Kind:
@@ -141,36 +139,12 @@ def baked(module: nn.Module) -> nn.Module:
     weights that are constants.
     """
     module = copy.deepcopy(module).eval()
+    # a weight that is padded while the graph runs is no constant
     for layer in module.modules():
         if isinstance(layer, ConvTranspose) and layer.zero_taps:
             layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
             layer.zero_taps = 0
     return module.requires_grad_(False)
-
-
-class WrittenOut(Layer):
-    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops
-    approximate="tanh" (35 dB).
-    """
-
-    def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
-        """As Layer."""
-        x = self.attention(x, excluded)
-        wide = self.ffn(x)
-        curve = 0.5 * wide * (1 + torch.tanh(GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)))
-        result: Tensor = self.full_layer_layer_norm(self.ffn_output(curve) + x)
-        return result
-
-
-def plain(function: nn.Module) -> nn.Module:
-    """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written
-    out.
-    """
-    copied = without_lstm(function)
-    for module in copied.modules():
-        if type(module) is Layer:
-            module.__class__ = WrittenOut
-    return copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +206,7 @@ class PortableEncoderStage(PortableStage):
         """Every tensor that leaves the two functions against PyTorch, from the shortest utterance
         to the longest.
         """
+        # the texts are longer than any bucket: frames behind the longest are cut off, not refused
         unbounded, longest = replace(self.limits, total_frames=UNBOUNDED), DEFAULT_BUCKETS[-1]
         twin = EncoderBackend(torch_functions(self.encoder), unbounded, None, longest)
         ours = EncoderBackend(program_functions(programs), unbounded, None, longest, arrays=True)
@@ -283,85 +258,6 @@ class PortableVocoder(nn.Module):
         return self.eager(asr, f0, energy, style, spectrum)
 
 
-def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one
-    after the other: what such a sum missed is found by a second one, of values around 0.
-    """
-    coarse = x.mean(dim=3, keepdim=True)
-    rest = (x - coarse).mean(dim=3, keepdim=True)
-    return x - coarse - rest, coarse + rest
-
-
-class CenteredNorm(AdaIN1d):
-    """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative
-    for a constant.
-    """
-
-    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
-        """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
-        gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
-        centered = without_mean(x)[0]
-        variance = without_mean(centered * centered)[1]
-        return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
-
-
-class PartedConv(nn.Module):
-    """A convolution in parts of its input's channels, for kernels that add one product after
-    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short ones 6.
-    """
-
-    def __init__(self, conv: Conv, channels: int) -> None:
-        super().__init__()
-        self.channels, self.how = channels, (conv.stride, conv.padding, conv.dilation)
-        self.weights = nn.ParameterList(
-            part.clone() for part in conv.weight.detach().split(channels, dim=1)
-        )
-        self.bias = conv.bias
-
-    @property
-    def weight(self) -> Tensor:
-        """The first part, for those who ask for its type."""
-        return self.weights[0]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """As the convolution: [1, C, 1, S]."""
-        parts = x.split(self.channels, dim=1)
-        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.how)
-        for part, weight in zip(parts[1:], list(self.weights)[1:], strict=True):
-            y = y + F.conv2d(part, weight, None, *self.how)
-        return y
-
-
-def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
-    """Replace every convolution that sums more than so many products."""
-    long = [
-        (path, module)
-        for path, module in vocoder.named_modules()
-        if isinstance(module, Conv) and module.groups == 1
-    ]
-    for path, conv in long:
-        if conv.in_channels * conv.kernel_size[1] > longest:
-            replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
-
-
-class PlainVocoder(nn.Module):
-    """What is exported where the fused graph is not taken."""
-
-    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
-        super().__init__()
-        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, baked(vocoder)
-        for module in self.vocoder.modules():
-            if isinstance(module, AdaIN1d):
-                module.__class__ = CenteredNorm
-        in_parts(self.vocoder)
-
-    def forward(self, features: Tensor, style: Tensor) -> Tensor:
-        """As PortableVocoder."""
-        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
-        waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
-        return waveform
-
-
 def exported(module: nn.Module, config: KokoroConfig) -> PortableFunction:
     """A function of (features, style) as every runtime of files takes it."""
     example = (
@@ -396,8 +292,12 @@ class PortableVocoderStage(PortableStage):
     def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""
         config = self.checkpoint.config
-        graph = PlainVocoder if self.runtime.plain else PortableVocoder
-        return exported(graph(self.vocoder, config.hidden_dim), config)
+        graph = (
+            PlainVocoder(baked(self.vocoder), config.hidden_dim)
+            if self.runtime.plain
+            else PortableVocoder(self.vocoder, config.hidden_dim)
+        )
+        return exported(graph, config)
 
     def figures(self, programs: Mapping[str, PortableProgram]) -> list[Check]:
         """The waveform against PyTorch's in float64 at several lengths: its own float32 is 97 dB

@@ -1,7 +1,10 @@
 """What a stage says of a function that is to run outside Core ML: PyTorch module, example, names,
 axes that grow with the utterance.
 
-    function = PortableFunction(module, example, inputs=("features", "style"), outputs=("waveform",), dynamic={"features": {3: "columns"}},
+    function = PortableFunction(
+        module, example, inputs=("features", "style"), outputs=("waveform",),
+        dynamic={"features": {3: "columns"}}, longest={"columns": 1201},
+    )
                                 longest={"columns": 1201})
     # runtimes/onnx/onnx_file.py; runtimes/executorch/pte_file.py for ExecuTorch
     onnx_file.write(function, path)
@@ -10,9 +13,10 @@ Every program made of it takes and gives NumPy arrays by name, at any length: no
 padding, no mask of 0.
 """
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 PRECISION = "fp32"  # of what is exported
+# of a length that grows
+SHORTEST = 3
+# what the arguments of by_name's module are called in a graph, with a number
+GIVEN = "given_"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,3 +51,56 @@ class PortableProgram(Protocol):
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Named inputs to named outputs."""
+
+
+def by_name(function: PortableFunction) -> PortableFunction:
+    """The same with inputs and outputs in the order of their names, since a .pte knows only
+    positions.
+    """
+    from torch import Tensor, nn
+
+    class ByName(nn.Module):
+        """Sorted names in, sorted names out."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = function.module
+
+        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+            """Values of sorted(inputs) to values of sorted(outputs)."""
+            named = dict(zip(inputs, given, strict=True))
+            values = self.module(*(named[name] for name in function.inputs))
+            values = values if isinstance(values, tuple) else (values,)
+            named = dict(zip(function.outputs, values, strict=True))
+            return tuple(named[name] for name in outputs)
+
+    example = dict(zip(function.inputs, function.example, strict=True))
+    inputs, outputs = tuple(sorted(function.inputs)), tuple(sorted(function.outputs))
+    return replace(
+        function,
+        module=ByName(),
+        example=tuple(example[name] for name in inputs),
+        inputs=inputs,
+        outputs=outputs,
+    )
+
+
+def exported_program(function: PortableFunction) -> Any:
+    """torch.export's program of a function by name, of any length up to its longest."""
+    import torch
+
+    axes = {
+        name: torch.export.Dim(name, min=SHORTEST, max=longest)
+        for name, longest in function.longest.items()
+    }
+    shapes = (
+        tuple(
+            {axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()}
+            for name in function.inputs
+        ),
+    )
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        return torch.export.export(
+            function.module.eval(), function.example, dynamic_shapes=shapes, strict=False
+        )

@@ -1,7 +1,8 @@
 """Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime,
 ExecuTorch, TVM. One module each.
 
-    opened = open_runtime("mlprogram", Request(checkpoint, Path("build"), method="w8a8", layout="streaming"))
+    request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
+    opened = open_runtime("mlprogram", request)
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
 
 A new runtime is a line in RUNTIMES and a module with `open_chain(request) -> Opened`.
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 
 PACKAGE, DEFAULT_RUNTIME = ".mlpackage", "mlprogram"
-ENCODER_BY_PYTORCH = "checkpoint"  # what stands in `made_of` where no encoder package was used
+# what stands in `made_of` where no encoder package was used
+ENCODER_BY_PYTORCH = "checkpoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,9 @@ class Opened:
     def of(
         cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
     ) -> "Opened":
-        """With the hash of each package or file by its name. `encoders`: the encoder's manifests."""
+        """With the hash of each package or file by its name. `encoders`: the encoder's
+        manifests.
+        """
         made_of = {
             manifest.path.stem: manifest.package_sha256
             for manifest in (*encoders, vocoder.manifest)
@@ -262,6 +266,7 @@ def check_names(name: str, method: str, layout: str) -> None:
         ("layout", layout, LAYOUTS),
     ):
         if value not in names:
+            # the message proposes the nearest names
             near = difflib.get_close_matches(value, names, n=2, cutoff=0.5)
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
             raise InputError(f"unknown {what} {value!r}{hint} There are: {', '.join(names)}")

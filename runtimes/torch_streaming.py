@@ -85,6 +85,7 @@ class StreamingBackend:
         spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))[
             :, :, None, : COLUMNS_PER_FRAME * frames + 1
         ]
+        # a short utterance is computed at once, with its own statistics
         if frames <= self.measured:
             asr, f0, energy, _ = unpack_frames(*features.split(self.decoder.sizes, dim=1)[:-1])
             yield self.eager(asr, f0, energy, style, spectrum).flatten()

@@ -30,10 +30,10 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
 from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
-from kokoro_ane.runtimes.executorch.pte_file import PteProgram, by_name, write
+from kokoro_ane.runtimes.executorch.plain_graph import CenteredNorm, PartedConv, plain
+from kokoro_ane.runtimes.executorch.pte_file import PteProgram, write
 from kokoro_ane.runtimes.executorch.pte_file import write as write_xnnpack
-from kokoro_ane.runtimes.exported import CenteredNorm, PartedConv, plain
-from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.portable import PortableFunction, by_name
 from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 

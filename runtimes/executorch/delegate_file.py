@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 SUFFIX, BACKEND = ".pte", "CoreMLBackend"
 # what the delegate looks for
 ROOT, MODEL, METADATA = "lowered_module", "model.mlpackage", "metadata.json"
-REFERENCE = b"CMJR"  # before JSON that names the data, where several methods share them
-EVERYWHERE = "CPU_AND_NE"  # of a package whose manifest asks for nothing else
+# before JSON that names the data, where several methods share them
+REFERENCE = b"CMJR"
+# of a package whose manifest asks for nothing else
+EVERYWHERE = "CPU_AND_NE"
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def _calls(manifest: Manifest, scratch: Path) -> dict[str, Any]:
     }
     about = {"methods": names} if len(names) > 1 else next(iter(names.values()))
     data = _flat(manifest.package_path, about | {"identifier": identifier}, scratch)
+    # one method: the package's bytes stand in it; several share them by a key
     if len(names) == 1:
         return {s.name: _call(s, data, None, manifest) for s in methods.values()}
     from executorch.exir._serialize._named_data_store import NamedDataStore
@@ -191,6 +194,7 @@ def _example(signature: Signature) -> tuple[tuple[Any, ...], tuple[Any]]:
 
     ranges = signature.lengths
     dims = {name: torch.export.Dim(name, min=low, max=high) for name, (low, high) in ranges.items()}
+    # torch.export takes a length of 1 for a constant
     some = {name: min(low + 1, high) for name, (low, high) in ranges.items()}
     shapes = [tuple(signature.inputs[name]["shape"]) for name in signature.program.inputs]
     dtypes = [_dtype(signature, name) for name in signature.program.inputs]
@@ -202,7 +206,8 @@ def _example(signature: Signature) -> tuple[tuple[Any, ...], tuple[Any]]:
         {axis: sizes((dim,), dims)[0] for axis, dim in enumerate(shape) if isinstance(dim, str)}
         for shape in shapes
     )
-    return example, (free,)  # of *inputs
+    # of *inputs
+    return example, (free,)
 
 
 def _shapes_only(signature: Signature) -> "nn.Module":
@@ -283,6 +288,7 @@ def _taken_out(file: Any, data: bytes, folder: Path) -> Delegated:
         )
         function, entry = reference["functionName"], file.named_data.pte_data[reference["key"]]
         data = bytes(file.named_data.buffers[entry.buffer_index])
+    # several methods of one package share a folder
     place = folder / hashlib.sha256(data).hexdigest()[:32]
     if not place.exists():
         place.mkdir(parents=True)

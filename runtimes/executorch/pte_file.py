@@ -2,51 +2,35 @@
 one, and its Python runtime.
 
     write(function, Path("aside.pte"))
-    waveform = PteProgram(Path("x.pte"), inputs, outputs)({"features": features, "style": style})["waveform"]
+    program = PteProgram(Path("x.pte"), inputs, outputs)
+    waveform = program({"features": features, "style": style})["waveform"]
 
 What it asks of a module, each found by a file that failed: no torch.instance_norm (NaN where its
-input is constant, 71 dB on real Kokoro: runtimes/exported.py), no nn.LSTM (torch.export unrolls it
+input is constant, 71 dB on real Kokoro: plain_graph.py), no nn.LSTM (torch.export unrolls it
 to one length: encoder/lstm.py), no channels-last memory. Memory is planned for the longest
 utterance: planned by the example, a longer one is refused.
 """
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.portable import (
+    GIVEN,
+    SHORTEST,
+    PortableFunction,
+    by_name,
+    exported_program,
+)
 
 NAME, SUFFIX = "executorch", ".pte"
 TARGET = "ExecuTorch 1.5, XNNPACK"
 TOOLS: tuple[str, ...] = ("torch", "executorch", "numpy")
-# what ByName.forward's arguments are called in a graph
-METHOD, SHORTEST, GIVEN = "forward", 3, "given_"
-
-
-def exported(function: PortableFunction) -> Any:
-    """torch.export's program of a function by name, of any length up to its longest."""
-    import torch
-
-    axes = {
-        name: torch.export.Dim(name, min=SHORTEST, max=longest)
-        for name, longest in function.longest.items()
-    }
-    shapes = (
-        tuple(
-            {axis: axes[length] for axis, length in function.dynamic.get(name, {}).items()}
-            for name in function.inputs
-        ),
-    )
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        return torch.export.export(
-            function.module.eval(), function.example, dynamic_shapes=shapes, strict=False
-        )
+METHOD = "forward"
 
 
 def write(function: PortableFunction, path: Path) -> None:
@@ -64,7 +48,9 @@ def write(function: PortableFunction, path: Path) -> None:
         warnings.simplefilter("ignore")
         config = EdgeCompileConfig(_check_ir_validity=False)
         edge = to_edge_transform_and_lower(
-            {METHOD: exported(function)}, partitioner=[XnnpackPartitioner()], compile_config=config
+            {METHOD: exported_program(function)},
+            partitioner=[XnnpackPartitioner()],
+            compile_config=config,
         )
         path.write_bytes(
             edge.to_executorch(
@@ -87,6 +73,7 @@ def planned(function: PortableFunction) -> Any:
         def call(self, graph_module: Any) -> Any:
             """The pass."""
             for node in graph_module.graph.nodes:
+                # arguments stand in the graph as given_0, given_1, ...
                 place = node.name.removeprefix(GIVEN) if node.op == "placeholder" else ""
                 name = function.inputs[int(place)] if place.isdigit() else ""
                 for axis, length in function.dynamic.get(name, {}).items():
@@ -100,38 +87,6 @@ def planned(function: PortableFunction) -> Any:
     return Planned()
 
 
-def by_name(function: PortableFunction) -> PortableFunction:
-    """The same with inputs and outputs in the order of their names, since a .pte knows only
-    positions.
-    """
-    from torch import Tensor, nn
-
-    class ByName(nn.Module):
-        """Sorted names in, sorted names out."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = function.module
-
-        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
-            """Values of sorted(inputs) to values of sorted(outputs)."""
-            named = dict(zip(inputs, given, strict=True))
-            values = self.module(*(named[name] for name in function.inputs))
-            values = values if isinstance(values, tuple) else (values,)
-            named = dict(zip(function.outputs, values, strict=True))
-            return tuple(named[name] for name in outputs)
-
-    example = dict(zip(function.inputs, function.example, strict=True))
-    inputs, outputs = tuple(sorted(function.inputs)), tuple(sorted(function.outputs))
-    return replace(
-        function,
-        module=ByName(),
-        example=tuple(example[name] for name in inputs),
-        inputs=inputs,
-        outputs=outputs,
-    )
-
-
 class PteProgram:
     """One .pte file. The runtime, the program and its method live as long as this object.
 
@@ -142,7 +97,8 @@ class PteProgram:
         from executorch.runtime import Runtime
 
         self.path, self.inputs, self.names = path, tuple(sorted(inputs)), tuple(sorted(outputs))
-        self.bytes = path.read_bytes()  # the program reads its weights from here
+        # the program reads its weights from here
+        self.bytes = path.read_bytes()
         try:
             self.program = Runtime.get().load_program(self.bytes)
             self.method = self.program.load_method(METHOD)

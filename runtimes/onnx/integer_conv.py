@@ -1,7 +1,8 @@
 """A prepared convolution whose product is of integers, in operations that ONNX has: QuantizeLinear,
 ConvInteger, DequantizeLinear.
 
-    replace_module(portable.eager, "generator.stages.1.0.first.0.conv", IntegerConv(prepared, size=1.0, place=place))
+    conv = IntegerConv(prepared, size=1.0, place=place)
+    replace_module(portable.eager, "generator.stages.1.0.first.0.conv", conv)
 
 It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by
 their envelope, of one int8 step a channel (balance, Snake's alpha and the range in one number);
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     import onnx
 
 
-INT8, HALF = 127.0, 128  # the largest integer; what uint8 adds to it
+# the largest integer; what uint8 adds to it
+INT8, HALF = 127.0, 128
 
 
 class Rounded(torch.autograd.Function):
@@ -63,6 +65,7 @@ class Product(torch.autograd.Function):
         dilation: int,
     ) -> Tensor:
         """In PyTorch; exact: float64 holds every sum."""
+        # float64 holds every sum of int8 products exactly
         whole = F.conv2d(
             x.double(), weight.double() - middle, None, (1, stride), (0, padding), (1, dilation)
         )
@@ -108,6 +111,7 @@ class IntegerConv(nn.Module):
 
     def __init__(self, conv: Conv | FoldedConv, size: float, place: Place) -> None:
         super().__init__()
+        # int8 steps: one an output channel
         weight, step = conv.weight.detach().double(), size / INT8  # [out, in, 1, k]
         steps = weight.abs().amax(dim=(1, 2, 3)).clamp(min=1e-12) / INT8  # [out]
         self.register_buffer(
@@ -167,13 +171,16 @@ class IntegerConv(nn.Module):
         columns = self.envelope.columns
         # [1, in, 1, n]
         frames = F.max_pool2d(x.abs(), (1, columns), (1, columns), ceil_mode=True) * self.reciprocal
+        # the envelope is smoothed over frames, then read column by column
         smooth = self.envelope.smoothed(frames.amax(dim=1, keepdim=True))
         return torch.exp(smooth[..., columns : columns + x.shape[3]])
 
 
-BLOCK = 512  # columns: of 128 channels and a kernel of 11 they take 0.7 MB
+# columns: of 128 channels and a kernel of 11 they take 0.7 MB
+BLOCK = 512
 AXIS = 3
-CHAIN = ["ConvInteger", "DequantizeLinear", "Mul", "Add"]  # the last where there is a bias
+# the last where there is a bias
+CHAIN = ["ConvInteger", "DequantizeLinear", "Mul", "Add"]
 
 
 def in_blocks(model: "onnx.ModelProto", module: str) -> None:
@@ -233,6 +240,7 @@ def _loop(name: str, level: str, chain: "list[onnx.NodeProto]") -> "onnx.NodePro
     inner = [type(node)() for node in chain]
     for new, node in zip(inner, chain, strict=True):
         new.CopyFrom(node)
+    # the input is padded before the loop, so the inner product pads nothing
     inner[0].attribute.remove(next(entry for entry in inner[0].attribute if entry.name == "pads"))
     inner[0].input[0], inner[2].input[1], inner[-1].output[0] = (
         f"{name}_given",

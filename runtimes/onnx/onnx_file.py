@@ -6,7 +6,8 @@ which holds what several have once.
 
     function = PortableFunction(...)                # runtimes/portable.py
     write(function, Path("aside.onnx"))
-    waveform = OnnxProgram(Path("x.onnx"), ("waveform",))({"features": features, "style": style})["waveform"]
+    program = OnnxProgram(Path("x.onnx"), ("waveform",))
+    waveform = program({"features": features, "style": style})["waveform"]
 
 A program takes and gives NumPy arrays by name, at any length: no buckets, no padding, no mask of 0.
 The exporter is torch.onnx's own of TorchScript: the newer one needs onnxscript and bakes the export
@@ -69,8 +70,10 @@ TARGET = f"ONNX opset {OPSET}"
 TOOLS: tuple[str, ...] = ("torch", "onnx", "onnxruntime", "numpy")
 # beside the functions of a folder; less than a page stays inside
 WEIGHTS, SMALL_BYTES, ALIGNED_BYTES = "weights.bin", 1024, 4096
-INTEGERS = "integer products"  # metadata of a file that has them
-THREADS = "OMP_NUM_THREADS"  # ONNX Runtime does not read it; here it counts for every runtime alike
+# metadata of a file that has them
+INTEGERS = "integer products"
+# ONNX Runtime does not read it; here it counts for every runtime alike
+THREADS = "OMP_NUM_THREADS"
 
 
 def write(function: PortableFunction, path: Path) -> None:
@@ -112,13 +115,16 @@ def save_together(models: "Mapping[str, onnx.ModelProto]", folder: Path) -> None
         for name, model in models.items():
             for tensor in model.graph.initializer:
                 values = numpy_helper.to_array(tensor).tobytes()
+                # small values are not worth a page
                 if len(values) < SMALL_BYTES:
                     continue
                 digest = hashlib.sha256(values).hexdigest()
                 if digest not in places:
+                    # every weight begins on a page, as a mapped file wants it
                     stream.write(bytes(-stream.tell() % ALIGNED_BYTES))
                     places[digest] = stream.tell()
                     stream.write(values)
+                # set_external_data takes only a tensor that has raw data
                 tensor.raw_data = b"outside"
                 set_external_data(tensor, WEIGHTS, places[digest], len(values))
                 tensor.ClearField("raw_data")
@@ -187,7 +193,8 @@ def counts_of(program: OnnxProgram) -> dict[str, int]:
 
 INTEGER = ("ConvInteger",)
 PRODUCTS = ("Conv", "ConvTranspose", *INTEGER)
-UNPACKING = ("DequantizeLinear", "Mul")  # between a stored weight and its product
+# between a stored weight and its product
+UNPACKING = ("DequantizeLinear", "Mul")
 # a second of features: the share is the same at any length, but for single columns
 COLUMNS, DIGITS = 41, 5
 
@@ -263,11 +270,13 @@ def _columns(model: "onnx.ModelProto") -> "list[tuple[onnx.NodeProto, int]]":
     copied.CopyFrom(model)
     products = list(_products(copied.graph))
     del copied.graph.output[:]
+    # every product's result becomes an output, so that one run shows all lengths
     copied.graph.output.extend(
         onnx.helper.make_empty_tensor_value_info(result) for _, result in products
     )
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # of outputs without a shape
+    # of outputs without a shape
+    options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
         copied.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

@@ -115,15 +115,12 @@ def long_convolutions(vocoder: PortableVocoder) -> list[str]:
     """Those of the last stage, whose inputs leave the cache (runtimes/onnx/integer_conv.py), by
     path.
     """
-    whole = [
-        (name, module.envelope)
-        for name, module in vocoder.named_modules()
-        if isinstance(module, IntegerConv)
-    ]
     return [
         name
-        for name, envelope in whole
-        if isinstance(envelope, TimeVaryingScale) and envelope.columns == max(FACTORS)
+        for name, module in vocoder.named_modules()
+        if isinstance(module, IntegerConv)
+        and isinstance(module.envelope, TimeVaryingScale)
+        and module.envelope.columns == max(FACTORS)
     ]
 
 
@@ -149,6 +146,7 @@ def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> dict[str, int
             and np.prod(tensor.dims) > method.keep_up_to
             and not any(part in where for part in KEPT)
         ):
+            # a depthwise transposed convolution has its channels on axis 0: [C, 1, 1, k]
             depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
             turned = node.op_type == "Gemm" and not any(
                 entry.name == "transB" and entry.i for entry in node.attribute
@@ -226,6 +224,7 @@ def build_file(
     request = Request(checkpoint, build, PRECISION, layout, files=NAME)
     parent, path = request.manifest(request.vocoder), replace(request, method=method.name).vocoder
     parent.verify()
+    # functions that belong together are a folder
     ours = folder_of_ours if layout in STREAMED else PACKAGE_FILE
     with staged_together((path.with_suffix(SUFFIX), ours), (path, MANIFEST_FILE)) as (
         aside,
@@ -277,7 +276,8 @@ def compressed_folder(
     models = {path.stem: onnx.load(path) for path in files_in(source)}
     compressed = sum(compress(model, method.weights, {}) for model in models.values())
     done = _done(method, models.values(), compressed)
-    save_together(models, aside)  # takes the weights out of the models
+    # takes the weights out of the models
+    save_together(models, aside)
     return done
 
 

@@ -2,7 +2,8 @@
 and TVM's virtual machine to run it.
 
     write(function, Path("aside.so"))
-    waveform = TvmProgram(Path("x.so"), inputs, outputs)({"features": features, "style": style})["waveform"]
+    program = TvmProgram(Path("x.so"), inputs, outputs)
+    waveform = program({"features": features, "style": style})["waveform"]
 
 The library holds the weights and is made for one version of TVM and one kind of processor: both
 stand in TARGET, which manifests keep. Writing needs torch and a C compiler as the linker; running
@@ -22,7 +23,8 @@ from kokoro_ane.runtimes.portable import PortableFunction
 
 NAME, SUFFIX = "tvm", ".so"
 TOOLS: tuple[str, ...] = ("torch", "apache-tvm", "numpy")
-MADE_WITH = "0.27.0.post1"  # what the project was run with: pyproject.toml
+# what the project was run with: pyproject.toml
+MADE_WITH = "0.27.0.post1"
 MAIN = "main"
 SMALL_TILE = (16, 4)
 # of x86-64: what a processor must have for it, and a convolution's tile in its registers: values of
@@ -72,6 +74,7 @@ def write(function: PortableFunction, path: Path) -> None:
     from kokoro_ane.runtimes.tvm.tvm_import import imported
 
     _, (tile, rows) = LEVELS.get(PROCESSOR, (set(), SMALL_TILE))
+    # a product and a sum may become one operation
     made_for = {"kind": "llvm", "fast-math-contract": True} | (
         {"mcpu": PROCESSOR} if PROCESSOR.startswith("x86-64") else {}
     )

@@ -21,8 +21,7 @@ import torch
 from torch.fx import Node
 from tvm import relax, tirx
 
-from kokoro_ane.runtimes.executorch.pte_file import by_name, exported
-from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.portable import PortableFunction, by_name, exported_program
 from kokoro_ane.runtimes.tvm import tvm_kernels as kernels
 
 FAR, EPSILON = 1 << 31, 1e-5
@@ -36,7 +35,7 @@ def imported(function: PortableFunction, tile: int, rows: int) -> Any:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        program = exported(by_name(function)).run_decompositions({})
+        program = exported_program(by_name(function)).run_decompositions({})
     return from_exported_program(
         program,
         custom_convert_map=Importer(program, tile, rows).converters(),
@@ -51,7 +50,8 @@ class Importer:
 
     def __init__(self, program: torch.export.ExportedProgram, tile: int, rows: int) -> None:
         self.tile, self.rows_at_once = tile, rows
-        self.made: set[str] = set()  # kernels, by name
+        # kernels, by name
+        self.made: set[str] = set()
         signature, held = program.graph_signature, {**program.state_dict, **program.constants}
         names = (
             signature.inputs_to_parameters
@@ -165,6 +165,7 @@ class Importer:
     ) -> Any:
         """values [out, inner, taps] over rows [inner, N] -> [1, out, 1, steps]."""
         out, inner, taps = values.shape
+        # outputs are filled up to whole groups; what is computed of the rest is not stored
         groups = -(-out // self.rows_at_once)
         padded = torch.nn.functional.pad(values, (0, 0, 0, 0, 0, groups * self.rows_at_once - out))
         # [groups, inner, taps, rows]
@@ -183,6 +184,7 @@ class Importer:
         """
         kind, slope = kernels.PLAIN, 0.0
         inside = snake_of(x)
+        # what stands before the convolution is computed while its rows are written
         if inside is not None:
             x, kind = inside, kernels.SNAKE
         elif name_of(x) == "leaky_relu.default":
@@ -221,6 +223,7 @@ class Importer:
             .flip(2)
         )
         phases = phases.permute(3, 1, 0, 2).reshape(by * out, inner, wide)
+        # every phase is a convolution of `wide` taps over the same input
         steps = length + (wide - 1)
         rows = self.rows(x, importer, inner, wide - 1, self.tiles(steps) + wide - 1)
         convolved = self.convolved(importer, rows, phases, None, 1, steps)

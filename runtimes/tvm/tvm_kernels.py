@@ -20,10 +20,12 @@ from tvm.script import tirx as T
 # ruff: noqa: B023
 
 LANES = 16
-ROWS = 4  # of a product, at once
+# of a product, at once
+ROWS = 4
 LONGEST_SUM = 384
 CACHED_BYTES = 4 << 20
-EPSILON = 1e-5  # of the norms: core.layers.NORM_EPSILON, compared by the tests
+# of the norms: core.layers.NORM_EPSILON, compared by the tests
+EPSILON = 1e-5
 PLAIN, LEAKY, SNAKE = "plain", "leaky", "snake"
 # sum to pi; a small integer times the first is exact in float32
 PI_PARTS = (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7)
@@ -110,12 +112,12 @@ def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
             stats[0] = T.float32(0)
             for i in range(steps // LANES):
                 for lane in T.vectorized(LANES):
-                    sums[lane] = sums[lane] + x[0, c, 0, i * LANES + lane]
+                    sums[lane] += x[0, c, 0, i * LANES + lane]
             for i in range(steps % LANES):
-                stats[0] = stats[0] + x[0, c, 0, steps // LANES * LANES + i]
+                stats[0] += x[0, c, 0, steps // LANES * LANES + i]
             for lane in range(LANES):
-                stats[0] = stats[0] + sums[lane]
-            stats[0] = stats[0] / T.Cast("float32", steps)
+                stats[0] += sums[lane]
+            stats[0] /= T.Cast("float32", steps)
             for lane in T.vectorized(LANES):
                 sums[lane] = T.float32(0)
                 squares[lane] = T.float32(0)
@@ -124,19 +126,20 @@ def normed_rows(channels: int, left: int, kind: str, slope: float) -> Any:
             for i in range(steps // LANES):
                 for lane in T.vectorized(LANES):
                     rest = T.meta_var(x[0, c, 0, i * LANES + lane] - stats[0])
-                    sums[lane] = sums[lane] + rest
-                    squares[lane] = squares[lane] + rest * rest
+                    sums[lane] += rest
+                    squares[lane] += rest * rest
             for i in range(steps % LANES):
                 stats[3] = x[0, c, 0, steps // LANES * LANES + i] - stats[0]
-                stats[1] = stats[1] + stats[3]
-                stats[2] = stats[2] + stats[3] * stats[3]
+                stats[1] += stats[3]
+                stats[2] += stats[3] * stats[3]
             for lane in range(LANES):
-                stats[1] = stats[1] + sums[lane]
-                stats[2] = stats[2] + squares[lane]
-            stats[1] = stats[1] / T.Cast("float32", steps)
+                stats[1] += sums[lane]
+                stats[2] += squares[lane]
+            stats[1] /= T.Cast("float32", steps)
             stats[2] = T.max(
                 stats[2] / T.Cast("float32", steps) - stats[1] * stats[1], T.float32(0)
             )
+            # the norm as one product and one sum a value
             stats[2] = gain[c] / T.sqrt(stats[2] + T.float32(EPSILON))
             stats[3] = shift[c] - stats[1] * stats[2]
             normal = T.meta_var(lambda value: act((value - stats[0]) * stats[2] + stats[3]))
@@ -315,18 +318,15 @@ def product(inner: int, out: int, tile: int) -> Any:
                         for r in T.unroll(ROWS):
                             for v in T.unroll(vectors):
                                 for lane in T.vectorized(LANES):
-                                    added[r * tile + v * LANES + lane] = (
-                                        added[r * tile + v * LANES + lane]
-                                        + weight[o, p * LONGEST_SUM + i, v * LANES + lane]
+                                    added[r * tile + v * LANES + lane] += (
+                                        weight[o, p * LONGEST_SUM + i, v * LANES + lane]
                                         * x[T.min(t * ROWS + r, tokens - 1), p * LONGEST_SUM + i]
                                     )
                     for r in T.unroll(ROWS):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
-                                total[r * tile + v * LANES + lane] = (
-                                    total[r * tile + v * LANES + lane]
-                                    + added[r * tile + v * LANES + lane]
-                                )
+                                place = T.meta_var(r * tile + v * LANES + lane)
+                                total[place] += added[place]
                 for r in range(T.min(ROWS, tokens - t * ROWS)):
                     for n in range(T.min(tile, out - o * tile)):
                         y[t * ROWS + r, o * tile + n] = total[r * tile + n] + bias[o * tile + n]
@@ -363,7 +363,7 @@ def recurrence(hidden: int) -> Any:
                     added[lane] = T.float32(0)
                 for h in range(hidden):
                     for lane in T.vectorized(wide):
-                        added[lane] = added[lane] + onward[h, g * wide + lane] * state[h]
+                        added[lane] += onward[h, g * wide + lane] * state[h]
                 for lane in T.vectorized(wide):
                     gate[g * wide + lane] = added[lane] + sums[t, g * wide + lane]
             for h in range(hidden):

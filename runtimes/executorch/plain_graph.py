@@ -1,0 +1,127 @@
+"""Encoder and vocoder in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU,
+norms and long sums written out.
+
+    graph = PlainVocoder(baked(vocoder), hidden_dim)  # features, style -> waveform
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kokoro_ane.core.contract import PackedLayout
+from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
+from kokoro_ane.encoder.albert import Layer
+from kokoro_ane.encoder.lstm import without_lstm
+from kokoro_ane.vocoder.decoder import Vocoder, unpack
+
+GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+# products of one convolution that are added one after another
+LONGEST_SUM = 384
+
+
+class WrittenOut(Layer):
+    """ALBERT's layer with its GELU written out: ExecuTorch hands `gelu` to XNNPACK and drops
+    approximate="tanh" (35 dB).
+    """
+
+    def forward(self, x: Tensor, excluded: Tensor) -> Tensor:
+        """As Layer."""
+        x = self.attention(x, excluded)
+        wide = self.ffn(x)
+        curve = 0.5 * wide * (1 + torch.tanh(GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)))
+        result: Tensor = self.full_layer_layer_norm(self.ffn_output(curve) + x)
+        return result
+
+
+def plain(function: nn.Module) -> nn.Module:
+    """A copy in operations that keep their meaning in ExecuTorch: LSTMs as loops, GELU written
+    out.
+    """
+    copied = without_lstm(function)
+    for module in copied.modules():
+        if type(module) is Layer:
+            module.__class__ = WrittenOut
+    return copied
+
+
+def without_mean(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x [1, C, 1, S] less its mean, and the mean [1, C, 1, 1], for kernels that add S values up one
+    after the other: what such a sum missed is found by a second one, of values around 0.
+    """
+    coarse = x.mean(dim=3, keepdim=True)
+    rest = (x - coarse).mean(dim=3, keepdim=True)
+    return x - coarse - rest, coarse + rest
+
+
+class CenteredNorm(AdaIN1d):
+    """AdaIN in two passes: no exporter may make E[x^2] - E[x]^2 of its variance, which is negative
+    for a constant.
+    """
+
+    def forward(self, x: Tensor, style: Tensor, mask: Mask | None) -> Tensor:
+        """x [1, C, 1, S], style [1, style_dim, 1, 1] -> [1, C, 1, S]."""
+        gain, shift = self.fc(style).chunk(2, dim=1)  # [1, C, 1, 1] each
+        # the mean that float32 missed in a long sum is taken away by a second pass
+        centered = without_mean(x)[0]
+        variance = without_mean(centered * centered)[1]
+        return centered * (torch.rsqrt(variance + NORM_EPSILON) * gain) + shift
+
+
+class PartedConv(nn.Module):
+    """A convolution in parts of its input's channels, for kernels that add one product after
+    another: in float32 so long a sum loses 14 dB of real Kokoro's waveform, a sum of short ones 6.
+    """
+
+    def __init__(self, conv: Conv, channels: int) -> None:
+        super().__init__()
+        self.channels, self.how = channels, (conv.stride, conv.padding, conv.dilation)
+        self.weights = nn.ParameterList(
+            part.clone() for part in conv.weight.detach().split(channels, dim=1)
+        )
+        self.bias = conv.bias
+
+    @property
+    def weight(self) -> Tensor:
+        """The first part, for those who ask for its type."""
+        return self.weights[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As the convolution: [1, C, 1, S]."""
+        parts = x.split(self.channels, dim=1)
+        # partial sums are added as tensors, so each kernel adds few products
+        y = F.conv2d(parts[0], self.weights[0], self.bias, *self.how)
+        for part, weight in zip(parts[1:], list(self.weights)[1:], strict=True):
+            y = y + F.conv2d(part, weight, None, *self.how)
+        return y
+
+
+def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
+    """Replace every convolution that sums more than so many products."""
+    long = [
+        (path, module)
+        for path, module in vocoder.named_modules()
+        if isinstance(module, Conv) and module.groups == 1
+    ]
+    for path, conv in long:
+        if conv.in_channels * conv.kernel_size[1] > longest:
+            replace_module(vocoder, path, PartedConv(conv, max(1, longest // conv.kernel_size[1])))
+
+
+class PlainVocoder(nn.Module):
+    """What is exported where the fused graph is not taken. `vocoder` is changed in place."""
+
+    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+        super().__init__()
+        self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, vocoder
+        for module in self.vocoder.modules():
+            if isinstance(module, AdaIN1d):
+                module.__class__ = CenteredNorm
+        in_parts(self.vocoder)
+
+    def forward(self, features: Tensor, style: Tensor) -> Tensor:
+        """As runtimes.exported.PortableVocoder."""
+        asr, f0, energy, _, spectrum = unpack(features, self.sizes)
+        waveform: Tensor = self.vocoder(asr, f0, energy, style, spectrum)
+        return waveform
