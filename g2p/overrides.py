@@ -6,8 +6,9 @@ offsets mapped back.
     marked.original(0, 1)         # (1, 7): the word inside the brackets
 
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
-    [1,001](#&#)         number flags     [text](anything else)   a link: the text is said, the target is not
-    [FBI](characters)    letter by letter     [2026](digits)   digit by digit     [pause 300ms], [pause 1.5s]   silence
+    [1,001](#&#)         number flags            [2026](digits)   digit by digit
+    [FBI](characters)    letter by letter        [pause 300ms], [pause 1.5s]   silence
+    [text](anything else)   a link: the text is said, the target is not
 
 Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">): g2p/ssml.py. What does not
 parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary,

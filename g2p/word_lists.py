@@ -106,8 +106,8 @@ def data_folder() -> Path:
         ) from None
     if installed != MISAKI_VERSION:
         raise InputError(
-            f"misaki {installed} is installed, the lexicon was built with {MISAKI_VERSION}: run `make"
-            " venv`"
+            f"misaki {installed} is installed, the lexicon was built with {MISAKI_VERSION}: run"
+            " `make venv`"
         )
     spec = find_spec("misaki")
     if spec is None or not spec.submodule_search_locations:

@@ -293,7 +293,7 @@ class PortableVocoderStage(PortableStage):
         """What is exported."""
         config = self.checkpoint.config
         graph = (
-            PlainVocoder(baked(self.vocoder), config.hidden_dim)
+            PlainVocoder(baked(self.vocoder), config.hidden_dim)  # type: ignore[arg-type]
             if self.runtime.plain
             else PortableVocoder(self.vocoder, config.hidden_dim)
         )

@@ -109,10 +109,13 @@ OUTPUTS = [
     "--build",
     "--write",
 ]
-BELOW = """thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling dangling/x deep.json empty binary music.wav
- hello.wav clip.flac words.srt words.json log.jsonl recipe.json page.html picture.png build/KokoroVocoder-tiny-fp16.json
- build/KokoroVocoder-tiny-fp16.mlpackage build/KokoroVocoder-other-fp16.mlpackage build/bundle-tiny-fp16 build/release/decision.json
- checkpoint checkpoint/voices nothing/deep/er ../outside .hidden CON new.wav new.json new.JSON new.srt new.flac new.png new new. new.mp3"""
+BELOW = """thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling
+ dangling/x deep.json empty binary music.wav hello.wav clip.flac words.srt words.json
+ log.jsonl recipe.json page.html picture.png build/KokoroVocoder-tiny-fp16.json
+ build/KokoroVocoder-tiny-fp16.mlpackage build/KokoroVocoder-other-fp16.mlpackage
+ build/bundle-tiny-fp16 build/release/decision.json checkpoint checkpoint/voices
+ nothing/deep/er ../outside .hidden CON new.wav new.json new.JSON new.srt new.flac
+ new.png new new. new.mp3"""
 PLACES = (
     "{user}",
     *(f"{{user}}/{name}" for name in BELOW.split()),

@@ -179,14 +179,14 @@ def test_the_walk_sees_each(text: str, kind: str) -> None:
 OWN_GATE = {  # a main() that is called through another's gate
     "core/errors.py": "the gate itself",
     "kokoro_ane/cli.py": "hands on to the others",
-    "mlprogram/src/mlprogram/__main__.py": "a package of its own: kokoro-ane's verbs go through pipeline/examine.py",
+    "mlprogram/src/mlprogram/__main__.py": "its own; ours goes through pipeline/examine.py",
     "mlprogram/src/mlprogram/ops_doc.py": "writes one page",
 }
 
 
 def test_every_command_goes_through_the_one_gate() -> None:
-    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, and keeps temporary files
-    apart.
+    """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, and keeps temporary
+    files apart.
     """
     passed, past = set(), set()
     for path in SOURCES:

@@ -410,7 +410,8 @@ from kokoro_ane.core import staging
 manifest, last, real = Path(sys.argv[1]), sys.argv[2], Path.rename
 package = manifest.with_suffix(".mlpackage")
 def rename(path, target):
-    return os._exit(9) if last in (path.name, path.parent.name + path.suffix) else real(path, target)
+    ends = last in (path.name, path.parent.name + path.suffix)
+    return os._exit(9) if ends else real(path, target)
 Path.rename = rename
 with staging.staged_together((package, lambda _: None), (manifest, None)) as (new, described):
     shutil.copytree(package, new)

@@ -1,5 +1,5 @@
-"""Every relative link of a page resolves, every file that a page or docstring cites exists, and each
-decision stands where the table says.
+"""Every relative link of a page resolves, every file that a page or docstring cites exists, and
+each decision stands where the table says.
 
 python -m pytest tests/test_docs_links.py -q
 """

@@ -31,10 +31,10 @@ TRACKED = [
     )
     if (ROOT / path).is_file()
 ]
-# Room -> the most thousand tokens of code, in the order of the arrows: a room imports itself and rooms
-# of the levels before it, and the three models never import each other. A limit rises only in a commit
-# of its own that says what fell instead. `kokoro_ane` (command line and API) names rooms and is
-# imported by none.
+# Room -> the most thousand tokens of code, in the order of the arrows: a room imports itself and
+# rooms of the levels before it, and the three models never import each other. A limit rises only in
+# a commit of its own that says what fell instead. `kokoro_ane` (command line and API) names rooms
+# and is imported by none.
 LEVELS = (
     {"mlprogram": 84},
     {"core": 24},
@@ -51,7 +51,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS = 230_000, 26_500
+TEST_TOKENS, DOC_WORDS = 230_000, 26_600
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
@@ -102,7 +102,7 @@ def docstrings(path: Path) -> dict[tuple[int, int], str]:
 
 
 def tokens(paths: list[Path]) -> int:
-    """Names, operators, numbers and strings of code; comments, docstrings and layout do not count."""
+    """Names, operators, numbers and strings of code; no comments, docstrings or layout."""
     count = 0
     for path in paths:
         documentation = docstrings(path)

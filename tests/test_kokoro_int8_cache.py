@@ -39,7 +39,8 @@ cache.installed = lambda: True
 cache.read_parts = lambda: b""
 def slowly(_):
     time.sleep(0.5)
-    return {{"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": np.ones((2, 3), np.float32)}}
+    decoder = np.ones((2, 3), np.float32)
+    return {{"bert.pooler.bias": np.arange(5, dtype=np.float32), "decoder.x": decoder}}
 packages.decode = slowly
 print(cache.cached())
 """

@@ -44,7 +44,8 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from importlib import util
 find = util.find_spec
-util.find_spec = lambda name, *rest: None if name in ("torch", "coremltools", "onnx") else find(name, *rest)
+gone = ("torch", "coremltools", "onnx")
+util.find_spec = lambda name, *rest: None if name in gone else find(name, *rest)
 from kokoro_ane.pipeline.speak import main
 code = main(sys.argv[1:])
 assert "torch" not in sys.modules

@@ -115,7 +115,8 @@ def contexts(word: str, unit: Unit, where: str) -> Iterator[str]:
     end = start + len(unit.letters)
     for before, after in WINDOWS:
         yield (
-            f"{where}{edged[max(start - before, 0) : start]}[{unit.letters}]{edged[end : end + after]}"
+            f"{where}{edged[max(start - before, 0) : start]}[{unit.letters}]"
+            f"{edged[end : end + after]}"
         )
 
 
