@@ -1,4 +1,4 @@
-"""What tests of commands share: a process and what it printed, copies, the user's files as they are.
+"""What tests of commands share: a process, what it printed, a user's files as they are.
 
 assert speak(f"Hi. -o {tmp_path}/a.wav".split()) == 0
 assert printed(capsys)["chunks"] == 1

@@ -170,7 +170,7 @@ def test_a_failed_build_leaves_no_empty_folder(
     def refused(*_: object) -> None:
         raise CheckFailed("SNR is 1 dB")
 
-    monkeypatch.setattr(builder, "converted", refused)
+    monkeypatch.setattr(builder, "convert", refused)
     (tmp_path / "kept").mkdir()
     for out in ("a/b/c", "kept/x", "kept"):
         assert (
