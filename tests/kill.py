@@ -44,7 +44,7 @@ from tests.sweep import ASIDE
 from tests.sweep_calls import CK, VOCODER, B
 from tests.sweep_world import Ended, Hook, Stat, World, forked
 
-FAULTS = ("lost", "half", "left", "stuck", "unclear")
+FAULTS = "lost half left stuck unclear".split()
 HOW = (
     (signal.SIGINT,),
     (signal.SIGTERM,),
@@ -52,21 +52,11 @@ HOW = (
     (signal.SIGTERM, signal.SIGINT),
 )
 SITUATIONS = ("nothing there before", "an old one there")
-WRITES = (
-    "os.rename",
-    "os.remove",
-    "os.rmdir",
-    "os.mkdir",
-    "os.truncate",
-    "os.chmod",
-    "os.link",
-    "os.symlink",
-)
+WRITES = "os.rename os.remove os.rmdir os.mkdir os.truncate os.chmod os.link os.symlink".split()
 CONVERSIONS = (
-    "kokoro_ane.core.builder.convert",
-    "kokoro_ane.quantize.compress.convert",
-    "kokoro_ane.quantize.compress.compressed",
-)
+    "kokoro_ane.core.builder.convert kokoro_ane.quantize.compress.convert "
+    "kokoro_ane.quantize.compress.compressed"
+).split()
 
 
 def whole(path: Path) -> object:
@@ -187,19 +177,19 @@ WRITERS = {writer.name: writer for writer in _LIST}
 _NOW: list[Any] = ["", 0]  # the writer whose conversions are kept, and how many it has had
 
 
-def _once(real: Callable[..., Any], kept: Path) -> Callable[..., Any]:
+def _once(real: Callable[..., Any], folder: Path) -> Callable[..., Any]:
     """A conversion that is made in a writer's first run and read from disk in the others: by order,
     which is the same in all.
     """
 
-    def convert(*given: Any, **more: Any) -> Any:
+    def convert(*inputs: Any, **more: Any) -> Any:
         import coremltools as ct
 
         _NOW[1] += 1
-        path = kept / f"{_NOW[0]}-{_NOW[1]}.mlpackage"
+        path = folder / f"{_NOW[0]}-{_NOW[1]}.mlpackage"
         if path.is_dir():
             return ct.models.MLModel(str(path), skip_model_load=True)
-        model = real(*given, **more)
+        model = real(*inputs, **more)
         shutil.copytree(model.package_path, path.with_suffix(".aside"))
         path.with_suffix(".aside").rename(path)
         return model
@@ -218,23 +208,25 @@ def primed(world: World) -> None:
     patch = pytest.MonkeyPatch()
     unmeasured(patch)
     without_self_checks(patch)
-    kept = world.root.parent / "primed"
-    kept.mkdir(exist_ok=True)
+    folder = world.root.parent / "primed"
+    folder.mkdir(exist_ok=True)
     for place in CONVERSIONS:
         module = import_module(place.rpartition(".")[0])
-        patch.setattr(place, _once(getattr(module, place.rpartition(".")[2]), kept))
+        patch.setattr(place, _once(getattr(module, place.rpartition(".")[2]), folder))
 
 
 def striking(root: str, at: int | None, how: tuple[int, ...]) -> Hook:
     """A hook that tells of writes below ROOT, before they happen; `how` comes at the `at`th."""
     seen = itertools.count()
 
-    def hook(event: str, given: tuple[Any, ...], tell: Callable[[str], object]) -> None:
+    def hook(event: str, arguments: tuple[Any, ...], tell: Callable[[str], object]) -> None:
         if event == "open":
-            writes = bool(given[2] & (os.O_WRONLY | os.O_RDWR)) and str(given[0]).startswith(root)
+            writes = bool(arguments[2] & (os.O_WRONLY | os.O_RDWR)) and str(
+                arguments[0]
+            ).startswith(root)
         else:
             writes = event in WRITES and (
-                str(given[0]).startswith(root) or not str(given[0]).startswith("/")
+                str(arguments[0]).startswith(root) or not str(arguments[0]).startswith("/")
             )
         if writes and next(seen) == at:
             for number in how:
@@ -255,7 +247,7 @@ class Counts:
     faults: dict[str, list[str]] = field(default_factory=lambda: {fault: [] for fault in FAULTS})
 
     def numbers(self) -> dict[str, int]:  # all of it, counted
-        faults = {fault: len(found) for fault, found in self.faults.items()}
+        faults = {fault: len(cases) for fault, cases in self.faults.items()}
         return {"renames": self.renames, "kills": self.kills, "signals": self.signals, **faults}
 
 
@@ -297,9 +289,9 @@ class Kills:
     def whole_run(self) -> tuple[str, ...]:  # its writes in order
         ended = self.run()
         assert ended.code == self.writer.code, (
-            f"{self.name}: the command itself does not work: {ended.said[-600:]}"
+            f"{self.name}: the command itself does not work: {ended.stderr[-600:]}"
         )
-        return ended.told
+        return ended.events
 
     def clear(self) -> None:  # remove what this writer is to find missing
         for path in self.world.root.glob(self.writer.clear):
@@ -323,13 +315,13 @@ class Kills:
         if how == (signal.SIGKILL,):
             self.counts.kills += ended.code == -signal.SIGKILL
         else:
-            interrupted = ended.code == EXIT_BAD_INPUT and ended.said.splitlines()[-1:] == [
+            interrupted = ended.code == EXIT_BAD_INPUT and ended.stderr.splitlines()[-1:] == [
                 f"error: {INTERRUPTED}"
             ]
             self.counts.signals += interrupted
-            if not (interrupted or ended.code == self.writer.code) or "Traceback" in ended.said:
+            if not (interrupted or ended.code == self.writer.code) or "Traceback" in ended.stderr:
                 self.counts.faults["unclear"].append(
-                    f"{where}: exit {ended.code}: {ended.said[-600:]}"
+                    f"{where}: exit {ended.code}: {ended.stderr[-600:]}"
                 )
         self.judge(where)
 
@@ -346,14 +338,14 @@ class Kills:
             if recovered.get(path) != "whole"
         ]
         ended = self.run()
-        faults["stuck"] += [f"{where}: then exit {ended.code}: {ended.said[-300:]}"] * (
+        faults["stuck"] += [f"{where}: then exit {ended.code}: {ended.stderr[-300:]}"] * (
             ended.code != self.writer.code
         )
-        for found in (readable, recovered, self.readable()):
+        for state in (readable, recovered, self.readable()):
             faults["half"] += [
-                f"{where}: {path.name}: {told}"
-                for path, told in found.items()
-                if told.startswith("half")
+                f"{where}: {path.name}: {message}"
+                for path, message in state.items()
+                if message.startswith("half")
             ]
         now = self.world.scan()
         faults["left"] += [
@@ -429,7 +421,7 @@ def main(argv: list[str] | None = None) -> int:  # exit code of the harness
                 f"{name:<20}" + "".join(f"{number:>8}" for number in counts.numbers().values()),
                 flush=True,
             )
-            for what in [what for found in counts.faults.values() for what in found][:8]:
+            for what in [what for cases in counts.faults.values() for what in cases][:8]:
                 print(f"    {what}", flush=True)
             total = {key: total[key] + number for key, number in counts.numbers().items()}
     print(json.dumps(total))

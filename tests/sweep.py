@@ -1,7 +1,7 @@
 """Seeded bad invocations of every verb, and a table of what went wrong: nothing should.
 
     python -m tests.sweep --count 10000 [--seed 0] [--workers 2]
-    python -m tests.sweep --only 4711 [--seed 0]             # one case again, with all that it said
+    python -m tests.sweep --only 4711 [--seed 0]             # one case again, with its whole output
 
 Each case is a forked copy of a process that has imported everything; work that takes seconds
 (conversions, judging) is stood in for by "it went to work". Looked for: tracebacks, hangs, files
@@ -30,7 +30,7 @@ from mlprogram.errors import LONGEST_LINE
 from tests.sweep_calls import CALLS, Case, actions_of, drawn
 from tests.sweep_world import HANG, USERS, WORK, Ended, Stat, World, forked, stood_in
 
-FAULTS = ("traceback", "hang", "lost", "outside", "leftover", "direct", "unclear")
+FAULTS = "traceback hang lost outside leftover direct unclear".split()
 ASIDE = re.compile(r"(^|/)\.staged-|\.part$")
 # written under their own names: chunks of a book, measured layers
 KEPT = re.compile(r"/\.staged-|\.parts/|\.jsonl$|\.lock$")
@@ -46,17 +46,17 @@ class Verdict:
     command: str
     code: int
     faults: dict[str, str] = field(default_factory=dict)
-    said: str = ""
+    report: str = ""
 
 
 def judged(
     case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path
 ) -> Verdict:
     """Every fault by name, with words that are the same for the same cause; before, after: scans of
-    World; told: see `writes_told`.
+    World; events: see `writes_told`.
     """
     faults: dict[str, str] = {}
-    if "Traceback (most recent" in ended.said or ended.code not in (0, 1, 2, 3, WORK, HANG):
+    if "Traceback (most recent" in ended.stderr or ended.code not in (0, 1, 2, 3, WORK, HANG):
         faults["traceback"] = _cause(ended)
     if ended.code == HANG:
         faults["hang"] = case.command
@@ -72,7 +72,7 @@ def judged(
     left += [
         name for name in files if ended.code == 2 and not ("/cache/" in name or ".parts/" in name)
     ]
-    found = {
+    lists = {
         "lost": [
             name
             for name in before
@@ -81,43 +81,45 @@ def judged(
         "leftover": left,
         "outside": [name for name in files if name not in left and not _within(name, places)],
         "direct": [
-            name for name in ended.told if f"+{name}" not in ended.told and not name.startswith("+")
+            name
+            for name in ended.events
+            if f"+{name}" not in ended.events and not name.startswith("+")
         ],
     }
     faults |= {
         fault: re.sub(r"\.staged-\w+|tmp\w{8}|[0-9a-f]{12,}", "*", min(names))
-        for fault, names in found.items()
+        for fault, names in lists.items()
         if names
     }
-    line = next((told for told in reversed(ended.said.splitlines()) if "error: " in told), "")
+    line = next((text for text in reversed(ended.stderr.splitlines()) if "error: " in text), "")
     if ended.code == 2 and (
         not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))
     ):
-        faults["unclear"] = line[:80] or ended.said[-80:]
-    said = (
+        faults["unclear"] = line[:80] or ended.stderr[-80:]
+    report = (
         f"{[argument[:300] for argument in case.argv]} {case.damage} -> {ended.code}:"
-        f" {line[:300]}\n{ended.said[-1500:]}"
+        f" {line[:300]}\n{ended.stderr[-1500:]}"
     )
-    return Verdict(case.number, case.command, ended.code, faults, said if faults else "")
+    return Verdict(case.number, case.command, ended.code, faults, report if faults else "")
 
 
 def _cause(ended: Ended) -> str:  # exception and the last line of ours on its way
     rooms = "core|g2p|encoder|vocoder|runtimes|pipeline|mlprogram|quantize|eval|bench"
-    frames = re.findall(rf'File "[^"]*?/((?:{rooms})/[^"]*)", line (\d+)', ended.said)
-    last = (ended.said.strip().splitlines() or [str(ended.code)])[-1]
+    frames = re.findall(rf'File "[^"]*?/((?:{rooms})/[^"]*)", line (\d+)', ended.stderr)
+    last = (ended.stderr.strip().splitlines() or [str(ended.code)])[-1]
     return f"{last.split(':')[0][:60]} in {':'.join(frames[-1]) if frames else '?'}"
 
 
 # where it was asked to write, as names below ROOT
 def _places(case: Case, root: Path) -> list[str]:
-    found = []
+    places = []
     for text in case.outputs():
         try:
             place = os.path.realpath(root / "cwd" / Path(text).expanduser())
         except (ValueError, OSError, RuntimeError):
             continue
-        found.append(os.path.relpath(place, root))
-    return found
+        places.append(os.path.relpath(place, root))
+    return places
 
 
 def _within(name: str, places: list[str]) -> bool:
@@ -157,14 +159,14 @@ def writes_told(root: Path) -> Callable[..., None]:
     temporary; + before those without a name.
     """
 
-    def hook(event: str, given: tuple[Any, ...], tell: Callable[[str], object]) -> None:
+    def hook(event: str, arguments: tuple[Any, ...], tell: Callable[[str], object]) -> None:
         if (
             event == "open"
-            and isinstance(given[0], str | bytes)
-            and given[2] & (os.O_WRONLY | os.O_RDWR)
+            and isinstance(arguments[0], str | bytes)
+            and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         ):
             # an event of every open
-            place = os.path.join(root, "cwd", os.fsdecode(given[0]))  # noqa: PTH118
+            place = os.path.join(root, "cwd", os.fsdecode(arguments[0]))  # noqa: PTH118
             ours = (
                 place.startswith(f"{root}/")
                 and not place.startswith(f"{root}/tmp/")
@@ -173,7 +175,7 @@ def writes_told(root: Path) -> Callable[..., None]:
             # elsewhere nothing is opened
             if ours and os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120
                 tell(
-                    ("+" if given[2] & NAMELESS == NAMELESS else "")
+                    ("+" if arguments[2] & NAMELESS == NAMELESS else "")
                     + place.removeprefix(f"{root}/")
                 )
 
@@ -197,7 +199,9 @@ class Sweep:
         for damage in case.damage:
             damage.done(root)
         before = self.world.scan()
-        ended = forked(case.module, case.given, root, case.stdin, writes_told(root), limit_s(case))
+        ended = forked(
+            case.module, case.arguments, root, case.stdin, writes_told(root), limit_s(case)
+        )
         after = self.world.scan()
         verdict = judged(case, ended, before, after, root)
         self.world.put_back(self.whole, after)
@@ -206,37 +210,37 @@ class Sweep:
 
 # 10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it)
 def limit_s(case: Case) -> float:
-    said = max(map(len, case.argv[:1]), default=0) if case.command == "speak" else 0
-    return 10.0 + (said / 40 if said <= 5000 else 0)
+    length = max(map(len, case.argv[:1]), default=0) if case.command == "speak" else 0
+    return 10.0 + (length / 40 if length <= 5000 else 0)
 
 
 # these cases, in a world of their own; faults are said as they come
 def part(numbers: range, seed: int) -> list[Verdict]:
-    found = []
+    verdicts = []
     with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as place:
         sweep = Sweep(World.made(Path(place) / "w"), seed)
         for number in numbers:
-            found.append(verdict := sweep.verdict(number))
+            verdicts.append(verdict := sweep.verdict(number))
             for fault, what in verdict.faults.items():
                 print(
-                    f"#{number} {verdict.command} {fault}: {what}\n  {verdict.said[-600:]}",
+                    f"#{number} {verdict.command} {fault}: {what}\n  {verdict.report[-600:]}",
                     file=sys.stderr,
                     flush=True,
                 )
-    return found
+    return verdicts
 
 
 def table(verdicts: list[Verdict]) -> dict[str, int]:  # print counts by command; the faults of all
     codes = {"exit 0": 0, "1": 1, "2": 2, "3": 3, "to work": WORK}
     print(f"{'command':<32}{'cases':>9}" + "".join(f"{name:>12}" for name in (*codes, *FAULTS)))
     for command in (*sorted({verdict.command for verdict in verdicts}), "all"):
-        own = [verdict for verdict in verdicts if command in (verdict.command, "all")]
+        rows = [verdict for verdict in verdicts if command in (verdict.command, "all")]
         ended, faults = (
-            Counter(verdict.code for verdict in own),
-            Counter(fault for verdict in own for fault in verdict.faults),
+            Counter(verdict.code for verdict in rows),
+            Counter(fault for verdict in rows for fault in verdict.faults),
         )
         counts = [ended[code] for code in codes.values()] + [faults[fault] for fault in FAULTS]
-        print(f"{command:<32}{len(own):>9}" + "".join(f"{count:>12}" for count in counts))
+        print(f"{command:<32}{len(rows):>9}" + "".join(f"{count:>12}" for count in counts))
     return {fault: faults[fault] for fault in FAULTS}
 
 
@@ -245,20 +249,22 @@ def main(argv: list[str] | None = None) -> int:  # exit code of the sweep
     parser.add_argument("--count", type=int, default=10_000, help="cases (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
-    parser.add_argument("--only", type=int, help="this case alone, with all that it said")
-    given = parser.parse_args(argv)
-    if given.only is not None:
-        print(part(range(given.only, given.only + 1), given.seed)[0])
+    parser.add_argument("--only", type=int, help="this case alone, with its whole output")
+    arguments = parser.parse_args(argv)
+    if arguments.only is not None:
+        print(part(range(arguments.only, arguments.only + 1), arguments.seed)[0])
         return 0
-    shares = [range(share, given.count, given.workers) for share in range(given.workers)]
-    with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
+    shares = [
+        range(share, arguments.count, arguments.workers) for share in range(arguments.workers)
+    ]
+    with ProcessPoolExecutor(arguments.workers, multiprocessing.get_context("spawn")) as pool:
         verdicts = [
             verdict
-            for found in pool.map(partial(part, seed=given.seed), shares)
-            for verdict in found
+            for share_verdicts in pool.map(partial(part, seed=arguments.seed), shares)
+            for verdict in share_verdicts
         ]
     counts = table(verdicts)
-    print(json.dumps({"cases": len(verdicts), "seed": given.seed, **counts}))
+    print(json.dumps({"cases": len(verdicts), "seed": arguments.seed, **counts}))
     return int(any(counts.values()))
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from unittest import mock
 
 from kokoro_ane.cli import COMMANDS, OWN_VERB
+from tests.commands import parsed
 
 CK, B = "--checkpoint {user}/checkpoint", "--build {user}/build"
 SAID = f"'Hello there.' -o {{user}}/new.wav {CK} {B}"
@@ -132,34 +133,13 @@ PLACES = (
     "--",
     "~/x",
     "file:///etc/passwd",
-    *["/proc/x", "/proc/self/mem", "/dev/null", "/dev/full", "/sys/kernel/x", "/dev/zero"],
+    *"/proc/x /proc/self/mem /dev/null /dev/full /sys/kernel/x /dev/zero".split(),
 )
 NUMBERS = (
-    *[
-        "0",
-        "-1",
-        "1",
-        "2",
-        "1e308",
-        "-1e308",
-        "nan",
-        "inf",
-        "-inf",
-        "0x10",
-        "1_000",
-        "٣",
-        "½",
-        "1e-320",
-        "abc",
-        "1,2",
-        "-0",
-        "1.5",
-        "2147483648",
-        "18446744073709551616",
-        "4.0000001",
-        "0.2499",
-        "True",
-    ],
+    *(
+        "0 -1 1 2 1e308 -1e308 nan inf -inf 0x10 1_000 ٣ ½ 1e-320 abc 1,2 -0 1.5 "
+        "2147483648 18446744073709551616 4.0000001 0.2499 True"
+    ).split(),
     "9" * 30,
     "-" + "9" * 30,
     "9" * 5000,
@@ -203,37 +183,11 @@ WORDS = (
         "nobody",
         "40,40,20",
     ],
-    *[
-        "0",
-        "20,abc",
-        "w8",
-        "p6",
-        "streaming-w8",
-        "fp16,fp16",
-        "fp16,nonsense",
-        "m1",
-        "m99",
-        "torch",
-        "coreml",
-        "onnx",
-        "en-US",
-        "xx",
-        "clips=2",
-        "clips=nan",
-        "clips=9999999999",
-    ],
-    *[
-        "clips",
-        "=",
-        "a=b=c",
-        "main",
-        "duration",
-        "x=1,2",
-        "features=1,3157,1,81",
-        "NaN",
-        "null",
-        "hexgrad",
-    ],
+    *(
+        "0 20,abc w8 p6 streaming-w8 fp16,fp16 fp16,nonsense m1 m99 torch coreml onnx "
+        "en-US xx clips=2 clips=nan clips=9999999999"
+    ).split(),
+    *"clips = a=b=c main duration x=1,2 features=1,3157,1,81 NaN null hexgrad".split(),
     "features=" + "9" * 30,
 )
 TEXTS = (
@@ -267,7 +221,7 @@ TEXTS = (
     "%s%s%n",
     "a\r\nb",
 )
-UNKNOWN = ["--nonsense", "-", "--", "-z", "--out", "--checkpoint", "--build=", "@x", "--method"]
+UNKNOWN = "--nonsense - -- -z --out --checkpoint --build= @x --method".split()
 OTHERS: tuple[Any, ...] = (
     None,
     True,
@@ -332,18 +286,18 @@ class Damage:
     def done(self, root: Path) -> Path | None:
         draw = random.Random(self.seed)
         # no pipe
-        found = sorted(
+        paths = sorted(
             path
             for path in root.glob(self.pattern)
             if path.is_file() or ("*" not in self.pattern and path.is_dir())
         )
-        found = [
-            path for path in found if "mine" not in path.parts and "other" not in path.as_posix()
+        paths = [
+            path for path in paths if "mine" not in path.parts and "other" not in path.as_posix()
         ]
         with contextlib.suppress(
             FileNotFoundError, IsADirectoryError, NotADirectoryError, IndexError
         ):
-            path = draw.choice(found)
+            path = draw.choice(paths)
             KINDS[self.kind](path, draw)
             return path
         return None
@@ -366,16 +320,16 @@ class Case:
         return COMMANDS[self.command][0] if self.command in COMMANDS else self.command
 
     @property
-    def given(self) -> list[str]:  # what main() gets
+    def arguments(self) -> list[str]:  # what main() gets
         return [self.command, *self.argv] if self.command in OWN_VERB else list(self.argv)
 
     # the places it was asked to write to; a default that the user can see is one too
     def outputs(self) -> list[str]:
-        found = [
+        values = [
             value for flag, value in zip(self.argv, self.argv[1:], strict=False) if flag in OUTPUTS
         ]
         return [
-            *found,
+            *values,
             *(arg.partition("=")[2] for arg in self.argv if arg.partition("=")[0] in OUTPUTS),
             "build",
         ]
@@ -385,21 +339,22 @@ def actions_of(module: str) -> list[argparse.Action]:
     """The flags and positions that a command knows, those of its subcommands too; none where it has
     no parser.
     """
-    found: list[argparse.ArgumentParser] = []
+    parsers: list[argparse.ArgumentParser] = []
 
     def caught(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
-        found.append(parser)
+        parsers.append(parser)
         raise SystemExit
 
     patched = mock.patch.object(argparse.ArgumentParser, "parse_args", caught)
     with patched, contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         importlib.import_module(module).main([])
-    actions, open_ends = [], found[:1]
+    actions, open_ends = [], parsers[:1]
     while open_ends:
-        actions += (own := open_ends.pop()._actions)
+        flags = open_ends.pop()._actions
+        actions += flags
         open_ends += [
             parser
-            for a in own
+            for a in flags
             if isinstance(a, argparse._SubParsersAction)
             for parser in a.choices.values()
         ]
@@ -412,9 +367,7 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
     command = draw.choices(sorted(CALLS), [SELDOM.get(name, 1.0) for name in sorted(CALLS)])[0]
     argv, damage, actions = shlex.split(draw.choice(CALLS[command])), [], flags[command]
     for _ in range(draw.choice([1, 1, 1, 2, 2, 3])):
-        kind = draw.choices(
-            ["value", "flag", "drop", "unknown", "text", "file"], [5, 4, 1, 1, 2, 7]
-        )[0]
+        kind = draw.choices("value flag drop unknown text file".split(), [5, 4, 1, 1, 2, 7])[0]
         if kind == "file":
             damage.append(_damage(draw, argv))
         else:
@@ -426,8 +379,8 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
     ):
         argv += CK.split()  # it would look for real Kokoro
     stdin = draw.choice([b"", b"Hello.", b"\xff\xfe", b"\0", os.fsencode("ü" * 50)])
-    given = tuple(argument.replace("{user}", str(root / "user")) for argument in argv)
-    return Case(number, command, given, stdin, tuple(filter(None, damage)))
+    arguments = tuple(argument.replace("{user}", str(root / "user")) for argument in argv)
+    return Case(number, command, arguments, stdin, tuple(filter(None, damage)))
 
 
 # A value that suits the flag's kind badly, or well
@@ -451,9 +404,9 @@ def _spoil(
     """One argument is another, is gone, or one more is there."""
     if kind == "value" and argv:
         at = draw.randrange(len(argv))
-        known = next((a for a in actions if at and argv[at - 1] in a.option_strings), None)
+        flag = next((a for a in actions if at and argv[at - 1] in a.option_strings), None)
         argv[at] = (
-            _bad_value(draw, known) if known else draw.choice(draw.choice([WORDS, PLACES, NUMBERS]))
+            _bad_value(draw, flag) if flag else draw.choice(draw.choice([WORDS, PLACES, NUMBERS]))
         )
     elif kind == "flag" and actions:
         action = draw.choice(actions)
@@ -525,7 +478,7 @@ def _instead(
 def json_field(path: Path, draw: random.Random) -> None:
     """A field of JSON has another value, or another stands beside it; other files get bits."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parsed(path)
     except ValueError:
         return bits(path, draw)
     at = draw.choice(list(places(data)) or [()])
@@ -536,7 +489,7 @@ def json_field(path: Path, draw: random.Random) -> None:
             if draw.random() < 0.1
             else {}
         )
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(json.dumps(data))
     return None
 
 
@@ -557,9 +510,9 @@ def rehashed(path: Path, draw: random.Random) -> None:
     if package is not None and package.with_suffix(".json").is_file():
         from kokoro_ane.core.export import package_bytes, package_sha256
 
-        data = json.loads(package.with_suffix(".json").read_text(encoding="utf-8"))
+        data = parsed(package.with_suffix(".json"))
         data |= {"package_sha256": package_sha256(package), "package_bytes": package_bytes(package)}
-        package.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
+        package.with_suffix(".json").write_text(json.dumps(data))
 
 
 DEEP = [

@@ -22,21 +22,11 @@ from typing import Any, NoReturn
 from tests.release_build import unmeasured
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-USERS = (
-    "thesis/chapter.tex",
-    "thesis-tiny/notes.txt",
-    "build/mine/notes.txt",
-    "build/KokoroVocoder-other-fp16.mlpackage/notes.txt",
-    "hello.wav.parts/take1.wav",
-    "music.wav",
-    "clip.flac",
-    "words.srt",
-    "words.json",
-    "log.jsonl",
-    "picture.png",
-    "page.html",
-    "file",
-)
+USERS = """
+    thesis/chapter.tex thesis-tiny/notes.txt build/mine/notes.txt
+    build/KokoroVocoder-other-fp16.mlpackage/notes.txt hello.wav.parts/take1.wav
+    music.wav clip.flac words.srt words.json log.jsonl picture.png page.html file
+""".split()
 LEXICON, TEXT = "kokoro\tkˈOkəɹO\nane\tˈAn\n", "Hello there. The year was 1984, and it cost $5.\n"
 Stat = tuple[str, int, int, str]
 
@@ -74,7 +64,7 @@ class World:
 
     # every path below ROOT but the template: kind, size, time, where a link leads or its rights
     def scan(self) -> dict[str, Stat]:
-        found: dict[str, Stat] = {}
+        stats: dict[str, Stat] = {}
         open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
         while open_ends:
             name = open_ends.pop()
@@ -84,18 +74,18 @@ class World:
                 continue
             mode = status.st_mode
             if stat.S_ISDIR(mode):
-                found[name] = ("folder", 0, 0, "")
+                stats[name] = ("folder", 0, 0, "")
                 open_ends += [f"{name}/{entry.name}" for entry in os.scandir(self.root / name)]
             elif stat.S_ISLNK(mode):
-                found[name] = ("link", 0, 0, str((self.root / name).readlink()))
+                stats[name] = ("link", 0, 0, str((self.root / name).readlink()))
             else:
-                found[name] = (
+                stats[name] = (
                     "file" if stat.S_ISREG(mode) else "pipe",
                     status.st_size,
                     status.st_mtime_ns,
                     oct(mode),
                 )
-        return found
+        return stats
 
     # remove what is new, copy what is gone or changed
     def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
@@ -142,34 +132,25 @@ def packages(world: World) -> None:
     from tests.release_build import unmeasured
 
     checkpoint = write_checkpoint(world.user / "checkpoint", small_config(), 0, encoder=True)
-    own, out = ["--checkpoint", str(checkpoint)], str(world.user / "build")
+    build_folder = world.user / "build"
+    source = f"--checkpoint {checkpoint}"
+    chain = f"{source} --build {build_folder}"
+    lengths = f"{source} --out {build_folder} --buckets 40,240"
     with pytest.MonkeyPatch.context() as patch:
         without_self_checks(patch)
-        done = [
-            build.main(["vocoder", *own, "--out", out, "--buckets", "40,240"]),
-            build.main(
-                ["encoder", *own, "--out", out, "--buckets", "40,240", "--token-buckets", "16,64"]
-            ),
-            build.main(["g2p", "--out", out]),
-            apply.main(["--method", "w8", *own, "--build", out]),
-        ]
-    done += [
-        vectors.main(
-            [*own, "--build", out, "--out", f"{out}/vectors", "--voice", "slt:0.6,rms:0.4"]
-        )
-    ]
-    assert not any(done), done
-    assert bundle.main([*own, "--build", out]) == 3, done
+        assert build.main(f"vocoder {lengths}".split()) == 0
+        assert build.main(f"encoder {lengths} --token-buckets 16,64".split()) == 0
+        assert build.main(f"g2p --out {build_folder}".split()) == 0
+        assert apply.main(f"--method w8 {chain}".split()) == 0
+    voice = f"--out {build_folder}/vectors --voice slt:0.6,rms:0.4"
+    assert vectors.main(f"{chain} {voice}".split()) == 0
+    assert bundle.main(chain.split()) == 3
     for name in ("judged", "tuning"):
         own_speech(open_checkpoint(str(checkpoint)), name)
     with pytest.MonkeyPatch.context() as patch:
         unmeasured(patch)
-        assert (
-            release.main(
-                [*own, "--build", out, "--methods", "fp16,w8", "--no-build", "--workers", "1"]
-            )
-            == 3
-        )
+        levels = "--methods fp16,w8 --no-build --workers 1"
+        assert release.main(f"{chain} {levels}".split()) == 3
 
 
 # what the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none
@@ -193,37 +174,24 @@ def users_own(user: Path) -> None:
 
 
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of ours
-STANDS_IN = (  # what takes seconds: whoever comes there was let in
-    "kokoro_ane.core.builder.convert",
-    "kokoro_ane.quantize.compress.convert",
-    "kokoro_ane.quantize.compress.compressed",
-    "kokoro_ane.quantize.measure.LayerTrials.of",
-    "kokoro_ane.runtimes.onnx.onnx_levels.compressed_file",
-    "kokoro_ane.pipeline.intermediates.upstream_run",
-    "kokoro_ane.eval.control_trials.ControlTrials",
-    "kokoro_ane.eval.execution.Workers.measure",
-    "tests.random_checkpoint.random_vocoder",
-    "kokoro_ane.quantize.speech.check_speech",
-    "kokoro_ane.pipeline.bundle_files.write_text_tables",
-    "kokoro_ane.core.kokoro_int8.cache._decode",
-    "kokoro_ane.core.kokoro_int8.packages.decode",
-)
-IMPORTED = (  # before the copies are made, not in each
-    "coremltools",
-    "onnxruntime",
-    "matplotlib.figure",
-    "soundfile",
-    "mlprogram.examine.ane",
-    "kokoro_ane.g2p.phonemizer",
-    "kokoro_ane.pipeline.synthesis",
-    "kokoro_ane.quantize.compress",
-    "kokoro_ane.eval.levels",
-    "kokoro_ane.eval.report_page",
-    "kokoro_ane.eval.terminal",
-    "kokoro_ane.eval.reference",
-    "kokoro_ane.runtimes.torch_runtime",
-    "kokoro_ane.pipeline.validate",
-)
+STANDS_IN = """
+    kokoro_ane.core.builder.convert kokoro_ane.quantize.compress.convert
+    kokoro_ane.quantize.compress.compressed kokoro_ane.quantize.measure.LayerTrials.of
+    kokoro_ane.runtimes.onnx.onnx_levels.compressed_file
+    kokoro_ane.pipeline.intermediates.upstream_run
+    kokoro_ane.eval.control_trials.ControlTrials
+    kokoro_ane.eval.execution.Workers.measure tests.random_checkpoint.random_vocoder
+    kokoro_ane.quantize.speech.check_speech
+    kokoro_ane.pipeline.bundle_files.write_text_tables
+    kokoro_ane.core.kokoro_int8.cache._decode kokoro_ane.core.kokoro_int8.packages.decode
+""".split()
+IMPORTED = """
+    coremltools onnxruntime matplotlib.figure soundfile mlprogram.examine.ane
+    kokoro_ane.g2p.phonemizer kokoro_ane.pipeline.synthesis kokoro_ane.quantize.compress
+    kokoro_ane.eval.levels kokoro_ane.eval.report_page kokoro_ane.eval.terminal
+    kokoro_ane.eval.reference kokoro_ane.runtimes.torch_runtime
+    kokoro_ane.pipeline.validate
+""".split()
 MEMORY_BYTES = 24 << 30
 POLITE = (signal.SIGINT, signal.SIGTERM)
 # an audit event of the child, and how it tells of it
@@ -236,13 +204,13 @@ class Reached(BaseException):
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code or minus the signal's number; what it said on stderr, a traceback too; what its
-    hook told.
+    """Exit code or minus the signal's number; its standard error, with a traceback; the events that its hook
+    noted.
     """
 
     code: int
-    said: str = ""
-    told: tuple[str, ...] = ()
+    stderr: str = ""
+    events: tuple[str, ...] = ()
 
 
 def stood_in(modules: list[str]) -> None:
@@ -282,14 +250,14 @@ def forked(
             os._exit(code)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
     code = _code_in_time(process, limit_s)
-    files = [root.parent / f"{name}-{process}" for name in ("said", "told")]
-    said, told = (path.read_bytes() if path.is_file() else b"" for path in files)
+    files = [root.parent / f"{name}-{process}" for name in ("stderr", "events")]
+    stderr, events = (path.read_bytes() if path.is_file() else b"" for path in files)
     for path in files:
         path.unlink(missing_ok=True)
     return Ended(
         code,
-        said.decode("utf-8", "replace"),
-        tuple(os.fsdecode(part) for part in told.split(b"\0")[:-1]),
+        stderr.decode("utf-8", "replace"),
+        tuple(os.fsdecode(part) for part in events.split(b"\0")[:-1]),
     )
 
 
@@ -301,11 +269,11 @@ def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook |
     reading, writing = os.pipe()
     os.write(writing, stdin)
     os.close(writing)
-    said, told = (
+    stderr, events = (
         os.open(root.parent / f"{name}-{os.getpid()}", os.O_WRONLY | os.O_CREAT)
-        for name in ("said", "told")
+        for name in ("stderr", "events")
     )
-    for number, place in enumerate((reading, os.open(os.devnull, os.O_WRONLY), said)):
+    for number, place in enumerate((reading, os.open(os.devnull, os.O_WRONLY), stderr)):
         os.dup2(place, number)
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
@@ -313,8 +281,8 @@ def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook |
         command = importlib.import_module(module)
         if hook is not None:
             sys.addaudithook(
-                lambda event, given: hook(
-                    event, given, lambda text: os.write(told, os.fsencode(text) + b"\0")
+                lambda event, arguments: hook(
+                    event, arguments, lambda text: os.write(events, os.fsencode(text) + b"\0")
                 )
             )
         # a background job's children ignore it
@@ -343,8 +311,8 @@ def _wait_until_up() -> None:
 
 def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
     @contextlib.contextmanager
-    def up(**given: bool) -> Iterator[None]:
-        with interruptible(**given):
+    def up(**options: bool) -> Iterator[None]:
+        with interruptible(**options):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
             yield
 

@@ -30,6 +30,7 @@ from kokoro_ane.core.staging import (
 )
 from kokoro_ane.pipeline.build import main as build
 from tests.builds import left_behind
+from tests.commands import everything, parsed, ran
 
 
 def of_ours(folder: Path) -> str | None:
@@ -72,30 +73,24 @@ class TestFolders:
         assert (folder / "thesis.tex").read_text() == "years"
         assert (folder / "data").read_text() == "old"
 
-    def test_what_came_while_we_worked_is_kept(self, tmp_path: Path) -> None:
-        with (
-            pytest.raises(InputError, match="is not replaced"),
-            staged(tmp_path / "v", of_ours) as aside,
-        ):
-            our_folder(aside)
-            (tmp_path / "v").mkdir()
-            (tmp_path / "v" / "thesis.tex").write_text("years")
-        assert left_behind(tmp_path / "v") == ["thesis.tex"]
-        assert left_behind(tmp_path) == ["v"]
-
-    def test_what_came_right_after_the_look_is_kept(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("when", ["while we worked", "right after the look"])
+    def test_what_came_meanwhile_is_kept(
+        self, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Between the check and the note of what stood there, it was taken for what had been
         checked, and removed.
         """
-        real = staging.check_implied
+        check = staging.check_implied
+        thesis = tmp_path / "v" / "thesis.tex"
 
-        def looked(target: Path, *given: object) -> Path:
-            place = real(target, *given)
-            if not place.exists():
-                place.mkdir()
-                (place / "thesis.tex").write_text("years")
+        def appears() -> None:
+            thesis.parent.mkdir()
+            thesis.write_text("years")
+
+        def looked(target: Path, *options: object) -> Path:
+            place = check(target, *options)
+            if not place.exists() and when == "right after the look":
+                appears()
             return place
 
         monkeypatch.setattr(staging, "check_implied", looked)
@@ -104,7 +99,10 @@ class TestFolders:
             staged(tmp_path / "v", of_ours) as aside,
         ):
             our_folder(aside)
+            if when == "while we worked":
+                appears()
         assert left_behind(tmp_path / "v") == ["thesis.tex"]
+        assert thesis.read_text() == "years"
         assert left_behind(tmp_path) == ["v"]
 
     def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path: Path) -> None:
@@ -133,9 +131,9 @@ class TestPlaces:
     def test_odd_names_are_one_line(self, tmp_path: Path, place: str) -> None:
         (tmp_path / "loop").symlink_to(tmp_path / "loop")
         os.mkfifo(tmp_path / "fifo")
-        with pytest.raises(InputError) as told:
+        with pytest.raises(InputError) as refusal:
             write_json(tmp_path / place, {})
-        assert len(str(told.value).splitlines()) == 1
+        assert len(str(refusal.value).splitlines()) == 1
         assert left_behind(tmp_path) == ["fifo", "loop"]
 
     @pytest.mark.parametrize("place", ["/dev/null", "/proc/x.json", "/dev/full"])
@@ -175,8 +173,6 @@ def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Replace a folder and its manifest together, and die at the `step`th rename or removal; False
     when it got through.
     """
-    import kokoro_ane.core.staging as staging
-
     left = [step]
 
     def dying(real):
@@ -218,11 +214,9 @@ def test_killed_at_every_rename_nothing_finished_is_lost_and_nothing_half_is_tak
         died = killed_at(step, parent, monkeypatch)
         recover(parent)
         assert not list(parent.glob(f"{PREFIX}*"))
-        pair = (
-            [json.loads((parent / "p.json").read_text()), (parent / "p" / "data").read_text()]
-            if (parent / "p.json").exists()
-            else None
-        )
+        manifest, pair = parent / "p.json", None
+        if manifest.exists():
+            pair = [parsed(manifest), (parent / "p" / "data").read_text()]
         assert pair in ([["old", "old"], ["new", "new"]] if before else [None, ["new", "new"]])
         if pair is None:
             assert not (parent / "p").exists()
@@ -241,21 +235,14 @@ def test_a_living_owner_is_left_alone(tmp_path: Path) -> None:
 
 
 ROOM_BYTES = {"full": 0, "nearly full": 100_000}  # the second passes the check before the work
-WRITERS = {
-    "quantize": ["--method", "w8", "--build", "{disk}/build"],
-    "vectors": ["--build", "{build}", "--out", "{disk}/vectors", "--voice", "slt"],
-    "bundle": ["--build", "{build}", "--out", "{disk}/bundle-tiny"],
-    "speak": ["Hello there.", "-o", "{disk}/old.wav", "--runtime", "torch", "--voice", "slt"],
-    "validate": ["--phonemes", "hɛlˈO", "--save-dir", "{disk}/seams"],
-    "ane": [
-        "{build}/KokoroVocoder-tiny-fp16.mlpackage",
-        "--chip",
-        "m1",
-        "--no-device",
-        "--json",
-        "{disk}/old.json",
-    ],
-}
+WRITERS = (
+    "quantize --method w8 --build {disk}/build",
+    "vectors --build {build} --out {disk}/vectors --voice slt",
+    "bundle --build {build} --out {disk}/bundle-tiny",
+    "speak Hello. -o {disk}/old.wav --runtime torch --voice slt",
+    "validate --phonemes hɛlˈO --save-dir {disk}/seams",
+    "ane {build}/KokoroVocoder-tiny-fp16.mlpackage --chip m1 --no-device --json {disk}/old.json",
+)
 
 
 @pytest.fixture
@@ -265,12 +252,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """
     place = tmp_path / "disk"
     place.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(*f"mount -t tmpfs -o size=4m tmpfs {place}".split())
     if done.returncode:
         pytest.skip(
             f"only root may mount a disk ({done.stderr.strip()}); test_convert.py has a stand-in by"
@@ -279,7 +261,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+        subprocess.run(f"umount -l {place}".split(), check=True)
 
 
 def filled(disk: Path, tiny_build: Path, room_bytes: int) -> dict[str, bytes]:
@@ -298,18 +280,10 @@ def fill(disk: Path, room_bytes: int) -> None:
     (disk / "filler").write_bytes(bytes(free - room_bytes))
 
 
-def everything(disk: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(disk).as_posix(): path.read_bytes()
-        for path in sorted(disk.rglob("*"))
-        if path.is_file()
-    }
-
-
 @pytest.mark.parametrize("room", ROOM_BYTES)
-@pytest.mark.parametrize("verb", WRITERS)
+@pytest.mark.parametrize("command", WRITERS)
 def test_a_full_disk(
-    verb: str,
+    command: str,
     room: str,
     disk: Path,
     tiny_build: Path,
@@ -317,31 +291,32 @@ def test_a_full_disk(
     quick_conversion: None,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    given = [word.format(disk=disk, build=tiny_build) for word in WRITERS[verb]]
-    given += [] if verb in OWN_VERB else ["--checkpoint", str(tiny_checkpoint.folder)]
+    verb, *arguments = command.format(disk=disk, build=tiny_build).split()
+    own_verb = verb in OWN_VERB
+    arguments += [] if own_verb else f"--checkpoint {tiny_checkpoint.folder}".split()
     before = filled(disk, tiny_build, ROOM_BYTES[room])
     capsys.readouterr()
-    code = importlib.import_module(COMMANDS[verb][0]).main(
-        [verb, *given] if verb in OWN_VERB else given
-    )
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    code = importlib.import_module(COMMANDS[verb][0]).main([verb] * own_verb + arguments)
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     after = everything(disk)
     if code == 0:  # what it writes has room
         assert room == "nearly full"
         assert verb in ("speak", "validate", "ane")
         return
-    assert code == 2, said
-    assert len(said) == 1, said
-    assert said[0].startswith("error: cannot write"), said
-    assert len(said[0]) < 400, said
+    assert code == 2, errors
+    assert len(errors) == 1, errors
+    assert errors[0].startswith("error: cannot write"), errors
+    assert len(errors[0]) < 400, errors
     assert after == before
 
 
 @pytest.fixture(scope="module")
-def g2p_package(tmp_path_factory: pytest.TempPathFactory, quick_conversion: None) -> Path:
-    """The folder that holds a finished G2P package, 1.6 MB."""
+def g2p_package(
+    g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory, quick_conversion: None
+) -> Path:
+    """The folder that holds a finished G2P package, of the smallest network."""
     folder = tmp_path_factory.mktemp("g2p")
-    assert build(["g2p", "--out", str(folder)]) == 0
+    assert build(f"g2p --weights {g2p_weights} --out {folder}".split()) == 0
     return folder
 
 
@@ -349,6 +324,7 @@ def g2p_package(tmp_path_factory: pytest.TempPathFactory, quick_conversion: None
 def test_g2p_on_a_full_disk(
     room_bytes: int,
     disk: Path,
+    g2p_weights: Path,
     g2p_package: Path,
     quick_conversion: None,
     capsys: pytest.CaptureFixture,
@@ -360,20 +336,20 @@ def test_g2p_on_a_full_disk(
     fill(disk, room_bytes)
     before = everything(disk)
     capsys.readouterr()
-    code = build(["g2p", "--out", str(disk / "build")])
-    said = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert code == 2, said
-    assert said[-1].startswith("error: cannot write"), said
-    assert "Traceback" not in " ".join(said), said
-    assert sum(line.startswith("error: ") for line in said) == 1
+    code = build(f"g2p --out {disk}/build".split())
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert code == 2, lines
+    assert lines[-1].startswith("error: cannot write"), lines
+    assert "Traceback" not in " ".join(lines), lines
+    assert sum(line.startswith("error: ") for line in lines) == 1
     assert everything(disk) == before
     Manifest.load(disk / "build" / "G2P.json").verify()
     if not room_bytes:
         (disk / "filler").unlink()
         (disk / "build").rename(disk / "old")
-        subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
-        # with room it is built: nothing but the disk was in the way
-        assert build(["g2p", "--out", str(disk / "build")]) == 0
+        subprocess.run(f"mount -o remount,size=16m {disk}".split(), check=True)
+        # with room a package is built: nothing but the disk was in the way
+        assert build(f"g2p --weights {g2p_weights} --out {disk}/build".split()) == 0
 
 
 def test_a_full_folder_for_temporary_files(
@@ -389,13 +365,8 @@ def test_a_full_folder_for_temporary_files(
     """
     filled(disk, tiny_build, 0)
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
-    assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "new")]) == 0
-    assert sorted(path.name for path in disk.iterdir()) == [
-        "build",
-        "filler",
-        "old.json",
-        "old.wav",
-    ]
+    assert build(f"g2p --weights {g2p_weights} --out {tmp_path}/new".split()) == 0
+    assert left_behind(disk) == "build filler old.json old.wav".split()
 
 
 def test_what_cannot_be_read_is_not_called_unwritable(

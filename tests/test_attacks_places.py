@@ -9,7 +9,6 @@ here, with the reason. What a command really writes is watched while it runs: te
 import ast
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from kokoro_ane.core.errors import run_cli
 from kokoro_ane.core.process import SCRATCH
+from tests.commands import ran
 from tests.test_house import ROOT
 from tests.test_house import SOURCES as ALL
 
@@ -101,27 +101,16 @@ SOURCES = [path for path in ALL if "benches" not in path.parts]
 BENCH = ("bench", "training")
 
 
-# 'np.load', '.write_text' for any object's method, '.open(w)' where the mode writes
+MODULES = "np numpy torch json os shutil tempfile soundfile".split()
+
+
 def called(node: ast.Call) -> str:
-    function = node.func
-    if isinstance(function, ast.Name):
-        name = function.id
-    elif isinstance(function, ast.Attribute):
-        base = function.value.id if isinstance(function.value, ast.Name) else ""
-        name = (
-            f"{base}.{function.attr}"
-            if base in ("np", "numpy", "torch", "json", "os", "shutil", "tempfile", "soundfile")
-            else ""
-        )
-        name = name or f".{function.attr}"
-    else:
-        return ""
-    if name.endswith("open") and any(
-        isinstance(a, ast.Constant) and isinstance(a.value, str) and set(a.value) & set("wax+")
-        for a in node.args
-    ):
-        return f"{name}(w)"
-    return name
+    """'np.load', '.write_text' for the method of any object, '.open(w)' where the mode writes."""
+    base, dot, name = ast.unparse(node.func).rpartition(".")
+    name = f"{base if base in MODULES else ''}{dot}{name}"
+    modes = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+    writes = any(isinstance(mode, str) and set(mode) & set("wax+") for mode in modes)
+    return f"{name}(w)" if name.endswith("open") and writes else name
 
 
 def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]:
@@ -139,11 +128,13 @@ def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]
 
 
 def kinds_of(text: str) -> set[str]:
-    found = set()
-    for name, inside in own_calls(ast.parse(text)):
-        kinds = {kind for kind, names in KINDS.items() if name in names}
-        found |= kinds - ({"writing", "removing"} if inside else set())
-    return found
+    calls = list(own_calls(ast.parse(text)))
+    return {
+        kind
+        for name, inside in calls
+        for kind, names in KINDS.items()
+        if name in names and not (inside and kind in ("writing", "removing"))
+    }
 
 
 # what a file does itself is what OWN allows it, no more and no less
@@ -151,15 +142,16 @@ def test_each_kind_has_its_place() -> None:
     wrong = []
     for path in SOURCES:
         name, free = path.as_posix(), {"json", "tensors"} if path.parts[0] in BENCH else set()
-        found = kinds_of((ROOT / path).read_text(encoding="utf-8"))
-        if found - free != (allowed := set(OWN.get(name, ())[:-1]) - free):
-            wrong.append(f"{name}: does {sorted(found - free)}, allowed {sorted(allowed)}")
+        kinds = kinds_of((ROOT / path).read_text(encoding="utf-8")) - free
+        allowed = set(OWN.get(name, ())[:-1]) - free
+        if kinds != allowed:
+            wrong.append(f"{name}: does {sorted(kinds)}, allowed {sorted(allowed)}")
     assert not wrong
     assert not set(OWN) - {path.as_posix() for path in SOURCES}
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"),
+    "text, kind",
     [
         ("json.loads(x)", "json"),
         ("np.load(x)", "tensors"),
@@ -223,23 +215,11 @@ def test_temporary_files_of_libraries_go_with_their_command(
     ends: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     command = [sys.executable, "-c", LEAVES, *filter(None, [ends])]
-    # a background job's children ignore it
-    heeds = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=heeds,
-    )
+    done = ran(*command, env=environment)
     assert done.returncode == {"": 0, "SIGKILL": -signal.SIGKILL}.get(ends, 2)
     assert bool(list(tmp_path.rglob("x"))) == (ends == "SIGKILL")
-    done = subprocess.run(
-        command[:3], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    done = ran(*command[:3], env=environment)
     assert not list(tmp_path.iterdir())
     assert ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
 

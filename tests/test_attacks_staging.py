@@ -32,9 +32,8 @@ from kokoro_ane.core.staging import (
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from tests.builds import left_behind
+from tests.commands import ROOT, parsed, ran
 from tests.test_attacks_output import of_ours, our_folder
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class TestStaging:
@@ -77,11 +76,11 @@ class TestStaging:
         def dies(left: list[int]) -> None:
             real = os.unlink
 
-            def unlink(path: object, *given: object, **more: object) -> None:
+            def unlink(path: object, *inputs: object, **more: object) -> None:
                 if not left[0]:
                     os.kill(os.getpid(), signal.SIGKILL)
                 left[0] -= 1
-                real(path, *given, **more)
+                real(path, *inputs, **more)
 
             os.unlink = unlink
             with staged(tmp_path / "p", of_ours) as place:
@@ -118,7 +117,7 @@ class TestStaging:
         finally:
             temporary.locked = real
         assert gone
-        assert json.loads((tmp_path / "x.json").read_text()) == [1]
+        assert parsed(tmp_path / "x.json") == [1]
         assert left_behind(tmp_path) == ["x.json"]
 
     def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ class TestStaging:
         _at_once(_pairs, tmp_path, 3)
         seen = {
             (tmp_path / "p" / "data").read_text(),
-            json.loads((tmp_path / "p.json").read_text()),
+            parsed(tmp_path / "p.json"),
         }
         assert len(seen) == 1
         assert left_behind(tmp_path) == ["p", "p.json"]
@@ -152,12 +151,8 @@ class TestStaging:
             " import scratch\n"
         )
         code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
-        assert (
-            subprocess.run(
-                [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False
-            ).returncode
-            == -signal.SIGKILL
-        )
+        killed = ran(sys.executable, "-c", code, str(tmp_path))
+        assert killed.returncode == -signal.SIGKILL
         assert list(tmp_path.rglob("x"))
         with scratch() as folder:
             assert not list(tmp_path.rglob("x"))
@@ -172,12 +167,12 @@ class TestStaging:
         """
         bare, real = [], Path.open
 
-        def opened(path: Path, *given: object, **more: object) -> object:
+        def opened(path: Path, *inputs: object, **more: object) -> object:
             bare.append(
                 (tmp_path / "a.wav.parts").exists()
                 and not (tmp_path / "a.wav.parts" / "settings.json").exists()
             )
-            return real(path, *given, **more)
+            return real(path, *inputs, **more)
 
         monkeypatch.setattr(Path, "open", opened)
         with ResumeState.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
@@ -185,9 +180,7 @@ class TestStaging:
         assert bare
         assert not any(bare)
         with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
-            assert json.loads((tmp_path / "a.wav.parts" / "settings.json").read_text()) == {
-                "text": "y"
-            }
+            assert parsed(tmp_path / "a.wav.parts" / "settings.json") == {"text": "y"}
             journal.remove()
         assert not left_behind(tmp_path)
 
@@ -208,7 +201,7 @@ class TestStaging:
                 == f"{parts}: process {os.getpid()} writes this output: waiting until it has"
                 " ended\n"
             )
-            assert json.loads((parts / "settings.json").read_text()) == {"text": "x"}
+            assert parsed(parts / "settings.json") == {"text": "x"}
             journal.remove()
         assert second.communicate()[1] == "spoke\n"
         assert second.returncode == 0
@@ -240,16 +233,11 @@ class TestStaging:
     def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
         parts = tmp_path / "a.wav.parts"
         killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
-        done = subprocess.run([sys.executable, "-c", killed, str(parts)], cwd=ROOT, check=False)
+        done = ran(sys.executable, "-c", killed, str(parts))
         assert done.returncode == -signal.SIGKILL
-        assert left_behind(parts) == [
-            "audio.f32",
-            "chunks.jsonl",
-            "owner.lock",
-            "settings.json",
-        ]
+        assert left_behind(parts) == "audio.f32 chunks.jsonl owner.lock settings.json".split()
         with ResumeState.open(parts, {"text": "y"}, resume=False):
-            assert json.loads((parts / "settings.json").read_text()) == {"text": "y"}
+            assert parsed(parts / "settings.json") == {"text": "y"}
 
     @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
     @pytest.mark.parametrize("resume", [False, True])
@@ -338,7 +326,7 @@ def _alone(folder: Path, mine: str) -> None:
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
         with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
-            assert json.loads((folder / "p" / "settings.json").read_text()) == {"text": mine}
+            assert parsed(folder / "p" / "settings.json") == {"text": mine}
             assert not (folder / "alone").exists()
             (folder / "alone").touch()
             (folder / "alone").unlink()
@@ -368,12 +356,9 @@ class TestTemporaryFiles:
         """
         (tmp_path / "tmp").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-        assert build(["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path / "build")]) == 0
+        assert build(f"g2p --weights {g2p_weights} --out {tmp_path}/build".split()) == 0
         assert not left_behind(tmp_path / "tmp")
-        assert left_behind(tmp_path / "build") == [
-            "G2P.json",
-            "G2P.mlpackage",
-        ]
+        assert left_behind(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
 
     def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
         """They waited for clips for ever, with a gigabyte each."""
@@ -385,12 +370,8 @@ class TestTemporaryFiles:
             " print(p.pid, flush=True)\n time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"
         )
         (tmp_path / "parent.py").write_text(code)
-        done = subprocess.run(
-            [sys.executable, str(tmp_path / "parent.py")],
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            check=False,
-        )
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = ran(sys.executable, f"{tmp_path}/parent.py", env=environment)
         worker = int(done.stdout)
         for _ in range(300):
             if (
@@ -434,21 +415,13 @@ def test_readers_finish_what_a_killed_build_began(
     """
     from kokoro_ane.pipeline.speak import main as speak
 
-    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
+    build = shutil.copytree(tiny_build, tmp_path / "build")
     manifest = next(build.glob("KokoroVocoder*fp16.json"))
-    killed = [sys.executable, "-c", REPLACED, str(manifest), last]
-    assert subprocess.run(killed, cwd=ROOT, check=False).returncode == 9
+    assert ran(sys.executable, "-c", REPLACED, str(manifest), last).returncode == 9
     assert not manifest.exists()
-    given = [
-        "Hi.",
-        "--checkpoint",
-        str(tiny_checkpoint.folder),
-        "--build",
-        str(build),
-        "-o",
-        str(tmp_path / "a.wav"),
-        "--quiet",
-    ]
-    assert speak(given) == 0
+    arguments = (
+        f"Hi. --checkpoint {tiny_checkpoint.folder} --build {build} -o {tmp_path}/a.wav --quiet"
+    ).split()
+    assert speak(arguments) == 0
     assert f"{manifest.name} put in place" in capsys.readouterr().err
     assert not list(build.glob(".staged-*"))

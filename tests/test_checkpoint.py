@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from kokoro_ane.pipeline.bundle import main as bundle_main
 from kokoro_ane.pipeline.speak import main as speak_main
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.builds import small_config
+from tests.commands import parsed, printed, ran
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 
@@ -40,6 +40,13 @@ from tests.random_checkpoint import tiny_config, write_checkpoint
 def tiny_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With an encoder."""
     return write_checkpoint(tmp_path_factory.mktemp("full"), tiny_config(), encoder=True)
+
+
+def configured(checkpoint: Path, copy: Path, config: dict[str, Any]) -> Path:
+    """A copy of the checkpoint with this config.json."""
+    shutil.copytree(checkpoint, copy)
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
 
 
 def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
@@ -54,11 +61,7 @@ def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
 def test_opens_and_records_its_hash(tiny: Path) -> None:
     checkpoint = open_checkpoint(str(tiny))
     assert checkpoint.sha256 == sha256_of(tiny / "random.pth")
-    assert checkpoint.voices == (
-        "awb",
-        "rms",
-        "slt",
-    )
+    assert checkpoint.voices == ("awb", "rms", "slt")
     assert checkpoint.voice("slt").shape == (510, 1, 256)
     assert not Vocoder.of(checkpoint).training
 
@@ -97,53 +100,7 @@ def test_damaged_tensors_are_named(tiny: Path, tmp_path: Path, damage: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"surprise": 1}, "unknown key surprise"),
-        ({"hidden_dim": "wide"}, "hidden_dim is 'wide'"),
-        ({"hidden_dim": None}, "key hidden_dim is missing"),
-        ({"istftnet": {"gen_istft_n_fft": 16}}, "n_fft and hop"),
-        ({"istftnet": {"upsample_rates": [10, 5]}}, "500 samples a frame"),
-        ({"style_dim": 64}, "style_dim is 64; a voice's rows hold two"),
-        (
-            {"istftnet": {"upsample_kernel_sizes": [21, 12]}},
-            r"istftnet\.upsample_kernel_sizes has 21 for a rate of 10",
-        ),
-        (
-            {"istftnet": {"upsample_rates": [60, 1], "upsample_kernel_sizes": [60, 3]}},
-            "has 3 for a rate of 1: a rate of 2 or more",
-        ),
-        (
-            {"istftnet": {"resblock_kernel_sizes": [3, 4, 7]}},
-            r"istftnet\.resblock_kernel_sizes has 4: only odd",
-        ),
-        (
-            {"istftnet": {"upsample_initial_channel": 3}},
-            r"istftnet\.upsample_initial_channel 3 cannot be halved 2 times",
-        ),
-        ({"hidden_dim": 17}, "hidden_dim is 17"),
-        ({"text_encoder_kernel_size": 4}, "text_encoder_kernel_size is 4: only odd"),
-        (
-            {"plbert": {"max_position_embeddings": 256}},
-            r"plbert\.max_position_embeddings is 256, an utterance takes up to 512",
-        ),
-        ({"n_token": 40}, r"vocab gives 'a': 43, outside n_token 40"),
-        ({"vocab": {"b": -1}}, "vocab gives 'b': -1, outside"),
-        ({"vocab": {"ts": 5}}, "vocab holds 'ts': each key is one character"),
-    ],
-)
-def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, message: str) -> None:
-    shutil.copytree(tiny, tmp_path / "other")
-    config = json.loads((tiny / "config.json").read_text())
-    for key, value in change.items():
-        config[key] = config[key] | value if isinstance(value, dict) else value
-    config = {key: value for key, value in config.items() if value is not None}
-    (tmp_path / "other" / "config.json").write_text(json.dumps(config))
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "other")).match(message)
-
-
-@pytest.mark.parametrize(
-    ("field", "said", "found"),
+    "field, size, stored",
     [
         ("n_token", 180, 178),
         ("hidden_dim", 18, 16),
@@ -161,18 +118,14 @@ def test_config_with_other_shapes(tiny: Path, tmp_path: Path, change: dict, mess
     ],
 )
 def test_weights_of_another_size_name_the_field(
-    tiny_full: Path, tmp_path: Path, field: str, said: Any, found: int
+    tiny_full: Path, tmp_path: Path, field: str, size: Any, stored: int
 ) -> None:
-    shutil.copytree(tiny_full, tmp_path / "other")
-    config = json.loads((tiny_full / "config.json").read_text())
+    config = parsed(tiny_full / "config.json")
     *section, key = field.split(".")
-    (config[section[0]] if section else config)[key] = said
-    (tmp_path / "other" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        InputError,
-        match=rf"config\.json: {re.escape(field)} is \d+ there, {found} in the weights\)$",
-    ) as problem:
-        opened = open_checkpoint(str(tmp_path / "other"))
+    (config[section[0]] if section else config)[key] = size
+    opened = open_checkpoint(str(configured(tiny_full, tmp_path / "other", config)))
+    message = rf"config\.json: {re.escape(field)} is \d+ there, {stored} in the weights\)$"
+    with pytest.raises(InputError, match=message) as problem:
         Encoder.of(opened), Vocoder.of(opened)
     assert "\n" not in str(problem.value)
 
@@ -191,7 +144,7 @@ def test_a_whole_models_state_dict_and_a_config_without_name(
         for key, value in tensors.items()
     }
     torch.save(flat, folder / "random.pth")
-    config = json.loads((folder / "config.json").read_text())
+    config = parsed(folder / "config.json")
     (folder / "config.json").write_text(
         json.dumps(
             {key: value for key, value in config.items() if key not in ("name", "releasable")}
@@ -254,52 +207,21 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     folder, build = foreign(tmp_path), tmp_path / "build"
-    where = ["--checkpoint", str(folder), "--build", str(build)]
-    assert build_main(["vocoder", *where[:2], "--out", str(build), "--buckets", "40,160"]) == 0
-    assert (
-        build_main(
-            [
-                "encoder",
-                *where[:2],
-                "--out",
-                str(build),
-                "--buckets",
-                "40,160",
-                "--token-buckets",
-                "16,64",
-            ]
-        )
-        == 0
-    )
-    assert apply_main([*where, "--method", "w8"]) == 0
-    assert (
-        speak_main(
-            ["Hi.", *where, "--dialect", "us", "--method", "w8", "-o", str(tmp_path / "hi.wav")]
-        )
-        == 0
-    )
-    report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (report["checkpoint"], report["voice"], report["releasable"]) == (
-        "foreign",
-        "zf_001",
-        False,
-    )
+    of_it = f"--checkpoint {folder}"
+    packages = f"{of_it} --build {build} --method w8"
+    lengths = f"--out {build} --buckets 40,160"
+    assert build_main(f"vocoder {of_it} {lengths}".split()) == 0
+    assert build_main(f"encoder {of_it} {lengths} --token-buckets 16,64".split()) == 0
+    assert apply_main(packages.split()) == 0
+    assert speak_main(f"Hi. {packages} --dialect us -o {tmp_path}/hi.wav".split()) == 0
+    report = printed(capsys)
+    assert report["checkpoint"] == "foreign"
+    assert report["voice"] == "zf_001"
+    assert not report["releasable"]
     with pytest.raises(InputError, match=r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
         input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
-    assert (
-        bundle_main(
-            [
-                *where,
-                "--method",
-                "w8",
-                "--dialects",
-                "us",
-                "--out",
-                str(tmp_path / "bundle-foreign"),
-            ]
-        )
-        == 3
-    )
+    bundle = f"{packages} --dialects us --out {tmp_path}/bundle-foreign"
+    assert bundle_main(bundle.split()) == 3
 
 
 @pytest.mark.slow
@@ -307,13 +229,13 @@ def test_release_judges_a_foreign_checkpoint(tmp_path: Path, capsys: pytest.Capt
     """From its folder alone: the package is built, a clip measured, and a decision left that says
     what was not released.
     """
-    where = ["--checkpoint", str(foreign(tmp_path)), "--build", str(tmp_path / "build")]
-    code = release_main([*where, "--methods", "fp16", "--clips", "1", "--workers", "1"])
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert code == (1 if told["verdict"] == "REJECT" else 3)
-    assert set(told["levels"]) == {"fp16"}
-    assert not told["releasable"]
-    decision = json.loads(Path(told["file"]).read_text(encoding="utf-8"))
+    flags = f"--checkpoint {foreign(tmp_path)} --build {tmp_path}/build"
+    code = release_main(f"{flags} --methods fp16 --clips 1 --workers 1".split())
+    report = printed(capsys)
+    assert code == (1 if report["verdict"] == "REJECT" else 3)
+    assert set(report["levels"]) == {"fp16"}
+    assert not report["releasable"]
+    decision = parsed(Path(report["file"]))
     assert decision["provenance"]["checkpoint"] == "foreign"
     assert [len(level["clips"]) for level in decision["levels"]] == [1]
 
@@ -398,7 +320,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         self.files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.silent = self.limited = False
 
 
@@ -419,7 +341,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         hub, path = self.server, self.path.split("?")[0]
-        hub.asked.append(f"{self.command} {path}")
+        hub.requests.append(f"{self.command} {path}")
         if hub.silent:
             time.sleep(20)
             return
@@ -460,7 +382,7 @@ def entry(name: str, data: bytes) -> dict[str, object]:
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_checkpoint(tmp_path_factory.mktemp("repository"), tiny_config())
     (folder / "random.pth").rename(folder / WEIGHTS)
-    (folder / "README.md").write_text("not asked for", encoding="utf-8")
+    (folder / "README.md").write_text("not asked for")
     return folder
 
 
@@ -476,37 +398,31 @@ def opened(
     hub: Hub, tmp_path: Path, sha256: str, source: str | None = HUB_REPOSITORY
 ) -> tuple[str, float, str]:
     """What a fresh process printed, the seconds it took to open, and its stderr."""
-    environment = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("HF_") and "proxy" not in key.lower()
-    }
-    environment |= {
+    named = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
+    environment = {key: value for key, value in named.items() if not key.startswith("HF_")} | {
         "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
-        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HOME": f"{tmp_path}/hf",
         "OMP_NUM_THREADS": "1",
+        "KOKORO_ANE_CACHE": f"{tmp_path}/empty",
     }
-    environment |= {"KOKORO_ANE_CACHE": str(tmp_path / "empty")}
-    command = [sys.executable, "-c", CLIENT, sha256, *([source] if source else [])]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, timeout=120
-    )
+    command = [sys.executable, "-c", CLIENT, sha256, *filter(None, [source])]
+    done = ran(*command, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
-    *said, seconds = done.stdout.strip().splitlines()
-    return "\n".join(said), float(seconds), done.stderr
+    *lines, seconds = done.stdout.strip().splitlines()
+    return "\n".join(lines), float(seconds), done.stderr
 
 
 def test_cold_then_cached_then_offline(hub: Hub, repository: Path, tmp_path: Path) -> None:
     sha256 = sha256_of(repository / WEIGHTS)
-    said, _, _ = opened(hub, tmp_path, sha256)
-    assert said == f"opened tiny {sha256} ('awb', 'rms', 'slt')"
-    assert not [request for request in hub.asked if "README" in request], (
+    line, _, _ = opened(hub, tmp_path, sha256)
+    assert line == f"opened tiny {sha256} ('awb', 'rms', 'slt')"
+    assert not [request for request in hub.requests if "README" in request], (
         "only what a checkpoint needs"
     )
-    hub.asked.clear()
+    hub.requests.clear()
     hub.silent = True  # cached: nobody is asked
-    assert opened(hub, tmp_path, sha256, source=None)[0] == said
-    assert hub.asked == []
+    assert opened(hub, tmp_path, sha256, source=None)[0] == line
+    assert hub.requests == []
 
 
 def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_path: Path) -> None:
@@ -514,13 +430,13 @@ def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_pat
     good = hub.files[WEIGHTS]
     hub.files[WEIGHTS] = good[:-1] + bytes([good[-1] ^ 1])
     sha256 = sha256_of(repository / WEIGHTS)
-    said, _, _ = opened(hub, tmp_path, sha256)
-    assert said.startswith("refused")
-    assert f"expected {sha256}: delete " in said
-    assert "\n" not in said
-    assert opened(hub, tmp_path, sha256)[0] == said  # cached as it is: refused again, not used
+    line, _, _ = opened(hub, tmp_path, sha256)
+    assert line.startswith("refused")
+    assert f"expected {sha256}: delete " in line
+    assert "\n" not in line
+    assert opened(hub, tmp_path, sha256)[0] == line  # cached as it is: refused again, not used
     hub.files[WEIGHTS] = good
-    Path(said.partition(": delete ")[2].removesuffix(" and download again")).unlink()
+    Path(line.partition(": delete ")[2].removesuffix(" and download again")).unlink()
     assert opened(hub, tmp_path, sha256)[0].startswith(f"opened tiny {sha256}")
 
 
@@ -530,14 +446,14 @@ def test_no_answer_and_rate_limit_cost_seconds(hub: Hub, tmp_path: Path, fault: 
     five times.
     """
     setattr(hub, fault, True)
-    said, seconds, _ = opened(hub, tmp_path, "0" * 64)
+    line, seconds, _ = opened(hub, tmp_path, "0" * 64)
     reason = (
         "no answer within 4 s|[Tt]imed? ?out"
         if fault == "silent"
         else r"its rate limit is reached \(429\); it says to wait 270 s"
     )
-    assert said.startswith(f"refused the hub did not give {HUB_REPOSITORY}")
-    assert "\n" not in said
-    assert re.search(reason, said), said
-    assert len(hub.asked) == 1
+    assert line.startswith(f"refused the hub did not give {HUB_REPOSITORY}")
+    assert "\n" not in line
+    assert re.search(reason, line), line
+    assert len(hub.requests) == 1
     assert seconds < 20

@@ -26,8 +26,8 @@ import pytest
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.cli import main as kokoro_ane
 from kokoro_ane.core.checkpoint import Checkpoint
+from tests.commands import ROOT, ran, tracked
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "mlprogram" / "README.md",
@@ -69,7 +69,7 @@ def lines_of(page: Path) -> list[str]:
     """Command lines as a reader would type them: comments, prompts and the brackets of what may be
     left out are gone.
     """
-    found = []
+    commands = []
     for block in (
         block
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8"))
@@ -81,10 +81,10 @@ def lines_of(page: Path) -> list[str]:
             if line.strip() and line.strip()[0] != "#"
         ]
         if any(ours(part) for line in lines for part in parts_of(line)):
-            found += [
+            commands += [
                 re.sub(r"(?<=\s)\[(.*?)\]", r"\1", line).split(" #")[0].strip() for line in lines
             ]
-    return found
+    return commands
 
 
 def parts_of(line: str) -> list[list[str]]:
@@ -116,15 +116,13 @@ def module_of(words: list[str]) -> tuple[str, list[str]]:
         return COMMANDS[words[1]][0] if words[1:] and words[1] in COMMANDS else "kokoro_ane", words[
             1:
         ]
-    name, given = (
-        (words[2], words[3:])
-        if words[1] == "-m"
-        else (words[1].removesuffix(".py").replace("/", "."), words[2:])
-    )
-    assert (ROOT / name.replace(".", "/")).is_dir() or (
-        ROOT / f"{name.replace('.', '/')}.py"
-    ).is_file(), f"there is no {name}"
-    return (f"{name}.__main__" if (ROOT / name.replace(".", "/")).is_dir() else name), given
+    _, name, *arguments = words[1:] if words[1] == "-m" else ["", *words[1:]]
+    name = name.removesuffix(".py").replace("/", ".")
+    place = ROOT / name.replace(".", "/")
+    if place.is_dir():
+        return f"{name}.__main__", arguments
+    assert place.with_suffix(".py").is_file(), f"there is no {name}"
+    return name, arguments
 
 
 LINES = {page.relative_to(ROOT).as_posix(): list(dict.fromkeys(lines_of(page))) for page in PAGES}
@@ -147,8 +145,8 @@ def test_a_shown_command_parses(
 ) -> None:
     parse = argparse.ArgumentParser.parse_args
 
-    def parsed(self: argparse.ArgumentParser, *given: list[str]) -> None:
-        parse(self, *given)
+    def parsed(self: argparse.ArgumentParser, *arguments: list[str]) -> None:
+        parse(self, *arguments)
         raise Parsed
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
@@ -158,17 +156,15 @@ def test_a_shown_command_parses(
         if words is None:
             assert part[0] in FOREIGN, f"{part[0]}: neither a command of ours nor in FOREIGN"
         elif words[0] == "make":
-            done = subprocess.run(
-                ["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
-            )
+            done = ran("make", "-n", *words[1:])
             assert done.returncode == 0, done.stderr
         else:
-            module, given = module_of(words)
+            module, arguments = module_of(words)
             with pytest.raises(Parsed):
                 code = (
-                    kokoro_ane(given)
+                    kokoro_ane(arguments)
                     if words[0] == "kokoro-ane"
-                    else importlib.import_module(module).main(given)
+                    else importlib.import_module(module).main(arguments)
                 )
                 pytest.fail(f"exit {code}: {capsys.readouterr().err}")
 
@@ -208,7 +204,7 @@ def scratch(
     (folder / "build").mkdir()
     for path in tiny_build.glob("*fp16*"):
         (folder / "build" / path.name).symlink_to(path)
-    (folder / "book.txt").write_text("Hello there.", encoding="utf-8")
+    (folder / "book.txt").write_text("Hello there.")
     (folder / "my.tsv").write_text("kokoro\tkˈOkəɹO\n", encoding="utf-8")
     for name, does in {
         "python": f'{sys.executable} "$@"',
@@ -237,7 +233,7 @@ def test_a_quick_command_runs(
     line = VOICE.sub(
         "slt",
         re.sub(
-            r"(kokoro-ane speak|pipeline\.synthesize)\b", lambda found: found[0] + stands_in, line
+            r"(kokoro-ane speak|pipeline\.synthesize)\b", lambda match: match[0] + stands_in, line
         ),
     )
     (words, *others) = parts_of(line)
@@ -249,15 +245,8 @@ def test_a_quick_command_runs(
         "PATH": f"{scratch / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", line],
-        cwd=scratch,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*"bash -o pipefail -c".split(), line]
+    done = ran(*command, cwd=scratch, env=environment, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
@@ -266,14 +255,7 @@ def test_readme_runs_to_the_letter(tmp_path: Path) -> None:
     """Its blocks one after the other in a copy of the tree beside this environment, hub or no hub;
     what is never releasable exits 3.
     """
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    for name in listed.splitlines():
+    for name in tracked():
         # the rooms are links in kokoro_ane/
         if not name.startswith(".venv") and ((ROOT / name).is_file() or (ROOT / name).is_symlink()):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -288,13 +270,6 @@ def test_readme_runs_to_the_letter(tmp_path: Path) -> None:
         command = (
             f". .venv/bin/activate 2>/dev/null || PATH={Path(sys.executable).parent}:$PATH; {line}"
         )
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran("bash", "-c", command, cwd=tmp_path, env=environment)
         allowed = (0, 3) if re.search(r"quality|release|bundle", line) else (0,)
         assert done.returncode in allowed, f"{line}: exit {done.returncode}\n{done.stderr[-2000:]}"

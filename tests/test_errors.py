@@ -34,7 +34,7 @@ def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
 
 
 @pytest.mark.parametrize(
-    ("problem", "code", "line"),
+    "problem, code, line",
     [
         (InputError("no such voice"), 2, "error: no such voice"),
         (CheckFailed("SNR is 3 dB"), 1, "rejected: SNR is 3 dB"),
@@ -57,6 +57,11 @@ def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
             shutil.Error([("a", "b", "No space left")]),
             2,
             "error: cannot write b: No space left; nothing was left half-written",
+        ),
+        (
+            OSError(errno.EIO, "Input/output error"),  # as read(2) has it, without a name
+            2,
+            "error: a file could not be read or written: Input/output error",
         ),
         (MemoryError(), 2, "error: there is not enough memory for this input"),
         (KeyboardInterrupt(), 2, "error: interrupted; nothing was left half-written"),
@@ -152,7 +157,7 @@ def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
 
 
 @pytest.mark.parametrize(
-    ("buckets", "message"),
+    "buckets, message",
     [
         ((), "empty"),
         ((40, 20), "20 stands after 40"),
@@ -186,7 +191,7 @@ class Recorder(torch.nn.Module):
     """Stands where the vocoder stands and keeps what it was given."""
 
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-        self.given = tensors
+        self.tensors = tensors
         return tensors[0]
 
 
@@ -202,20 +207,20 @@ def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, se
     packed = torch.from_numpy(pack(x, bucket))
     assert packed.shape == (1, layout.channels, 1, bucket + 1)
     PackedVocoder(recorder, layout)(packed, x.style[:, :, None, None])
-    asr, f0, energy, _, spectrum, mask = recorder.given
-    for found, sent, size in (
+    asr, f0, energy, _, spectrum, mask = recorder.tensors
+    for tensor, sent, size in (
         (asr, x.asr, bucket),
         (f0, x.f0_hz[:, None], 2 * bucket),
         (energy, x.energy[:, None], 2 * bucket),
         (spectrum, x.spectrum, 120 * bucket + 1),
     ):
-        assert found.shape == (1, sent.shape[1], 1, size)
-        assert torch.equal(found[:, :, 0, : sent.shape[-1]], sent)
-        assert not found[:, :, 0, sent.shape[-1] :].any()
+        assert tensor.shape == (1, sent.shape[1], 1, size)
+        assert torch.equal(tensor[:, :, 0, : sent.shape[-1]], sent)
+        assert not tensor[:, :, 0, sent.shape[-1] :].any()
     assert mask.values.flatten().tolist() == [1.0] * frames + [0.0] * extra
 
 
-@pytest.mark.parametrize("name", ["asr", "f0_hz", "energy", "style", "spectrum"])
+@pytest.mark.parametrize("name", "asr f0_hz energy style spectrum".split())
 def test_nan_is_named(name: str) -> None:
     x = random_inputs(5, 4, torch.Generator().manual_seed(0))
     tensors = {

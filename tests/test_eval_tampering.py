@@ -18,6 +18,7 @@ from kokoro_ane.eval import provenance
 from kokoro_ane.eval.listening import REFERENCE, Audition
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
+from tests.commands import parsed
 from tests.release_build import release, shortened
 from tests.sweep_calls import changed, places
 
@@ -47,12 +48,12 @@ class Forger:
     """A decision that anybody edits, and the report of it."""
 
     def __init__(self, place: tuple[Checkpoint, Path]) -> None:
-        self.command = ["--checkpoint", str(place[0].folder), "--build", str(place[1])]
+        self.command = f"--checkpoint {place[0].folder} --build {place[1]}".split()
         self.folder = place[1] / "release"
-        self.record = json.loads((self.folder / "decision.json").read_text(encoding="utf-8"))
+        self.record = parsed(self.folder / "decision.json")
 
     def reported(self, record: Mapping[str, Any]) -> int:
-        (self.folder / "decision.json").write_text(json.dumps(record), encoding="utf-8")
+        (self.folder / "decision.json").write_text(json.dumps(record))
         return report(self.command)
 
     def page(self) -> str:
@@ -74,8 +75,8 @@ class TestAForgedDecision:
             "kokoro_ane.eval.report.product_of": lambda *_: None,
             "kokoro_ane.eval.reference.Reference": lambda *_: None,
             "kokoro_ane.eval.reference.judged_clips": lambda *_: spoken,
-            "kokoro_ane.eval.listening.audition": lambda _, levels, said: [
-                Audition(clip, dict.fromkeys((REFERENCE, *levels), SILENCE)) for clip in said
+            "kokoro_ane.eval.listening.audition": lambda _, levels, clips: [
+                Audition(clip, dict.fromkeys((REFERENCE, *levels), SILENCE)) for clip in clips
             ],
             "kokoro_ane.eval.listening.write_pack": lambda *_: 0,
         }
@@ -96,10 +97,10 @@ class TestAForgedDecision:
             for value in (TAGS[number % 2], ODD[number % len(ODD)]):
                 capsys.readouterr()
                 code = decided.reported(changed(record, at, value))
-                said = capsys.readouterr().err.splitlines()
+                lines = capsys.readouterr().err.splitlines()
                 assert code == 0 or (
-                    code == 2 and len(said) == 1 and said[0].startswith("error: ")
-                ), (at, value, said)
+                    code == 2 and len(lines) == 1 and lines[0].startswith("error: ")
+                ), (at, value, lines)
                 shown += code == 0
                 assert code or not any(tag in decided.page() for tag in TAGS), (at, value)
         assert shown > 20
@@ -115,8 +116,8 @@ class TestWhatNoCommitHolds:
         """A checkout in place of this one, with one file, committed."""
         tree = tmp_path / "tree"
         tree.mkdir()
-        (tree / "gates.py").write_text("LIMIT = 4.0\n", encoding="utf-8")
-        who = ["-c", "user.name=x", "-c", "user.email=x@y"]
+        (tree / "gates.py").write_text("LIMIT = 4.0\n")
+        who = "-c user.name=x -c user.email=x@y".split()
         for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "all of it"]):
             subprocess.run(["git", *words], cwd=tree, check=True)
         monkeypatch.setattr(provenance, "ROOT", tree)
@@ -126,7 +127,7 @@ class TestWhatNoCommitHolds:
 
     def decided(self, place: tuple[Checkpoint, Path]) -> tuple[int, bool, str]:
         code = release(place, "--methods", "fp16")
-        decision = json.loads((place[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+        decision = parsed(place[1] / "release" / "decision.json")
         return (
             code,
             decision["may_be_released"],
@@ -137,7 +138,7 @@ class TestWhatNoCommitHolds:
         self, placed: tuple[Checkpoint, Path], measured: list[str], tree: Path
     ) -> None:
         assert self.decided(placed) == (0, True, "")
-        (tree / "gates.py").write_text("LIMIT = 1.0\n", encoding="utf-8")
+        (tree / "gates.py").write_text("LIMIT = 1.0\n")
         code, may, note = self.decided(placed)
         assert (code, may) == (3, False)
         assert "gates.py is not as commit" in note

@@ -5,7 +5,6 @@ parts decode to pinned weights (slow).
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -78,9 +77,8 @@ class TestDecoding:
         v, g = (torch.from_numpy(state[f"decoder.encode.conv1.weight_{part}"]) for part in "vg")
         assert torch._weight_norm(v, g, 0).tolist() == [[[0, 1.5, -2]], [[0, 0, 0]]]  # no NaN
 
-    def test_gain_is_the_same_on_every_machine(
-        self,
-    ) -> None:  # left to right in double precision, whatever order the library's own sum takes
+    # left to right in double precision, whatever order the library's own sum takes
+    def test_gain_is_the_same_on_every_machine(self) -> None:
         weight, expected = (
             np.random.default_rng(0).standard_normal((3, 257, 5)).astype(np.float32),
             [],
@@ -142,12 +140,12 @@ class TestDecoding:
             np.repeat([gate[name] for name in "ifco"], HIDDEN).tolist(),
         )
         lstm = torch.nn.LSTM(3, HIDDEN, bidirectional=True)
-        given = {
+        weights = {
             key.removeprefix("predictor.shared."): torch.from_numpy(value)
             for key, value in state.items()
             if "shared" in key
         }
-        lstm.load_state_dict(given)  # strict: every key and shape of torch's
+        lstm.load_state_dict(weights)  # strict: every key and shape of torch's
         for key, factor in {
             "weight_ih_l0": 1,
             "weight_ih_l0_reverse": 10,
@@ -158,7 +156,7 @@ class TestDecoding:
             "bias_ih_l0_reverse": 100,
             "bias_hh_l0_reverse": -1,
         }.items():
-            column = given[key][:, 0] if given[key].ndim == 2 else given[key]
+            column = weights[key][:, 0] if weights[key].ndim == 2 else weights[key]
             assert column.tolist() == [factor * value for value in torchs], key
         assert torch_gates(np.arange(4)).tolist() == [0, 2, 3, 1]
 
@@ -177,7 +175,7 @@ class TestDecoding:
         assert decode(graph.content())["text_encoder.embedding.weight"].tolist() == [[0, 0.5]]
 
     @pytest.mark.parametrize(
-        ("node", "module"),
+        "node, module",
         [
             (
                 "/decoder/decoder/generator/resblocks.4/convs1.0/Conv_quant",
@@ -213,41 +211,41 @@ class Installed:
 def two_parts(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict, tuple[str, ...], str]:
-    contents, found = {"kokoro-part-1": b"one", "kokoro-part-2": b"two"}, {}
+    contents, installed = {"kokoro-part-1": b"one", "kokoro-part-2": b"two"}, {}
     for package, content in contents.items():
         path = tmp_path / package.replace("-", "_") / "part.bin"
         path.parent.mkdir()
         path.write_bytes(content)
-        found[package] = Installed(tmp_path, packages.VERSION)
+        installed[package] = Installed(tmp_path, packages.VERSION)
 
     def distribution(package: str) -> Installed:
-        if package not in found:
+        if package not in installed:
             raise packages.PackageNotFoundError(package)
-        return found[package]
+        return installed[package]
 
     monkeypatch.setattr(packages, "distribution", distribution)
-    return found, tuple(contents), hashlib.sha256(b"onetwo").hexdigest()
+    return installed, tuple(contents), hashlib.sha256(b"onetwo").hexdigest()
 
 
 def test_parts_are_joined_in_order(two_parts: tuple) -> None:
-    _, given, whole = two_parts
-    assert read_parts(given, whole) == b"onetwo"
-    pytest.raises(InputError, read_parts, given[::-1], whole).match("join to SHA-256")
+    _, names, whole = two_parts
+    assert read_parts(names, whole) == b"onetwo"
+    pytest.raises(InputError, read_parts, names[::-1], whole).match("join to SHA-256")
 
 
 def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
-    found, given, whole = two_parts
+    installed, names, whole = two_parts
     path = tmp_path / "kokoro_part_2" / "part.bin"
     path.write_bytes(b"twO")
     with pytest.raises(InputError, match=r"join to SHA-256 .*--no-deps kokoro-part-1==0\.1\.0 k"):
-        read_parts(given, whole)
+        read_parts(names, whole)
     path.unlink()
-    pytest.raises(InputError, read_parts, given, whole).match(r"part\.bin is missing")
-    found["kokoro-part-1"].version = "0.2.0"
-    pytest.raises(InputError, read_parts, given, whole).match(
+    pytest.raises(InputError, read_parts, names, whole).match(r"part\.bin is missing")
+    installed["kokoro-part-1"].version = "0.2.0"
+    pytest.raises(InputError, read_parts, names, whole).match(
         r"needs the package kokoro-part-1 0\.1\.0, installed is 0\.2\.0"
     )
-    del found["kokoro-part-1"]
+    del installed["kokoro-part-1"]
     with pytest.raises(
         InputError,
         match=(
@@ -255,7 +253,7 @@ def test_bad_parts_are_named(two_parts: tuple, tmp_path: object) -> None:
             r" install"
         ),
     ):
-        read_parts(given, whole)
+        read_parts(names, whole)
 
 
 @pytest.mark.slow
@@ -327,48 +325,42 @@ def test_npms_layout_and_torch_files(tmp_path: Path) -> None:
     assert add_voices(tmp_path / "voices", tmp_path / "again") == ("af_sky", "bm_lewis")
 
 
-def huge() -> tuple[tarfile.TarInfo, bytes]:
-    info, data = member("zeros.txt", b"")
-    info.size = LARGEST_MEMBER_BYTES + 1
-    return info, data
-
-
-ATTACKS: dict[str, tuple[Callable[[], list], str]] = {
+ATTACKS = {
     "climbs": (
-        lambda: [member("../../af_sky.bin")],
+        [member("../../af_sky.bin")],
         r"member '\.\./\.\./af_sky\.bin' leaves the archive's folder",
     ),
-    "climbs in the middle": (lambda: [member("a/../../af_sky.bin")], "leaves the archive's folder"),
-    "absolute": (lambda: [member("/tmp/af_sky.bin")], "leaves the archive's folder"),
-    "backslash": (lambda: [member("..\\af_sky.bin")], "leaves the archive's folder"),
+    "climbs in the middle": ([member("a/../../af_sky.bin")], "leaves the archive's folder"),
+    "absolute": ([member("/tmp/af_sky.bin")], "leaves the archive's folder"),
+    "backslash": ([member("..\\af_sky.bin")], "leaves the archive's folder"),
     "symbolic link": (
-        lambda: [member("af_sky.bin", kind=tarfile.SYMTYPE, target="/etc/passwd")],
+        [member("af_sky.bin", kind=tarfile.SYMTYPE, target="/etc/passwd")],
         "is a link or a device",
     ),
     "hard link": (
-        lambda: [member("af_sky.bin", kind=tarfile.LNKTYPE, target="x")],
+        [member("af_sky.bin", kind=tarfile.LNKTYPE, target="x")],
         "is a link or a device",
     ),
-    "device": (lambda: [member("af_sky.bin", kind=tarfile.CHRTYPE)], "is a link or a device"),
+    "device": ([member("af_sky.bin", kind=tarfile.CHRTYPE)], "is a link or a device"),
     "wrong size": (
-        lambda: [member("af_sky.bin", GOOD[:-4])],
+        [member("af_sky.bin", GOOD[:-4])],
         "has 522236 bytes; a voice in raw float32 has 522240",
     ),
     "too large": (
-        lambda: [member("af_sky.pt", bytes(3_000_000))],
+        [member("af_sky.pt", bytes(3_000_000))],
         "has 3000000 bytes; a voice has at most",
     ),
     "NaN": (
-        lambda: [member("af_sky.bin", np.full((510, 1, 256), np.nan, "<f4").tobytes())],
+        [member("af_sky.bin", np.full((510, 1, 256), np.nan, "<f4").tobytes())],
         r"af_sky\.bin holds NaN or infinity",
     ),
-    "no tensor": (lambda: [member("af_sky.pt", b"no pickle")], "cannot be read as a PyTorch file"),
+    "no tensor": ([member("af_sky.pt", b"no pickle")], "cannot be read as a PyTorch file"),
     "twice": (
-        lambda: [member("a/af_sky.bin"), member("b/af_sky.bin")],
+        [member("a/af_sky.bin"), member("b/af_sky.bin")],
         "holds the voice af_sky twice",
     ),
-    "odd name": (lambda: [member("Af Sky.bin")], "is no name of a voice"),
-    "no voice": (lambda: [member("README.md", b"text")], "holds no voice"),
+    "odd name": ([member("Af Sky.bin")], "is no name of a voice"),
+    "no voice": ([member("README.md", b"text")], "holds no voice"),
 }
 
 
@@ -377,7 +369,7 @@ class TestArchives:
     def test_attacks_are_refused_and_nothing_is_written(self, tmp_path: Path, attack: str) -> None:
         members, message = ATTACKS[attack]
         first = [] if attack == "no voice" else [member("am_good.bin")]
-        source = archive(tmp_path / "evil.tgz", *first, *members())
+        source = archive(tmp_path / "evil.tgz", *first, *members)
         with pytest.raises(InputError, match=message) as refused:
             add_voices(source, tmp_path / "voices")
         assert "\n" not in str(refused.value)
@@ -385,8 +377,9 @@ class TestArchives:
         assert [path for path in tmp_path.iterdir() if path != source] == []
 
     def test_a_member_as_large_as_a_bomb_is_not_unpacked(self, tmp_path: Path) -> None:
-        source = tmp_path / "bomb.tar"
-        source.write_bytes(huge()[0].tobuf())
+        source, (zeros, _) = tmp_path / "bomb.tar", member("zeros.txt", b"")
+        zeros.size = LARGEST_MEMBER_BYTES + 1
+        source.write_bytes(zeros.tobuf())
         pytest.raises(InputError, add_voices, source, tmp_path / "voices").match(
             "no archive of voices holds that"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
@@ -28,28 +28,38 @@ from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text_tables import G2P, TEXT_BYTES, rule_roots, word_rows
 from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_ane.pipeline.word_table import packed_words, rows_of
+from tests.commands import parsed, printed
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 NAME = "bundle-tiny-fp16"
 
 
+def bundle(checkpoint: Checkpoint, build: Path, more: str = "") -> int:
+    """The exit code of the command for the packages in `build`."""
+    return main(f"--checkpoint {checkpoint.folder} --build {build} {more}".split())
+
+
+def verify(folder: Path) -> int:
+    return main(["--verify", str(folder)])
+
+
 @pytest.fixture(scope="module")
 def build(tiny_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy: other tests read the packages while this one writes beside them."""
-    return Path(shutil.copytree(tiny_build, tmp_path_factory.mktemp("bundle") / "build"))
+    return shutil.copytree(tiny_build, tmp_path_factory.mktemp("bundle") / "build")
 
 
 @pytest.fixture(scope="module")
 def bundled(tiny_checkpoint: Checkpoint, build: Path) -> Path:
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 3
+    assert bundle(tiny_checkpoint, build) == 3
     return build / NAME
 
 
 def test_a_bundle_holds_everything_and_verifies(
     bundled: Path, tiny_checkpoint: Checkpoint, capsys: pytest.CaptureFixture
 ) -> None:
-    assert main(["--verify", str(bundled)]) == 0
-    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert verify(bundled) == 0
+    report = printed(capsys)
     assert report["voices"] == 3
     assert report["tensors"] > 40
     assert not report["releasable"]
@@ -58,24 +68,21 @@ def test_a_bundle_holds_everything_and_verifies(
         "licenses packages text vectors voices",
     )
     assert {path.name for path in bundled.iterdir()} == {*files.split(), *folders.split()}
-    assert (
-        json.loads((bundled / "vocabulary.json").read_text(encoding="utf-8"))
-        == tiny_checkpoint.config.vocab
-    )
+    assert parsed(bundled / "vocabulary.json") == tiny_checkpoint.config.vocab
     assert keeps(
         tiny_checkpoint.voice("slt").numpy(), (bundled / "voices" / "slt.style").read_bytes()
     )
     card = (bundled / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "**NOT RELEASABLE.**" in card
     assert "Not judged" in card
-    data = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
+    data = parsed(bundled / "manifest.json")
     assert all(
         not Path(entry["file"]).is_absolute() and ".." not in entry["file"]
         for entry in data["voices"]["files"]
     )
     assert (
         subprocess.run(
-            ["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundled, check=False
+            "sha256sum -c --quiet SHA256SUMS".split(), cwd=bundled, check=False
         ).returncode
         == 0
     )
@@ -83,7 +90,7 @@ def test_a_bundle_holds_everything_and_verifies(
 
 def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
     """In the lists that the rules look into; the report page counts what is read as it is."""
-    listed = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))
+    listed = parsed(bundled / "manifest.json")
     read = [
         entry
         for entry in listed["text"]
@@ -94,14 +101,14 @@ def test_the_words_are_in_a_bundle_once(bundled: Path) -> None:
     }
     assert listed["lexicon"] == {}
     assert sum(entry["bytes"] for entry in read) == pytest.approx(TEXT_BYTES["us"], rel=0.01)
-    found = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
-    assert {word for word, said in found.items() if not said.startswith("t=")} == Lexicon.load(
+    words = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
+    assert {word for word, row in words.items() if not row.startswith("t=")} == Lexicon.load(
         "us"
     ).words
-    assert found["lead"].startswith("g:DEFAULT=lˈid")
-    assert list(found.items()) == word_rows("us")
+    assert words["lead"].startswith("g:DEFAULT=lˈid")
+    assert list(words.items()) == word_rows("us")
     assert {
-        word: said.split("t=")[1] for word, said in found.items() if "t=" in said
+        word: row.split("t=")[1] for word, row in words.items() if "t=" in row
     } == Tagger.load().classes.stored
 
 
@@ -143,8 +150,8 @@ def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ() -> None:
 
 def test_texts_with_pauses_and_paces_come_along(bundled: Path) -> None:
     """What the Swift package has to say of them: swift/Tests/KokoroTextTests."""
-    stored = json.loads((bundled / "text" / "us.chunks.json").read_text(encoding="utf-8"))["texts"]
-    nested, paused, silent, late = (found["chunks"] for found in stored[:4])
+    stored = parsed(bundled / "text" / "us.chunks.json")["texts"]
+    nested, paused, silent, late = (text["chunks"] for text in stored[:4])
     assert [round(chunk["rate"], 6) for chunk in nested] == [1, 0.8, 1.2, 0.8, 0.8, 1, 1.6]
     assert [chunk["pause_before_s"] for chunk in paused] == [
         None,
@@ -161,24 +168,24 @@ def test_texts_with_pauses_and_paces_come_along(bundled: Path) -> None:
 def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
     """Read as docs/synthesis.md says: int8 times scales; tagger features that rise."""
     rules, content = (
-        json.loads((bundled / "text" / "us.json").read_text(encoding="utf-8")),
+        parsed(bundled / "text" / "us.json"),
         (bundled / "text" / "us.bin").read_bytes(),
     )
-    found = {
+    arrays = {
         name: np.frombuffer(
             content, place["dtype"], int(np.prod(place["shape"])), place["offset"]
         ).reshape(place["shape"])
         for name, place in rules["arrays"].items()
     }
-    for name, wanted in load_arrays()[0].items():
+    for name, array in load_arrays()[0].items():
         assert np.array_equal(
-            found[f"network.{name}"] * found.get(f"network.{name}.scale", np.float32(1)), wanted
+            arrays[f"network.{name}"] * arrays.get(f"network.{name}.scale", np.float32(1)), array
         ), name
-    tagger, features = Tagger.load(), found["tagger.features"]
+    tagger, features = Tagger.load(), arrays["tagger.features"]
     assert (np.diff(features.astype(np.int64)) > 0).all()
     for row in range(0, 24000, 500):
         assert np.array_equal(
-            found["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]]
+            arrays["tagger.weights"][row], tagger.weights[tagger.rows[int(features[row])]]
         )
     texts = [
         line.split("\t")
@@ -191,12 +198,12 @@ def test_the_raw_tables_hold_the_network_and_the_tagger(bundled: Path) -> None:
 
 def test_rules_that_a_port_cannot_run_are_named(tmp_path: Path) -> None:
     """And the same rules are the same bytes."""
-    found = [
+    refusals = [
         write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {})
         for name in ("one", "other")
     ]
-    assert found[0] == found[1]
-    assert [told.split(" in ")[0] for told in found[0]] == ["read_user_lexicon: Try"]
+    assert refusals[0] == refusals[1]
+    assert [refusal.split(" in ")[0] for refusal in refusals[0]] == ["read_user_lexicon: Try"]
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     with pytest.raises(InputError, match="a PosixPath"):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
@@ -219,41 +226,37 @@ def test_rules_are_the_same_bytes_in_every_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "voices/slt.style",
-        "vocabulary.json",
-        "text/us.words",
-        "text/us.rules",
-        "MODEL_CARD.md",
-        "vectors/short/ids.npy",
-    ],
+    (
+        "voices/slt.style vocabulary.json text/us.words text/us.rules MODEL_CARD.md "
+        "vectors/short/ids.npy"
+    ).split(),
 )
 def test_a_changed_file_is_found(
     bundled: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    copy = Path(shutil.copytree(bundled, tmp_path / NAME))
+    copy = shutil.copytree(bundled, tmp_path / NAME)
     data = bytearray((copy / name).read_bytes())
     data[-1] ^= 1
     (copy / name).write_bytes(data)
-    assert main(["--verify", str(copy)]) == 2
+    assert verify(copy) == 2
     assert f"{copy / name} was changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("name", "spoilt"),
+    "name, spoilt",
     [("durations", "negative"), ("features", "empty"), ("phonemes", "negative"), ("hidden", "NaN")],
 )
 def test_a_vector_that_was_altered_and_summed_again(
     name: str, spoilt: str, bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Every hash fits; the chain cannot be replayed, or not to what is stored."""
-    copy = Path(shutil.copytree(bundled, tmp_path / NAME))
+    copy = shutil.copytree(bundled, tmp_path / NAME)
     index, manifest = copy / "vectors" / "index.json", copy / "manifest.json"
-    told, whole = (
-        json.loads(index.read_text(encoding="utf-8")),
-        json.loads(manifest.read_text(encoding="utf-8")),
+    vectors, whole = (
+        parsed(index),
+        parsed(manifest),
     )
-    entry = told["utterances"][0]["tensors"][name]
+    entry = vectors["utterances"][0]["tensors"][name]
     path = copy / "vectors" / entry["file"]
     stored = np.load(path)
     np.save(
@@ -265,61 +268,53 @@ def test_a_vector_that_was_altered_and_summed_again(
         else np.full_like(stored, np.nan),
     )
     entry |= {"sha256": sha256_of(path), "shape": list(np.load(path).shape)}
-    index.write_text(json.dumps(told), encoding="utf-8")
+    index.write_text(json.dumps(vectors))
     manifest.write_text(
-        json.dumps(whole | {"vectors": whole["vectors"] | {"sha256": sha256_of(index)}}),
-        encoding="utf-8",
+        json.dumps(whole | {"vectors": whole["vectors"] | {"sha256": sha256_of(index)}})
     )
     (copy / "SHA256SUMS").unlink()
     _write_sums(copy)
-    assert main(["--verify", str(copy)]) == (1 if spoilt == "NaN" else 2)
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert "cannot be replayed" in said[0] or spoilt == "NaN"
+    assert verify(copy) == (1 if spoilt == "NaN" else 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "cannot be replayed" in lines[0] or spoilt == "NaN"
 
 
 def test_a_missing_and_an_added_file_are_found(
     bundled: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    copy = Path(shutil.copytree(bundled, tmp_path / NAME))
-    (copy / "extra.txt").write_text("x", encoding="utf-8")
-    assert main(["--verify", str(copy)]) == 2
+    copy = shutil.copytree(bundled, tmp_path / NAME)
+    (copy / "extra.txt").write_text("x")
+    assert verify(copy) == 2
     assert "extra.txt is not part of the bundle" in capsys.readouterr().err
     (copy / "extra.txt").unlink()
     (copy / "voices" / "awb.style").unlink()
-    assert main(["--verify", str(copy)]) == 2
+    assert verify(copy) == 2
     assert "awb.style is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "message"),
+    "more, code, message",
     [
         (
-            ["--out", "{build}/release-1.0"],
+            "--out {build}/release-1.0",
             2,
             "tiny is not releasable and its bundle has to say so: --out",
         ),
-        (["--dialects", "us,fr"], 2, "'fr' is neither us nor gb"),
-        (["--method", "w9"], 2, "w9"),
-        (["--verify", "{build}/nothing"], 2, "does not exist"),
+        ("--dialects us,fr", 2, "'fr' is neither us nor gb"),
+        ("--method w9", 2, "w9"),
+        ("--verify {build}/nothing", 2, "does not exist"),
     ],
 )
 def test_refusals(
     tiny_checkpoint: Checkpoint,
     build: Path,
-    more: list[str],
+    more: str,
     code: int,
     message: str,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    flags = [
-        "--checkpoint",
-        str(tiny_checkpoint.folder),
-        "--build",
-        str(build),
-        *(word.format(build=build) for word in more),
-    ]
-    assert main(flags) == code
+    assert bundle(tiny_checkpoint, build, more.format(build=build)) == code
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
@@ -334,22 +329,21 @@ def test_a_level_that_is_missing_is_built_first(
     capsys: pytest.CaptureFixture,
 ) -> None:
     """README's `make all`, then `bundle --method p6`."""
-    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
-    asked: list[str] = []
+    build = shutil.copytree(tiny_build, tmp_path / "build")
+    commands: list[str] = []
     quantize = package_builds.quantize
     monkeypatch.setattr(
         package_builds,
         "quantize",
-        lambda options: asked.append(options.command) or quantize(options),
+        lambda options: commands.append(options.command) or quantize(options),
     )
-    flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
-    assert main([*flags, "--method", "w8"]) == 3
+    assert bundle(tiny_checkpoint, build, "--method w8") == 3
     captured = capsys.readouterr()
     assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
     assert json.loads(captured.out.splitlines()[-1])["method"] == "w8"
     assert (build / "bundle-tiny-w8").is_dir()
-    assert [command.split()[:4] for command in asked] == [
-        ["kokoro-ane", "quantize", "--method", "w8"]
+    assert [command.split()[:4] for command in commands] == [
+        "kokoro-ane quantize --method w8".split()
     ]
 
 
@@ -359,15 +353,14 @@ def test_every_part_of_the_layout_asked_for_is_built_first(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(package_builds, "build", lambda options: asked.append(options.command))
-    flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(tmp_path)]
-    assert main([*flags, "--layout", "streaming"]) == 2
-    assert asked[0].startswith("kokoro-ane build encoder")
+    commands: list[str] = []
+    monkeypatch.setattr(package_builds, "build", lambda options: commands.append(options.command))
+    assert bundle(tiny_checkpoint, tmp_path, "--layout streaming") == 2
+    assert commands[0].startswith("kokoro-ane build encoder")
     assert "does not exist" in capsys.readouterr().err
-    asked.clear()
-    assert main([*flags, "--runtime", "onnx", "--method", "fp32"]) == 2
-    assert asked[0].startswith("kokoro-ane build encoder --runtime onnx")
+    commands.clear()
+    assert bundle(tiny_checkpoint, tmp_path, "--runtime onnx --method fp32") == 2
+    assert commands[0].startswith("kokoro-ane build encoder --runtime onnx")
 
 
 @pytest.fixture
@@ -376,9 +369,7 @@ def listed(tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     released.
     """
     monkeypatch.setattr(Checkpoint, "withheld", None)
-    build = Path(
-        shutil.copytree(tiny_build, tmp_path / "build", ignore=shutil.ignore_patterns("*fp32*"))
-    )
+    build = shutil.copytree(tiny_build, tmp_path / "build", ignore=shutil.ignore_patterns("*fp32*"))
     for path in list(build.iterdir()):
         path.rename(build / path.name.replace("-tiny", ""))
     for path in build.glob("*.json"):
@@ -395,7 +386,7 @@ ALTERED = "b" * 40  # of a decision that lets nothing out
 
 
 @pytest.mark.parametrize(
-    ("verdict", "commit", "package", "code", "said"),
+    "verdict, commit, package, code, message",
     [
         ("SHIP", CLEAN, "", 0, "| **fp16** | 1.23 | 4.50 / 4.25 | 0.12 | SHIP |"),
         ("SHIP", f"{CLEAN}+", "", 3, "sources that no commit holds"),
@@ -412,7 +403,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
     commit: str,
     package: str,
     code: int,
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture,
 ) -> None:
     build, out = listed, listed / "bundle-fp16"
@@ -441,16 +432,16 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
         "provenance": {"precision": "declared", "commit": commit},
         "releasable": commit != ALTERED,
     }
-    (build / "release" / "decision.json").write_text(json.dumps(decision), encoding="utf-8")
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == code
+    (build / "release" / "decision.json").write_text(json.dumps(decision))
+    assert bundle(tiny_checkpoint, build) == code
     assert out.exists() == (code != 1)
-    assert said in (
+    assert message in (
         capsys.readouterr().err
         if code == 1
         else (out / "MODEL_CARD.md").read_text(encoding="utf-8")
     )
     if out.exists():
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["releasable"] is (code == 0)
+        assert printed(capsys)["releasable"] is (code == 0)
         assert package or f"; commit {short(commit)}. " in (out / "MODEL_CARD.md").read_text(
             encoding="utf-8"
         )
@@ -459,18 +450,15 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
 def test_fp16_under_another_name_is_not_bundled(
     tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    copy = Path(shutil.copytree(build, tmp_path / "build"))
-    given = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy), "--method", "w8a8"]
-    for told, change in (
+    copy = shutil.copytree(build, tmp_path / "build")
+    for message, change in (
         ("says method 'fp16', expected 'w8a8'", {}),
         ("which is not w8a8: renamed", {"method": "w8a8"}),
     ):
-        data = json.loads((copy / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))
-        (copy / "KokoroVocoder-tiny-w8a8.json").write_text(
-            json.dumps(data | change), encoding="utf-8"
-        )
-        assert main(given) == 2
-        assert told in capsys.readouterr().err
+        data = parsed(copy / "KokoroVocoder-tiny-fp16.json")
+        (copy / "KokoroVocoder-tiny-w8a8.json").write_text(json.dumps(data | change))
+        assert bundle(tiny_checkpoint, copy, "--method w8a8") == 2
+        assert message in capsys.readouterr().err
         assert not (copy / "bundle-tiny-w8a8").exists()
 
 
@@ -483,7 +471,7 @@ def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> N
         640,
     ]
     assert data["encoder"][0]["inputs"]["duration"]["input_ids"]["padding"] == -1
-    copy = Path(shutil.copytree(bundled, tmp_path / "bundle"))
+    copy = shutil.copytree(bundled, tmp_path / "bundle")
     manifest = copy / "packages" / "KokoroVocoder-tiny-fp16.json"
     manifest.write_text(
         manifest.read_text(encoding="utf-8").replace("iOS17", "iOS18"), encoding="utf-8"
@@ -503,21 +491,20 @@ def test_words_in_the_place_of_rules_come_with_the_g2p_package(
         "kokoro_ane.pipeline.lexicon_file.lexicon_lines",
         lambda dialect: words if dialect == "us" else (),
     )
-    build = Path(shutil.copytree(tiny_build, tmp_path / "build"))
-    data = json.loads((build / "KokoroVocoder-tiny-fp32.json").read_text(encoding="utf-8"))
+    build = shutil.copytree(tiny_build, tmp_path / "build")
+    data = parsed(build / "KokoroVocoder-tiny-fp32.json")
     shutil.copytree(build / data["package"], build / "G2P.mlpackage")
-    own = {
+    g2p = {
         "stage": "G2P",
         "package": "G2P.mlpackage",
         "checkpoint": {"name": "g2p", "sha256": "1" * 64},
     }
-    (build / "G2P.json").write_text(json.dumps(data | own), encoding="utf-8")
+    (build / "G2P.json").write_text(json.dumps(data | g2p))
     for text in ("words", "rules"):
-        flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build), "--text", text]
-        assert main([*flags, "--out", str(build / f"tiny-{text}")]) == 3
-    found = Assembly.load(build / "tiny-words" / "manifest.json").data["g2p"]
-    assert found["package"] == "packages/G2P.mlpackage"
-    assert found["weights"]["sha256"] == "1" * 64
+        assert bundle(tiny_checkpoint, build, f"--text {text} --out {build}/tiny-{text}") == 3
+    network = Assembly.load(build / "tiny-words" / "manifest.json").data["g2p"]
+    assert network["package"] == "packages/G2P.mlpackage"
+    assert network["weights"]["sha256"] == "1" * 64
     assert Assembly.load(build / "tiny-rules" / "manifest.json").data["g2p"] == {
         "absent": "no package: text/ holds its network"
     }
@@ -541,14 +528,11 @@ def test_a_mix_of_checkpoints_is_refused(
         seed=5,
         encoder=True,
     )
-    assert main(["--checkpoint", str(other), "--build", str(build)]) == 2
+    assert bundle(open_checkpoint(str(other)), build) == 2
     assert "packages of different checkpoints do not fit together" in capsys.readouterr().err
-    mixed = Path(shutil.copytree(build, tmp_path / "build"))
+    mixed = shutil.copytree(build, tmp_path / "build")
     path = mixed / "KokoroVocoder-tiny-fp16.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(
-        json.dumps(data | {"checkpoint": data["checkpoint"] | {"sha256": "0" * 64}}),
-        encoding="utf-8",
-    )
-    assert main(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(mixed)]) == 2
+    data = parsed(path)
+    path.write_text(json.dumps(data | {"checkpoint": data["checkpoint"] | {"sha256": "0" * 64}}))
+    assert bundle(tiny_checkpoint, mixed) == 2
     assert "was built from checkpoint 000000000000" in capsys.readouterr().err

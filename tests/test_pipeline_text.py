@@ -4,7 +4,6 @@ joins, silence, subtitles, times.
 
 import io
 import itertools
-import json
 import random
 import re
 import wave
@@ -32,6 +31,7 @@ from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions, Synth
 from kokoro_ane.pipeline.text import Chunk, Pauses, PhonemeReader, chunks, cut, halves
 from kokoro_ane.pipeline.timestamps import LINE, Subtitles, stamp, with_times
 from kokoro_ane.pipeline.validate import main as validate
+from tests.commands import parsed, printed
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 from tests.test_pipeline_synthesis import VOICE, FakeFunctions, FakeVocoder
@@ -50,37 +50,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_chunks_hold_g2ps_own_phonemes_and_offsets() -> None:
     results = list(G2P.load("us").sentences(TEXT))
-    found = list(chunks(iter(results), TEXT))
-    assert [chunk.phonemes for chunk in found] == [result.phonemes for result in results]
-    assert [chunk.ending for chunk in found][1] == "paragraph"
-    for chunk in found:
+    pieces = list(chunks(iter(results), TEXT))
+    assert [chunk.phonemes for chunk in pieces] == [result.phonemes for result in results]
+    assert [chunk.ending for chunk in pieces][1] == "paragraph"
+    for chunk in pieces:
         for word, place in zip(chunk.words, chunk.places, strict=True):
             assert TEXT[word.start : word.end] == word.text
             assert chunk.phonemes[place:].startswith(word.phonemes)
 
 
+def speak_flags(folder: str, times: Path) -> list[str]:
+    """Flags that speak into a.wav beside the file of times."""
+    out = f"-o {times.parent}/a.wav --timestamps {times}"
+    return f"--runtime torch --checkpoint {folder} {out}".split()
+
+
 def test_speaks_text_and_says_what_was_left_out(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    flags = [
-        "--runtime",
-        "torch",
-        "--checkpoint",
-        folder,
-        "-o",
-        str(tmp_path / "a.wav"),
-        "--timestamps",
-        str(tmp_path / "a.json"),
-    ]
+    flags = speak_flags(folder, tmp_path / "a.json")
     assert synthesize([f"{TEXT} 😀", *flags]) == 0
-    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    report = printed(capsys)
     assert sum(report["dropped"].values()) == 1
     assert report["chunks"] >= 3
-    words = [
-        word
-        for chunk in json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["chunks"]
-        for word in chunk["words"]
-    ]
+    words = [word for chunk in parsed(tmp_path / "a.json")["chunks"] for word in chunk["words"]]
     assert [word["text"] for word in words][:3] == ["Hello", "world", "."]
     assert all(TEXT[word["start"] : word["end"]] == word["text"] for word in words)
     assert synthesize(["😀", *flags]) == 2
@@ -91,18 +84,9 @@ def test_speaks_text_and_says_what_was_left_out(
 def test_a_pause_at_the_end_is_silence(
     folder: str, tmp_path: Path, times: str, capsys: pytest.CaptureFixture
 ) -> None:
-    flags = [
-        "--runtime",
-        "torch",
-        "--checkpoint",
-        folder,
-        "-o",
-        str(tmp_path / "a.wav"),
-        "--timestamps",
-        str(tmp_path / times),
-    ]
+    flags = speak_flags(folder, tmp_path / times)
     assert synthesize(["Hello. [pause 1.5s]", *flags]) == 0
-    report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    report = printed(capsys)
     with wave.open(str(tmp_path / "a.wav")) as file:
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
     assert report["chunks"] == 2
@@ -113,19 +97,10 @@ def test_a_pause_at_the_end_is_silence(
 
 def test_validator_takes_text(folder: str, capsys: pytest.CaptureFixture) -> None:
     assert validate(["--checkpoint", folder, "--text", "Hello world."]) == 0
-    by_text = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert (
-        validate(
-            [
-                "--checkpoint",
-                folder,
-                "--phonemes",
-                G2P.load("us").phonemize("Hello world.").phonemes,
-            ]
-        )
-        == 0
-    )
-    by_phonemes = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    by_text = printed(capsys)
+    phonemes = G2P.load("us").phonemize("Hello world.").phonemes
+    assert validate(["--checkpoint", folder, "--phonemes", phonemes]) == 0
+    by_phonemes = printed(capsys)
     assert by_text["intermediates"] == by_phonemes["intermediates"]
     assert by_text["tokens"] == by_phonemes["tokens"]
 
@@ -137,14 +112,14 @@ def rows(dialect: Dialect) -> dict[str, tuple[str, dict[str, str]]]:
     """Read back as an app would: word to list and phonemes by part of speech; "" where the sentence
     does not decide.
     """
-    found = {}
+    words = {}
     for line in lexicon_lines(dialect):
         word, source, *columns = line.split("\t")
-        found[word] = (
+        words[word] = (
             source,
             dict(column.split("=") if "=" in column else ("", column) for column in columns),
         )
-    return found
+    return words
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
@@ -153,14 +128,14 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
     lexicon, written, g2p = Lexicon.load(dialect), rows(dialect), G2P.load(dialect)
     reader = Reader(lexicon, None)
     assert written.keys() == lexicon.words
-    symbols = set("".join(sound for _, said in written.values() for sound in said.values()))
+    symbols = set("".join(sound for _, sounds in written.values() for sound in sounds.values()))
     # Kokoro v1.0 reads T and t
     assert not symbols - (KNOWN | {" "})
     assert not symbols & set("ɾʔ")
-    for word, (source, said) in itertools.islice(written.items(), 0, None, every):  # the look-up
+    for word, (source, sounds) in itertools.islice(written.items(), 0, None, every):  # the look-up
         if source != "r":
             reading = reader.read(word)
-            assert said == (
+            assert sounds == (
                 {
                     key: sound or ""
                     for key, sound in (reading.senses or {"": reading.phonemes}).items()
@@ -173,8 +148,8 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
         "the",
         "AM",
     }:
-        said = {sound or reader.letters(word).phonemes for sound in written[word][1].values()}
-        assert said_alone(g2p, word) in said, word
+        sounds = {sound or reader.letters(word).phonemes for sound in written[word][1].values()}
+        assert said_alone(g2p, word) in sounds, word
 
 
 def test_lines_are_sorted_by_bytes_and_words_are_right() -> None:
@@ -190,7 +165,7 @@ def test_lines_are_sorted_by_bytes_and_words_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("voices", "dialects"),
+    "voices, dialects",
     [
         (["af_heart", "am_adam"], ("us",)),
         (["bm_george"], ("gb",)),
@@ -259,11 +234,11 @@ def test_cuts_at_a_mark_between_words_then_inside_one() -> None:
 
 def test_paragraphs_silent_words_and_pauses() -> None:
     text = "aa bb.\n\nkk. ... !\ncc dd.\n  \nee."
-    found = list(chunks(PhonemeReader().sentences(text), text))
-    assert [(chunk.phonemes, chunk.ending) for chunk in found] == [
+    pieces = list(chunks(PhonemeReader().sentences(text), text))
+    assert [(chunk.phonemes, chunk.ending) for chunk in pieces] == [
         ("aa bb.", "paragraph"), ("kk.", "sentence"), ("cc dd.", "paragraph"), ("ee.", "sentence")
     ]  # fmt: skip
-    assert all(text[word.start : word.end] == word.text for chunk in found for word in chunk.words)
+    assert all(text[word.start : word.end] == word.text for chunk in pieces for word in chunk.words)
     words = (
         Word("a", 0, 1, "a", "a", "gold"),
         Word("-", 2, 3, "", "", "rule"),
@@ -365,7 +340,7 @@ def spoken(g2p: G2P, text: str, speed: float = 1.0, longest: int = 300) -> list[
 
 
 @pytest.mark.parametrize(
-    ("text", "chunks", "pauses"),
+    "text, chunks, pauses",
     [
         ("Wait [pause 300ms] now.", 2, [0, 7200]),
         ("Wait. [pause 1.5s] Now.", 2, [0, 36000]),
@@ -381,26 +356,26 @@ def spoken(g2p: G2P, text: str, speed: float = 1.0, longest: int = 300) -> list[
 def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(
     g2p: G2P, text: str, chunks: int, pauses: list[int], speed: float
 ) -> None:
-    found = spoken(g2p, text, speed)
+    speeches = spoken(g2p, text, speed)
     # the silence behind a sentence follows the pace
-    wanted = [pause if pause != 4800 else int(4800 / speed) for pause in pauses]
-    assert len(found) == chunks
-    assert [speech.pause for speech in found] == wanted
-    assert all(not speech.audio[: speech.pause].any() for speech in found)
+    pauses_at_speed = [pause if pause != 4800 else int(4800 / speed) for pause in pauses]
+    assert len(speeches) == chunks
+    assert [speech.pause for speech in speeches] == pauses_at_speed
+    assert all(not speech.audio[: speech.pause].any() for speech in speeches)
     assert all(
-        speech.chunk.phonemes or (speech is found[-1] and len(speech.audio) == speech.pause)
-        for speech in found
+        speech.chunk.phonemes or (speech is speeches[-1] and len(speech.audio) == speech.pause)
+        for speech in speeches
     )
     assert not any(
-        " ." in speech.chunk.phonemes or " ," in speech.chunk.phonemes for speech in found
+        " ." in speech.chunk.phonemes or " ," in speech.chunk.phonemes for speech in speeches
     )
 
 
 def test_a_change_of_pace_begins_a_chunk(g2p: G2P) -> None:
     text = 'hello <prosody rate="slow">hello hello</prosody>, hello'
-    found = list(chunks(g2p.sentences(text), text))
+    pieces = list(chunks(g2p.sentences(text), text))
     assert [
-        (len([word for word in chunk.words if word.text.isalpha()]), chunk.rate) for chunk in found
+        (len([word for word in chunk.words if word.text.isalpha()]), chunk.rate) for chunk in pieces
     ] == [(1, 1.0), (2, 0.8), (1, 1.0)]
 
 
@@ -415,10 +390,10 @@ def test_pauses_at_the_end_alone_and_before_a_cut_sentence(g2p: G2P) -> None:
         stats.add(speech)
     assert stats.report()["seconds_of_audio"] == pytest.approx(last["end_s"])
     pytest.raises(InputError, spoken, g2p, "[pause 1s]").match("nothing to say")
-    found = spoken(g2p, "Yes. [pause 1s] " + LONG, longest=60)
-    assert len(found) > 3
-    assert [speech.pause for speech in found].count(24000) == 1
-    assert found[1].pause == 24000
+    cut_speeches = spoken(g2p, "Yes. [pause 1s] " + LONG, longest=60)
+    assert len(cut_speeches) > 3
+    assert [speech.pause for speech in cut_speeches].count(24000) == 1
+    assert cut_speeches[1].pause == 24000
 
 
 @pytest.mark.parametrize("longest", [300, 40, 8])
@@ -457,6 +432,6 @@ def test_subtitles_hold_the_text_in_order_in_lines_that_fit(g2p: G2P, suffix: st
     times = [re.split(r" --> ", block[1]) for block in blocks]
     assert all(start < end for start, end in times)
     assert all(one[1] <= other[0] for one, other in zip(times, times[1:], strict=False))
-    said = " ".join(" ".join(block[2:]) for block in blocks).replace("&amp;", "&")
+    subtitle_text = " ".join(" ".join(block[2:]) for block in blocks).replace("&amp;", "&")
     plain = re.sub(r"\[pause 1s\] ", "", text).replace("[Kokoro](/kˈOkəɹO/)", "Kokoro").strip()
-    assert said == plain
+    assert subtitle_text == plain

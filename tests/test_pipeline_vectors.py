@@ -4,8 +4,9 @@ step or stage are found by name.
 
 import dataclasses
 import importlib.util
-import json
+import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,31 +25,32 @@ from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensor
 from kokoro_ane.pipeline.vectors import main
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
-from tests.builds import VECTORS_VOICE
+from tests.builds import VECTORS_VOICE, left_behind
+from tests.commands import printed
 from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 
 DOC = Path(__file__).resolve().parents[1] / "docs" / "synthesis.md"
 
 
-def flags(checkpoint: Checkpoint, build: Path) -> list[str]:
-    return ["--checkpoint", str(checkpoint.folder), "--build", str(build), *VECTORS_VOICE]
+Check = Callable[..., int]
 
 
-def check(tiny_vectors: Path, checkpoint: Checkpoint, build: Path) -> int:
-    return main([*flags(checkpoint, build), "--check", str(tiny_vectors)])
+@pytest.fixture
+def check(tiny_checkpoint: Checkpoint, tiny_build: Path) -> Check:
+    """`kokoro-ane vectors --check` on the tiny packages."""
+    flags = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}".split()
+    return lambda folder, *more: main([*flags, *VECTORS_VOICE, *more, "--check", str(folder)])
 
 
 class TestVectors:
     def test_every_step_replays(
         self,
         tiny_vectors: Path,
-        tiny_checkpoint: Checkpoint,
-        tiny_build: Path,
+        check: Check,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        assert check(tiny_vectors, tiny_checkpoint, tiny_build) == 0
-        report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-        assert report == {
+        assert check(tiny_vectors) == 0
+        assert printed(capsys) == {
             "tensors": len(UTTERANCES) * sum(len(step.writes) for step in STEPS) + 2,
             "missed": [],
         }
@@ -95,14 +97,11 @@ class TestVectors:
             assert np.array_equal(stored["samples"], speech.samples)
             assert tuple(stored["durations"]) == speech.durations
 
-    @pytest.mark.parametrize(
-        "name", ["round", "pack", "noise", "excitation", "spectrum", "finish", "pad"]
-    )
+    @pytest.mark.parametrize("name", "round pack noise excitation spectrum finish pad".split())
     def test_control_a_broken_step_is_the_one_named(
         self,
         tiny_vectors: Path,
-        tiny_checkpoint: Checkpoint,
-        tiny_build: Path,
+        check: Check,
         name: str,
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
@@ -112,48 +111,36 @@ class TestVectors:
             if step.name == name:
                 step = dataclasses.replace(
                     step,
-                    run=lambda chain, given, run=step.run: {
-                        k: v * 2 + 1 for k, v in run(chain, given).items()
+                    run=lambda chain, inputs, run=step.run: {
+                        k: v * 2 + 1 for k, v in run(chain, inputs).items()
                     },
                 )
             broken.append(step)
         monkeypatch.setattr("kokoro_ane.pipeline.vector_files.STEPS", tuple(broken))
-        assert check(tiny_vectors, tiny_checkpoint, tiny_build) == 1
-        missed = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["missed"]
+        assert check(tiny_vectors) == 1
+        missed = printed(capsys)["missed"]
         assert {row["where"].rpartition(", ")[2] for row in missed} == {f"{name}:"}
 
     def test_damage_and_other_packages_are_refused(
         self,
         tiny_vectors: Path,
-        tiny_checkpoint: Checkpoint,
-        tiny_build: Path,
+        check: Check,
         tmp_path: Path,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        copy = Path(shutil.copytree(tiny_vectors, tmp_path / "vectors"))
+        copy = shutil.copytree(tiny_vectors, tmp_path / "vectors")
         path = copy / "short" / "f0_hz.npy"
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-        assert check(copy, tiny_checkpoint, tiny_build) == 2
+        assert check(copy) == 2
         assert "short/f0_hz.npy is damaged" in capsys.readouterr().err
         path.unlink()
-        assert check(copy, tiny_checkpoint, tiny_build) == 2
+        assert check(copy) == 2
         assert "short/f0_hz.npy is missing" in capsys.readouterr().err
-        assert (
-            main(
-                [
-                    *flags(tiny_checkpoint, tiny_build),
-                    "--method",
-                    "fp32",
-                    "--check",
-                    str(tiny_vectors),
-                ]
-            )
-            == 2
-        )
+        assert check(tiny_vectors, "--method", "fp32") == 2
         assert "was written with other packages" in capsys.readouterr().err
-        assert check(tmp_path, tiny_checkpoint, tiny_build) == 2
+        assert check(tmp_path) == 2
         assert "holds no vectors; `kokoro-ane vectors --out" in capsys.readouterr().err
 
     def test_the_document_names_the_steps_and_they_are_in_order(self) -> None:
@@ -227,75 +214,62 @@ class TestValidator:
     def test_our_pytorch_against_upstream(
         self, folder: str, arithmetic: str, tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
-        flags = [
-            "--checkpoint",
-            folder,
-            "--phonemes",
-            PHONEMES,
-            "--voice",
-            "slt:0.6,rms:0.4",
-            "--arithmetic",
-            arithmetic,
-        ]
-        assert validate([*flags, "--save-dir", str(tmp_path)]) == 0
-        report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        flags = f"--checkpoint {folder} --phonemes {PHONEMES} --voice slt:0.6,rms:0.4"
+        more = f"--arithmetic {arithmetic} --save-dir {tmp_path}"
+        assert validate(f"{flags} {more}".split()) == 0
+        report = printed(capsys)
         assert report["first_bad"] == {"torch": None}
         rows = {row["name"]: row for row in report["intermediates"]["torch"]}
         assert rows["durations"]["verdict"] == "good"
         assert rows["f0_hz"]["snr_db"] > 100
         # upstream's decoder cannot hold this checkpoint's widths
         assert rows["waveform"]["verdict"] == "not compared"
-        assert sorted(path.name for path in tmp_path.iterdir()) == [
-            "intermediates.json",
-            "intermediates.png",
-            "torch.npz",
-            "upstream.npz",
-        ]
-        with np.load(tmp_path / "torch.npz") as saved:
-            assert saved["durations"].shape == (len(PHONEMES) + 2,)
-
-    def test_control_a_broken_text_encoder_is_found(
-        self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-    ) -> None:
-        whole = TextEncoder.forward
-        monkeypatch.setattr(
-            TextEncoder,
-            "forward",
-            lambda self, ids, lengths=None, inside=None: whole(self, ids, lengths, inside) * 1.01,
-        )
-        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
-        assert "the first bad stage is text" in capsys.readouterr().out
-
-    def test_control_shifted_durations_are_found(
-        self, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-    ) -> None:
-        whole = DurationProjection.forward
-        monkeypatch.setattr(
-            DurationProjection,
-            "forward",
-            lambda self, x, speed: whole(self, x, speed) + torch.tensor(1.0),
-        )
-        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
-        assert "the first bad stage is durations" in capsys.readouterr().out
+        saved = "intermediates.json intermediates.png torch.npz upstream.npz"
+        assert left_behind(tmp_path) == saved.split()
+        with np.load(tmp_path / "torch.npz") as arrays:
+            assert arrays["durations"].shape == (len(PHONEMES) + 2,)
 
     @pytest.mark.parametrize(
-        ("flags", "message"),
+        "module, change, stage",
         [
-            (["--phonemes", ""], "nothing to say"),
-            (["--phonemes", "a" * 511], "511 phonemes: at most 510"),
-            (["--phonemes", "ab1"], "'1' (U+0031) at 2"),
-            (["--phonemes", "abc", "--speed", "0"], "speed 0.0 is outside"),
-            (["--phonemes", "abc", "--speed", "nan"], "speed nan is outside"),
-            (["--phonemes", "abc", "--voice", "sltt"], "did you mean slt?"),
-            (["--phonemes", "abc", "--voice", "slt:0"], "weight above 0"),
-            (["--phonemes", "abc", "--runtime", "mlprog"], "did you mean mlprogram?"),
-            (["--phonemes", "abc", "--runtime", "mlprogram", "--build", "x"], "does not exist"),
+            (TextEncoder, lambda features: features * 1.01, "text"),
+            (DurationProjection, lambda frames: frames + 1.0, "durations"),
+        ],
+    )
+    def test_control_a_broken_stage_is_found(
+        self,
+        folder: str,
+        module: type[torch.nn.Module],
+        change: Callable[[torch.Tensor], torch.Tensor],
+        stage: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        whole = module.forward
+        monkeypatch.setattr(
+            module, "forward", lambda *inputs, **options: change(whole(*inputs, **options))
+        )
+        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+        assert f"the first bad stage is {stage}" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        "flags, message",
+        [
+            ("--phonemes ''", "nothing to say"),
+            ("--phonemes " + "a" * 511, "511 phonemes: at most 510"),
+            ("--phonemes ab1", "'1' (U+0031) at 2"),
+            ("--phonemes abc --speed 0", "speed 0.0 is outside"),
+            ("--phonemes abc --speed nan", "speed nan is outside"),
+            ("--phonemes abc --voice sltt", "did you mean slt?"),
+            ("--phonemes abc --voice slt:0", "weight above 0"),
+            ("--phonemes abc --runtime mlprog", "did you mean mlprogram?"),
+            ("--phonemes abc --runtime mlprogram --build x", "does not exist"),
         ],
     )
     def test_bad_input_is_one_line_and_exit_2(
-        self, folder: str, flags: list[str], message: str, capsys: pytest.CaptureFixture
+        self, folder: str, flags: str, message: str, capsys: pytest.CaptureFixture
     ) -> None:
-        assert validate(["--checkpoint", folder, *flags]) == 2
+        assert validate(["--checkpoint", folder, *shlex.split(flags)]) == 2
         error = capsys.readouterr().err
         assert message in error.splitlines()[-1]
         assert "Traceback" not in error
@@ -308,28 +282,14 @@ class TestValidator:
         own. Of real Kokoro where it is at hand.
         """
         if KOKORO_INT8:
-            said = [
-                "--text",
-                "The ferry crossed at noon.",
-                "--dialect",
-                "gb",
-                "--voice",
-                "bf_emma",
-                "--checkpoint",
-                "kokoro-int8",
-            ]
+            text = "--text 'The ferry crossed at noon.' --dialect gb"
+            flags = f"{text} --voice bf_emma --checkpoint kokoro-int8"
         else:
-            full = write_checkpoint(
-                tmp_path, kokoro_config() | {"vocab": VOCAB, "name": "random"}, encoder=True
-            )
-            said = ["--phonemes", PHONEMES, "--checkpoint", str(full)]
-        assert validate([*said, "--arithmetic", "float64"]) == 0
-        rows = {
-            row["name"]: row
-            for row in json.loads(capsys.readouterr().out.strip().splitlines()[-1])[
-                "intermediates"
-            ]["torch"]
-        }
+            config = kokoro_config() | {"vocab": VOCAB, "name": "random"}
+            full = write_checkpoint(tmp_path, config, encoder=True)
+            flags = f"--phonemes {PHONEMES} --checkpoint {full}"
+        assert validate(shlex.split(f"{flags} --arithmetic float64")) == 0
+        rows = {row["name"]: row for row in printed(capsys)["intermediates"]["torch"]}
         assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
         assert rows["waveform"]["snr_db"] >= 100
         assert rows["chain"]["snr_db"] >= (90 if KOKORO_INT8 else 60)
@@ -339,9 +299,9 @@ class TestValidator:
     def test_real_kokoro_builds(
         self, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
-        flags = ["--checkpoint", "kokoro-int8", "--buckets", "40,104", "--out", str(tmp_path)]
+        flags = f"--checkpoint kokoro-int8 --buckets 40,104 --out {tmp_path}".split()
         assert build(["vocoder", *flags]) == 0
-        report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        report = printed(capsys)
         figures = {
             figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]
         }

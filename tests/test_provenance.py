@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.speech import own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
+from tests.commands import parsed
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -44,56 +46,43 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_checkpoint(tmp_path_factory.mktemp("good"), tiny_config())
 
 
+@pytest.fixture
+def folder(good: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return shutil.copytree(good, tmp_path / "copy")
+
+
 def changed_config(folder: Path, change: Callable[[dict], object]) -> Checkpoint:
     """The checkpoint in `folder` after a change of its config.json."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = parsed(folder / "config.json")
     change(config)
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config))
     return open_checkpoint(str(folder))
 
 
 class TestContent:
-    def test_another_voice_under_an_old_name_is_another_checkpoint(
-        self, good: Path, tmp_path: Path
-    ) -> None:
-        before, folder = (
-            open_checkpoint(str(good)),
-            Path(shutil.copytree(good, tmp_path / "swapped")),
-        )
+    def test_another_voice_under_an_old_name_is_another_checkpoint(self, folder: Path) -> None:
+        before = open_checkpoint(str(folder))
         shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
         after = open_checkpoint(str(folder))
         assert after.sha256 == before.sha256
         assert after.content_sha256 != before.content_sha256
 
     def test_another_config_is_another_checkpoint_and_other_spaces_are_not(
-        self, good: Path, tmp_path: Path
+        self, folder: Path
     ) -> None:
-        before, folder = (
-            open_checkpoint(str(good)).content_sha256,
-            Path(shutil.copytree(good, tmp_path / "other")),
-        )
-        assert (
-            changed_config(folder, lambda config: config.update({"name": "mine"})).content_sha256
-            == before
-        )
-        assert (
-            changed_config(folder, lambda config: config["vocab"].update({"a": 44})).content_sha256
-            != before
-        )
+        before = open_checkpoint(str(folder)).content_sha256
+        renamed = changed_config(folder, lambda config: config.update({"name": "mine"}))
+        assert renamed.content_sha256 == before
+        other = changed_config(folder, lambda config: config["vocab"].update({"a": 44}))
+        assert other.content_sha256 != before
 
     def test_a_voice_has_one_hash_in_every_format(self, good: Path, tmp_path: Path) -> None:
         pack = read_pack(good / "voices" / "slt.pt")
         (tmp_path / "slt.bin").write_bytes(pack.astype("<f4").tobytes())
         np.save(tmp_path / "slt.npy", pack)
-        assert (
-            len(
-                {
-                    voice_sha256(read_pack(path))
-                    for path in (good / "voices" / "slt.pt", *tmp_path.iterdir())
-                }
-            )
-            == 1
-        )
+        paths = [good / "voices" / "slt.pt", *tmp_path.iterdir()]
+        assert len({voice_sha256(read_pack(path)) for path in paths}) == 1
 
 
 class TestReleasable:
@@ -116,27 +105,22 @@ class TestReleasable:
     def test_weights_config_and_each_voice_must_be_on_it(self) -> None:
         (hub,) = released()
         some = {name: hub["voices"][name] for name in ("af_heart", "am_adam")}
-        assert withheld(Identity(hub["weights"], hub["config"], some)) is None
+        good = Identity(hub["weights"], hub["config"], some)
+        assert withheld(good) is None
+        other = {"af_heart": hub["voices"]["am_adam"]}
         refused = {
-            "its weights": Identity("0" * 64, hub["config"], some),
-            "its config.json is not that of hexgrad/Kokoro-82M": Identity(
-                hub["weights"], "0" * 64, some
-            ),
-            "its voice af_heart is not": Identity(
-                hub["weights"], hub["config"], some | {"af_heart": hub["voices"]["am_adam"]}
-            ),
-            "its voice my_own is not": Identity(
-                hub["weights"], hub["config"], some | {"my_own": "0" * 64}
-            ),
-            "it has no voices": Identity(hub["weights"], hub["config"], {}),
+            "its weights": replace(good, weights="0" * 64),
+            "its config.json is not that of hexgrad/Kokoro-82M": replace(good, config="0" * 64),
+            "its voice af_heart is not": replace(good, voices=some | other),
+            "its voice my_own is not": replace(good, voices=some | {"my_own": "0" * 64}),
+            "it has no voices": replace(good, voices={}),
         }
         for reason, who in refused.items():
             assert (withheld(who) or "").startswith(reason)
 
     def test_a_checkpoint_on_the_list_is_releasable_until_a_voice_changes(
-        self, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, good: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        folder = Path(shutil.copytree(good, tmp_path / "listed"))
         listed = changed_config(folder, lambda config: config.pop("releasable")).identity
         entry = {
             "repository": "a/b",
@@ -151,30 +135,27 @@ class TestReleasable:
         assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
 
     def test_a_config_that_calls_itself_releasable_is_not_believed(self, tmp_path: Path) -> None:
-        folder = Path(shutil.copytree(DEMO_VOICE, tmp_path / "copy"))
+        folder = shutil.copytree(DEMO_VOICE, tmp_path / "copy")
         named = changed_config(folder, lambda config: config.update({"releasable": True}))
         assert not named.releasable
         assert "not on the list" in str(named.withheld)
 
     @pytest.mark.parametrize("name", ["kokoro-82m", "kokoro-int8"])
-    def test_other_weights_under_a_known_name_are_refused(
-        self, good: Path, tmp_path: Path, name: str
-    ) -> None:
-        folder = Path(shutil.copytree(good, tmp_path / "claims"))
+    def test_other_weights_under_a_known_name_are_refused(self, folder: Path, name: str) -> None:
         with pytest.raises(
             InputError, match=f'does not hold the weights of {name}.*give it a "name" of its own'
         ):
             changed_config(folder, lambda config: config.update({"name": name}))
 
     def test_kokoro_int8_under_another_name_is_refused(
-        self, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cache, "WEIGHTS_SHA256", open_checkpoint(str(good)).sha256)
+        monkeypatch.setattr(cache, "WEIGHTS_SHA256", open_checkpoint(str(folder)).sha256)
         with pytest.raises(
             InputError,
             match="holds the weights of kokoro-int8, but its config.json gives the name tiny",
         ):
-            open_checkpoint(str(Path(shutil.copytree(good, tmp_path / "int8"))))
+            open_checkpoint(str(folder))
 
 
 class TestKey:
@@ -184,11 +165,11 @@ class TestKey:
         monkeypatch.setattr(sources, "ROOT", tmp_path)
         for name in ("core/a.py", "eval/gates.py", "constraints.txt", "core/data/speech/x.tsv"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text("x", encoding="utf-8")
+            (tmp_path / name).write_text("x")
         return tmp_path
 
     @pytest.mark.parametrize(
-        ("name", "another"),
+        "name, another",
         [
             ("core/a.py", True),
             ("constraints.txt", True),
@@ -202,7 +183,7 @@ class TestKey:
     ) -> None:
         key = sources.source_sha256.__wrapped__("core", "eval")
         (rooms / name).parent.mkdir(exist_ok=True)
-        (rooms / name).write_text("y", encoding="utf-8")
+        (rooms / name).write_text("y")
         assert (sources.source_sha256.__wrapped__("core", "eval") != key) == another
 
     def test_what_they_name_is_there(self) -> None:
@@ -210,10 +191,23 @@ class TestKey:
         assert all(any((sources.ROOT / room).glob("*.py")) for room in MEASURING)
 
 
+@pytest.fixture(scope="module")
+def spoken_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for the tests that only read what the demo voice says."""
+    return tmp_path_factory.mktemp("spoken")
+
+
 @pytest.fixture
-def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Checkpoint:
-    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
+def demo(monkeypatch: pytest.MonkeyPatch, spoken_once: Path) -> Checkpoint:
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(spoken_once))
     return Checkpoint.from_folder(DEMO_VOICE)
+
+
+@pytest.fixture
+def own_cache(demo: Checkpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache that a test may spoil."""
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
+    return tmp_path
 
 
 class TestOwnSpeech:
@@ -235,17 +229,17 @@ class TestOwnSpeech:
         assert not set(speakers(demo, SECOND)) & set(speakers(demo, JUDGED))
 
     def test_features_are_kept_and_a_damaged_file_is_refused(
-        self, demo: Checkpoint, tmp_path: Path
+        self, demo: Checkpoint, own_cache: Path
     ) -> None:
         first = own_speech(demo, JUDGED)
-        (kept,) = (tmp_path / "speech").glob("judged-*.npz")
-        written, again = kept.stat().st_mtime_ns, own_speech(demo, JUDGED)
-        assert kept.stat().st_mtime_ns == written
+        (file,) = (own_cache / "speech").glob("judged-*.npz")
+        written, again = file.stat().st_mtime_ns, own_speech(demo, JUDGED)
+        assert file.stat().st_mtime_ns == written
         assert all(
             np.array_equal(a.energy, b.energy) and np.array_equal(a.durations, b.durations)
             for a, b in zip(first, again, strict=True)
         )
-        kept.write_bytes(b"PK")
+        file.write_bytes(b"PK")
         pytest.raises(InputError, own_speech, demo, JUDGED).match("cannot be read as arrays")
 
     def test_what_is_judged_is_never_tuned_on(
@@ -273,14 +267,14 @@ class TestOwnSpeech:
         assert len(both) == 48
 
     def test_other_code_has_another_file(
-        self, demo: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, demo: Checkpoint, own_cache: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Six worktrees share the cache: what one's code wrote is not read by another's."""
         monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
         own_speech(demo, JUDGED)
         monkeypatch.setattr(speech, "source_sha256", lambda *_: "another")
         own_speech(demo, JUDGED)
-        assert len(list((tmp_path / "speech").glob("judged-*.npz"))) == 2
+        assert len(list((own_cache / "speech").glob("judged-*.npz"))) == 2
 
 
 def stand_in() -> dict[str, np.ndarray]:

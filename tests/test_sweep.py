@@ -8,7 +8,6 @@ with none.
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,57 +15,39 @@ import pytest
 
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core.staging import write_json
+from tests.commands import ROOT, ran
 from tests.kill import FAULTS as KILL_FAULTS
 from tests.kill import Writer, run_writer
 from tests.sweep import FAULTS, judged
 from tests.sweep_calls import CALLS, Case, actions_of, drawn
 from tests.sweep_world import HANG, TRACEBACK, Ended, World
 
-ROOT = Path(__file__).resolve().parents[1]
 
-
-def ran(place: Path, *command: str) -> dict[str, int]:
+def counted(place: Path, command: str) -> dict[str, int]:
     """The harness in a process of its own, since it puts stand-ins in place for good; its JSON
     line.
     """
     environment = os.environ | {"TMPDIR": str(place)}
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(sys.executable, "-m", *command.split(), env=environment)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
 def test_bad_invocations(tmp_path: Path) -> None:
-    found = ran(tmp_path, "tests.sweep", "--count", "120", "--seed", "1")
-    assert found["cases"] == 120
-    assert not any(found[fault] for fault in FAULTS)
+    counts = counted(tmp_path, "tests.sweep --count 120 --seed 1")
+    assert counts["cases"] == 120
+    assert not any(counts[fault] for fault in FAULTS)
 
 
 @pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
-    found = ran(
-        tmp_path,
-        "tests.kill",
-        "--command",
-        "rules",
-        "--command",
-        "speak",
-        "--others",
-        "2",
-        "--signals",
-        "2",
-    )
-    assert found["renames"] >= 12
-    assert found["kills"] >= 20
-    assert found["signals"] >= 4
-    assert not any(found[fault] for fault in KILL_FAULTS)
+    writers = "--command rules --command speak"
+    counts = counted(tmp_path, f"tests.kill {writers} --others 2 --signals 2")
+    assert counts["renames"] >= 12
+    assert counts["kills"] >= 20
+    assert counts["signals"] >= 4
+    assert not any(counts[fault] for fault in KILL_FAULTS)
 
 
 def test_every_command_is_drawn(tmp_path: Path) -> None:
@@ -109,13 +90,13 @@ CONTROLS = [
     ("lost", Ended(2, "error: x"), {"user/build/a.json": FILE}, {"user/build/a.json": OTHER}),
     ("outside", Ended(0), {}, {"escaped": FILE}),
     ("leftover", Ended(0), {}, {"user/.staged-abc": FILE}),
-    ("direct", Ended(0, told=("user/new.json",)), {}, {}),
+    ("direct", Ended(0, events=("user/new.json",)), {}, {}),
     ("leftover", Ended(0), {}, {"tmp/tmpabcdefgh": FILE}),
     ("leftover", Ended(2, "error: x"), {}, {"user/new.json": FILE}),
 ]
 
 
-@pytest.mark.parametrize(("fault", "ended", "before", "after"), CONTROLS)
+@pytest.mark.parametrize("fault, ended, before, after", CONTROLS)
 def test_the_sweep_sees_each_fault(
     fault: str, ended: Ended, before: dict, after: dict, tmp_path: Path
 ) -> None:
@@ -152,7 +133,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-@pytest.mark.parametrize(("how", "wrong"), [("careful", False), ("in place", True)])
+@pytest.mark.parametrize("how, wrong", [("careful", False), ("in place", True)])
 def test_the_kills_see_each_fault(how: str, wrong: bool, tmp_path: Path) -> None:
     world = World(tmp_path / "w")
     for name in ("user", "tmp", "cwd", "cache", "template/user", "template/cache"):

@@ -4,7 +4,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -17,9 +16,9 @@ import kokoro_ane
 from kokoro_ane import __version__
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core.checkpoint import Checkpoint
+from tests.commands import ROOT, ran, tracked
 from tests.demo_voice import DEMO_VOICE
 
-ROOT = Path(__file__).resolve().parents[1]
 NOT_INSTALLED = (
     "bench",
     "training",
@@ -30,34 +29,7 @@ NOT_INSTALLED = (
 )
 # 9.6 of them are what `streaming` predicts for kokoro-int8 (vocoder/data)
 WHEEL_MB, MLPROGRAM_WHEEL_MB = 15.4, 0.2
-DATA = (
-    ".json",
-    ".npz",
-    ".npy",
-    ".txt",
-    ".tsv",
-    ".gz",
-    ".flac",
-    ".pth",
-    ".pt",
-    ".xz",
-    ".onnx",
-    ".css",
-    ".js",
-    ".html",
-    ".typed",
-)
-
-
-def tracked() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return [name for name in listed.splitlines() if (ROOT / name).exists()]
+DATA = ".json .npz .npy .txt .tsv .gz .flac .pth .pt .xz .onnx .css .js .html .typed".split()
 
 
 @pytest.fixture(scope="module")
@@ -66,22 +38,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for name in tracked():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "--disable-pip-version-check",
-    ]
-    subprocess.run(
-        [*command, "-w", str(copy / "dist"), str(copy), str(copy / "mlprogram")],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    flags = "-q --no-deps --no-build-isolation --disable-pip-version-check"
+    command = f"-m pip wheel {flags} -w {copy}/dist {copy} {copy}/mlprogram"
+    done = ran(sys.executable, *command.split())
+    assert done.returncode == 0, done.stderr
     return sorted((copy / "dist").glob("*.whl"))
 
 
@@ -96,14 +56,7 @@ def site(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(site: Path, folder: Path, *command: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(site)}
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(sys.executable, *command, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -119,16 +72,17 @@ def test_two_names_and_every_file_of_the_rooms_are_installed(site: Path) -> None
     missing = []
     for name in tracked():
         top = name.split("/")[0]
-        home = name if top == "kokoro_ane" else f"kokoro_ane/{name}"
-        home = name.removeprefix("mlprogram/src/") if top == "mlprogram" else home
-        room = top == "mlprogram" or (ROOT / "kokoro_ane" / top).is_symlink() or top == "kokoro_ane"
-        wanted = (
-            room
-            and not name.startswith(NOT_INSTALLED)
-            and name.endswith((".py", *DATA))
-            and not (ROOT / name).is_symlink()
-        )
-        missing += [name] if wanted and not (site / home).is_file() else []
+        if top == "mlprogram":
+            home = name.removeprefix("mlprogram/src/")
+        elif top == "kokoro_ane":
+            home = name
+        elif (ROOT / "kokoro_ane" / top).is_symlink():
+            home = f"kokoro_ane/{name}"
+        else:
+            continue
+        skipped = name.startswith(NOT_INSTALLED) or (ROOT / name).is_symlink()
+        if name.endswith((".py", *DATA)) and not skipped and not (site / home).is_file():
+            missing.append(name)
     assert not missing
     installed = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     assert not [
@@ -146,17 +100,14 @@ def test_the_wheels_stay_small(wheels: list[Path]) -> None:
 
 
 def test_it_works_beside_a_users_own_files_of_the_same_names(site: Path, tmp_path: Path) -> None:
-    for name in ("eval", "bench", "g2p", "pipeline", "quantize", "tests"):
-        (tmp_path / f"{name}.py").write_text(
-            "raise SystemExit('the user\\'s own')\n", encoding="utf-8"
-        )
-    for name in ("core", "vocoder", "encoder", "runtimes"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(
-            "raise SystemExit('the user\\'s own')\n", encoding="utf-8"
-        )
-    told = run(site, tmp_path, "-m", "kokoro_ane", "--help")
-    assert all(verb in told for verb in COMMANDS)
+    files = "eval bench g2p pipeline quantize tests".split()
+    packages = [f"{name}/__init__" for name in "core vocoder encoder runtimes".split()]
+    for name in (*files, *packages):
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("raise SystemExit('a file of the user')")
+    usage = run(site, tmp_path, "-m", "kokoro_ane", "--help")
+    assert all(verb in usage for verb in COMMANDS)
     code = """
 import kokoro_ane, mlprogram, sys
 assert all(hasattr(kokoro_ane, name) for name in kokoro_ane.__all__)
@@ -164,9 +115,8 @@ samples, rate_hz = kokoro_ane.speak("Hello.", checkpoint=sys.argv[1])
 assert abs(samples).max() > 0.01 and samples.dtype == "float32" and rate_hz == 24000
 print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
 """
-    own, other, seconds = run(site, tmp_path, "-c", code, str(DEMO_VOICE)).split()
-    assert Path(own).is_relative_to(site)
-    assert Path(other).is_relative_to(site)
+    *modules, seconds = run(site, tmp_path, "-c", code, str(DEMO_VOICE)).split()
+    assert [path for path in modules if not Path(path).is_relative_to(site)] == []
     assert 0.3 < float(seconds) < 3
 
 
@@ -177,9 +127,9 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 
 def test_speak_gives_the_samples_of_its_seed(tiny_checkpoint: Checkpoint) -> None:
-    given = {"voice": "slt", "checkpoint": str(tiny_checkpoint.folder)}
+    options = {"voice": "slt", "checkpoint": str(tiny_checkpoint.folder)}
     (one, rate_hz), (same, _), (other, _) = (
-        kokoro_ane.speak("Hello.", seed=seed, **given) for seed in (0, 0, 1)
+        kokoro_ane.speak("Hello.", seed=seed, **options) for seed in (0, 0, 1)
     )
     assert rate_hz == 24_000
     assert one.dtype == np.float32
@@ -216,7 +166,7 @@ def test_judge_gives_verdict_and_figures(
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call, message",
     [
         (lambda: kokoro_ane.build("vocader"), "no stage 'vocader'"),
         (lambda: kokoro_ane.build("vocoder", precision="fp8"), "give fp16 or fp32"),

@@ -1,0 +1,50 @@
+"""What tests of commands share: a process, what it printed, a user's files as they are.
+
+assert speak(f"Hi. -o {tmp_path}/a.wav".split()) == 0
+assert printed(capsys)["chunks"] == 1
+"""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def printed(capsys: pytest.CaptureFixture) -> Any:
+    """The JSON object on the last line of standard output."""
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def parsed(path: Path) -> Any:
+    """What a JSON file holds."""
+    return json.loads(path.read_bytes())
+
+
+def heeds_ctrl_c() -> None:
+    """Ctrl-C interrupts the process; the children of a background job would ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ran(*command: str, **options: Any) -> subprocess.CompletedProcess:
+    """The command, run to its end in the repository with its output as text."""
+    options = {"cwd": ROOT, "text": True, "preexec_fn": heeds_ctrl_c} | options
+    return subprocess.run(command, capture_output=True, check=False, **options)
+
+
+def tracked() -> list[str]:
+    """The files of the tree: those that git tracks and new ones that it does not ignore."""
+    names = ran(*"git ls-files -co --exclude-standard".split()).stdout.splitlines()
+    return [name for name in names if (ROOT / name).exists()]
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """Every path below a folder with its content, nothing of a folder or a pipe."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+    }
