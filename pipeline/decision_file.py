@@ -150,11 +150,14 @@ def model_card(
     quality = [NOT_JUDGED]
     if decision is not None and level is not None:
         quality = [*_judged(decision, level), "", *decision_table(decision, method)]
-    warning = f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {data['withheld']}."
+    warning: tuple[str, ...] = ()
+    if not data["releasable"]:
+        why = data["withheld"]
+        warning = (f"**NOT RELEASABLE.** Made to try the tools; do not ship this: {why}.", "")
     lines = [
         f"# Kokoro text-to-speech for {'Core ML' if core_ml else 'ONNX Runtime'}: {name}, {method}",
         "",
-        *(() if data["releasable"] else (warning, "")),
+        *warning,
         "Text to speech in stages: text to phonemes (lexicon), phonemes to features (encoder),"
         " features to a waveform (vocoder).",
         "",
