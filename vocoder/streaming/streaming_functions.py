@@ -65,8 +65,8 @@ class PooledMoments(nn.Module):
     def __init__(self, generator: Generator) -> None:
         super().__init__()
         low, high = generator.noise_convs
-        frozen = FrozenConvTranspose(generator.ups[0])
-        self.up = frozen.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        self.up = FrozenConvTranspose(generator.ups[0])
+        self.up.weight = self.up.weight.contiguous()
         self.up.bias.zero_()
         self.rate, self.stride, self.reach = generator.rates[0], low.stride[1], int(low.padding[1])
         self.low, self.high = (

@@ -276,7 +276,8 @@ class StreamingGenerator(nn.Module):
         for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
             read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
             frozen = FrozenConvTranspose(up, count if stage else 1.0)
-            self.ups.append(frozen.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
+            frozen.weight = frozen.weight.contiguous()
+            self.ups.append(frozen)
             self.noise_convs.append(
                 FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"])
             )
