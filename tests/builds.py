@@ -16,7 +16,6 @@ import pytest
 import torch
 from filelock import FileLock
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
@@ -36,6 +35,7 @@ from kokoro_ane.vocoder.layouts import PaddedLayout
 from mlprogram import Program
 from mlprogram.graph import Operation
 from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 SMALLEST_G2P = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.pipeline.vectors import main as write_vectors
 from tests.builds import (  # noqa: F401  fixtures
@@ -30,6 +29,7 @@ from tests.builds import (  # noqa: F401  fixtures
     small_config,
     without_self_checks,
 )
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 # no test asserts a time
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

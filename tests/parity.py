@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.random_checkpoint import enliven_encoder
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import COLUMNS_PER_FRAME, FRAME_SAMPLES
@@ -35,6 +34,7 @@ from kokoro_ane.pipeline.upstream import (
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import gaussian_noise
+from tests.random_checkpoint import enliven_encoder
 
 __all__ = [
     "injected_noise",

@@ -133,12 +133,12 @@ def packages(world: World) -> None:
     """
     import pytest
 
-    from tests.random_checkpoint import write_checkpoint
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.eval import release
     from kokoro_ane.pipeline import apply, build, bundle, vectors
     from kokoro_ane.quantize.speech import own_speech
     from tests.builds import small_config, without_self_checks
+    from tests.random_checkpoint import write_checkpoint
     from tests.release_build import unmeasured
 
     checkpoint = write_checkpoint(world.user / "checkpoint", small_config(), 0, encoder=True)

@@ -20,7 +20,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_checkpoint import tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
@@ -42,6 +41,7 @@ from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
 from test_compiled import OLD
 from tests.builds import left_behind
+from tests.random_checkpoint import tiny_config
 from tests.sweep_calls import changed, places
 
 SHA = "0" * 64

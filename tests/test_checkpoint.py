@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core import checkpoint as module
 from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
@@ -34,6 +33,7 @@ from kokoro_ane.pipeline.bundle import main as bundle_main
 from kokoro_ane.pipeline.speak import main as speak_main
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.builds import small_config
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 
 @pytest.fixture(scope="module")

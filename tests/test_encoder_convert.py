@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import ProgramFacts, snr_db
 from kokoro_ane.core.config import KokoroConfig
@@ -44,6 +43,7 @@ from tests.parity import (
     real_styles,
     row,
 )
+from tests.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "KokoroEncoder-tiny-fp16"

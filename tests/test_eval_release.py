@@ -25,7 +25,6 @@ import soundfile
 import torch
 from markupsafe import escape
 
-from tests.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution
@@ -47,6 +46,7 @@ from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
 from tests.demo_voice import heldout
+from tests.random_checkpoint import write_checkpoint
 from tests.release_build import level as made_level
 from tests.release_build import made_up, release
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
@@ -29,6 +28,7 @@ from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text_tables import G2P, TEXT_BYTES, rule_roots, word_rows
 from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_ane.pipeline.word_table import packed_words, rows_of
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 NAME = "bundle-tiny-fp16"
 

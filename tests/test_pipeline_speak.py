@@ -16,7 +16,6 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.api import speak
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
@@ -36,6 +35,7 @@ from kokoro_ane.pipeline.text import Chunk, PhonemeReader, TextReader
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 VOCAB = {symbol: index + 1 for index, symbol in enumerate("abcdefghijklmnopqrstuvwxyzˈ .,!?")}

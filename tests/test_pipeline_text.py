@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
@@ -34,6 +33,7 @@ from kokoro_ane.pipeline.text import Chunk, Pauses, PhonemeReader, chunks, cut, 
 from kokoro_ane.pipeline.timestamps import LINE, Subtitles, stamp, with_times
 from kokoro_ane.pipeline.validate import main as validate
 from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import tiny_config, write_checkpoint
 from tests.test_pipeline_synthesis import VOICE, FakeFunctions, FakeVocoder
 
 TEXT = (

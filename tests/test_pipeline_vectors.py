@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
@@ -26,6 +25,7 @@ from kokoro_ane.pipeline.vectors import main
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.builds import VECTORS_VOICE
+from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
 
 DOC = Path(__file__).resolve().parents[1] / "docs" / "synthesis.md"
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core import identity
 from kokoro_ane.core.checkpoint import (
     HUB_REPOSITORY,
@@ -35,6 +34,7 @@ from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.speech import own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
 

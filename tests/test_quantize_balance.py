@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.random_checkpoint import random_vocoder, tiny_config
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
@@ -54,6 +53,7 @@ from kokoro_ane.vocoder.scaled_conv import (
 from mlprogram import Program
 from tests.builds import program_of, recipe_of
 from tests.demo_voice import heldout
+from tests.random_checkpoint import random_vocoder, tiny_config
 
 FRAMES = 12
 

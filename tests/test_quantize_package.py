@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.random_checkpoint import write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
@@ -48,6 +47,7 @@ from tests.builds import (
     small_config,
 )
 from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import write_checkpoint
 
 
 # kind of operation that holds each convolution's weight

@@ -14,7 +14,6 @@ import pytest
 import soundfile
 import torch
 
-from tests.random_checkpoint import tiny_config, write_checkpoint
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
@@ -32,6 +31,7 @@ from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
 from tests.builds import once
 from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import tiny_config, write_checkpoint
 
 pytest.importorskip("onnxruntime")
 ROOT = Path(__file__).resolve().parents[1]

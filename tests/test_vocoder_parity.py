@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PackedLayout
@@ -27,6 +26,7 @@ from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.vocoder_stage import LIMIT_FLAT_DB, fill_figures
 from tests.parity import both_renders, padded_render, random_inputs, upstream_decoder
+from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config
 
 
 @pytest.fixture(scope="module")
