@@ -204,8 +204,8 @@ class Reached(BaseException):
 
 @dataclass(frozen=True)
 class Ended:
-    """Exit code or minus the signal's number; its standard error, with a traceback; the events that its hook
-    noted.
+    """Exit code or minus the signal's number; its standard error, with a traceback; the events that
+    its hook noted.
     """
 
     code: int

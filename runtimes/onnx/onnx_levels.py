@@ -184,7 +184,7 @@ def compress(
         scale = (np.where(sizes > 0, sizes, 1.0) / LARGEST).astype(np.float32)
         whole = np.clip(np.round(values / scale), -LARGEST, LARGEST).astype(np.int8)
         model.graph.initializer.remove(tensor)
-        arrays: dict[str, Any] = {
+        arrays: dict[str, np.ndarray] = {
             f"{weight}_int8": whole,
             f"{weight}_scale": scale.ravel(),
             f"{weight}_zero": np.zeros(scale.size, np.int8),
