@@ -311,8 +311,8 @@ class TestTagger:
         assert [name for name in names(one, 2, guess) if name[0] not in "BC"] == [
             name for name in names(other, 2, guess) if name[0] not in "BC"
         ]
-        assert set(names(one, 2, guess, known=True)) - set(names(one, 2, guess)) == {
-            name for name in names(one, 2, guess, known=True) if name[0] in "DEFGHI"
+        assert set(names(one, 2, guess, is_heteronym=True)) - set(names(one, 2, guess)) == {
+            name for name in names(one, 2, guess, is_heteronym=True) if name[0] in "DEFGHI"
         }
 
     def test_classes(self) -> None:
