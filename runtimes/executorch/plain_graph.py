@@ -14,7 +14,7 @@ from kokoro_ane.core.contract import PackedLayout
 from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d, Conv, Mask, replace_module
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.lstm import without_lstm
-from kokoro_ane.vocoder.decoder import Vocoder, unpack
+from kokoro_ane.vocoder.decoder import unpack
 
 GELU_SLOPE, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 # products of one convolution that are added one after another
@@ -112,7 +112,7 @@ def in_parts(vocoder: nn.Module, longest: int = LONGEST_SUM) -> None:
 class PlainVocoder(nn.Module):
     """What is exported where the fused graph is not taken. `vocoder` is changed in place."""
 
-    def __init__(self, vocoder: Vocoder, hidden_dim: int) -> None:
+    def __init__(self, vocoder: nn.Module, hidden_dim: int) -> None:
         super().__init__()
         self.sizes, self.vocoder = PackedLayout(hidden_dim).sizes, vocoder
         for module in self.vocoder.modules():
