@@ -55,7 +55,7 @@ def activation(kind: str, slope: float) -> Any:
 
 
 @T.inline
-def write_row(y, x, c, left, steps, width, value):
+def write_row(y, x, c, left, steps, width, value) -> None:
     """Row c of y: `left` zeros, `value` of each of the S values of x [1, C, 1, S], zeros."""
     for s in range(left):
         y[c, s] = T.float32(0)
@@ -229,7 +229,7 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
 
                 # each is called for both halves: `first` is the first output of one
                 @T.inline
-                def multiply(added, i, k, first):
+                def multiply(added, i, k, first) -> None:
                     for r in T.unroll(half):
                         for v in T.unroll(vectors):
                             for lane in T.vectorized(LANES):
@@ -240,7 +240,7 @@ def convolution(inner: int, out: int, taps: int, dilation: int, tile: int, rows:
 
                 # of a tile that reaches over the end
                 @T.inline
-                def store_inside(total, first):
+                def store_inside(total, first) -> None:
                     for r in range(T.min(half, out - o * rows - first)):
                         for t in range(T.min(tile, steps - s * tile)):
                             y[0, o * rows + first + r, 0, s * tile + t] = total[r * tile + t]
