@@ -121,7 +121,10 @@ INPUTS = [
     ("speak --file {home}/fifo -o {home}/a.wav", ""),
     ("speak --file {home}/thesis -o {home}/a.wav", "is a folder"),
     ("speak a\0b -o {home}/a.wav --runtime torch --phonemes", ""),
-    ("speak abc. -o {home}/a.wav --voice ../../x", "no voice"),
+    (
+        f"speak abc. -o {{home}}/a.wav --voice ../../x --runtime torch --checkpoint {DEMO_VOICE}",
+        "no voice",
+    ),
     ("speak abc. -o {home}/a.wav --method ../../x", "unknown method"),
     ("g2p abc --lexicon {home}/fifo", "it is not a file"),
     ("g2p abc --lexicon {home}/thesis", "it is not a file"),
@@ -230,7 +233,7 @@ def test_refused_in_one_line_and_nothing_touched(
     command: str, message: str, home: Path, capsys: pytest.CaptureFixture
 ) -> None:
     before, start = everything(home), time.monotonic()
-    if not command.startswith(WITHOUT_CHECKPOINT):
+    if "--checkpoint" not in command and not command.startswith(WITHOUT_CHECKPOINT):
         command += " --checkpoint {home}/ck"
     code, line = call(command.format(home=home), capsys)
     assert code == 2, line
