@@ -91,13 +91,14 @@ class StreamingBackend:
             yield self.eager(asr, f0, energy, style, spectrum).flatten()
             return
         mixed, affine, _ = self.decoder(features, style)
-        statistics = Told(affine, self.generator.sizes)
         for window in windows(frames, first, longest):
             start, end = window.start, window.start + window.frames
             shown = mixed[..., PROSODY_PER_FRAME * start : PROSODY_PER_FRAME * end]
             columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
+            # Each window takes the affines from the first norm on.
+            affines = Told(affine, self.generator.sizes)
             samples = self.generator(
-                last_channels(shown), last_channels(columns), statistics
+                last_channels(shown), last_channels(columns), affines
             ).flatten()
             # without the halo that the convolutions read on either side
             yield samples[

@@ -166,12 +166,11 @@ _LIST = (
     ),
     Writer(
         "ane",
-        "mlprogram.__main__",
+        "kokoro_ane.pipeline.examine",
         f"ane {VOCODER}-fp16.mlpackage --chip m1 --no-device --json {{user}}/new.json"
         " --plot {user}/new.png",
         "new.json new.png",
     ),
-    Writer("rules", "mlprogram.__main__", "rules --write {user}/page.md", "page.md"),
 )
 WRITERS = {writer.name: writer for writer in _LIST}
 _NOW: list[Any] = ["", 0]  # the writer whose conversions are kept, and how many it has had

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from tests.release_build import unmeasured
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+RULES = REPOSITORY / "mlprogram/src/mlprogram/data/ane_rules.json"
 USERS = """
     thesis/chapter.tex thesis-tiny/notes.txt build/mine/notes.txt
     build/KokoroVocoder-other-fp16.mlpackage/notes.txt hello.wav.parts/take1.wav
@@ -166,7 +167,7 @@ def users_own(user: Path) -> None:
     (user / "dangling").symlink_to(user / "nothing")
     (user / "loop").symlink_to(user / "loop")
     os.mkfifo(user / "fifo")
-    shutil.copy2(REPOSITORY / "mlprogram" / "data" / "ane_rules.json", user / "ane_rules.json")
+    shutil.copy2(RULES, user / "ane_rules.json")
     shutil.copy2(REPOSITORY / "docs" / "neural-engine.md", user / "page.md")
     recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "format": 1}
     recipe |= {"budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
@@ -304,9 +305,8 @@ def _wait_until_up() -> None:
     """Polite signals stay blocked until the command has its handlers: before that Python starts,
     which is not the command's.
     """
-    for place in ("kokoro_ane.core.errors", "mlprogram.__main__"):
-        module = importlib.import_module(place)
-        module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
+    module = importlib.import_module("kokoro_ane.core.errors")
+    module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
 
 
 def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,7 +42,7 @@ def test_bad_invocations(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
-    writers = "--command rules --command speak"
+    writers = "--command ane --command speak"
     counts = counted(tmp_path, f"tests.kill {writers} --others 2 --signals 2")
     assert counts["renames"] >= 12
     assert counts["kills"] >= 20
