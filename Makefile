@@ -68,8 +68,8 @@ test-slow: venv ## full-size parity, in two processes
 	$(RUN) -m pytest -q -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 fuzz: venv ## seeded bad invocations of every verb, then kill -9 at every rename of the important writers (COUNT=10000)
-	$(RUN) -m tests.sweep --count $(COUNT) --workers $(WORKERS)
-	$(RUN) -m tests.kill
+	$(RUN) -m tests.attacks.sweep --count $(COUNT) --workers $(WORKERS)
+	$(RUN) -m tests.attacks.kill
 
 lint: venv ## ruff, then mypy (a minute the first time)
 	$(RUN) -m ruff check .

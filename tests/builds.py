@@ -115,8 +115,8 @@ def without_self_checks(patch: pytest.MonkeyPatch) -> None:
     """coremltools looks over the whole program after each of its hundred passes, a third of a
     conversion's time.
 
-    The packages are the same: tests/test_convert.py compares their bytes with those of a process
-    that has the checks.
+    The packages are the same: tests/core/test_convert.py compares their bytes with those of a
+    process that has the checks.
     """
     from coremltools.converters.mil.mil import Program
 

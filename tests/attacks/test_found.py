@@ -1,0 +1,304 @@
+"""What the sweep of bad invocations (tests/attacks/sweep.py) and tests/attacks/kill.py found in
+words, texts and interrupts: a named case each.
+"""
+
+import ast
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench import chain_speed
+from kokoro_ane import cli
+from kokoro_ane.core.errors import InputError, run_cli
+from kokoro_ane.g2p.__main__ import main as g2p
+from kokoro_ane.vocoder.render import VocoderPackage
+from kokoro_ane.vocoder.vocoder_steps import STEPS
+from mlprogram.__main__ import main as mlprogram
+from mlprogram.errors import LONGEST_LINE, one_line
+from tests.builds import left_behind
+from tests.commands import ran
+
+UNREADABLE = "/proc/self/mem"
+SPEAK = "-o {out}/x.wav --runtime torch --checkpoint {tiny}"
+REFUSALS = [
+    ("ane x --rules {zero}", "not a file"),
+    ("rules --check {zero}", "not a file"),
+    ("rules --write {zero}", "not a file"),
+    ("ane {out} --chip 'm1\n" + "x" * 100_000 + "'", "x"),
+    (
+        "ane {package} --chip m1 --no-device --json {out}/x.json --plot {out}/x.wav",
+        "must end in one of",
+    ),
+    ("describe {package} --function \ud800", "no function '\\ud800'"),
+    ("vectors --checkpoint {voiceless} --out {out}/v", "holds no voice"),
+    ("bundle --checkpoint {tiny} --out ''", "has to say so: --out bundle-tiny-fp16"),
+    (f"g2p --file {UNREADABLE}", f"{UNREADABLE}: Input/output error"),
+    (f"g2p x --lexicon {UNREADABLE}", f"{UNREADABLE}: Input/output error"),
+    (f"speak --file {UNREADABLE} {SPEAK}", f"{UNREADABLE}: Input/output error"),
+    # when the samples' settings were hashed, or in the middle of the subtitles
+    (f"speak 'a \udcff b' --timestamps {{out}}/x.srt {SPEAK}", "the text is not UTF-8"),
+    (f"speak \ud800\udc00 --timestamps {{out}}/x.srt {SPEAK}", "the text is not UTF-8"),
+]
+
+
+class TestWords:
+    @pytest.mark.parametrize("bad", ["a\nb", "a\rb", "\x1b[2J", "a\u2028b", "\ud800", "\u202eabc"])
+    def test_an_error_is_one_line_whatever_was_given(
+        self,
+        bad: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        # where no killed test beside this one leaves its files
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+        def main(_argv: list[str] | None) -> int:
+            raise InputError(f"--voice {bad}: no such voice")
+
+        assert run_cli(main, None) == 2
+        error = capsys.readouterr().err
+        assert len(error.splitlines()) == 1
+        assert error.isascii()
+        assert error.endswith(": no such voice\n")
+
+    def test_a_name_of_100_000_characters_is_not_said_back(self) -> None:
+        line = one_line(f"{'x' * 100_000}: no such voice")
+        assert len(line) <= LONGEST_LINE
+        assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
+
+    @pytest.mark.parametrize("command, message", REFUSALS, ids=lambda text: text[:40])
+    def test_a_refusal_is_one_line_and_nothing_is_written(
+        self,
+        command: str,
+        message: str,
+        tiny: Path,
+        tiny_build: Path,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        if UNREADABLE in command and not Path(UNREADABLE).exists():
+            pytest.skip("Linux only: a file that opens and cannot be read")
+        zero, voiceless, out = (tmp_path / name for name in ("zero", "voiceless", "out"))
+        zero.symlink_to("/dev/zero")
+        shutil.copytree(tiny, voiceless, ignore=shutil.ignore_patterns("voices"))
+        out.mkdir()
+        package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
+        places = {"tiny": tiny, "zero": zero, "voiceless": voiceless, "out": out}
+        arguments = shlex.split(command.format(package=package, **places))
+        main = mlprogram if arguments[0] in ("ane", "describe", "rules") else cli.main
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+        assert len(error) <= LONGEST_LINE + len("error: \n")
+        assert not left_behind(out)
+
+    def test_flags_that_a_bench_command_reads_are_its_flags(self) -> None:
+        """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback
+        whatever was given.
+        """
+        tree = ast.parse(Path(chain_speed.__file__).read_text(encoding="utf-8"))
+        read = {
+            n.attr
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Attribute)
+            and isinstance(n.value, ast.Name)
+            and n.value.id == "arguments"
+        }
+        assert read <= set(vars(chain_speed.parse_arguments([])))
+
+
+class TestTexts:
+    def test_a_table_of_many_words_takes_what_the_words_take(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        """g2p --explain: 39 s for 200,000 brackets, which rich laid out one by one; the plain run
+        took 1.4 s.
+        """
+        (tmp_path / "deep.txt").write_text("[" * 20_000)
+        seconds = []
+        for more in ([], ["--explain"]):
+            started = time.process_time()
+            assert g2p([*f"--file {tmp_path}/deep.txt".split(), *more]) == 0
+            seconds.append(time.process_time() - started)
+        assert capsys.readouterr().out.count("punctuation        1.00") == 20_000
+        assert seconds[1] < 8 * max(seconds[0], 0.1)  # 28 before
+
+    def test_a_word_wider_than_the_terminal_is_folded(self, capsys: pytest.CaptureFixture) -> None:
+        assert g2p(["[x] " + "a" * 200, "--explain"]) == 0
+        assert (
+            max(map(len, capsys.readouterr().out.split("confidence")[1].splitlines()[:-1])) <= 120
+        )
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "9" * 30, "x"])
+def test_threads_that_are_none(threads: str, capsys: pytest.CaptureFixture) -> None:
+    pytest.raises(SystemExit, chain_speed.parse_arguments, ["--threads", threads]).match("2")
+    assert "not a whole number from 1 to 1024" in capsys.readouterr().err
+
+
+class TestNothingThatIsNoNumber:
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    @pytest.mark.parametrize("which", [0, 1])
+    def test_the_package_takes_none(self, value: float, which: int, tiny_build: Path) -> None:
+        package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-fp16.json")
+        spec = package.program.inputs
+        inputs = [torch.zeros(spec["features"].shapes[0]), torch.zeros(spec["style"].shape)]
+        inputs[which].view(-1)[3] = value
+        pytest.raises(InputError, package.run, *inputs, frames=40).match(
+            "holds 1 NaN or infinite values"
+        )
+
+    def test_the_chain_gives_none(self) -> None:  # as 16 bit it was silence, with exit 0
+
+        class Broken:
+            arrays = True
+
+            def run(self, *_: object) -> np.ndarray:
+                return np.full(600, np.nan, np.float32)
+
+        class Context:
+            vocoder = Broken()
+
+        step, ones = (
+            next(step for step in STEPS if step.name == "vocoder"),
+            np.ones((1, 2, 1, 2), np.float32),
+        )
+        with pytest.raises(InputError, match="waveform holds 600 NaN or infinite values"):
+            step.run(Context(), {"features": ones, "style": ones, "asr": np.ones((1, 4, 1))})
+
+
+SIGNALS = ["SIGINT", "SIGTERM"]
+HEAD = """
+import atexit, importlib, os, signal, sys, time
+from pathlib import Path
+from kokoro_ane import cli
+from kokoro_ane.core.errors import run_cli
+from kokoro_ane.core.staging import staged
+def send(name): os.kill(os.getpid(), getattr(signal, name))
+"""
+TAIL = "raise SystemExit(run_cli(main, sys.argv[1:]))"
+
+
+def interrupted(place: Path, body: str, *argv: str) -> str:
+    """Run HEAD and `body` in a process of its own, which has to end with the one line; what it
+    printed.
+    """
+    # what others were killed over is not cleared, and reported, here
+    alone = os.environ | {"TMPDIR": str(place)}
+    done = ran(sys.executable, "-c", HEAD + body, *argv, env=alone)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: interrupted; nothing was left half-written\n",
+    )
+    return done.stdout
+
+
+IMPATIENT = """
+def main(argv):
+    try:
+        send(argv[0])
+        time.sleep(60)
+    finally:
+        send(argv[1])  # while it cleans up
+        print("cleaned up", flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", SIGNALS)
+@pytest.mark.parametrize("second", SIGNALS)
+def test_pressed_twice_it_still_cleans_up(first: str, second: str, tmp_path: Path) -> None:
+    """The second one broke the cleaning up, and its traceback was what the user saw."""
+    assert interrupted(tmp_path, IMPATIENT + TAIL, first, second) == "cleaned up\n"
+
+
+SWALLOWED = """
+def main(argv):
+    with staged(Path(argv[1])) as aside:
+        aside.write_text("half")
+        try:
+            send(argv[0])
+        except BaseException: pass    # as a callback of a C library does
+    return 0
+"""
+
+
+@pytest.mark.parametrize("which", SIGNALS)
+def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path) -> None:
+    """SIGTERM came while soundfile called back for a stream of Python's: printed, ignored, exit 0,
+    and whatever had been encoded.
+    """
+    (tmp_path / "x.json").write_text("old")
+    interrupted(tmp_path, SWALLOWED + TAIL, which, str(tmp_path / "x.json"))
+    assert (tmp_path / "x.json").read_text() == "old"
+    assert left_behind(tmp_path) == ["x.json"]
+
+
+DESTRUCTOR = """
+class Destructor:
+    def __del__(self):
+        send(sys.argv[1])
+        time.sleep(5)
+def main(argv):
+    Destructor()
+    time.sleep(30)
+    print("it went on")
+"""
+CALLBACK = """
+def main(argv):
+    import cffi
+    ffi = cffi.FFI()
+    @ffi.callback("int(int)")
+    def called(number):
+        send(argv[0])
+        time.sleep(5)
+        return number
+    called(1)
+    time.sleep(30)
+    print("it went on")
+"""
+
+
+AT_THE_END = """
+def last():   # while Python ends, which takes half a second with torch, or as long as some thread
+    send(sys.argv[1])
+    time.sleep(20)
+    print("still here", flush=True)
+atexit.register(last)
+def main(argv):
+    send("SIGINT")
+raise SystemExit(run_cli(main, None))   # as a process's own command
+"""
+
+
+IMPORTING = """
+importlib.import_module = lambda _: send(sys.argv[1])
+raise SystemExit(cli.main(["speak", "hello"]))
+"""
+
+
+PLACES = {
+    # Ctrl-C in `speak` came in soundfile's destructor: a traceback, and it would have spoken on
+    "in a destructor": DESTRUCTOR + TAIL,
+    "in a callback": CALLBACK + TAIL,
+    "a second one while Python ends": AT_THE_END,
+    # SIGTERM had Python's own end until the verb's modules were there
+    "while modules are imported": IMPORTING,
+}
+
+
+@pytest.mark.parametrize("which", SIGNALS)
+@pytest.mark.parametrize("place", PLACES)
+def test_an_interrupt_anywhere_is_one_line_and_not_forgotten(
+    which: str, place: str, tmp_path: Path
+) -> None:
+    assert interrupted(tmp_path, PLACES[place], which) == ""

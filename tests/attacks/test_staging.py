@@ -1,0 +1,427 @@
+"""What tests/attacks/kill.py found in staging and in temporary files: a named case each, so that it
+stays mended.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kokoro_ane.core import process as temporary
+from kokoro_ane.core import staging
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.process import scratch
+from kokoro_ane.core.staging import (
+    check_implied,
+    discard,
+    recover,
+    staged,
+    staged_together,
+    write_json,
+)
+from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
+from tests.attacks.test_output import of_ours, our_folder
+from tests.builds import left_behind
+from tests.commands import ROOT, parsed, ran
+
+
+class TestStaging:
+    def test_killed_while_it_cleans_up_the_new_one_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Half of the old package is left in the folder aside: it is not put back."""
+        our_folder(tmp_path / "p")
+        with monkeypatch.context() as patch:
+            patch.setattr(staging.shutil, "rmtree", lambda old, **_: (old / "p" / "data").unlink())
+            patch.setattr(staging, "removed", lambda _: None)
+            with staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+        assert list(tmp_path.glob(".staged-*/old/p/mark"))
+        recover(tmp_path)
+        assert (tmp_path / "p" / "data").read_text() == "new"
+        assert left_behind(tmp_path) == ["p"]
+
+    def test_killed_again_while_it_recovers_the_old_one_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A second recovery moved the old package away that the first had put back, when new/ had
+        gone already.
+        """
+        left = tmp_path / ".staged-x"
+        for name in ("new", "old"):
+            (left / name).mkdir(parents=True)
+            our_folder(left / name / "p", name)
+        (left / "owner.lock").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(staging, "removed", lambda folder: shutil.rmtree(folder / "new"))
+            recover(tmp_path)
+        recover(tmp_path)
+        assert (tmp_path / "p" / "data").read_text() == "old"
+        assert left_behind(tmp_path) == ["p"]
+
+    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
+        """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
+
+        def dies(left: list[int]) -> None:
+            real = os.unlink
+
+            def unlink(path: object, *inputs: object, **more: object) -> None:
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+                real(path, *inputs, **more)
+
+            os.unlink = unlink
+            with staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+
+        killed = 0
+        for step in range(12):
+            process = multiprocessing.get_context("fork").Process(target=dies, args=([step],))
+            process.start()
+            process.join()
+            killed += process.exitcode == -signal.SIGKILL
+            recover(tmp_path)
+            assert left_behind(tmp_path) in ([], ["p"])
+        assert 2 < killed < 12
+        assert left_behind(tmp_path) == ["p"]
+
+    def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
+        """The folder of a process that had not locked it yet was taken for a leftover; the process
+        went on in a folder that was gone.
+        """
+        real, gone = temporary.locked, []
+
+        def late(path: Path, flags: int = os.O_RDWR) -> int | None:
+            if not gone and flags & os.O_CREAT:
+                number = os.open(path, flags, 0o600)
+                os.close(number)
+                recover(tmp_path)
+                gone.append(path)
+            return real(path, flags)
+
+        temporary.locked = late
+        try:
+            write_json(tmp_path / "x.json", [1])
+        finally:
+            temporary.locked = real
+        assert gone
+        assert parsed(tmp_path / "x.json") == [1]
+        assert left_behind(tmp_path) == ["x.json"]
+
+    def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
+        """A package of one and the manifest of the other would be refused by every reader."""
+        _at_once(_pairs, tmp_path, 3)
+        seen = {
+            (tmp_path / "p" / "data").read_text(),
+            parsed(tmp_path / "p.json"),
+        }
+        assert len(seen) == 1
+        assert left_behind(tmp_path) == ["p", "p.json"]
+
+    def test_a_folder_is_discarded_at_one_stroke(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        our_folder(tmp_path / "v")
+        # killed before anything inside was removed
+        monkeypatch.setattr(staging, "removed", lambda _: None)
+        discard(tmp_path / "v")
+        assert not (tmp_path / "v").exists()
+        monkeypatch.undo()
+        recover(tmp_path)
+        assert not left_behind(tmp_path)
+
+    def test_scratch_of_a_killed_process_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        code = (
+            "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from kokoro_ane.core.process"
+            " import scratch\n"
+        )
+        code += "with scratch() as folder: (folder / 'x').touch(); os.kill(os.getpid(), 9)"
+        killed = ran(sys.executable, "-c", code, str(tmp_path))
+        assert killed.returncode == -signal.SIGKILL
+        assert list(tmp_path.rglob("x"))
+        with scratch() as folder:
+            assert not list(tmp_path.rglob("x"))
+            assert folder.is_dir()
+        assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
+
+    def test_a_journal_is_never_without_its_settings(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Killed between its folder and settings.json, it was somebody else's folder for every
+        later run, which was refused.
+        """
+        bare, real = [], Path.open
+
+        def opened(path: Path, *inputs: object, **more: object) -> object:
+            bare.append(
+                (tmp_path / "a.wav.parts").exists()
+                and not (tmp_path / "a.wav.parts" / "settings.json").exists()
+            )
+            return real(path, *inputs, **more)
+
+        monkeypatch.setattr(Path, "open", opened)
+        with ResumeState.open(tmp_path / "a.wav.parts", {"text": "x"}, resume=False):
+            assert resume_state_of_ours(tmp_path / "a.wav.parts") is None
+        assert bare
+        assert not any(bare)
+        with ResumeState.open(tmp_path / "a.wav.parts", {"text": "y"}, resume=False) as journal:
+            assert parsed(tmp_path / "a.wav.parts" / "settings.json") == {"text": "y"}
+            journal.remove()
+        assert not left_behind(tmp_path)
+
+    def test_two_onto_one_output_one_after_the_other(self, tmp_path: Path) -> None:
+        """The second took the folder away under the first, or the first under the second: "cannot
+        use a.wav.parts", exit 2.
+        """
+        parts = tmp_path / "a.wav.parts"
+        with ResumeState.open(parts, {"text": "x"}, resume=False) as journal:
+            second = subprocess.Popen(
+                [sys.executable, "-c", SECOND, str(parts)],
+                cwd=ROOT,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert (
+                second.stderr.readline()
+                == f"{parts}: process {os.getpid()} writes this output: waiting until it has"
+                " ended\n"
+            )
+            assert parsed(parts / "settings.json") == {"text": "x"}
+            journal.remove()
+        assert second.communicate()[1] == "spoke\n"
+        assert second.returncode == 0
+        assert not left_behind(tmp_path)
+
+    def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
+        _at_once(_alone, tmp_path, 4)
+        assert not left_behind(tmp_path)
+
+    def test_a_folder_that_appears_meanwhile_is_no_device(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        target, real = tmp_path / "p", Path.stat
+
+        def stat(path: Path, **options: bool) -> os.stat_result:
+            if path == target and not options and not (tmp_path / "seen").exists():
+                (tmp_path / "seen").touch()
+                with pytest.raises(FileNotFoundError) as missing:
+                    real(path, **options)
+                our_folder(target, "another's")
+                raise missing.value
+            return real(path, **options)
+
+        monkeypatch.setattr(Path, "stat", stat)
+        check_implied(target, of_ours)
+        assert (tmp_path / "seen").exists()
+        assert target.is_dir()
+
+    def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
+        parts = tmp_path / "a.wav.parts"
+        killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
+        done = ran(sys.executable, "-c", killed, str(parts))
+        assert done.returncode == -signal.SIGKILL
+        assert left_behind(parts) == "audio.f32 chunks.jsonl owner.lock settings.json".split()
+        with ResumeState.open(parts, {"text": "y"}, resume=False):
+            assert parsed(parts / "settings.json") == {"text": "y"}
+
+    @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
+    @pytest.mark.parametrize("resume", [False, True])
+    def test_a_link_among_the_kept_chunks_is_not_followed(
+        self, name: str, resume: bool, tmp_path: Path
+    ) -> None:
+        thesis, parts = tmp_path / "thesis.tex", tmp_path / "a.wav.parts"
+        thesis.write_text("mine")
+        parts.mkdir()
+        (parts / "settings.json").write_text('{"text": "x"}')
+        (parts / name).symlink_to(thesis)
+        pytest.raises(InputError, ResumeState.open, parts, {"text": "x"}, resume).match(
+            f"its {name} is no file of an interrupted run"
+        )
+        assert thesis.read_text() == "mine"
+
+    def test_interrupted_again_while_names_are_given_the_next_command_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The second signal ended the giving of names, and both packages went with the folder
+        aside.
+        """
+        our_folder(tmp_path / "p", "old")
+        moved, real = [], Path.rename
+
+        def interrupted(path: Path, target: Path) -> Path:
+            if path.parent.name == "ready":
+                moved.append(path)
+                raise KeyboardInterrupt
+            return real(path, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", interrupted)
+            with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
+                our_folder(place, "new")
+        assert len(moved) == 2
+        assert not (tmp_path / "p").exists()
+        recover(tmp_path)
+        assert (tmp_path / "p" / "data").read_text() == "new"
+        assert left_behind(tmp_path) == ["p"]
+
+    @pytest.mark.parametrize("part", ["old", "ready"])
+    def test_an_interrupt_while_names_are_given_leaves_one_of_both(
+        self, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        our_folder(tmp_path / "p", "old")
+        moved, real = [], Path.rename
+
+        def interrupted(path: Path, target: Path) -> Path:
+            if not moved and part in (path.parent.name, target.parent.name):
+                moved.append(real(path, target))
+                raise KeyboardInterrupt
+            return real(path, target)
+
+        monkeypatch.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt), staged(tmp_path / "p", of_ours) as place:
+            our_folder(place, "new")
+        assert moved
+        assert (tmp_path / "p" / "data").read_text() == {"old": "old", "ready": "new"}[part]
+        assert left_behind(tmp_path) == ["p"]
+
+
+SECOND = """
+import os, sys
+from pathlib import Path
+from kokoro_ane.pipeline.resume import ResumeState
+with ResumeState.open(Path(sys.argv[1]), {"text": "second"}, resume=False) as journal:
+    journal.remove()
+print("spoke", file=sys.stderr)
+"""
+
+
+def _at_once(work: Callable[[Path, str], None], folder: Path, count: int) -> None:
+    workers = [
+        multiprocessing.get_context("fork").Process(target=work, args=(folder, str(number)))
+        for number in range(count)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+
+
+def _alone(folder: Path, mine: str) -> None:
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    for _ in range(20):
+        with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
+            assert parsed(folder / "p" / "settings.json") == {"text": mine}
+            assert not (folder / "alone").exists()
+            (folder / "alone").touch()
+            (folder / "alone").unlink()
+            journal.remove()
+
+
+def _pairs(folder: Path, mine: str) -> None:
+    for _ in range(30):
+        with staged_together((folder / "p", of_ours), (folder / "p.json", None)) as (
+            package,
+            manifest,
+        ):
+            our_folder(package, mine)
+            manifest.write_text(json.dumps(mine))
+
+
+class TestTemporaryFiles:
+    def test_a_conversion_leaves_none_while_the_process_lives(
+        self,
+        g2p_weights: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        quick_conversion: None,
+    ) -> None:
+        """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever
+        where it is killed.
+        """
+        (tmp_path / "tmp").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+        assert build(f"g2p --weights {g2p_weights} --out {tmp_path}/build".split()) == 0
+        assert not left_behind(tmp_path / "tmp")
+        assert left_behind(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
+
+    def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
+        """They waited for clips for ever, with a gigabyte each."""
+        code = (
+            "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution"
+            " import _end_with_parent\nimport threading\ndef work():\n"
+            " threading.Thread(target=_end_with_parent, daemon=True).start()\n time.sleep(300)\nif"
+            " __name__ == '__main__':\n p = m.get_context('fork').Process(target=work); p.start();"
+            " print(p.pid, flush=True)\n time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        (tmp_path / "parent.py").write_text(code)
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = ran(sys.executable, f"{tmp_path}/parent.py", env=environment)
+        worker = int(done.stdout)
+        for _ in range(300):
+            if (
+                not Path(f"/proc/{worker}").exists()
+                or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]
+            ):
+                return
+            time.sleep(0.1)
+        os.kill(worker, signal.SIGKILL)
+        raise AssertionError("the worker outlived its parent by 30 s")
+
+
+REPLACED = """
+import os, shutil, sys
+from pathlib import Path
+from kokoro_ane.core import staging
+manifest, last, real = Path(sys.argv[1]), sys.argv[2], Path.rename
+package = manifest.with_suffix(".mlpackage")
+def rename(path, target):
+    ends = last in (path.name, path.parent.name + path.suffix)
+    return os._exit(9) if ends else real(path, target)
+Path.rename = rename
+with staging.staged_together((package, lambda _: None), (manifest, None)) as (new, described):
+    shutil.copytree(package, new)
+    shutil.copy(manifest, described)
+    if last == "new":
+        (new / "x").touch()
+"""
+
+
+@pytest.mark.parametrize("last", ["new", "ready.mlpackage", "ready.json"])
+def test_readers_finish_what_a_killed_build_began(
+    last: str,
+    tiny_checkpoint: Checkpoint,
+    tiny_build: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    """Killed between the renames: before the new package counts the old one comes back (the new one
+    would be refused: it holds a file more), and from there on the new one gets its names.
+    """
+    from kokoro_ane.pipeline.speak import main as speak
+
+    build = shutil.copytree(tiny_build, tmp_path / "build")
+    manifest = next(build.glob("KokoroVocoder*fp16.json"))
+    assert ran(sys.executable, "-c", REPLACED, str(manifest), last).returncode == 9
+    assert not manifest.exists()
+    arguments = (
+        f"Hi. --checkpoint {tiny_checkpoint.folder} --build {build} -o {tmp_path}/a.wav --quiet"
+    ).split()
+    assert speak(arguments) == 0
+    assert f"{manifest.name} put in place" in capsys.readouterr().err
+    assert not list(build.glob(".staged-*"))

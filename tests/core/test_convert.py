@@ -1,0 +1,356 @@
+"""Builds as a user types them, vocoder and g2p: a checked package, its manifest last, reproducible
+bytes, nothing left after a failure.
+"""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kokoro_ane.core.builder import all_held, build
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.contract import FEATURES
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, CheckFailed, InputError
+from kokoro_ane.core.export import package_sha256
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.g2p import g2p_stage
+from kokoro_ane.g2p.alphabet import encode
+from kokoro_ane.g2p.g2p_stage import (
+    IDS,
+    SHAPES,
+    G2PStage,
+    check_words,
+    matrix_count,
+    package_run,
+    shape_for,
+)
+from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
+from kokoro_ane.g2p.neural import NeuralG2P
+from kokoro_ane.pipeline.build import main
+from kokoro_ane.quantize.speech import text_encoder, vocoder_inputs
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.layouts import PaddedLayout
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
+from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
+from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
+from mlprogram import Program
+from tests.builds import SMALLEST_G2P, left_behind
+from tests.demo_voice import heldout
+
+ROOT = Path(__file__).resolve().parents[2]
+BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
+NAME = "KokoroVocoder-tiny-fp16"
+pytestmark = pytest.mark.usefixtures("quick_conversion")
+
+
+@pytest.fixture(scope="module")
+def speech(tiny_checkpoint: Checkpoint) -> VocoderInputs:
+    vocoder, text = Vocoder.of(tiny_checkpoint), text_encoder(tiny_checkpoint)
+    return excerpt(
+        vocoder_inputs(tiny_checkpoint, vocoder, text, heldout()[0], seed=0), start=30, frames=26
+    )
+
+
+class TestVocoder:
+    def test_manifest_says_everything(self, tiny_build: Path, tiny_checkpoint: Checkpoint) -> None:
+        manifest = Manifest.load(tiny_build / f"{NAME}.json")
+        manifest.verify()
+        assert manifest.checkpoint_sha256 == tiny_checkpoint.content_sha256
+        assert manifest.buckets == (40, 160, 640)
+        assert not manifest.releasable
+        convolutions = [
+            module
+            for module in Vocoder.of(tiny_checkpoint).modules()
+            if isinstance(module, torch.nn.Conv2d)
+        ]
+        assert manifest.operations["conv"] == len(convolutions) > 50
+        assert len(manifest.source["weights"]) == 9
+        names = [
+            f"Kokoro{stage}-tiny-{precision}"
+            for stage in ("Encoder", "Vocoder")
+            for precision in ("fp16", "fp32")
+        ]
+        assert left_behind(tiny_build) == sorted(
+            f"{name}.{kind}" for name in names for kind in ("json", "mlpackage")
+        )
+
+    def test_program_facts(self, tiny_build: Path) -> None:
+        program = Program(tiny_build / f"{NAME}.mlpackage")
+        facts = VocoderFacts.of(program)
+        facts.require("fp16", buckets=3)
+        assert facts.forbidden == {}
+        assert facts.not_rank_4 == 0
+        assert facts.fp32_outside_tail == ()
+        assert facts.fp16_inside_tail == ()
+        assert {shape[3] for shape in program.inputs[FEATURES].shapes} == {41, 161, 641}
+
+    def test_tail_runs_in_fp32_and_trunk_in_fp16(
+        self, tiny_build: Path, speech: VocoderInputs
+    ) -> None:
+        """Not what the file declares but what runs: only the tail's values are finer than fp16."""
+        finer: set[str] = set()
+
+        def hook(_name: str, op_type: str, value: torch.Tensor) -> None:
+            if value.is_floating_point() and not torch.equal(value.half().to(value.dtype), value):
+                finer.add(op_type)
+
+        run_program(
+            VocoderPackage(tiny_build / f"{NAME}.json").program,
+            PaddedLayout(),
+            speech,
+            40,
+            hook=hook,
+        )
+        assert {"exp", "cos"} <= finer
+        assert not finer & {
+            "leaky_relu",
+            "reduce_mean",
+            "rsqrt",
+            "upsample_nearest_neighbor",
+            "split",
+        }
+
+    def test_fp32_package_equals_pytorch(
+        self, tiny_build: Path, tiny_checkpoint: Checkpoint, speech: VocoderInputs
+    ) -> None:
+        package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-fp32.json", precision="exact")
+        assert (
+            snr_db(render_reference(Vocoder.of(tiny_checkpoint), speech), package.render(speech))
+            >= 100
+        )
+
+    def test_another_process_gives_the_same_bytes_and_ends_in_json(
+        self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "kokoro_ane",
+            "build",
+            "vocoder",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--buckets",
+            BUCKETS,
+        ]
+        command += ["--out", str(tmp_path)]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        report = json.loads(done.stdout.strip().splitlines()[-1])
+        assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
+        assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(
+            tiny_build / f"{NAME}.mlpackage"
+        )
+
+    def test_changed_package_is_refused(self, tiny_build: Path, tmp_path: Path) -> None:
+        out = tmp_path / "build"
+        shutil.copytree(tiny_build, out)
+        weights = out / f"{NAME}.mlpackage" / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+        data = bytearray(weights.read_bytes())
+        data[-1] ^= 1
+        weights.write_bytes(data)
+        pytest.raises(InputError, VocoderPackage, out / f"{NAME}.json").match("its manifest says")
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["--buckets", ""], "bucket list is empty"),
+            (["--buckets", "40,20"], "20 stands after 40"),
+            (["--buckets", "forty"], "not a list of whole numbers"),
+            (["--checkpoint", "nowhere"], "neither a folder nor"),
+            (["--precision", "int8"], "invalid choice"),
+        ],
+    )
+    def test_bad_flags(
+        self, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        try:
+            code = main(["vocoder", "--out", str(tmp_path / "out"), *flags])
+        except SystemExit as stop:  # argparse's own way out
+            code = stop.code
+        assert code == 2
+        assert message in capsys.readouterr().err
+        assert left_behind(tmp_path / "out") == []
+
+
+@pytest.fixture(scope="module")
+def model(g2p_weights: Path) -> LetterToSound:
+    return load_model(g2p_weights)
+
+
+@pytest.fixture(scope="module")
+def package(g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    (manifest,) = build(G2PStage(g2p_weights), tmp_path_factory.mktemp("build"))
+    return Program(manifest.package_path)
+
+
+class TestG2P:
+    def test_the_8_bit_package_answers_as_pytorch_does(
+        self, package: Program, model: LetterToSound
+    ) -> None:
+        words = [word for word in check_words(seed=5) if len(word) < 20]
+        pair = [
+            NeuralG2P(run=run).predict(words) for run in (package_run(package), torch_run(model))
+        ]
+        assert [guess.phonemes for guess in pair[0]] == [guess.phonemes for guess in pair[1]]
+        assert np.allclose(
+            [guess.confidence for guess in pair[0]],
+            [guess.confidence for guess in pair[1]],
+            rtol=1e-4,
+            atol=0,
+        )
+
+    def test_structure(self, package: Program, g2p_weights: Path) -> None:
+        facts = G2PStage(g2p_weights).facts("main", package)
+        assert facts.int8_weights == matrix_count(SMALLEST_G2P)
+        assert facts.fp16_operations == 0
+        assert "reshape" not in facts.operations
+        assert "shape" not in facts.operations
+        assert not facts.promises("fp32", 3)["15 enumerated shapes for 3 lengths"]
+        with pytest.raises(CheckFailed, match="weights in int8"):
+            G2PStage(g2p_weights, "fp16").facts("main", package)
+
+    def test_another_model_is_rejected(self, package: Program, tmp_path: Path) -> None:
+        torch.manual_seed(2)
+        save_weights(LetterToSound(SMALLEST_G2P), tmp_path / "other.npz", {"seed": 2, "steps": 0})
+        with pytest.raises(CheckFailed, match="largest difference of a logit"):
+            all_held(G2PStage(tmp_path / "other.npz").figures({"main": package}))
+
+    def test_fp16_is_close_and_has_no_int8(self, g2p_weights: Path, tmp_path: Path) -> None:
+        (manifest,) = build(G2PStage(g2p_weights, "fp16"), tmp_path)
+        structure = manifest.checks["structure"]["main"]
+        assert structure["int8_weights"] == 0
+        assert structure["fp16_operations"] > 50
+
+    def test_words_are_padded_to_the_nearest_shape(
+        self, package: Program, model: LetterToSound
+    ) -> None:
+        assert shape_for(1, 3, SHAPES) == (1, 8)
+        assert shape_for(2, 9, SHAPES) == (8, 12)
+        assert shape_for(9, 32, SHAPES) == (64, 32)
+        pytest.raises(InputError, shape_for, 65, 8, SHAPES).match("at most")
+        ids = np.array([encode("kokoro"), encode("banana"), encode("tomato")], dtype=np.int32)
+        assert np.abs(package_run(package)(ids) - torch_run(model)(ids)).max() < 1e-5
+        assert set(map(tuple, package.inputs[IDS].shapes)) == set(SHAPES)
+
+    def test_command_and_a_failed_rebuild_leaves_the_old_package_whole(
+        self,
+        g2p_weights: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        given = ["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path)]
+        assert main(given) == EXIT_GOOD
+        last = json.loads(capsys.readouterr().out.splitlines()[-1])
+        manifest = Manifest.load(Path(last["manifests"][0]))
+        manifest.verify()
+        assert (manifest.stage, manifest.package, manifest.method) == ("G2P", "G2P.mlpackage", "w8")
+        assert manifest.compute_units["default"] == "CPU_ONLY"
+        assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1]
+        assert manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
+        monkeypatch.setitem(g2p_stage.LIMIT_LOGITS, "w8", -1.0)
+        assert main(given) == 1
+        assert "limit <= -1" in capsys.readouterr().err
+        assert left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
+        manifest.verify()
+
+    def test_full_disk_leaves_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+        """A file-size limit stands for a disk that fills while the package, 1.6 MB, is written:
+        room for what is tried before the work.
+        """
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+        try:
+            assert main(["g2p", "--out", str(tmp_path / "out")]) == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        error = capsys.readouterr().err
+        assert "Traceback" not in error
+        assert "error: cannot write" in error
+        assert left_behind(tmp_path / "out") == []
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [(["--weights", "x.pth"], "a .npz file"), (["--weights", "no/x.npz"], "does not exist")],
+    )
+    def test_bad_input_is_one_line(
+        self, flags: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert main(["g2p", *flags, "--out", str(tmp_path)]) == EXIT_BAD_INPUT
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert message in error
+        assert error.count("\n") == 1
+        assert not list(tmp_path.iterdir())
+
+    def test_quantized_rows_reach_127_and_come_back_to_the_same_grid(self) -> None:
+        matrix = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
+        matrix[3] = 0
+        values, scale = quantized(matrix)
+        assert values.dtype == np.int8
+        assert np.abs(values).max(axis=1).tolist() == [
+            127,
+            127,
+            127,
+            0,
+            127,
+            127,
+        ]
+        assert np.abs(values * scale - matrix).max() <= scale.max() / 2 * 1.001
+        again, _ = quantized(values * scale)
+        assert np.array_equal(again, values)
+
+
+def _copied(g2p_weights: Path, folder: Path) -> Path:
+    for suffix in (".npz", ".json"):
+        (folder / f"tiny{suffix}").write_bytes(g2p_weights.with_suffix(suffix).read_bytes())
+    return folder / "tiny.npz"
+
+
+def test_weights_are_reproducible_and_checked(
+    g2p_weights: Path, model: LetterToSound, tmp_path: Path
+) -> None:
+    path = _copied(g2p_weights, tmp_path)
+    save_weights(model, path, {"seed": 1, "steps": 0})
+    assert path.read_bytes() == g2p_weights.read_bytes()  # the grid is kept, and so are the bytes
+    path.write_bytes(path.read_bytes() + b"x")
+    pytest.raises(InputError, load_model, path).match("its manifest says")
+    path.unlink()
+    pytest.raises(InputError, load_model, path).match("does not exist")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda manifest: {}, "not a manifest"),
+        (
+            lambda manifest: manifest | {"config": manifest["config"] | {"width": 32}},
+            "does not hold the model",
+        ),
+        (
+            lambda manifest: manifest | {"config": manifest["config"] | {"depth": 1}},
+            "does not hold the model",
+        ),
+    ],
+)
+def test_a_manifest_of_another_model(
+    change: "object", message: str, g2p_weights: Path, tmp_path: Path
+) -> None:
+    path = _copied(g2p_weights, tmp_path)
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(change(manifest)))  # type: ignore[operator]
+    pytest.raises(InputError, load_model, path).match(message)

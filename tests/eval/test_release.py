@@ -1,0 +1,627 @@
+"""The release decision: choice, resuming, exit codes; the page a person decides from, the player's
+sounds, the blinded pack.
+"""
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from markupsafe import escape
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.decision import Choice, choose
+from kokoro_ane.eval.execution import THREADS, Engine, Execution, Progress, Workers, shared_cores
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
+from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
+from kokoro_ane.eval.metrics.catalog import METRICS
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.release import parse_arguments
+from kokoro_ane.eval.report import main as report
+from kokoro_ane.eval.report_figures import figure, interval_of, used
+from kokoro_ane.eval.report_page import asset, packed, page
+from kokoro_ane.eval.report_plots import strip_plot
+from kokoro_ane.eval.terminal import print_release
+from kokoro_ane.quantize.corpus import require_disjoint
+from kokoro_ane.quantize.speech import own_speech
+from mlprogram.examine.rules import load_rules
+from tests.builds import small_config
+from tests.demo_voice import heldout
+from tests.eval.release_build import level as made_level
+from tests.eval.release_build import made_up, release
+from tests.random_checkpoint import write_checkpoint
+
+
+def level(name: str, megabytes: float, verdict: str, unfit: str | None = None) -> JudgedLevel:
+    """A judged level."""
+    facts = PackageFacts(
+        int(megabytes * 1e6),
+        0.0,
+        {},
+        {},
+        "iOS17",
+        {"m4": {"engine_low": 0.5, "engine_high": 1.0}},
+    )
+    record = {
+        "verdict": verdict,
+        "broken": ["pesq mean"] if verdict == "REJECT" else [],
+        "reasons": ["too near to tell"],
+    }
+    record["summary"] = {"pesq": {"mean": 4.0 + megabytes / 12}, "mcd_db": {"mean": 1 / megabytes}}
+    return JudgedLevel(name, name, unfit, facts=facts, record=record)
+
+
+LEVELS = [
+    level("fp16", 7.0, "SHIP"),
+    level("w8", 4.0, "SHIP"),
+    level("p4", 2.0, "REJECT"),
+    level("w4", 2.5, "SHIP", "for the GPU"),
+]
+
+
+def chosen(levels: list[JudgedLevel], releasable: bool = True) -> Choice:
+    return choose(levels, None if releasable else "demo is not releasable")
+
+
+class TestChoice:
+    def test_the_choice_its_costs_and_its_notes(self) -> None:
+        assert chosen(LEVELS).level == "w8"
+        assert "4.00 MB, the next is fp16 with 7.00 MB" in chosen(LEVELS).reason
+        choice = chosen([*LEVELS, level("p6", 2.8, "SHIP")])
+        assert choice.costs == "60 % smaller than fp16, PESQ 0.35 lower"
+        assert [(best["by"], best["level"]) for best in choice.bests] == [
+            ("size", "p6"),
+            ("fidelity", "w8"),
+        ]
+        assert chosen(LEVELS).notes == (
+            "w4 keeps every gate but is not chosen: for the GPU",
+            "p4 would be 2.00 MB: REJECT, pesq mean",
+        )
+
+    def test_nothing_ships(self) -> None:
+        assert chosen([level("p4", 2.0, "REJECT")]).verdict == "REJECT"
+        assert (
+            chosen([level("p4", 2.0, "REJECT"), level("w8", 4.0, "UNDECIDED")]).verdict
+            == "UNDECIDED"
+        )
+
+    def test_a_demo_voice_is_judged_and_never_released(self) -> None:
+        choice = chosen(LEVELS, releasable=False)
+        assert (choice.verdict, choice.level, choice.may_be_released) == (
+            "SHIP",
+            "w8",
+            False,
+        )
+        assert "not releasable" in choice.notes[1]
+        assert chosen(LEVELS).may_be_released
+
+
+def test_a_level_is_judged_once_and_the_same_each_time(
+    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    """Exit 3: the voice is not releasable. The other levels are not built and say how they would
+    be.
+    """
+    assert release(placed) == 3
+    first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    assert release(placed) == 3
+    assert (
+        json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
+    )
+    assert len(measured) == 24
+    assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
+        "SHIP",
+        "fp16",
+        False,
+        False,
+    )
+    known = {
+        "checkpoint_sha256",
+        "source_sha256",
+        "commit",
+        "libraries",
+        "seed",
+        "seed_variation_seed",
+        "bootstrap",
+    }
+    assert known <= set(first["provenance"])
+    w8 = next(level for level in first["levels"] if level["method"] == "w8")
+    assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last["levels"]["fp16"] == "SHIP"
+
+
+def test_an_interrupted_level_goes_on_where_it_stopped(
+    placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = execution.judge_clip
+
+    def interrupted(
+        comparison: object, subject: object, clip, variation: dict[str, float]
+    ) -> ClipResult:
+        if len(measured) == 7:
+            raise KeyboardInterrupt
+        return honest(comparison, subject, clip, variation)
+
+    monkeypatch.setattr(execution, "judge_clip", interrupted)
+    assert release(placed, "--methods", "fp16") == 2
+    assert not (placed[1] / "release" / "decision.json").exists()
+    monkeypatch.setattr(execution, "judge_clip", honest)
+    release(placed, "--methods", "fp16")
+    assert len(measured) == len(set(measured)) == 24
+
+
+def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
+    assert release(placed, "--claim", "device", "--methods", "fp16") == 3
+    record = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
+
+
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes of two threads on two cores fight; what the user set stays."""
+    before = torch.get_num_threads()
+    monkeypatch.delenv(THREADS, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    with shared_cores(4):
+        assert (torch.get_num_threads(), os.environ[THREADS]) == (2, "2")
+    assert torch.get_num_threads() == before
+    assert THREADS not in os.environ
+    monkeypatch.setenv(THREADS, "3")
+    with shared_cores(4):
+        assert torch.get_num_threads() == before
+        assert os.environ[THREADS] == "3"
+
+
+def test_progress_is_of_the_level_in_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Clips that were measured before are done already; without a terminal it is a line."""
+    monkeypatch.setattr(execution, "LOG_EVERY_S", 0.0)
+    progress = Progress()
+    for name in ("w8", "p6"):
+        progress.begin(name, 1, 3)
+        progress.measured()
+        progress.measured()
+    assert capsys.readouterr().err.splitlines() == ["w8: 2 of 3 clips", "p6: 2 of 3 clips"]
+
+
+@pytest.mark.slow
+def test_two_workers_measure_what_one_measures(
+    placed: tuple[Checkpoint, Path], tmp_path: Path
+) -> None:
+    # the tiny package's longest input is 16 s
+    short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]
+    manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
+    with Workers(reference, Engine.of_processes(1)) as alone:
+        one = {
+            clip.id: result
+            for clip, result in alone.measure(manifest, Execution.of("declared"), short, {})
+        }
+    with (
+        pytest.raises(InputError, match="none.json does not exist"),
+        Workers(Reference(placed[0], 0, tmp_path), Engine.of_processes(2)) as processes,
+    ):
+        two = {
+            clip.id: result
+            for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})
+        }
+        assert one == two
+        assert len(one) == 2
+        # a worker's bad input ends all
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))
+
+
+class TestBadInput:
+    def test_unknown_method(
+        self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+    ) -> None:
+        assert release(placed, "--methods", "w9") == 2
+        assert "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
+
+    def test_nothing_built(
+        self, placed: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert release((placed[0], tmp_path), "--methods", "w8") == 2
+        assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
+
+    def test_evaluation_text_is_not_calibration_text(self) -> None:
+        require_disjoint(heldout()[:12], heldout()[12:])
+        with pytest.raises(InputError, match="tune on other text"):
+            require_disjoint([heldout()[3]], heldout())
+
+    def test_report_without_a_decision(
+        self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+    ) -> None:
+        assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
+        assert "`kokoro-ane release` decides" in capsys.readouterr().err
+
+
+def test_the_default_is_a_chip_of_the_rules() -> None:
+    assert parse_arguments([]).chip == "m4"
+    assert "m4" in load_rules().chips
+
+
+REPORT_LEVELS = {"fp16": 0.01, "w8": 0.1, "p6": 0.3, "p4": 3.0, "w4": 2.0}
+
+
+class Page(HTMLParser):
+    """Collects what a page asks for, its visible words, and the JSON that it carries."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.inside: list[str] = []
+        self.words = self.sounds = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [
+            value[:10] for name, value in attributes if name in ("src", "href") and value
+        ]
+        self.inside.append("json" if ("type", "application/json") in attributes else tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside.pop() if self.inside else None
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and self.inside[-1] == "json":
+            self.sounds += data
+        elif not self.inside or self.inside[-1] not in ("style", "script"):
+            self.words += data + " "
+
+
+@pytest.fixture(scope="module")
+def record() -> dict:
+    return made_up(REPORT_LEVELS)
+
+
+@pytest.fixture(scope="module")
+def heard(record: dict) -> list[Audition]:
+    """Two clips with the decision's ids: a tone, and for each level the tone with noise as strong
+    as its damage.
+    """
+    found, drawn = [], np.random.default_rng(0)
+    for number, clip in enumerate(heldout()[:2]):
+        tone = 0.3 * np.sin(np.arange(24_000) * (0.05 + 0.01 * number)).astype(np.float32)
+        signals = {
+            name: tone + 0.01 * damage * drawn.standard_normal(24_000).astype(np.float32)
+            for name, damage in REPORT_LEVELS.items()
+        }
+        renamed = type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
+        found.append(Audition(renamed, {REFERENCE: tone} | signals))
+    return found
+
+
+@contextlib.contextmanager
+def browser(folder: Path) -> Iterator[Callable[[str, dict], Any]]:
+    """Headless Chromium behind its driver: call(command, what) of the WebDriver protocol."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    base = [f"http://127.0.0.1:{port}/session"]
+
+    def call(command: str, given: dict) -> Any:
+        request = urllib.request.Request(
+            "/".join([*base, *filter(None, [command])]), json.dumps(given).encode()
+        )
+        return json.load(urllib.request.urlopen(request, timeout=60))["value"]
+
+    driver = subprocess.Popen(
+        ["chromedriver", f"--port={port}"], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert any("started successfully" in line for line in driver.stdout or ())
+        options = {"args": ["--headless=new", "--no-sandbox", f"--user-data-dir={folder}/profile"]}
+        base.append(
+            call("", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})[
+                "sessionId"
+            ]
+        )
+        yield call
+        urllib.request.urlopen(urllib.request.Request("/".join(base), method="DELETE"), timeout=60)
+    finally:
+        driver.kill()
+        driver.wait()
+
+
+class TestPage:
+    def test_it_says_what_to_release_and_what_that_costs(
+        self, record: dict, heard: list[Audition]
+    ) -> None:
+        words = Page(page(record, heard, [])).words
+        said = [
+            "Would release p6",
+            "SHIP, not releasable",
+            "Demo is not releasable",
+            "p6 (palette, 6 bits): 62 % smaller than fp16",
+        ]
+        said += ["Best for size", "Best for fidelity"]
+        assert [words.index(part) for part in said] == sorted(words.index(part) for part in said)
+        for needed in (
+            "2026-11-22",
+            "commit 0123456789+",
+            "24 sentences",
+            "noise seed 0",
+            "iOS 17",
+        ):
+            assert needed in words
+        assert "not fit int4 weights in blocks" in re.sub(r"\s+", " ", words)
+
+    def test_nothing_is_green_where_nothing_may_be_released(
+        self, record: dict, heard: list[Audition]
+    ) -> None:
+        assert '<main class="held">' in page(record, heard, [])
+        assert "main.held { --good: var(--held);" in asset("report.css")
+        free = page(made_up(REPORT_LEVELS, None), heard, [])
+        assert "<main>" in free
+        assert "not releasable" not in Page(free).words
+        assert "Release p6" in Page(free).words
+
+    def test_the_product_and_the_newer_of_two_systems(
+        self, record: dict, heard: list[Audition]
+    ) -> None:
+        product = {
+            "bytes": {"encoder": 94_100_000, "one voice": 522_240},
+            "lacking": ["tagger"],
+            "encoder_ios": "iOS18",
+        }
+        words = Page(page(record, heard, [], product)).words
+        # 41.2 MB of p6
+        for said in ("135.8", "iOS 18 the encoder", "not built, so not in it: tagger"):
+            assert said in re.sub(r"\s+", " ", words)
+
+    def test_tables_and_plots_say_what_their_columns_and_axes_are(
+        self, record: dict, heard: list[Audition]
+    ) -> None:
+        text = page(record, heard, [])
+        assert text.count("<table") == text.count("<caption>") == text.count("</caption>") > 5
+        assert "<th>" not in text
+        assert not re.search(r"<th(?! scope=)(?!ead)", text.split("<script")[0])
+        assert "PESQ, MOS-LQO" in text
+        assert "vocoder on disk, MB" in text
+        assert "MCD, dB" in text
+
+    @pytest.mark.skipif(
+        shutil.which("chromedriver") is None,
+        reason="no headless Chromium (Debian: chromium-driver)",
+    )
+    def test_keys_are_the_players_after_a_click(
+        self, record: dict, heard: list[Audition], tmp_path: Path
+    ) -> None:
+        """In Chromium: keys play, stop and change sides after a click on a button, a level or a
+        summary.
+        """
+        (tmp_path / "page.html").write_text(page(record, heard, []), encoding="utf-8")
+        with browser(tmp_path) as call:
+            call("url", {"url": (tmp_path / "page.html").as_uri()})
+
+            def after(key: str, clicked: str) -> list[str]:
+                target = call("element", {"using": "css selector", "value": clicked})
+                call(f"element/{next(iter(target.values()))}/click", {})
+                strokes = [{"type": kind, "value": key} for kind in ("keyDown", "keyUp")]
+                call("actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
+                pressed = (
+                    "return [...document.querySelectorAll('[aria-pressed=true]')].map((one) =>"
+                    " one.id || one.dataset.side)"
+                )
+                return call("execute/sync", {"script": pressed, "args": []})
+
+            assert after("b", "button[data-side=A]") == ["B"]
+            assert after("a", "summary") == ["A"]
+            assert after(" ", "button[data-side=B]") == ["play", "B"]
+            assert after(" ", "summary") == ["B"]
+            assert after("a", "#play") == ["play", "A"]
+            assert after(" ", "button[data-side=A]") == ["A"]
+
+    def test_a_limit_that_moves_is_said_where_it_explains_a_row(
+        self, heard: list[Audition]
+    ) -> None:
+        doubtful = made_up({"fp16": 0.0, "w8": 0.98})
+        next(check for check in doubtful["levels"][1]["checks"] if check["gate"] == "mcd_db mean")[
+            "state"
+        ] = "straddles"
+        doubtful["levels"][1]["reasons"] = [
+            "mcd_db mean is 1, too near to tell with these clips, with which the limit moves too"
+        ]
+        words = Page(page(doubtful, heard, [])).words
+        assert re.search(r"w8 [^;]*too near to tell, and the limit moves too", words)
+
+    def test_nothing_from_outside_under_3_mb_no_markup_from_texts(
+        self, record: dict, heard: list[Audition], tmp_path: Path
+    ) -> None:
+        (tmp_path / "curve.png").write_bytes(b"a curve")
+        text = page(record, heard, [tmp_path / "curve.png"])
+        assert len(text) < 3_000_000
+        assert "Clip <" not in re.sub(r"<script type=.*</script>", "", text, flags=re.DOTALL)
+        assert set(Page(text).addresses) == {"data:image"}
+        assert base64.b64encode(b"a curve").decode() in text
+
+    def test_words_that_should_be_one_of_a_few_are_escaped_all_the_same(
+        self, heard: list[Audition]
+    ) -> None:
+        tag = '"><img onerror=x>'
+        forged = made_up(REPORT_LEVELS) | {
+            "verdict": tag,
+            "costs": tag,
+            "reason": f"<!--<script>{tag}",
+        }
+        for level in forged["levels"]:
+            level |= {
+                "verdict": tag,
+                "title": tag,
+                "facts": level["facts"] | {"minimum_ios": tag, "stored_bytes": {tag: 1}},
+            }
+            level["clips"][0]["variation"][tag] = level["clips"][0]["figures"][tag] = 1.0
+        assert tag not in page(forged, heard, [])
+        assert "<!--" not in page(forged, heard, [])
+
+    def test_each_reason_stands_once(self, record: dict, heard: list[Audition]) -> None:
+        words = page(record, heard, [])
+        said = {
+            check["reason"]
+            for level in record["levels"]
+            for check in level["checks"]
+            if check["state"] != "holds"
+        }
+        assert said
+        assert [words.count(f">{escape(reason)}<") for reason in said] == [1] * len(said)
+        assert "Every gate holds for fp16, w8, p6." in words
+
+    def test_no_level_ships(self, heard: list[Audition]) -> None:
+        text = page(made_up({"fp16": 2.0, "w8": 2.5, "p6": 3.0, "p4": 3.0, "w4": 2.0}), heard, [])
+        words = Page(text).words
+        order = [
+            words.index(part)
+            for part in ("Release none", "No level ships; nearest is", "Demo is not releasable")
+        ]
+        assert order == sorted(order)
+        assert 'class="bests"' not in text
+
+
+class TestPlots:
+    def test_gates_belong_to_their_level(self, record: dict) -> None:
+        plot = strip_plot(record, "pesq")
+        assert plot is not None
+        rows = {row["name"]: row for row in plot["rows"]}
+        assert ">= 4.5" in rows["fp16"]["label"]
+        assert ">= 4.5" not in rows["w8"]["label"]
+        assert not rows["another seed"]["gates"]
+        assert len(rows["w8"]["dots"]) == 24
+
+
+class TestWords:
+    def test_levels_have_plain_names(self, record: dict, heard: list[Audition]) -> None:
+        assert "<small>palette, 6 bits</small>" in page(record, heard, [])
+
+    def test_figures_have_their_digits(self) -> None:
+        assert (figure(-0.001), figure(None), figure(4.6351)) == ("0.00", "–", "4.64")
+
+    def test_how_much_of_a_limit_is_used(self) -> None:
+        assert used({"gate": "mcd_db mean", "value": 0.5, "rule": "<= 1"}) == 0.5
+        assert used({"gate": "level_db worst", "value": -1.0, "rule": "within 0.5"}) == 2.0
+        assert used({"gate": "pesq mean", "value": METRICS["pesq"].perfect, "rule": ">= 4"}) == 0.0
+
+
+def test_means_have_their_intervals_on_page_and_terminal(
+    record: dict, heard: list[Audition], capsys: pytest.CaptureFixture
+) -> None:
+    (p6,) = (level for level in record["levels"] if level["method"] == "p6")
+    low, high = interval_of(p6, "pesq") or (0.0, 0.0)
+    assert low < p6["summary"]["pesq"]["mean"] < high
+    assert f"<small>{figure(low)}–{figure(high)}</small>" in page(record, heard, [])
+    levels = [made_level(name, damage) for name, damage in REPORT_LEVELS.items()]
+    print_release(levels, choose(levels, None), record)
+    said = capsys.readouterr().out
+    assert f"{low:.2f}-{high:.2f}" in said
+    assert " more" in said
+    assert "palette, 6 bits" in said
+
+
+class TestSounds:
+    def test_a_level_comes_back_to_the_last_bit(self, heard: list[Audition]) -> None:
+        reference, near = heard[0].signals[REFERENCE], heard[0].signals["w8"]
+        alone, difference = sound_data(near), sound_data(near, reference)
+        assert not alone["difference"]
+        assert difference["difference"]
+        assert len(difference["flac"]) < len(alone["flac"])
+        own, base, rest = (
+            soundfile.read(io.BytesIO(base64.b64decode(way["flac"])), dtype="int16")[0].astype(int)
+            for way in (alone, sound_data(reference), difference)
+        )
+        assert np.array_equal(own, base + rest)
+
+    def test_what_does_not_fit_is_left_out_last_wanted_first(
+        self, record: dict, heard: list[Audition], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        levels, sounds = packed(record, heard)
+        assert levels[0] == "p6"
+        assert set(levels) == set(REPORT_LEVELS)
+        assert set(sounds[0]["figures"]) == set(REPORT_LEVELS)
+        spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
+        monkeypatch.setattr("kokoro_ane.eval.report_page.BUDGET_BYTES", spent - 1)
+        assert packed(record, heard)[0] == levels[:-1]
+        assert "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
+
+    def test_the_worst_clip_of_the_level_is_heard(self, record: dict) -> None:
+        clips = [
+            type(clip)(**{**vars(clip), "id": f"judged-{number:02d}"})
+            for number, clip in enumerate(heldout())
+        ]
+        chosen = chosen_clips(record, clips)
+        judged = next(level for level in record["levels"] if level["method"] == record["level"])
+        fitting = {clip.id for clip in clips if 2 <= clip.frames / 40 <= 7}
+        worst = min(
+            (clip for clip in judged["clips"] if clip["id"] in fitting),
+            key=lambda clip: clip["figures"]["pesq"],
+        )
+        assert chosen[0].id == worst["id"]
+        assert len({clip.voice for clip in chosen}) == 3
+
+
+def test_the_command_writes_page_and_blind_pack(
+    placed: tuple[Checkpoint, Path],
+    measured: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    release(placed, "--methods", "fp16")
+    monkeypatch.undo()
+    build = ["--build", str(placed[1])]
+    assert report(["--checkpoint", str(placed[0].folder), *build]) == 0
+    folder = placed[1] / "release"
+    found = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words)
+    assert "not built, so not in it: encoder" in found.words
+    data = json.loads(found.sounds)
+    assert data["levels"] == ["fp16"]
+    assert len(data["clips"]) == 3
+    assert "Would release fp16" in found.words
+    key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
+    assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(
+        encoding="utf-8"
+    )
+    with (folder / "listening" / "sheet.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.reader(stream))
+    assert (
+        len(rows) - 1
+        == len(json.loads(key)["pairs"])
+        == len(list((folder / "listening").glob("*-A.wav")))
+        == 6
+    )
+
+    (folder / "report.html").write_text("<p>years", encoding="utf-8")
+    assert report(["--checkpoint", str(placed[0].folder), *build]) == 2
+    assert "report.html is not replaced" in capsys.readouterr().err
+    assert (folder / "report.html").read_text(encoding="utf-8") == "<p>years"
+    (folder / "report.html").unlink()
+    other = write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
+    assert report(["--checkpoint", str(other), *build]) == 2
+    assert "the decision is about checkpoint" in capsys.readouterr().err
+
+
+def test_pairs_are_shuffled_by_the_seed_and_hold_catch_trials() -> None:
+    heard = [Audition(clip, {REFERENCE: np.zeros(1), "w8": np.zeros(1)}) for clip in heldout()[:6]]
+    found = pairs(heard, ["w8"], seed=3)
+    assert found == pairs(heard, ["w8"], seed=3) != pairs(heard, ["w8"], seed=4)
+    assert sum(pair["A"] == pair["B"] == REFERENCE for pair in found) == 6
+    assert {pair["A"] for pair in found if pair["A"] != pair["B"]} == {REFERENCE, "w8"}

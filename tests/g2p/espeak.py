@@ -1,0 +1,76 @@
+"""How the four languages are read beside espeak-ng: whole sentences, and of French and Portuguese
+words that no tree has seen.
+
+    python -m tests.g2p.espeak fr  # differences on stderr; the last line is one JSON object
+
+NAME_sealed.txt: by a writer who saw no code, measured before anything was mended on it.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from kokoro_ane.g2p import G2P
+from kokoro_ane.g2p.espeak import espeak_of
+from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES
+from training.grow_trees import frequent_words, held_out
+
+SENTENCES = Path(__file__).parents[1] / "data" / "sentences"
+LANGUAGES = {"es": ("spanish", "es"), "it": ("italian", "it")}  # name of files; espeak-ng's voice
+LANGUAGES |= {code: (language.name, language.espeak) for code, language in LETTER_LANGUAGES.items()}
+
+
+def compared(texts: list[str], found: list[str], wanted: list[str]) -> dict[str, float]:
+    """Percent of words that are equal, with stress and without; texts that differ go to stderr."""
+    sides = [
+        [re.sub("[^\\w ˈˌː\u0303]", "", text).split() for text in side] for side in (found, wanted)
+    ]
+    unlike = (
+        f"{text}\n    {one}\n    {other}"
+        for text, one, other in zip(texts, *sides, strict=True)
+        if one != other
+    )
+    print(*unlike, sep="\n", file=sys.stderr)
+    bare = [[[re.sub("[ˈˌ]", "", word) for word in words] for words in side] for side in sides]
+    count = sum(map(len, sides[1]))
+    same = [
+        sum((Counter(one) & Counter(other)).total() for one, other in zip(*pair, strict=True))
+        for pair in (sides, bare)
+    ]
+    return {
+        "words": count,
+        "equal": round(100 * same[0] / count, 2),
+        "without stress": round(100 * same[1] / count, 2),
+    }
+
+
+def of_sentences(code: str, ending: str) -> dict[str, dict[str, float]]:
+    """Of each file of sentences whose name ends so."""
+    (name, voice), g2p = LANGUAGES[code], G2P.load(code)
+    files = {
+        path.stem: path.read_text(encoding="utf-8").splitlines()
+        for path in sorted(SENTENCES.glob(f"{name}*{ending}.txt"))
+    }
+    ask = espeak_of(voice)
+    return {
+        file: compared(texts, [g2p.phonemize(text).phonemes for text in texts], [*map(ask, texts)])
+        for file, texts in files.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("language", choices=tuple(LANGUAGES))
+    code, figures = parser.parse_args().language, {}
+    if language := LETTER_LANGUAGES.get(code):
+        words = held_out(frequent_words(code), seed=0)
+        readings = [language.joined(language.ruled(word), "", "") for word in words]
+        figures["unseen"] = compared(words, readings, [*map(espeak_of(language.espeak), words)])
+    print(json.dumps(figures | of_sentences(code, "")))
+
+
+if __name__ == "__main__":
+    main()

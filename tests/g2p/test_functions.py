@@ -1,0 +1,232 @@
+"""Functions of g2p on written cases (tests/data/g2p/functions.tsv), and sentences, each for one
+rule or convention (rules.tsv).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+import pytest
+
+from bench.g2p_normalize import expected_tokens, spoken_tokens
+from kokoro_ane.g2p import G2P
+from kokoro_ane.g2p.alphabet import (
+    AMERICAN,
+    BRITISH,
+    Alphabet,
+    dialect_of,
+    edit_distance,
+    folded,
+    readable,
+    restress,
+    speakable,
+    voice_language,
+    weight,
+)
+from kokoro_ane.g2p.chunks import joined, segments, word_groups
+from kokoro_ane.g2p.clauses import is_habit, is_past
+from kokoro_ane.g2p.heteronyms import Heteronyms
+from kokoro_ane.g2p.languages import italian, spanish
+from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.lexicon import Lexicon
+from kokoro_ane.g2p.morphology import (
+    fold,
+    is_clitic,
+    spell,
+    stems,
+    with_clitic,
+    with_ed,
+    with_ing,
+    with_s,
+)
+from kokoro_ane.g2p.normalize import normalize
+from kokoro_ane.g2p.normalize.number_words import plural
+from kokoro_ane.g2p.part_of_speech import Tagger
+from kokoro_ane.g2p.reading import Reader, pronounceable
+from kokoro_ane.g2p.result import Guess
+from kokoro_ane.g2p.word_lists import british
+from tests.g2p.names import rows
+from tests.g2p.test_phonemize import words_of
+from training.g2p_words import Relatives, alike, parts, stem
+
+load, lexicon, tagger, chooser = (
+    cache(G2P.load),
+    cache(Lexicon.load),
+    cache(Tagger.load),
+    cache(Heteronyms.load),
+)
+
+
+class Blorf:
+    """A neural model that answers every word alike."""
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        return [Guess("blˈɔɹf", 0.5) for _ in words]
+
+
+def found(word: str, dialect: str = "us") -> str | None:
+    entry = lexicon(dialect).find(word)
+    return entry and f"{entry.phonemes} {entry.source}"
+
+
+def read(word: str) -> str:  # phonemes and source, with a model for what nobody knows
+    reader = Reader(lexicon("us"), Blorf())
+    reader.prepare([word])
+    reading = reader.read(word)
+    return f"{reading.phonemes} {reading.source}"
+
+
+# by rules and lists alone; no word covers the markup of an override
+def plain(text: str, dialect: str = "us") -> str:
+    result = G2P(normalize, lexicon(dialect)).phonemize(text)
+    assert not result.dropped
+    assert all(
+        text[word.start : word.end] == word.text and "(" not in word.text for word in result.words
+    )
+    return result.phonemes
+
+
+# words at their places, what was dropped: of text that looks like an override
+def kept(text: str) -> str:
+    result = G2P(normalize, lexicon("us")).phonemize(text)
+    assert all(text[word.start : word.end] == word.text for word in result.words)
+    return " ".join(word.text for word in result.words) + " | " + counted(result.dropped)
+
+
+# of each token: what is said, its place in the text, its kind, `_` for a space
+def tokens(text: str) -> str:
+    found = normalize(text).tokens
+    return " | ".join(
+        f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}"
+        for token in found
+    )
+
+
+def counted(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(dropped.items()))
+
+
+def said(language: str) -> Callable[[str], str]:
+    return lambda text: " ".join(token.text for token in NORMALIZERS[language](text).tokens)
+
+
+def sense(word: str, sentence: str) -> str:
+    words, senses = sentence.split(), lexicon("us").find(word).senses
+    return senses[chooser().choose(words, words.index(word), tuple(senses))]
+
+
+def choose(keys: str, word: str, sentence: str) -> str:
+    words = sentence.split()
+    return chooser().choose(words, words.index(word), keys.split())
+
+
+def at(
+    word: str, decide: Callable[[list[str], int, Callable[[str], str]], bool]
+) -> Callable[[str], bool]:
+    return lambda sentence: decide(
+        sentence.split(), sentence.lower().split().index(word), tagger().classes
+    )
+
+
+def cut(alphabet: Alphabet, sounds: str) -> str | None:
+    found = alphabet.cut(sounds)
+    return found and " ".join(found)
+
+
+def related(one: str, other: str, known: str) -> bool:
+    family = Relatives({one, other, *known.split()})
+    assert (other in family.of(one)) is (one in family.of(other))
+    return other in family.of(one)
+
+
+def unescaped(text: str) -> str:
+    return re.sub(r"\\u[0-9a-f]{4}", lambda match: json.loads(f'"{match.group()}"'), text)
+
+
+FUNCTIONS: Mapping[str, Callable[..., object]] = {
+    "alike": alike,
+    "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))),
+    "folded": folded,
+    "fold": fold,
+    "spell": lambda word: spell(word, lexicon("us").letter_names),
+    "cut": lambda sounds: cut(AMERICAN, sounds),
+    "cut gb": lambda sounds: cut(BRITISH, sounds),
+    "weight": weight,
+    "restress": lambda phonemes, level: restress(
+        phonemes, None if level == "None" else float(level)
+    ),
+    "find": found,
+    "find in gb": lambda word: found(word, "gb"),
+    "read": read,
+    "pronounceable": pronounceable,
+    "speakable, readable": lambda word: f"{speakable(word)} {readable(word)}",
+    "british": british,
+    "with_s": with_s,
+    "with_ed": with_ed,
+    "with_ing": with_ing,
+    "with_clitic": lambda phonemes, clitic: (
+        with_clitic(phonemes, clitic, "us") if is_clitic(clitic) else None
+    ),
+    "stems": lambda word: " ".join(f"{stem}+{ending}" for ending, stem in stems(word)),
+    "dropped": lambda text: counted(normalize(text).dropped),
+    "kept": kept,
+    "plural": plural,
+    "tokens": tokens,
+    "spanish": spanish.sounds,
+    "italian": italian.sounds,
+    "normalize gb": lambda text: " ".join(
+        token.text for token in normalize(text, dialect="gb").tokens
+    ),
+    "normalize es": said("es"),
+    "normalize it": said("it"),
+    "voice_language": voice_language,
+    "dialect_of": dialect_of,
+    "plain": plain,
+    "plain gb": lambda text: plain(text, "gb"),
+    "say es": lambda text: load("es").phonemize(text).phonemes,
+    "say it": lambda text: load("it").phonemize(text).phonemes,
+    "segments": lambda text: "|".join(sentence for _, sentence in segments(text)),
+    "word_groups": lambda limit, phonemes: "|".join(
+        joined(group) for group in word_groups(words_of(phonemes), int(limit))
+    ),
+    "is_past": at("read", is_past),
+    "is_habit": at("used", is_habit),
+    "sense": sense,
+    "choose": choose,
+    "stem": stem,
+    "relatives": related,
+    "edit_distance": edit_distance,
+}
+
+
+@pytest.mark.parametrize(("function", "given", "answer"), rows("functions"))
+def test_functions(function: str, given: str, answer: str) -> None:
+    text, wanted = unescaped(given), unescaped(answer)
+    if function == "normalize":
+        assert spoken_tokens(normalize(text)) == expected_tokens(wanted)
+    elif function in ("kept", "plain", "segments", "tokens"):
+        assert FUNCTIONS[function](text) == wanted
+    else:
+        assert (str(FUNCTIONS[function](*text.split("|"))) or "nothing") == wanted
+
+
+def test_every_function_has_cases() -> None:
+    assert {function for function, _, _ in rows("functions")} == {*FUNCTIONS, "normalize"}
+
+
+@pytest.mark.parametrize(("text", "looked_at", "phonemes"), rows("rules"))
+def test_rules(text: str, looked_at: str, phonemes: str) -> None:
+    result = load("us").phonemize(text)
+    if looked_at == "is":
+        assert result.phonemes == phonemes
+    elif looked_at == "holds":
+        assert phonemes in result.phonemes
+    elif looked_at == "that":
+        assert ("ðˈæt" in result.phonemes) is (phonemes == "stressed")
+    elif looked_at == "spoken":
+        assert " ".join(word.spoken for word in result.words) == phonemes
+    else:
+        assert [word.phonemes for word in result.words if word.source != "punctuation"][
+            int(looked_at)
+        ] == phonemes

@@ -1,0 +1,566 @@
+"""The whole path of g2p: sentences judged by hand, random lines, chunks, the command: nothing
+foreign, empty, lost or cut wrongly.
+"""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kokoro_ane.core.contract import MAX_PHONEMES
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p import G2P, phonemize
+from kokoro_ane.g2p.__main__ import main
+from kokoro_ane.g2p.chunks import MAX_SEGMENT, chunks, joined, segments, sentence_ends, word_groups
+from kokoro_ane.g2p.lexicon import Lexicon
+from kokoro_ane.g2p.normalize import normalize
+from kokoro_ane.g2p.overrides import extract
+from kokoro_ane.g2p.phonemizer import LateHeteronyms
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Guess, Normalized, Result, Word, timed
+from tests.g2p.lines import character, lines, problems
+from tests.g2p.names import rows
+
+
+class Verbs:
+    """Takes every heteronym for a verb, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str:
+        self.asked.append((words[index], tuple(keys)))
+        return "VERB" if "VERB" in keys else "VBD" if "VBD" in keys else "DEFAULT"
+
+
+@cache
+def plain(dialect: str = "us") -> G2P:
+    return G2P(normalize, Lexicon.load(dialect))
+
+
+def sources(result: Result) -> list[str]:
+    return [word.source for word in result.words]
+
+
+@pytest.mark.parametrize(("text", "phonemes"), rows("sentences"))
+def test_sentences(text: str, phonemes: str) -> None:
+    result = plain().phonemize(text)
+    assert result.phonemes == phonemes
+    assert joined(result.words) == phonemes
+    assert not result.dropped
+
+
+def test_every_source() -> None:
+    result = plain().phonemize('The apple, "walked" FBI blorf [hey](/hˈA/).')
+    assert sources(result) == [
+        "rule",
+        "gold",
+        "punctuation",
+        "punctuation",
+        "morphology",
+        "punctuation",
+        "spelled",
+        "spelled",
+        "override",
+        "punctuation",
+    ]
+    # asked for letters; nothing else known
+    assert [word.confidence for word in result.words if word.source == "spelled"] == [1.0, 0.0]
+
+
+def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> None:
+    verbs = Verbs()
+    g2p = G2P(normalize, Lexicon.load("us"), verbs)
+    assert g2p.phonemize("They live here.").phonemes == "ðˌA lˈɪv hˈɪɹ."
+    # `used` is a question only before `to`
+    assert g2p.phonemize("I used it.").phonemes == "ˌI jˈuzd ɪt."
+    assert g2p.phonemize("I used to.").phonemes == "ˌI jˈust tu."
+    assert [word for word, _ in verbs.asked] == ["live", "used"]
+    assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
+
+
+def test_offsets_across_overrides() -> None:
+    text = "x [a b](/A bˈi/) y [c](2) z"
+    marked = extract(text)
+    assert marked.text == "x \ue000 y c z"
+    assert marked.original(0, 1) == (0, 1)
+    assert marked.original(2, 3) == (3, 6)
+    assert marked.original(4, 5) == (17, 18)
+    assert marked.original(6, 7) == (20, 21)
+    assert marked.original(0, 9) == (0, len(text))
+
+
+def test_the_whole_text_is_its_sentences() -> None:
+    text = "He left. Dr. Smith did not!\n\nA title\n\nAnd the end…"
+    whole, parts = plain().phonemize(text), list(plain().sentences(text))
+    assert [part.text for part in parts] == [
+        "He left.",
+        "Dr. Smith did not!",
+        "A title",
+        "And the end…",
+    ]
+    assert whole.phonemes == " ".join(part.phonemes for part in parts)
+    assert [(word.start, word.text) for word in whole.words] == [
+        (word.start, word.text) for part in parts for word in part.words
+    ]
+
+
+def test_what_was_dropped_is_told_once() -> None:
+    text = "☃ ☃\n\nHello.\n\n☃"
+    assert [dict(result.dropped) for result in plain().sentences(text)] == [{"emoji": 2}]
+    assert [
+        (result.phonemes, dict(result.dropped))
+        for result in plain().sentences(text, keep_empty=True)
+    ] == [
+        ("", {"emoji": 2}),
+        ("həlˈO.", {}),
+        ("", {"emoji": 1}),
+    ]
+    assert plain().phonemize(text).dropped == {"emoji": 3}
+
+
+@pytest.mark.parametrize("text", ["", " \n", "☃", "привет", "\ud800", "\x00"])
+def test_nothing_to_say(text: str) -> None:
+    assert plain().phonemize(text).phonemes == ""
+    assert list(plain().sentences(text)) == []
+
+
+def test_the_function_of_the_package() -> None:
+    assert phonemize("Hello, world.").phonemes == "həlˈO, wˈɜɹld."
+
+
+class Unruly:
+    """Guesses with foreign symbols, without phonemes, and good ones."""
+
+    def predict(self, words: Sequence[str]) -> list[Guess]:
+        return [Guess(("blˈɔɹf", "", "g#", "\ue000")[len(word) % 4], 0.5) for word in words]
+
+
+@cache
+def g2p(dialect: Dialect) -> G2P:
+    return G2P(normalize, Lexicon.load(dialect), LateHeteronyms(), Unruly())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "count", "seed"),
+    [("us", 1000, 7), ("gb", 500, 8), pytest.param("us", 5000, 9, marks=pytest.mark.slow)],
+)
+def test_lines(dialect: Dialect, count: int, seed: int) -> None:
+    wrong = [
+        (found, line) for line in lines(count, seed) if (found := problems(g2p(dialect), line))
+    ]
+    assert not wrong, [(found, ascii(line)) for found, line in wrong[:5]]
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_word_of_any_length(seed: int) -> None:
+    """Nothing is too long: letters, digits, marks, one override, each thousands of characters
+    long.
+    """
+    generator = random.Random(seed)
+    letters = "".join(generator.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(6000))
+    for line in (
+        letters,
+        letters.upper(),
+        "7" * 5000,
+        "a." * 3000,
+        "!?" * 3000,
+        "[" * 5000,
+        "[a](/" + "h" * 390 + "/)" * 9,
+        "-" * 5000 + "a",
+        "a'" * 2000,
+    ):
+        assert not problems(g2p("us"), line), line[:20]
+        assert all(len(part.phonemes) <= MAX_PHONEMES for part in g2p("us").sentences(line))
+
+
+def test_the_check_can_fail() -> None:
+    """A normalizer that loses words, one that lies about offsets, and phonemes nobody knows are all
+    caught.
+    """
+    whole = Lexicon.load("us")
+
+    def losing(text: str, dialect: Dialect) -> Normalized:
+        return Normalized(normalize(text, dialect=dialect).tokens[1:])
+
+    def lying(text: str, dialect: Dialect) -> Normalized:
+        return Normalized(tuple(reversed(normalize(text, dialect=dialect).tokens)))
+
+    assert problems(G2P(losing, whole), "one two three") == ["lost ['one']"]
+    assert "order" in problems(G2P(lying, whole), "one two three")
+    assert "symbols ['#']" in problems(
+        G2P(normalize, Lexicon.load("us", {"two": "t#"})), "one two three"
+    )
+    assert problems(G2P(normalize, whole), "one two three") == []
+
+
+def test_the_lines_are_those_of_the_seed() -> None:
+    assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4))
+    assert character(random.Random(1)) == character(random.Random(1))
+
+
+@pytest.fixture(scope="module")
+def us() -> G2P:
+    return G2P.load("a")
+
+
+def test_the_call_gives_phonemes_and_tokens(us: G2P) -> None:
+    text = "Dr. Smith's dog barked, loudly."
+    phonemes, tokens = us(text)
+    assert "".join(token.phonemes + token.whitespace for token in tokens).strip() == phonemes
+    assert all(text[token.start : token.end] == token.text for token in tokens)
+    assert [token.tag for token in tokens if token.text in (",", ".")] == [",", "."]
+    assert {token.text: token.tag for token in tokens}["dog"] == "NN"
+    assert all(token.start_ts is None for token in tokens)
+    assert us("") == ("", [])
+
+
+def test_tokens_get_times_from_durations(us: G2P) -> None:
+    phonemes, tokens = us("Hello, world.")
+    spoken = timed(tokens, [2.0] * (len(phonemes) + 2), seconds_per_frame=0.025)
+    assert spoken[0].start_ts == pytest.approx(0.05)
+    assert spoken[-1].end_ts == pytest.approx(0.05 * (len(phonemes) + 1))
+    assert all(one.end_ts <= other.start_ts for one, other in zip(spoken, spoken[1:], strict=False))
+    pytest.raises(InputError, timed, tokens, [1.0], 0.025).match("durations")
+
+
+@pytest.mark.parametrize("text", [None, b"bytes", 5, 1.5, ["a"]])
+def test_what_is_no_text_is_one_line(us: G2P, text: object) -> None:
+    for call in (us, us.phonemize):
+        with pytest.raises(InputError, match="the text is") as told:
+            call(text)  # type: ignore[operator]
+        assert "\n" not in str(told.value)
+
+
+def test_a_mapping_with_phrases_and_camel_case() -> None:
+    g2p = G2P.load(
+        "us", {"new york": "nˈu jˈɔɹk", "zorb": "zˈɔɹb", "camelCase": "kˈæməlkˌAs", "Q&A": "kjˈu"}
+    )
+    result = g2p.phonemize("New  York has zorbs and camelCase.")
+    assert result.phonemes == "nˈu jˈɔɹk hæz zˈɔɹbz ænd kˈæməlkˌAs."
+    assert [word.source for word in result.words[:1]] == ["user"]
+    assert result.words[0].text == "New  York"
+    assert "user" not in [word.source for word in g2p.phonemize("a new yorker").words]
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "told"),
+    [
+        ({"x": "ж"}, "entry 1: 'ж'"),
+        ({"a b!": "x"}, "never matches"),
+        ({1: "x"}, "entry 1"),
+        ({"x": ""}, "no phonemes"),
+        ({"5": "x"}, "letters"),
+    ],
+)
+def test_bad_lexicons_are_one_line(lexicon: dict, told: str) -> None:
+    pytest.raises(InputError, G2P.load, "us", lexicon).match(told)
+
+
+def test_fallback_and_unk() -> None:
+    assert (
+        G2P.load("us", fallback=lambda word: "blˈɔɹ").phonemize("A blorfkin.").words[1].source
+        == "fallback"
+    )
+    assert (
+        G2P.load("us", fallback=lambda word: None, unk="❓").phonemize("A blorfkin.").phonemes
+        == "ɐ ❓."
+    )
+    with pytest.raises(InputError, match="the fallback says 'blorfkin'"):
+        G2P.load("us", fallback=lambda word: "ж").phonemize("A blorfkin.")
+    pytest.raises(InputError, G2P.load, "us", unk="ж").match("unk")
+
+
+def test_pauses_and_say_as(us: G2P) -> None:
+    result = us.phonemize(
+        "Wait [pause 300ms] now [pause 1.5s] [NASA](characters) [2026](say-as digits)."
+    )
+    assert [word.pause_s for word in result.words if word.source == "pause"] == [0.3, 1.5]
+    said = {word.text: word.phonemes for word in result.words}
+    assert said["NASA"] == "ˌɛnˌAˌɛsˈA"
+    assert said["2026"].startswith("tˌuzˌɪɹO")
+    assert us.phonemize("[pause soon] and [pause 3").dropped == {} or us.phonemize("[pause 3").words
+
+
+def test_a_lexicon_keeps_mixed_case_whole() -> None:
+    assert [
+        token.text for token in normalize("a fooBar", known={"fooBar"}.__contains__).tokens
+    ] == ["a", "fooBar"]
+    assert [token.text for token in normalize("a fooBar").tokens] == ["a", "foo", "Bar"]
+
+
+def split(text: str) -> list[str]:
+    return [sentence for _, sentence in segments(text)]
+
+
+def test_sentence_ends_are_offsets() -> None:
+    text = "Dr. Smith left. He is back."
+    assert [text[:end] for end in sentence_ends(text)] == ["Dr. Smith left."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Dr. A. B. Then](/dˈɑk/) left. So",
+        "see [Stop. Go. Then](/stˈɑp. ɡˈO/) yes",
+        "[a](/b/). Then [c](/d/)",
+    ],
+)
+def test_an_override_is_never_cut(text: str) -> None:
+    assert all(
+        part.count("[") == part.count("]") == part.count("(") == part.count(")")
+        for part in split(text)
+    )
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "He left. ",
+                "[A. B](/bˈi/) ",
+                "Dr. X. ",
+                "\n\n",
+                "1. It ",
+                "word " * 300,
+                "x" * 900,
+                "no; ",
+                "[",
+                "U.S. The ",
+            ]
+        )
+    ),
+    st.integers(1, 40),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts: list[str], seed: int) -> None:
+    text, generator = "".join(parts), random.Random(seed)
+    pieces, place = [], 0
+    while place < len(text):
+        step = generator.choice((1, 7, 100, 5000))
+        pieces.append(text[place : place + step])
+        place += step
+    whole = list(segments(text))
+    assert whole == list(segments(iter(pieces)))
+    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
+    assert "".join("".join(part for _, part in whole).split()) == "".join(text.split())
+    assert all(len(part) <= MAX_SEGMENT for _, part in whole)
+
+
+# one Word for each item of a phoneme string; marks stick to what is before them
+def words_of(phonemes: str) -> tuple[Word, ...]:
+    found, place = [], 0
+    for item in phonemes.split(" "):
+        body = item.rstrip(PUNCTUATION)
+        pieces = [piece for piece in (body, *item[len(body) :]) if piece]
+        for index, piece in enumerate(pieces):
+            found.append(
+                Word(
+                    piece,
+                    place,
+                    place + len(piece),
+                    piece,
+                    piece,
+                    "gold",
+                    1.0,
+                    index == len(pieces) - 1,
+                )
+            )
+            place += len(piece)
+        place += 1
+    return tuple(found)
+
+
+def cut(phonemes: str, limit: int) -> list[str]:
+    return [joined(group) for group in word_groups(words_of(phonemes), limit)]
+
+
+def test_a_limit_that_holds_no_word() -> None:
+    with pytest.raises(InputError, match="at least 16"):
+        list(word_groups((), 15))
+
+
+@given(
+    st.lists(st.text("abˈi", min_size=1, max_size=24), min_size=1, max_size=60),
+    st.integers(16, 60),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=100, deadline=None)
+def test_nothing_is_lost_and_nothing_is_too_long(
+    items: list[str], limit: int, generator: random.Random
+) -> None:
+    items = [item + generator.choice(("", "", ",", ".", "?”")) for item in items]
+    phonemes = " ".join(items)
+    pieces = cut(phonemes, limit)
+    assert all(0 < len(piece) <= limit for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == phonemes.replace(" ", "")
+    if all(len(item) <= limit for item in items):
+        assert " ".join(pieces) == phonemes
+
+
+def test_chunks_of_a_result() -> None:
+    words, text = words_of("aaa bbb. ccc ddd eee fff"), "aaa bbb. ccc ddd eee fff"
+    result = Result(text, joined(words), words, {"emoji": 1})
+    parts = list(chunks(result, 16))
+    assert [part.text for part in parts] == ["aaa bbb.", "ccc ddd eee fff"]
+    assert [dict(part.dropped) for part in parts] == [{"emoji": 1}, {}]
+    assert list(chunks(result))[0].words == words
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def spoken(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[list[str], dict]:
+    assert main(list(arguments)) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    return lines, json.loads(last)
+
+
+def piped(content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "g2p", *arguments],
+        input=content,
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[bytes]) -> str:
+    assert done.returncode == 2
+    lines = done.stderr.decode().strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_text(capsys: pytest.CaptureFixture) -> None:
+    lines, summary = spoken(capsys, "Hello, world. The end.")
+    assert lines == ["həlˈO, wˈɜɹld.", "ði ˈɛnd."]
+    assert summary["phonemes"] == "həlˈO, wˈɜɹld. ði ˈɛnd."
+    assert summary["words"] == 7
+    assert summary["sources"] == {"gold": 3, "punctuation": 3, "rule": 1}
+    assert summary["dropped"] == {}
+
+
+def test_dialect_and_lexicon(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    assert spoken(capsys, "Water.", "--dialect", "gb")[0] == ["wˈɔːtə."]
+    mine = tmp_path / "my.tsv"
+    mine.write_text("Kokoro\tkˈOkəɹO\n", encoding="utf-8")
+    assert spoken(capsys, "Kokoro's", "--lexicon", str(mine))[0] == ["kˈOkəɹOz"]
+
+
+def test_explain_has_a_row_for_every_word(capsys: pytest.CaptureFixture) -> None:
+    lines, _ = spoken(capsys, "The [Kokoro](/kˈOkəɹO/) 20", "--explain")
+    rows = [line.split() for line in lines[2:]]
+    assert lines[1].split() == ["text", "spoken", "phonemes", "source", "confidence", "place"]
+    assert rows == [
+        ["The", "ðə", "rule", "1.00", "0:3"],
+        ["Kokoro", "kˈOkəɹO", "override", "1.00", "5:11"],
+        ["20", "twenty", "twˈɛnti", "gold", "1.00", "24:26"],
+    ]
+
+
+def test_file_stdin_and_argument_say_the_same(
+    capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    text, path = "Dr. Smith left. He is back!\n\nThe end\n\n" * 300, tmp_path / "text.txt"
+    path.write_text("\ufeff" + text, encoding="utf-8")
+    lines, summary = spoken(capsys, text)
+    assert spoken(capsys, "--file", str(path))[0] == lines
+    done = piped(text.encode(), "-")
+    assert done.returncode == 0
+    assert done.stdout.decode().splitlines()[:-1] == lines
+    assert summary["sentences"] == len(lines) == 900
+
+
+def test_other_scripts_and_surrogates_are_counted(capsys: pytest.CaptureFixture) -> None:
+    lines, summary = spoken(capsys, "Hi привет \udc80 ☃ there")
+    assert lines == ["hˈI ðˈɛɹ"]
+    assert {"script Cyrillic": 6, "emoji": 1}.items() <= summary["dropped"].items()
+    assert sum(summary["dropped"].values()) == 8
+
+
+def test_long_text_is_not_repeated_in_the_last_line(capsys: pytest.CaptureFixture) -> None:
+    _, summary = spoken(capsys, "Hello there. " * 10_000)
+    assert summary["phonemes"] is None
+    assert summary["sentences"] == 10_000
+
+
+def test_text_and_file_together(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["a", "--file", "b"])
+    assert stop.value.code == 2
+    assert "not both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "wanted"),
+    [
+        (b"", [], "the text is empty"),
+        (b" \n ", [], "the text is empty"),
+        ("привет".encode(), [], "only 6 script Cyrillic"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", [], "not UTF-8"),
+        (b"caf\xe9 au lait", [], "not UTF-8"),
+        ("héllo".encode("utf-16"), [], "not UTF-8"),
+        (b"ELF\x00\x01", [], "binary"),
+        (b"", ["--file", "missing.txt"], "missing.txt"),
+        (b"", ["--file", "docs"], "docs is no file"),
+        (b"", ["a", "--lexicon", "missing.tsv"], "cannot read the lexicon"),
+        (b"", [""], "the text is empty"),
+    ],
+)
+def test_bad_input_is_one_line(content: bytes, arguments: list[str], wanted: str) -> None:
+    assert wanted in refused(piped(content, *arguments))
+
+
+SSML = [
+    ('<phoneme alphabet="ipa" ph="təˈmeɪtoʊ">tomato</phoneme>', "təmˈAtO", []),
+    ('<phoneme ph="#">tomato</phoneme>', "təmˈATO", ['<phoneme ph="#">']),
+    ('<sub alias="World Wide Web">WWW</sub>', "wˈɜɹld wˈId wˈɛb", []),
+    ('<say-as interpret-as="telephone">555-01</say-as>', "fˈIv fˈIv fˈIv, zˈɪɹO wˈʌn", []),
+    (
+        '<say-as interpret-as="date" format="dmy">3/4/2025</say-as>',
+        "ˈApɹəl θˈɜɹd, twˈɛnti twˈɛnti fˈIv",
+        [],
+    ),
+    (
+        '<say-as interpret-as="date" format="mdy">13/14/2025</say-as> no',
+        None,
+        ['<say-as interpret-as="date" format="mdy">'],
+    ),
+    ('<say-as interpret-as="characters">AB1</say-as>', "ˌAbˌiwˈʌn", []),
+    ('<emphasis level="strong">the</emphasis>', "ðˈə", []),
+    ('no <break time="soon"/> end </prosody>', "nˈO ˈɛnd", ['<break time="soon"/>', "</prosody>"]),
+]
+
+
+@pytest.mark.parametrize(("text", "said", "named"), SSML)
+def test_ssml_is_said_as_it_asks_and_malformed_markup_keeps_its_words(
+    us: G2P, text: str, said: str | None, named: list[str]
+) -> None:
+    result = us.phonemize(text)
+    assert said is None or result.phonemes == said
+    assert result.words
+    assert all(text[word.start : word.end] == word.text for word in result.words)
+    assert [(text[start:end], why) for start, end, why in result.drops if why != "markup"] == [
+        (markup, f"SSML not understood: {markup}") for markup in named
+    ]
+
+
+def test_a_pace_holds_to_its_end_across_sentences(us: G2P) -> None:
+    text = (
+        'One <prosody rate="slow">two. <prosody rate="+25%">Three</prosody> four.</prosody> Five'
+        ' <break strength="strong"/> six.'
+    )
+    words = us.phonemize(text).words
+    assert {word.text: round(word.rate, 3) for word in words if word.text.isalpha()} == {
+        "One": 1, "two": 0.8, "Three": 1, "four": 0.8, "Five": 1, "six": 1
+    }  # fmt: skip
+    assert [word.pause_s for word in words if word.pause_s] == [0.8]

@@ -1,0 +1,420 @@
+"""Training of g2p: a split without leaks, loops that learn and resume, NumPy that answers as
+PyTorch does; the tagger and its file.
+"""
+
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kokoro_ane.core.errors import EXIT_BAD_INPUT, InputError
+from kokoro_ane.g2p.alphabet import (
+    ALPHABETS,
+    LETTERS,
+    PADDING,
+    SOUNDS,
+    TAGS,
+    encode,
+    error_rates,
+    folded,
+)
+from kokoro_ane.g2p.heteronyms import SENSES, sense
+from kokoro_ane.g2p.network import load_model, torch_run
+from kokoro_ane.g2p.neural import WEIGHTS_OF, Config, NeuralG2P, load_arrays, numpy_run
+from kokoro_ane.g2p.part_of_speech import (
+    PATH,
+    Classes,
+    Tagger,
+    guess,
+    keys,
+    names,
+    nth,
+    of_readings,
+    possible,
+    split_words,
+)
+from kokoro_ane.g2p.part_of_speech import TAGS as PARTS
+from kokoro_ane.g2p.word_lists import SHA256, Entry, read
+from tests.g2p.names import rows
+from training.g2p_network import main
+from training.g2p_words import Relatives, Split, pronunciations, stem
+from training.loop import Example, Plan, Trainer, batches, collated, ctc, examples_of, fits
+from training.tagger import Items, Recipe, train
+from training.tagger import main as train_tagger
+from training.tagger_sources import Silver, TagModel, forms
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = Config(width=32, heads=2, inner=48, blocks=2, answers=(1,), dropout=0.0)
+WORDS = {
+    "us_gold": {"kokoro": "kəkˈɔɹO", "banana": "bənˈænə", "butter": "bˈʌTəɹ", "axe": "ˈæks"},
+    "us_silver": {"tomatoes": "təmˈATOz"},
+}
+PLAN = Plan(steps=90, seed=3, rate=1e-2, matrix_rate=1e-2, warmup_steps=5, symbols=32, average=0.8)
+
+
+def trained(plan: Plan, state: Path) -> Trainer:
+    trainer = Trainer(plan, examples_of(WORDS), TINY)
+    assert trainer.run(state, report=lambda entry: None)
+    return trainer
+
+
+class TestNetwork:
+    def test_it_learns_what_it_reads(self, tmp_path: Path) -> None:
+        trainer, gold = trained(PLAN, tmp_path / "state.pt"), WORDS["us_gold"]
+        assert [
+            guess.phonemes for guess in NeuralG2P(torch_run(trainer.average)).predict(list(gold))
+        ] == list(gold.values())
+        assert trainer.log[-1]["step"] == PLAN.steps
+
+    def test_a_resumed_run_is_an_unbroken_one(self, tmp_path: Path) -> None:
+        plan = Plan(steps=12, seed=1, symbols=32)
+        whole, first = trained(plan, tmp_path / "whole.pt"), Trainer(plan, examples_of(WORDS), TINY)
+        assert first.run(tmp_path / "part.pt", report=lambda entry: None, until=5)
+        second = Trainer(plan, examples_of(WORDS), TINY)
+        second.resume(tmp_path / "part.pt")
+        assert second.step == 5
+        second.run(tmp_path / "part.pt", report=lambda entry: None)
+        for one, other in zip(whole.average.parameters(), second.average.parameters(), strict=True):
+            assert torch.equal(one, other)
+
+    def test_another_seed_is_another_run(self, tmp_path: Path) -> None:
+        first = Trainer(Plan(steps=3, seed=1), examples_of(WORDS), TINY)
+        first.save(tmp_path / "state.pt")
+        with pytest.raises(InputError, match="--seed 1, not 2"):
+            Trainer(Plan(steps=3, seed=2), examples_of(WORDS), TINY).resume(tmp_path / "state.pt")
+        pytest.raises(InputError, first.resume, tmp_path / "nowhere.pt").match("no such file")
+
+    def test_examples_are_counted_and_too_short_words_left_out(self) -> None:
+        examples = examples_of(WORDS)
+        assert len(examples) == 2 * len(WORDS["us_gold"]) + len(WORDS["us_silver"])
+        rows = [
+            tuple(row[row != PADDING].tolist())
+            for batch in batches(examples, 0, 0, 20)
+            for row in batch.symbols
+        ]
+        assert sorted(rows) == sorted(example.symbols for example in examples)
+        orders = [
+            [batch.symbols.tolist() for batch in batches(examples, seed, epoch, 20)]
+            for seed, epoch in ((0, 0), (0, 0), (0, 1))
+        ]
+        assert orders[0] == orders[1] != orders[2]
+        assert fits(Example((1, 6), (3, 4, 3, 4)))
+        assert not fits(Example((1, 6), (3, 4, 4, 4)))  # a blank is needed between two equal ones
+        assert not fits(Example((1, 6), (3, 4, 3, 4, 3)))
+        assert examples_of({"us_gold": {"w": "dˈʌbᵊljudˈʌbᵊlju"}, "us_silver": {}}) == []
+        pytest.raises(ValueError, examples_of, {"us_gold": {"a": "?"}, "us_silver": {}}).match(
+            "outside the model's alphabet"
+        )
+
+    def test_the_loss_sees_no_padding_and_error_rates_count_edits(self) -> None:
+        batch = collated([Example(encode("cat"), (3, 4, 5)), Example(encode("tomato"), (5, 4, 3))])
+        logits = torch.randn(2, 7, 2 * len(SOUNDS), generator=torch.Generator().manual_seed(0))
+        other = logits.clone()
+        other[0, 4:] = 9.0
+        assert float(ctc(logits, batch)) == pytest.approx(float(ctc(other, batch)))
+        other[0, 1] = 9.0
+        assert float(ctc(logits, batch)) != pytest.approx(float(ctc(other, batch)))
+        rates = error_rates(["kˈæt", "dɔɡ"], ["kˈæt", "dˈɔɡ"])
+        assert (rates.per, rates.wer, rates.words, rates.stressed_wer) == (0, 0, 2, 50)
+        assert rates.stressed_per == pytest.approx(100 / 8)
+        assert error_rates([""], ["ab"]).per == 100
+        pytest.raises(ValueError, error_rates, [], []).match("the same number")
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            (["--steps", "0"], "at least 1"),
+            (["--minutes", "0"], "more than 0"),
+            (["--until", "999999"], "a step of the plan"),
+        ],
+    )
+    def test_bad_flags_are_one_line(
+        self, flags: list[str], message: str, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert main(flags) == EXIT_BAD_INPUT
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert message in error
+
+
+ABSENT = (
+    "import sys; from g2p import phonemize; found = phonemize({!r}, {!r}).words[0];"
+    " print(found.source, 'torch' in sys.modules)"
+)
+
+
+@pytest.mark.parametrize("dialect", ALPHABETS)
+def test_numpy_answers_as_pytorch_does(dialect: str) -> None:
+    alphabet, model = ALPHABETS[dialect], load_model(WEIGHTS_OF[dialect])
+    drawn, words = random.Random(0), [word for _, word, _ in rows("held_out_words")]
+    words += [
+        "".join(drawn.choices(LETTERS, k=length)) for length in range(1, 32) for _ in range(4)
+    ]
+    loaded = NeuralG2P.load(dialect=dialect)
+    theirs = NeuralG2P(torch_run(model), alphabet, confidence=loaded.confidence).predict(words)
+    ours = loaded.predict(words)
+    assert [guess.phonemes for guess in ours] == [guess.phonemes for guess in theirs]
+    assert np.allclose(
+        [guess.confidence for guess in ours], [guess.confidence for guess in theirs], atol=1e-3
+    )
+
+
+def test_logits_agree_and_padding_changes_nothing() -> None:
+    arrays, config = load_arrays()
+    run, reference = numpy_run(arrays, config), torch_run(load_model())
+    ids = np.random.default_rng(0).integers(1, 30, size=(5, 9)).astype(np.int32)
+    ids[2, 6:] = PADDING
+    assert np.abs(run(ids) - reference(ids))[ids != PADDING].max() < 1e-3
+    assert np.abs(run(ids)[2, :6] - run(ids[2:3, :6])[0]).max() < 1e-4
+    with pytest.raises(KeyError):
+        numpy_run({name: array for name, array in arrays.items() if name != "answer.bias"}, config)
+
+
+@pytest.mark.parametrize(("word", "dialect"), [("blorfkin", "us"), ("blorfkin", "gb")])
+def test_an_unknown_word_needs_no_pytorch(word: str, dialect: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ABSENT.format(word, dialect)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["neural", "False"]
+
+
+EVERY, COUNT = 24, 80
+
+
+@pytest.fixture(scope="module")
+# every twelfth stem of both lists with all its words, so that families stay whole
+def lists() -> dict[str, dict[str, Entry]]:
+    return {
+        tag: {w: e for w, e in read(tag).items() if sum(map(ord, stem(folded(w)))) % EVERY == 0}
+        for tag in TAGS
+    }
+
+
+@pytest.fixture(scope="module")
+def split(lists: dict[str, dict[str, Entry]]) -> Split:
+    return Split.of(lists, seed=0, count=COUNT)
+
+
+def leaks(split: Split) -> list[tuple[str, str]]:
+    relatives = Relatives(split.trained | set(split.word) | set(split.family))
+    return [(word, other) for word in split.family for other in relatives.of(word) & split.trained]
+
+
+def test_nothing_held_out_nor_its_relatives_is_trained_on_and_a_leak_is_seen(split: Split) -> None:
+    assert len(split.word) == COUNT
+    assert len(split.family) > COUNT / 3
+    assert not (set(split.word) | set(split.family)) & split.trained
+    assert not set(split.word) & set(split.family)
+    assert leaks(split) == []
+    assert split.neither > 0
+    word = next(word for word in split.family if len(word) > 6 and word[-1] not in "s")
+    leaky = Split(split.word, split.family, split.training | {"us_silver": {"re" + word: "x"}}, 0)
+    assert (word, "re" + word) in leaks(leaky)
+
+
+def test_the_split_hangs_on_the_seed_alone(
+    lists: dict[str, dict[str, Entry]], split: Split
+) -> None:
+    backwards = {tag: dict(reversed(entries.items())) for tag, entries in lists.items()}
+    assert Split.of(backwards, seed=0, count=COUNT) == split
+    assert Split.of(lists, seed=1, count=COUNT).word != split.word
+
+
+def test_acronyms_and_foreign_symbols_are_left_out_and_lower_case_wins() -> None:
+    entries: dict[str, Entry] = {
+        "NASA": "nˈæsə",
+        "Polish": "pˈOlɪʃ",
+        "polish": "pˈɑlɪʃ",
+        "a.m.": "ˌAˈɛm",
+        "record": {"DEFAULT": "ɹˈɛkəɹd"},
+        "odd": "ɒd",
+        "none": {"DEFAULT": None},
+        "butter": "bˈʌɾəɹ",
+    }
+    assert pronunciations(entries) == {"polish": "pˈɑlɪʃ", "record": "ɹˈɛkəɹd", "butter": "bˈʌTəɹ"}
+
+
+def test_lists_other_than_pinned_are_refused(tmp_path) -> None:
+    pytest.raises(InputError, read, "us_gold", tmp_path).match("does not exist")
+    (tmp_path / "us_gold.json").write_text("{}")
+    pytest.raises(InputError, read, "us_gold", tmp_path).match(SHA256["us_gold"][:12])
+    pytest.raises(InputError, read, "fr_gold").match("no word list 'fr_gold'")
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return Tagger.load()
+
+
+class TestTagger:
+    def test_the_bundled_file_is_small_and_gives_probabilities(self, tagger: Tagger) -> None:
+        assert PATH.stat().st_size < 400_000
+        shares = tagger.probabilities(split_words("They record a song ."), 1)
+        assert math.isclose(sum(shares.values()), 1.0)
+        assert max(shares, key=lambda tag: shares[tag]) == "vbp"
+        assert tagger.tag(split_words("The record is old ."), 1) == "nn"
+        assert tagger.tag(split_words("The record is old ."), 1, ("vb", "jj")) in ("vb", "jj")
+
+    def test_saved_and_read_again(self, tagger: Tagger, tmp_path: Path) -> None:
+        tagger.save(tmp_path / "again.npz")
+        assert (tmp_path / "again.npz").read_bytes() == PATH.read_bytes()
+
+    @pytest.mark.parametrize(
+        "damage", ["missing", "folder", "empty", "cut", "text", "format", "shape"]
+    )
+    def test_a_damaged_file_is_one_clear_line(
+        self, damage: str, tagger: Tagger, tmp_path: Path
+    ) -> None:
+        path, content = tmp_path / "tagger.npz", PATH.read_bytes()
+        if damage == "folder":
+            path.mkdir()
+        elif damage in ("format", "shape"):
+            arrays = tagger.to_arrays()
+            arrays["head"] = (
+                np.frombuffer(
+                    arrays["head"].tobytes().replace(b'"format":1', b'"format":9'), np.uint8
+                )
+                if damage == "format"
+                else arrays["head"]
+            )
+            arrays["weights"] = arrays["weights"][:-1] if damage == "shape" else arrays["weights"]
+            np.savez_compressed(path, **arrays)
+        elif damage != "missing":
+            path.write_bytes(
+                {"empty": b"", "cut": content[: len(content) // 2], "text": b"no archive"}[damage]
+            )
+        pytest.raises(InputError, Tagger.load, path).match(r"python -m training\.tagger")
+
+    @given(st.lists(st.text(max_size=6), min_size=1, max_size=12), st.data())
+    @settings(deadline=None, max_examples=100)
+    def test_any_words_have_features_and_tags(self, words: list[str], data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(words) - 1))
+        assert len(keys(words, at, guess)) == len(names(words, at, guess)) <= 40
+        assert set(possible(words[at])) <= set(PARTS)
+
+    def test_the_word_itself_is_seen_only_when_asked(self) -> None:
+        one, other = (
+            split_words("the old record was broken"),
+            split_words("the old estimate was broken"),
+        )
+        assert [name for name in names(one, 2, guess) if name[0] not in "BC"] == [
+            name for name in names(other, 2, guess) if name[0] not in "BC"
+        ]
+        assert set(names(one, 2, guess, is_heteronym=True)) - set(names(one, 2, guess)) == {
+            name for name in names(one, 2, guess, is_heteronym=True) if name[0] in "DEFGHI"
+        }
+
+    def test_classes(self) -> None:
+        classes = Classes({"record": "nv"})
+        assert [
+            classes(word)
+            for word in (
+                "record",
+                "Record",
+                "quickly",
+                "walked",
+                "they",
+                "my",
+                "7",
+                ",",
+                "Zork",
+                "don't",
+                "",
+            )
+        ] == [
+            "nv",
+            "nv",
+            "r",
+            "ed",
+            "P",
+            "S",
+            "0",
+            ",",
+            "n",
+            "M",
+            "",
+        ]
+        assert (
+            of_readings({"nn": -5.0, "vb": -5.0, "jj": -12.0}, {"nn": -2.0, "vb": -3.0, "jj": -2.0})
+            == "nv"
+        )
+
+
+def silver() -> Silver:  # two tags that follow one another, and a word that may be either
+    tags = ("punc", "nn", "vbp")
+    trigrams = np.log(
+        np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.1, 0.8, 0.1]]] * 3)
+    )  # [3, 3, 3]: noun after a mark or verb, verb after a noun
+    emit = {
+        "dogs": {"nn": -1.0},
+        "they": {"nn": -1.0},
+        "my": {"vbp": -1.0},
+        "fish": {"nn": -1.0, "vbp": -1.0},
+        ".": {"punc": -1.0},
+    }
+    return Silver(TagModel(tags, emit, trigrams, np.log(np.full(3, 1 / 3))), {})
+
+
+def test_viterbi_and_its_constraint() -> None:
+    assert silver().tags(("fish", "fish", "fish"), {}) == ["nn", "vbp", "nn"]
+    assert silver().tags(("dogs", "fish"), {1: ("nn",)}) == ["nn", "nn"]
+    assert silver().tags(("they", "fish"), {})[1] == "vbp", "no noun after they"
+    assert silver().tags(("my", "fish"), {})[1] == "nn", "no verb after my"
+    assert "make" in [form for form, _ in forms("making")]
+
+
+def toy_items() -> Items:
+    sentences = [(("the", "x"), "nn"), (("to", "x"), "vb")] * 60
+    features = [keys(words, 1, guess) for words, _ in sentences]
+    return Items(
+        features=np.array([key for item in features for key in item], np.uint32),
+        lengths=np.array([len(item) for item in features]),
+        labels=np.array([PARTS.index(tag) for _, tag in sentences]),
+        allowed=np.array([[tag in ("nn", "vb") for tag in PARTS]] * len(sentences)),
+        origins=np.zeros(len(sentences), int),
+        held_out=np.arange(len(sentences)) % 20 < 2,
+        classes=Classes({}),
+        heteronyms={},
+    )
+
+
+def test_training_learns_and_the_seed_decides(tmp_path: Path) -> None:
+    recipe = Recipe(features=50, batch=16, epochs=(2, 4))
+    first, figures = train(toy_items(), recipe)
+    assert figures["known"] == 1.0
+    assert (
+        first.tag(("the", "y"), 1, ("nn", "vb")),
+        first.tag(("to", "y"), 1, ("nn", "vb")),
+    ) == ("nn", "vb")
+    again, _ = train(toy_items(), recipe)
+    first.save(tmp_path / "first.npz")
+    again.save(tmp_path / "again.npz")
+    assert (tmp_path / "first.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()
+
+
+def test_bad_arguments_end_with_2(capsys: pytest.CaptureFixture) -> None:
+    assert train_tagger(["--features", "0"]) == 2
+    assert "--features must be 1 or more" in capsys.readouterr().err
+
+
+def test_senses_by_cue_words_and_words_of_a_text() -> None:
+    assert sense("bass", split_words("He caught a bass in the lake"), 3) == "DEFAULT"
+    assert sense("bass", split_words("He sings bass"), 2) == "ADJ"
+    assert sense("lead", split_words("a lead pipe"), 1) == "METAL"
+    for word, senses in SENSES.items():
+        assert sense(word, (word,), 0) == next(iter(senses.cues)), "the first key without a cue"
+    words = split_words("They live, don't they? We live.")
+    assert words == ("They", "live", ",", "don't", "they", "?", "We", "live", ".")
+    assert nth(words, "live", 1) == 7
+    pytest.raises(ValueError, nth, words, "live", 2).match("live")

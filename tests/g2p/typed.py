@@ -1,0 +1,201 @@
+"""What people type, by class: messages, identifiers, dates, heteronyms in fragments, names; in a
+half to look at and one only counted.
+
+    # --misses prints the tuning half's, never the judged half's
+    python -m tests.g2p.typed [--misses]
+
+The lines are tests/data/g2p/typed*.tsv, written before the first run; `judged_hash` names their
+judged half; typed.tsv's head has the form.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from hashlib import sha256
+from pathlib import Path
+
+from kokoro_ane.g2p import G2P
+from kokoro_ane.g2p.chunks import segments
+from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.lexicon import Lexicon
+from kokoro_ane.g2p.normalize import normalize
+from kokoro_ane.g2p.result import Normalized, Token
+from tests.g2p.names import alike
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "g2p"
+PAUSES = frozenset(".,;:!?—…")
+_ENGLISH, _SPANISH, _ITALIAN = (
+    "zero|oh|one|two|three|four|five|six|seven|eight|nine",
+    "cero|uno|dos|tres|cuatro|cinco",
+    "due|tre|quattro",
+)
+DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
+FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
+LATER = ("last", "newest", "unseen", "final", "sealed")
+FILES = ("typed", *(f"typed_{later}" for later in LATER), "typed_batches")
+UNHEARD = str.maketrans("", "", "ˌ")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one file: `wanted` is a reading, a sound, or accepted pronunciations, as the
+    class has it.
+    """
+
+    group: str
+    dialect: str
+    text: str
+    wanted: str
+    word: str = ""
+
+    @property
+    def judged(self) -> bool:
+        """Whether this line is only counted."""
+        return (
+            int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1 and "batch" not in self.group
+        )
+
+
+def rows(name: str) -> list[list[str]]:
+    """Columns of each line that is no remark."""
+    lines = (FOLDER / f"{name}.tsv").read_text(encoding="utf-8").split("\n")
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
+
+
+def read_lines() -> Iterator[Line]:
+    """All lines of the files."""
+    for group, dialect, text, reading, *word in (row for name in FILES for row in rows(name)):
+        yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading, *word)
+    for later in LATER[2:]:
+        yield from (
+            Line(f"fragment {later}", "us", text, sound, word)
+            for word, sound, text in rows(f"typed_{later}_fragments")
+        )
+        yield from (
+            Line(f"phrase {later}", "us", text, accepted, word)
+            for word, accepted, text in rows(f"typed_{later}_name_phrases")
+        )
+    yield from (
+        Line("fragment" if place < FIRST_FRAGMENTS else "fragment later", "us", text, sound, word)
+        for place, (word, sound, text) in enumerate(rows("typed_fragments"))
+    )
+    yield from (
+        Line("name" if place < FIRST_NAMES else "name later", "us", word, accepted)
+        for place, (word, accepted) in enumerate(rows("typed_names"))
+    )
+
+
+def judged_hash(later: str = "") -> str:
+    """SHA-256 of the judged lines, which stay as they were written; `later`: one of LATER, of that
+    file.
+    """
+    lines = (
+        line
+        for line in read_lines()
+        if line.judged and ({*line.group.split()} & {*LATER} or {""}) == {later}
+    )
+    return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
+
+
+def spoken(tokens: tuple[Token, ...]) -> str:
+    """Tokens as one line: words lower, letters apart in capitals, a slash for a pause; none at the
+    end.
+    """
+    said: list[str] = []
+    for token in tokens:
+        if token.kind == "letters":
+            said += re.sub(
+                r"([^\W\d_])(?=[^\W\d_'])", r"\1 ", re.sub(r"(?<=[A-Z])s$", "'s", token.text)
+            ).split()
+        elif token.kind == "word":
+            said += re.sub(r"(?<=[a-z])(?=[A-Z])|-", " ", token.text).lower().split()
+        elif token.text in PAUSES and said and said[-1] != "/":
+            said.append("/")
+    return "".join(f"{piece} " for piece in (said[:-1] if said[-1:] == ["/"] else said))
+
+
+def pattern(reading: str) -> re.Pattern[str]:
+    """A reading as a pattern of `spoken` lines."""
+    whole = [
+        "".join(
+            re.sub(r"[^\s()|?]+", lambda word: re.escape(word[0].lower()) + r"\x20", part).split()
+        )
+        for part in reading.split(" || ")
+    ]
+    return re.compile("|".join(f"(?:{part})" for part in whole))
+
+
+@cache
+def reader() -> G2P:
+    """The American reader."""
+    return G2P.load("us")
+
+
+def answer(line: Line) -> tuple[bool, str]:
+    """Whether a line is read as wanted, and how it is read."""
+    if line.group.startswith("name"):
+        said = reader().phonemize(line.text).phonemes
+        return any(alike(said, form) for form in line.wanted.split()), said
+    if line.group.startswith("phrase"):  # the words of the name alone
+        text = line.text.replace(f"{line.word}'s", line.word)
+        start, end = text.index(line.word), text.index(line.word) + len(line.word)
+        said = "".join(
+            word.phonemes
+            for word in reader().phonemize(text).words
+            if start <= word.start and word.end <= end
+        )
+        return any(alike(said, form) for form in line.wanted.split()), said
+    if line.group.startswith("fragment"):
+        sounds = [
+            word.phonemes
+            for word in reader().phonemize(line.text).words
+            if line.word in word.text.lower().split("-")
+        ]
+        return any(
+            line.wanted.translate(UNHEARD) in sound.translate(UNHEARD) for sound in sounds
+        ), " ".join(sounds)
+    said = re.sub(
+        r"/( /)+", "/", " / ".join(spoken(found.tokens).strip() for found in normalized(line))
+    ).strip("/ ")
+    # digits may be said in groups
+    forms = (said, re.sub(rf"\b({DIGITS}) /(?= (?:{DIGITS})\b)", r"\1", said))
+    return any(pattern(line.wanted).fullmatch(f"{form.lower()} ") for form in forms), said
+
+
+@cache
+def english() -> partial[Normalized]:
+    """The normalizer as G2P calls it."""
+    return partial(normalize, known=Lexicon.load("us").lists)
+
+
+def normalized(line: Line) -> Iterator[Normalized]:
+    """The tokens of each sentence."""
+    read = english() if line.dialect in ("us", "gb") else NORMALIZERS[line.dialect]
+    for _, sentence in segments(line.text):
+        yield read(sentence, dialect=line.dialect)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The counts by class and half."""
+    parser = argparse.ArgumentParser(prog="tests.g2p.typed", description=__doc__.splitlines()[0])
+    parser.add_argument("--misses", action="store_true", help="print the tuning half's misses")
+    arguments = parser.parse_args(argv)
+    figures: dict[str, list[int]] = {}
+    for line in read_lines():
+        good, said = answer(line)
+        for key in (f"{line.group} {'judged' if line.judged else 'tuning'}", f"{line.group} all"):
+            counts = figures.setdefault(key, [0, 0])
+            counts[0], counts[1] = counts[0] + good, counts[1] + 1
+        if arguments.misses and not good and not line.judged:
+            print(f"{line.group}: {line.text!r}\n  wanted {line.wanted}\n  said   {said}")
+    for key, (good, count) in sorted(figures.items()):
+        print(f"{key}: {good} of {count}, {100 * good / count:.1f} %")
+    print(json.dumps({"judged_sha256": judged_hash(), **figures}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,149 @@
+"""Every relative link of a page resolves, every file that a page or docstring cites exists, and
+each decision stands where the table says.
+
+python -m pytest tests/house/test_docs_links.py -q
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kokoro_ane.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("mlprogram/*.md")])
+SOURCES = sorted(
+    path
+    for room in (*ROOT.iterdir(), ROOT / "mlprogram" / "src" / "mlprogram")
+    if (room / "__init__.py").exists()
+    for path in room.rglob("*.py")
+)
+HISTORY = ("log.md", "CHANGELOG.md")  # may name what is gone
+ROOMS = "core|g2p|encoder|vocoder|quantize|runtimes|pipeline|mlprogram|eval|training|bench|tests"
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
+CODE = re.compile(r"`[^`\n]*`")  # `[word](/fənˈimz/)` is a pronunciation, no link
+FILE = re.compile(
+    rf"(?<![\w./-])(?:docs/[\w-]+\.md|(?:{ROOMS})/[\w/]+\.(?:py|json|txt(?:\.gz)?))\b"
+)
+MODULE = re.compile(r"python -m ((?:kokoro_ane|mlprogram|training|bench|tests)(?:\.\w+)*)")
+DOTTED = re.compile(rf"(?<![\w./'])(?:kokoro_ane\.)?(?:{ROOMS})(?:\.[A-Za-z_]\w*)+(?![\w(/])")
+VERB, TARGET = re.compile(r"`?kokoro-ane ([a-z][a-z0-9-]*)"), re.compile(r"`make ([a-z][a-z0-9-]*)")
+PLACEHOLDER = re.compile(r"/[A-Z]+\.")  # core/data/NAME.txt
+BARE = re.compile(r"(?<![\w./*-])\w+\.py\b")
+
+
+# what GitHub makes of the headings: lower case, spaces to hyphens, other marks gone
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def home(module: str) -> Path:
+    return ROOT / "mlprogram" / "src" if module.startswith("mlprogram") else ROOT
+
+
+def exists(module: str) -> bool:
+    path = home(module).joinpath(*module.split("."))
+    return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_resolve(page: Path) -> None:
+    for target, anchor in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(file), f"{page.name}: {target}#{anchor}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in HISTORY], ids=lambda path: path.name
+)
+def test_cited_files_and_commands_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    missing = [name for name in FILE.findall(text) if not (ROOT / name).exists()]
+    assert not missing + [name for name in MODULE.findall(text) if not exists(name)]
+
+
+def test_pages_that_sources_cite_exist() -> None:
+    cited = {
+        (source, name)
+        for source in SOURCES
+        for name in re.findall(r"docs/[\w-]+\.md", source.read_text(encoding="utf-8"))
+    }
+    assert not [
+        f"{source.relative_to(ROOT)}: {name}"
+        for source, name in sorted(cited)
+        if not (ROOT / name).exists()
+    ]
+
+
+def docstrings(source: Path) -> Iterator[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, documented):
+            yield ast.get_docstring(node) or ""
+
+
+# Whether the longest module that `name` begins with is there and holds what stands behind it.
+def defines(name: str) -> bool:
+    parts = name.removeprefix("kokoro_ane.").split(".")
+    for count in range(len(parts), 0, -1):
+        path = home(parts[0]).joinpath(*parts[:count])
+        module = path.with_suffix(".py") if count > 1 else path / "__init__.py"
+        module = module if module.exists() else path / "__init__.py"
+        if module.exists():
+            named = parts[count : count + 1]
+            return not named or named[0] in re.findall(r"\w+", module.read_text(encoding="utf-8"))
+    return False
+
+
+@pytest.mark.parametrize("room", sorted({source.relative_to(ROOT).parts[0] for source in SOURCES}))
+def test_what_docstrings_name_exists(room: str) -> None:
+    """Files, modules, commands and make targets; indented lines are examples, whose variables may
+    be called as a room is.
+    """
+    targets = set(re.findall(r"[\w-]+", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    names = {source.name for source in SOURCES}
+    missing = []
+    for source in SOURCES:
+        if source.relative_to(ROOT).parts[0] != room:
+            continue
+        for text in docstrings(source):
+            prose = re.sub(r"^ +.*$", "", text, flags=re.MULTILINE)
+            files = [name for name in FILE.findall(text) if not PLACEHOLDER.search(name)]
+            wrong = [name for name in files if not (ROOT / name).exists()]
+            wrong += [name for name in MODULE.findall(text) if not exists(name)]
+            wrong += [name for name in DOTTED.findall(prose) if not defines(name)]
+            wrong += [verb for verb in VERB.findall(text) if verb not in COMMANDS]
+            wrong += [target for target in TARGET.findall(text) if target not in targets]
+            # mlprogram/ops cites coremltools' files
+            if room != "mlprogram":
+                wrong += [name for name in BARE.findall(text) if name not in names]
+            missing += [f"{source.relative_to(ROOT)}: {name}" for name in wrong]
+    assert not missing
+
+
+def test_decisions_stand_where_the_table_says() -> None:
+    table = (
+        (ROOT / "docs" / "architecture.md")
+        .read_text(encoding="utf-8")
+        .split("## Where what is decided")[1]
+        .split("\n## ")[0]
+    )
+    rows = [
+        line.strip("| ").split(" | ")[-1]
+        for line in table.splitlines()
+        if line.startswith("| ") and "`" in line
+    ]
+    assert len(rows) >= 10
+    for row in rows:
+        for part in row.split("; "):
+            *files, name = re.findall(r"`([^`]+)`", part)
+            assert files, row
+            for file in files:
+                assert name in (ROOT / file).read_text(encoding="utf-8"), (
+                    f"{file} does not hold {name}"
+                )

@@ -1,0 +1,312 @@
+"""The house: import direction, sizes, names, and nothing of a machine in the tree. Every limit
+stands in the tables below.
+
+python -m pytest tests/house/test_house.py -q
+"""
+
+import ast
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from kokoro_ane.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACKED = [
+    path
+    for path in map(
+        Path,
+        subprocess.run(
+            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.splitlines(),
+    )
+    if (ROOT / path).is_file()
+]
+# Room -> the most thousand tokens of code, in the order of the arrows: a room imports itself and
+# rooms of the levels before it, and the three models never import each other. A limit rises only in
+# a commit of its own that says what fell instead. `kokoro_ane` (command line and API) names rooms
+# and is imported by none.
+LEVELS = (
+    {"mlprogram": 62},
+    {"core": 24},
+    {"g2p": 88, "encoder": 8.5, "vocoder": 24.5},
+    {"quantize": 29.5},
+    {"runtimes": 26.5},
+    {"pipeline": 41.5},
+    {"eval": 47},
+    {"kokoro_ane": 1.5},
+    {"training": 21},
+    {"bench": 8.5},
+)
+ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.items()}
+LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
+# Rooms that only their own commands and tests import.
+APART = ("training", "bench", "tests")
+TEST_TOKENS, DOC_WORDS = 219_000, 26_600
+# What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+LONGEST_FUNCTION = 100  # lines
+# Basenames that a reader would have to tell apart by their folder: allowed once in the house, and
+# once in mlprogram.
+ANYWHERE = ("__init__.py", "__main__.py")
+# seconds each; NumPy is a tenth of one
+HEAVY = {"torch", "coremltools", "scipy", "sklearn", "matplotlib"}
+
+SOURCES = [
+    path
+    for path in TRACKED
+    if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts
+]
+TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
+PAGES = [
+    path
+    for path in TRACKED
+    if path.suffix == ".md"
+    and (path.parts[0] == "docs" or path.as_posix() in ("README.md", "CONTRIBUTING.md"))
+]
+
+
+@cache
+def text_of(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+def docstrings(path: Path) -> dict[tuple[int, int], str]:
+    """Docstrings of a file by the place (line, column) where they begin."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, documented) and node.body]
+    texts = [(node.body[0], ast.get_docstring(node)) for node in nodes]
+    return {(first.lineno, first.col_offset): text for first, text in texts if text is not None}
+
+
+def tokens(paths: list[Path]) -> int:
+    """Names, operators, numbers and strings of code; no comments, docstrings or layout."""
+    count = 0
+    for path in paths:
+        documentation = docstrings(path)
+        stream = tokenize.generate_tokens(io.StringIO(text_of(path)).readline)
+        count += sum(t.type not in LAYOUT and t.start not in documentation for t in stream)
+    return count
+
+
+def module_of(path: Path) -> str:
+    """core.staging of core/staging.py: without the import name, as rooms stand in the tree."""
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    return name.removeprefix("mlprogram.src.")
+
+
+@cache
+def imports_of(path: Path) -> frozenset[str]:
+    """Names that a file imports anywhere, without the import name `kokoro_ane`; `from package
+    import module` also as package.module.
+    """
+    found = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(name.removeprefix("kokoro_ane.") for name in found)
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        node
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def is_script(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether TVM reads it (@T.inline) and Python never calls it."""
+    return any(ast.unparse(decorator).startswith("T.") for decorator in function.decorator_list)
+
+
+def test_imports_point_downwards() -> None:
+    back = []
+    for path in SOURCES:
+        room = path.parts[0]
+        rooms = {name.split(".")[0] for name in imports_of(path)} & {*LEVEL, *APART} - {room}
+        lower = {other for other in LEVEL if LEVEL[other] < LEVEL[room] and other not in APART}
+        back += [f"{path} imports {other}" for other in sorted(rooms - lower)]
+    assert not back
+
+
+def test_no_circle_between_files() -> None:
+    known = {module_of(path) for path in SOURCES}
+    graph = {module_of(path): (imports_of(path) & known) - {module_of(path)} for path in SOURCES}
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as circle:
+        raise AssertionError(f"circle: {' -> '.join(circle.args[1])}") from None
+
+
+def test_no_room_imports_a_command() -> None:
+    commands = {module.removeprefix("kokoro_ane.") for module, _ in COMMANDS.values()}
+    rooms = [path for path in SOURCES if path.parts[0] not in ("kokoro_ane", *APART)]
+    assert not [
+        f"{path} imports {name}"
+        for path in rooms
+        for name in imports_of(path) & commands - {module_of(path)}
+    ]
+
+
+@pytest.mark.parametrize("room", ROOM_TOKENS)
+def test_a_room_is_not_overcrowded(room: str) -> None:
+    assert tokens([path for path in SOURCES if path.parts[0] == room]) <= ROOM_TOKENS[room]
+
+
+def test_the_tests_are_not_overcrowded() -> None:
+    assert tokens(TESTS) <= TEST_TOKENS
+
+
+def test_the_pages_are_not_overcrowded() -> None:
+    assert sum(len(text_of(page).split()) for page in PAGES) <= DOC_WORDS
+
+
+def test_every_file_says_what_it_is_for() -> None:
+    assert not [path for path in SOURCES if ast.get_docstring(tree_of(path)) is None]
+
+
+def test_every_function_says_what_it_returns() -> None:
+    assert not [
+        f"{path}: {function.name}"
+        for path in SOURCES
+        for function in functions(path)
+        if function.returns is None and function.name != "__init__" and not is_script(function)
+    ]
+
+
+def test_no_function_is_longer_than_two_screens() -> None:
+    long = [
+        f"{path}: {function.name}"
+        for path in SOURCES
+        for function in functions(path)
+        if function.end_lineno - function.lineno >= LONGEST_FUNCTION
+    ]
+    assert not long
+
+
+def test_a_file_is_known_by_its_name() -> None:
+    """One home of each name in the house, and in mlprogram, a product of its own; none of the
+    standard library's.
+    """
+    for rooms in (set(LEVEL) - {"mlprogram"}, {"mlprogram"}):
+        names = Counter(
+            path.name for path in SOURCES if path.parts[0] in rooms and path.name not in ANYWHERE
+        )
+        assert not [name for name, count in names.items() if count > 1]
+    taken = set(sys.stdlib_module_names) - {"profile", "statistics"}
+    assert not [
+        path
+        for path in SOURCES
+        if len(path.parts) == 2 and path.stem in taken and path.name not in ANYWHERE
+    ]
+
+
+def test_every_make_target_is_phony() -> None:
+    """Folders carry the same names: without .PHONY, `make vocoder` says "up to date" and does
+    nothing.
+    """
+    text = text_of(Path("Makefile"))
+    phony = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE).group(1).split())
+    targets = {
+        name for line in re.findall(r"^([a-z0-9 -]+):", text, re.MULTILINE) for name in line.split()
+    }
+    assert targets == phony
+    assert {
+        "vocoder",
+        "g2p",
+        "encoder",
+        "all",
+        "quality",
+        "bench",
+        "test",
+        "test-slow",
+        "lint",
+        "clean",
+        "help",
+    } <= phony
+
+
+def test_help_of_every_verb_comes_before_a_heavy_import() -> None:
+    """All verbs in one process that has imported none of them; python -m MODULE says the same as
+    the verb.
+    """
+    code = """
+import contextlib, io, json, sys
+from kokoro_ane.cli import main
+said, heavy = {}, set(json.loads(sys.argv[1]))
+for verb in json.loads(sys.argv[2]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main([verb, "--help"])
+    said[verb] = [out.getvalue(), sorted(heavy & set(sys.modules))]
+print(json.dumps(said))
+"""
+    command = [sys.executable, "-c", code, json.dumps(sorted(HEAVY)), json.dumps(list(COMMANDS))]
+    said = json.loads(
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    )
+    assert set(said) == set(COMMANDS)
+    for verb, (text, imported) in said.items():
+        assert text.startswith("usage: "), verb
+        assert not imported, verb
+
+
+def test_quality_runs_as_a_file_from_another_folder(tmp_path: Path) -> None:
+    """The one command with a head: eval/, first on the path of a file that is run, holds names of
+    other libraries.
+    """
+    command = [sys.executable, str(ROOT / "eval" / "quality.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: "), done.stderr
+    assert [path for path in SOURCES if "sys.path[0]" in text_of(path)] == [Path("eval/quality.py")]
+
+
+def test_no_machine_path_and_no_registry_host() -> None:
+    trace = re.compile(
+        r"/(?:root|home|work)/[a-z.]|pypi\.org|files\.pythonhosted|deb\.debian\.org|registry\.npmjs"
+    )
+    for path in TRACKED:
+        if path.suffix in (".py", ".md", ".toml", ".txt", ".json", "") and path != Path(
+            "tests/house/test_house.py"
+        ):
+            found = trace.search(text_of(path))
+            assert not found, f"{path}: {found.group(0)}"
+
+
+def test_an_assert_has_one_condition() -> None:
+    """A joined one that fails does not say which half did."""
+    joined = [
+        f"{path}:{node.lineno}"
+        for path in TESTS
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Assert)
+        and isinstance(node.test, ast.BoolOp)
+        and isinstance(node.test.op, ast.And)
+    ]
+    assert not joined

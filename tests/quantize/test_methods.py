@@ -1,0 +1,389 @@
+"""The registry of methods, their plans, the search and its log; packages and host weights that are
+another's, as the judge meets them.
+"""
+
+import dataclasses
+import itertools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.layer_plan import Layer, int8_macs, plan_for
+from kokoro_ane.quantize.locator import manifest_path
+from kokoro_ane.quantize.measure import read_log
+from kokoro_ane.quantize.methods import (
+    METHODS,
+    SCHEMES,
+    Activations,
+    BlockWeights,
+    LinearWeights,
+    PaletteWeights,
+    method_named,
+    with_settings,
+)
+from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
+from kokoro_ane.quantize.search import Option, first_within, trade_off
+from tests.demo_voice import DEMO_VOICE
+from tests.eval.release_build import release
+
+
+def layer(name: str, elements: int, channels: int, outputs: int, macs: int, **other: Any) -> Layer:
+    plain = {"op_type": "conv", "is_style": False, "is_tail": False}
+    sizes = {"elements": elements, "channels": channels, "outputs": outputs, "macs": macs}
+    return Layer(name, op_name="x", input="in", weight="w", **sizes, **plain | other)
+
+
+LARGE = layer("generator.resblocks.0.convs1.0", 12_288, 64, 64, macs=900)
+SMALL = layer("generator.noise_convs.0", 704, 22, 32, macs=60)
+STYLE = layer("encode.norm1.fc", 33_280, 128, 260, macs=10, is_style=True)
+UPS = layer("generator.ups.1", 24_576, 64, 32, macs=20, op_type="conv_transpose")
+TAIL = layer("generator.conv_post", 4928, 32, 22, macs=10, is_tail=True)
+LAYERS = (LARGE, SMALL, STYLE, UPS, TAIL)
+
+
+def test_names_agree_and_an_unknown_one_lists_them() -> None:
+    for name, method in METHODS.items():
+        assert method.name == name
+        assert method.parent is None or method.parent in METHODS
+        assert (method.parent is None) == (method.weights is None and not method.by_recipe)
+        assert method.title
+    assert set(METHODS) == {"fp16", "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed", "mixed18"}
+    pytest.raises(InputError, method_named, "w9").match(
+        "unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed, mixed18"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (LinearWeights, {"bits": 3}, "linear weights of 3 bits"),
+        (LinearWeights, {"keep_up_to": -1}, "keep_up_to is -1"),
+        (BlockWeights, {"bits": 5}, "block weights of 5 bits"),
+        (BlockWeights, {"block": 4}, "block is 4"),
+        (PaletteWeights, {"bits": 5}, "palette of 5 bits: 3, 4, 6 or 8"),
+        (Activations, {"exponent": 1.5}, "exponent of the balance is 1.5"),
+        (Activations, {"clips": 0}, "clips is 0"),
+        (Activations, {"percentile": 101.0}, "percentile is 101.0: 90 to 100"),
+        (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0"),
+    ],
+)
+def test_impossible_configurations(kind: type, options: dict[str, float], message: str) -> None:
+    pytest.raises(InputError, kind, **options).match(message)
+
+
+@pytest.mark.parametrize(
+    ("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)]
+)
+def test_blocks_divide_their_channels(channels: int, block: int) -> None:
+    assert BlockWeights().block_of(channels) == block
+
+
+@pytest.mark.parametrize(
+    ("outputs", "width", "rows"),
+    [
+        (1024, 3270, 4),
+        (1090, 3, 1090),
+        (2180, 128, 20),
+        (1024, 128, 32),
+        (128, 384, 8),
+        (13, 9000, 13),
+    ],
+)
+def test_rows_that_share_a_table_divide_the_outputs_and_pay(
+    outputs: int, width: int, rows: int
+) -> None:
+    assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows
+    assert PaletteWeights(4).rows_of(outputs, width) == outputs
+    assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
+
+
+def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
+    assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
+    assert "Neural Engine" in METHODS["w4"].unfit_for_engine
+    assert METHODS["w4"].target == "iOS18"
+
+
+def test_both_upsamplers_keep_a_float_input() -> None:
+    takes = METHODS["w8a8"].int8_activations().takes
+    assert not any(
+        map(
+            takes,
+            ("generator.ups.0", "generator.ups.1", "encode.conv1", "decode.3.pool", "pooled.low"),
+        )
+    )
+    assert takes("decode.0.conv1")
+    assert takes("generator.resblocks.0.convs1.0")
+
+
+class TestSettings:
+    def test_replace_what_they_name(self) -> None:
+        settings = [
+            "exponent=0.25",
+            "clips=3",
+            "time_varying_scale=0",
+            "per_column_scale=0",
+            "float_inputs=a,b.*",
+        ]
+        method, expected = (
+            with_settings(METHODS["w8a8"], settings),
+            Activations(0.25, time_varying_scale=False, per_column_scale=False, clips=3),
+        )
+        assert method.activations == dataclasses.replace(expected, float_inputs=("a", "b.*"))
+        assert with_settings(METHODS["w8"], []) is METHODS["w8"]
+
+    @pytest.mark.parametrize(
+        ("method", "setting", "message"),
+        [
+            (
+                "w8a8",
+                "alpha=1",
+                "--set alpha=1: give KEY=VALUE with a key of clips, exponent, float_inputs",
+            ),
+            ("w8a8", "exponent", "give KEY=VALUE"),
+            ("w8a8", "exponent=much", "'much' is not a number"),
+            ("w8a8", "time_varying_scale=yes", "'yes' is not a number"),
+            ("w8", "exponent=1", "method 'w8' has no activations to set"),
+        ],
+    )
+    def test_bad_ones_are_named(self, method: str, setting: str, message: str) -> None:
+        pytest.raises(InputError, with_settings, METHODS[method], [setting]).match(message)
+
+
+class TestPlan:
+    def planned(
+        self, method: str, recipe: dict[str, str] | None = None
+    ) -> dict[str, tuple[object, bool]]:
+        return {
+            entry.layer.name: (entry.weights, entry.int8_input)
+            for entry in plan_for(METHODS[method], LAYERS, recipe)
+        }
+
+    def test_plans_of_weights_of_w8a8_and_of_a_recipe(self) -> None:
+        plan = self.planned("p6")
+        assert plan == {
+            x.name: (None if x is SMALL else PaletteWeights(6), False)
+            for x in (LARGE, SMALL, STYLE, UPS)
+        }
+        plan = self.planned("w8a8")
+        assert {name for name, (_, int8_input) in plan.items() if int8_input} == {
+            LARGE.name,
+            SMALL.name,
+        }
+        assert plan[SMALL.name][0] == LinearWeights()  # small, but an int8 product needs both sides
+        assert plan[UPS.name] == (LinearWeights(), False)
+        integer, whole = int8_macs(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
+        share = integer / whole
+        assert share == pytest.approx(0.96)
+        recipe = {LARGE.name: "p4", SMALL.name: "w8", STYLE.name: "w8", UPS.name: "w8a8"}
+        plan = self.planned("mixed", recipe)
+        assert plan[LARGE.name] == (PaletteWeights(4), False)
+        assert plan[SMALL.name] == (None, False)
+        assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                {LARGE.name: "w9"},
+                (
+                    "unknown level 'w9' for generator.resblocks.0.convs1.0; there are: fp16, w8,"
+                    " p6, p4, p6_gptq,"
+                ),
+            ),
+            (
+                {STYLE.name: "w8a8"},
+                "encode.norm1.fc is an AdaIN affine or of a few weights and keeps a float input",
+            ),
+            ({"nothing": "w8"}, "names a layer that the package does not have: nothing"),
+        ],
+    )
+    def test_bad_recipes(self, change: dict[str, str], message: str) -> None:
+        good = dict.fromkeys((LARGE.name, SMALL.name, STYLE.name, UPS.name), "w8")
+        pytest.raises(InputError, plan_for, METHODS["mixed"], LAYERS, good | change).match(message)
+        with pytest.raises(InputError, match=r"recipe does not name: .* \(1 in all\)"):
+            plan_for(
+                METHODS["mixed"],
+                LAYERS,
+                {name: level for name, level in good.items() if name != UPS.name},
+            )
+        with pytest.raises(
+            InputError, match=r"method 'mixed' needs a recipe: `kokoro-ane sensitivity`"
+        ):
+            plan_for(METHODS["mixed"], LAYERS, None)
+
+
+class TestRecipeFile:
+    def test_a_checkpoints_folder_brings_its_own(self) -> None:
+        checkpoint = open_checkpoint(str(DEMO_VOICE))
+        recipe = recipe_for(METHODS["mixed"], checkpoint, None)
+        assert recipe is not None
+        recipe.require_fits(checkpoint)
+        assert recipe_path(checkpoint, "mixed18") == RECIPES / "demo-mixed18.json"
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("{", "is not JSON"),
+            ("[]", "is not a recipe"),
+            ('{"levels": {}}', "is unknown or missing"),
+        ],
+    )
+    def test_bad_files(self, tmp_path: Path, text: str, message: str) -> None:
+        (tmp_path / "r.json").write_text(text, encoding="utf-8")
+        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(message)
+
+    def test_missing_names_the_command(self, tmp_path: Path) -> None:
+        pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(
+            r"does not exist: there is no recipe .* `kokoro-ane sensitivity`"
+        )
+
+
+class TestTradeOff:
+    OPTIONS = [
+        Option(layer, level, distance, gain)
+        for layer, choices in {
+            "a": {"w8": (0.0, 0.0), "w8a8": (0.1, 0.5)},
+            "b": {"w8": (0.0, 0.0), "w8a8": (0.9, 0.3)},
+            "c": {"w8": (0.0, 0.0), "w8a8": (0.02, 0.2)},
+        }.items()
+        for level, (distance, gain) in choices.items()
+    ]
+
+    def test_trade_offs_are_the_best_of_their_gain(self) -> None:
+        curve = trade_off(self.OPTIONS, "w8")
+        assert [point.gain for point in curve] == pytest.approx([0.0, 0.2, 0.7, 1.0])
+        assert [point.distance_db2 for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
+        assert first_within(curve, 0.6).levels == {"a": "w8a8", "b": "w8", "c": "w8a8"}
+        # Against every combination of levels
+        by_layer = [[o for o in self.OPTIONS if o.layer == layer] for layer in "abc"]
+        for point in trade_off(self.OPTIONS, "w8"):
+            rivals = [
+                c
+                for c in itertools.product(*by_layer)
+                if sum(o.gain for o in c) >= point.gain - 1e-9
+            ]
+            assert point.distance_db2 <= min(sum(o.distance_db2 for o in c) for c in rivals) + 1e-9
+        with pytest.raises(InputError, match=r"a gain of 1.1000, the levels give at most 1.0000"):
+            first_within(trade_off(self.OPTIONS, "w8"), 1.1)
+
+
+class TestLog:
+    HEADER = {"format": 1, "checkpoint_sha256": "00ff"}
+
+    def write(self, folder: Path, text: str) -> Path:
+        (folder / "log.jsonl").write_text(text, encoding="utf-8")
+        return folder / "log.jsonl"
+
+    def test_a_line_cut_off_is_dropped(self, tmp_path: Path) -> None:
+        whole = (
+            '{"format": 1, "checkpoint_sha256": "00ff"}\n{"layer": "a", "level": "w8",'
+            ' "distance_db2": 0.5}\n'
+        )
+        log = self.write(tmp_path, whole + '{"layer": "b", "le')
+        assert [entry.layer for entry in read_log(log, self.HEADER)] == ["a"]
+        assert log.read_text(encoding="utf-8").endswith("0.5}\n")
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            (
+                '{"format": 1, "checkpoint_sha256": "other"}\n',
+                "of another checkpoint or with other settings",
+            ),
+            ("nonsense\n", "is not JSON"),
+        ],
+    )
+    def test_what_does_not_belong_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            read_log(self.write(tmp_path, text), self.HEADER)
+
+
+def renamed(
+    build: Path, checkpoint: Checkpoint, method: str, name: str, link: bool = False
+) -> Manifest:
+    """One method's package under another's name: a copy or a link, and an edited manifest."""
+    old, new = (manifest_path(build, checkpoint, METHODS[level]) for level in (method, name))
+    if name != method:
+        place = new.with_suffix(".mlpackage")
+        if place.exists():
+            shutil.rmtree(place)
+        (place.symlink_to if link else lambda source: shutil.copytree(source, place))(
+            old.with_suffix(".mlpackage")
+        )
+        data = json.loads(old.read_text(encoding="utf-8")) | {"method": name, "package": place.name}
+        new.write_text(json.dumps(data), encoding="utf-8")
+    return Manifest.load(new)
+
+
+class TestWhatItsNameSays:
+    """A package's stored kinds are its method's, its host weights the checkpoint's: else one line,
+    exit 2, before anything is measured.
+    """
+
+    def refusals(
+        self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture
+    ) -> list[str]:
+        """The one line of the quality and the release command."""
+        arguments = [
+            "--checkpoint",
+            str(place[0].folder),
+            "--build",
+            str(place[1]),
+            "--workers",
+            "1",
+        ]
+        assert quality([*arguments, "--method", method]) == 2
+        assert release(place, "--methods", method) == 2
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+
+    @pytest.mark.parametrize(("name", "link"), [("w8a8", False), ("p6", True)])
+    def test_fp16_under_another_name(
+        self,
+        placed: tuple[Checkpoint, Path],
+        measured: list[str],
+        name: str,
+        link: bool,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        renamed(placed[1], placed[0], "fp16", name, link)
+        one, two = self.refusals(placed, name, capsys)
+        assert one == two
+        assert f"stores fp16, fp32 with float inputs, which is not {name}" in one
+        assert not measured
+
+    def test_every_method_under_every_name(
+        self, copied: tuple[Checkpoint, Path], tmp_path: Path
+    ) -> None:
+        """w4, which takes a conversion, in TestW4 of test_package.py."""
+        checkpoint, build = copied
+        build_compressed(METHODS["p4"], checkpoint, build)
+        levels = ("fp16", "w8", "w8a8", "p4", "mixed")
+        for method, name in itertools.product(levels, (*levels, "p6", "w4")):
+            old, folder = (
+                manifest_path(build, checkpoint, METHODS[method]),
+                tmp_path / method / name,
+            )
+            folder.mkdir(parents=True)
+            shutil.copy2(old, folder)
+            (folder / old.with_suffix(".mlpackage").name).symlink_to(old.with_suffix(".mlpackage"))
+            manifest = renamed(folder, checkpoint, method, name, link=True)
+            # a recipe may say so
+            if method == name or (method, name) in (
+                ("w8", "mixed"),
+                ("w8a8", "mixed"),
+                ("p4", "mixed"),
+            ):
+                require_genuine(manifest, name)
+            else:
+                pytest.raises(InputError, require_genuine, manifest, name).match(
+                    f"which is not {name}: renamed"
+                )

@@ -1,0 +1,581 @@
+"""Tiny packages of every method: structure, bytes, refusal, exactness; the commands that build,
+measure and judge.
+"""
+
+import dataclasses
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
+from kokoro_ane.core.errors import CheckFailed, InputError, exit_of
+from kokoro_ane.core.manifest import describe_package
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.channel_gains import wrong_scales
+from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
+from kokoro_ane.eval.quality import main as quality
+from kokoro_ane.pipeline.apply import main as apply
+from kokoro_ane.quantize import measure
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.compress import build_compressed
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.layer_plan import CONVOLUTIONS, Coverage, plan_for, program_layers
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.quantize.measure import LayerTrials
+from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.quantize.recipe import load_recipe
+from kokoro_ane.quantize.sensitivity import main as sensitivity
+from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.vocoder.decoder import Vocoder
+from mlprogram import Program
+from mlprogram.examine.profile import open_program
+from mlprogram.graph import Operation
+from tests.builds import (
+    COMPRESSED,
+    QUICK,
+    manifest_of,
+    program_of,
+    quantize_ops,
+    quick,
+    recipe_of,
+    small_config,
+)
+from tests.demo_voice import DEMO_VOICE
+from tests.random_checkpoint import write_checkpoint
+
+
+# kind of operation that holds each convolution's weight
+def storage(program: Program) -> dict[str, str]:
+    kinds = {value.name: op.op_type for op in program.operations for value in op.outputs}
+    return {
+        op.name: kinds[op.inputs["weight"][0]]
+        for op in program.operations
+        if op.op_type in CONVOLUTIONS
+    }
+
+
+def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
+    layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
+    return {layer.op_name for layer in layers if layer.elements > 2048 and not layer.is_tail}
+
+
+def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -> str | None:
+    """What makes the input of a layer, which is found by the names of its constants: a prepared
+    program names its operations otherwise.
+    """
+    starts = tuple(f"vocoder_{layer.replace('.', '_')}_{part}" for part in ("weight", "bias"))
+    op = next(
+        op
+        for op in convolutions
+        if any(op.inputs.get(part, ("",))[0].startswith(starts) for part in ("weight", "bias"))
+    )
+    return maker.get(op.inputs["x"][0])
+
+
+class TestStructure:
+    @pytest.mark.parametrize("name", COMPRESSED)
+    def test_the_parent_is_untouched_and_both_verify(
+        self, built: tuple[Checkpoint, Path], name: str
+    ) -> None:
+        """coremltools rewrites the Manifest.json of a package that it opens, so it gets a copy."""
+        parent, child = manifest_of(built, "fp16"), manifest_of(built, name)
+        assert child.parent_sha256 == parent.package_sha256
+        assert child.method == name
+        assert child.releasable is False
+        assert (child.buckets, child.inputs, child.checkpoint) == (
+            parent.buckets,
+            parent.inputs,
+            parent.checkpoint,
+        )
+        assert child.compression["skipped"] == child.compression["misplaced"] == []
+
+    def test_exactly_the_large_weights_are_compressed_each_on_its_grid(
+        self, built: tuple[Checkpoint, Path]
+    ) -> None:
+        kinds = storage(program_of(built, "w8"))
+        assert {
+            op for op, stored in kinds.items() if stored == "constexpr_affine_dequantize"
+        } == large_layers(built)
+        assert set(kinds.values()) == {"constexpr_affine_dequantize", "const"}
+        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
+        layer = next(x for x in layers if x.elements > 2048 and x.op_type == "conv")
+        stored = next(
+            op.inputs["weight"][0]
+            for op in program_of(built, "w8").operations
+            if op.name == layer.op_name
+        )
+        exact = np.asarray(program_of(built, "fp16").constant(layer.weight), dtype=np.float64)
+        coarse = np.asarray(program_of(built, "w8").constant(stored), dtype=np.float64)
+        steps = np.abs(exact).reshape(len(exact), -1).max(axis=1) / 127
+        assert np.abs(coarse - exact).reshape(len(exact), -1).max(axis=1) == pytest.approx(
+            steps / 2, rel=0.5
+        )
+
+    def test_mixed_follows_its_recipe(self, built: tuple[Checkpoint, Path]) -> None:
+        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
+        plan = plan_for(
+            METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"]
+        )
+        coverage = Coverage.of(plan, layers, program_of(built, "mixed"))
+        coverage.require()
+        assert {"constexpr_affine_dequantize", "constexpr_lut_to_dense", "const"} == set(
+            storage(program_of(built, "mixed")).values()
+        )
+        assert (
+            0
+            < coverage.as_dict()["int8_macs_share"]
+            < manifest_of(built, "w8a8").compression["int8_macs_share"]
+        )
+
+    def test_a_package_that_differs_from_its_plan_is_refused(
+        self, built: tuple[Checkpoint, Path]
+    ) -> None:
+        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
+        plan = plan_for(METHODS["w8a8"], layers, None)
+        mixed = plan_for(
+            METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"]
+        )
+        with pytest.raises(CheckFailed, match="weights are not stored as planned, the first is"):
+            Coverage.of(plan, layers, program_of(built, "fp16")).require()
+        with pytest.raises(CheckFailed, match="inputs are not as planned, the first is"):
+            Coverage.of(
+                tuple(dataclasses.replace(entry, int8_input=False) for entry in mixed),
+                layers,
+                program_of(built, "mixed"),
+            ).require()
+        untouched = plan_for(dataclasses.replace(METHODS["w8"], weights=None), layers, None)
+        with pytest.raises(CheckFailed, match="no weight was compressed"):
+            Coverage.of(untouched, layers, program_of(built, "fp16")).require()
+
+
+class TestW8A8:
+    def test_convolutions_read_int8_by_symmetric_scales(
+        self, built: tuple[Checkpoint, Path]
+    ) -> None:
+        program, layers = (
+            program_of(built, "w8a8"),
+            program_layers(program_of(built, "fp16"), Vocoder.of(built[0])),
+        )
+        maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
+        convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
+        reads = {x.name: reads_of(x.name, convolutions, maker) for x in layers if not x.is_tail}
+        in_float = {
+            x.name
+            for x in layers
+            if not x.is_style and not x.is_tail and reads[x.name] != "dequantize"
+        }
+        upsamplers = {
+            x.name
+            for x in layers
+            if x.name.endswith(".pool") or x.name.startswith("generator.ups.")
+        }
+        assert in_float == upsamplers | {
+            "F0_conv",
+            "N_conv",
+            "encode.conv1",
+            "generator.noise_convs.1",
+        }
+        assert not [x.name for x in layers if x.is_style and reads[x.name] == "dequantize"]
+        assert len(quantize_ops(program)) == sum(kind == "dequantize" for kind in reads.values())
+        program = program_of(built, "w8a8")
+        for op in quantize_ops(program):
+            assert "zero_point" not in op.inputs
+            assert np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
+            assert op.outputs[0].dtype.name == "int8"
+
+    def test_figures_and_share_are_in_the_manifest(self, built: tuple[Checkpoint, Path]) -> None:
+        manifest = manifest_of(built, "w8a8")
+        balanced, following, against_parent = manifest.checks["figures"]
+        assert balanced["value"] > 100.0 > following["value"] > 25.0
+        assert against_parent["value"] > 15.0
+        # tail and decoder weigh more in a tiny model
+        assert 0.5 < manifest.compression["int8_macs_share"] < 1.0
+        assert manifest.compression["activations"]["exponent"] == QUICK.exponent
+
+
+@pytest.mark.slow
+class TestW4:
+    def test_blocks_a_warning_and_much_worse(self, copied: tuple[Checkpoint, Path]) -> None:
+        """The negative control, with one scale a block and the reason why it is not for the
+        engine.
+        """
+        manifest, kinds = (
+            build_compressed(METHODS["w4"], *copied)[1],
+            storage(program_of(copied, "w4")),
+        )
+        assert {
+            op for op, stored in kinds.items() if stored == "constexpr_blockwise_shift_scale"
+        } == large_layers(copied)
+        assert manifest.target == "iOS18"
+        assert "Neural Engine" in manifest.compression["unfit_for_engine"]
+        require_genuine(manifest, "w4")
+        for name in ("w8", "p4", "mixed"):
+            pytest.raises(
+                InputError,
+                require_genuine,
+                dataclasses.replace(manifest, method=name),
+                name,
+            ).match("renamed")
+        snr_db = {
+            name: manifest_of(copied, name).checks["figures"][-1]["value"] for name in ("w4", "w8")
+        }
+        assert snr_db["w4"] < snr_db["w8"] - 15.0
+
+
+class TestBuild:
+    def test_same_inputs_same_bytes(self, copied: tuple[Checkpoint, Path]) -> None:
+        """Ranges, int8 inputs, palettes and integers; tests/core/test_convert.py holds the
+        conversion to it.
+        """
+        first = manifest_of(copied, "mixed").package_sha256
+        assert (
+            build_compressed(quick("mixed"), *copied, recipe_of(*copied))[1].package_sha256 == first
+        )
+
+    def test_a_package_below_the_limit_leaves_nothing(
+        self, instant: tuple[Checkpoint, Path]
+    ) -> None:
+        checkpoint, build = instant
+        shutil.rmtree(manifest_of(instant, "w8").package_path)
+        with pytest.raises(CheckFailed, match=r"SNR against fp16, .* limit >= 300 dB"):
+            build_compressed(
+                dataclasses.replace(METHODS["w8"], check_snr_db=300.0), checkpoint, build
+            )
+        assert not list(build.glob("*w8.mlpackage")) + list(build.glob(".staged*"))
+
+    def test_what_is_no_compression_or_anothers_recipe_is_refused(
+        self, built: tuple[Checkpoint, Path]
+    ) -> None:
+        with pytest.raises(
+            InputError, match="method 'fp16' compresses nothing: `kokoro-ane build vocoder`"
+        ):
+            build_compressed(METHODS["fp16"], *built)
+        other = dataclasses.replace(recipe_of(*built), checkpoint_sha256="00ff")
+        with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
+            build_compressed(quick("mixed"), *built, other)
+
+
+class TestApplyCommand:
+    def test_last_line_is_json(
+        self, instant: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+    ) -> None:
+        checkpoint, build = instant
+        assert (
+            apply(["--method", "w8", "--checkpoint", str(checkpoint.folder), "--build", str(build)])
+            == 0
+        )
+        printed = capsys.readouterr()
+        data = json.loads(printed.out.splitlines()[-1])
+        assert data["manifest"].endswith("-w8.json")
+        assert data["share_of_parent"] < 1
+        assert "not releasable" in printed.out
+
+    def test_no_parent(
+        self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        assert (
+            apply(
+                ["--method", "w8a8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]
+            )
+            == 2
+        )
+        assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            (
+                ["--method", "mixed"],
+                "there is no recipe for this checkpoint; `kokoro-ane sensitivity` finds one",
+            ),
+            (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
+            (
+                ["--method", "w8a8", "--set", "alpha=1"],
+                "give KEY=VALUE with a key of clips, exponent, float_inputs",
+            ),
+        ],
+    )
+    def test_one_clear_line(
+        self,
+        built: tuple[Checkpoint, Path],
+        more: list[str],
+        message: str,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        assert apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2
+        assert message in capsys.readouterr().err
+
+
+class TestSensitivityCommand:
+    @pytest.fixture
+    def measured_layers(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Layers measured so far; the figure is the number of characters of their names.
+        Calibration takes two sentences.
+        """
+        layers: list[str] = []
+
+        def distance_db2(_: LayerTrials, levels: dict[str, str]) -> float:
+            layers.append(next(iter(levels)) if len(levels) == 1 else "together")
+            return len(layers[-1]) / 1000
+
+        monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
+        monkeypatch.setattr(
+            measure,
+            "calibration_inputs",
+            lambda checkpoint, vocoder, _, **more: calibration_inputs(
+                checkpoint, vocoder, 2, **more
+            ),
+        )
+        return layers
+
+    def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
+        files = ("--log", str(folder / "log.jsonl"), "--recipe", str(folder / "recipe.json"))
+        folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
+        return sensitivity([*files, *folders, "--clips", "1", *more])
+
+    def test_recipe_plot_and_resumption(
+        self,
+        built: tuple[Checkpoint, Path],
+        measured_layers: list[str],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        recipe = load_recipe(tmp_path / "recipe.json")
+        assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
+        assert Path(data["plot"]).read_bytes().startswith(b"\x89PNG")
+        plan_for(
+            METHODS["mixed"],
+            program_layers(program_of(built, "fp16"), Vocoder.of(built[0])),
+            recipe.levels,
+        )
+        assert len(measured_layers) > 50
+
+        whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
+        (tmp_path / "log.jsonl").write_text(whole[:-20], encoding="utf-8")
+        measured_layers.clear()
+        assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
+        assert len(measured_layers) == 2  # the line that was cut off, and all together
+        assert (tmp_path / "log.jsonl").read_text(encoding="utf-8") == whole
+        capsys.readouterr()
+
+        assert self.run(built, tmp_path, "--int8-macs", "0.999") == 2
+        assert (
+            "budget int8_macs 0.999 is out of reach: these levels go as far as"
+            in capsys.readouterr().err
+        )
+
+    def test_a_size_takes_palettes_and_float_inputs(
+        self,
+        built: tuple[Checkpoint, Path],
+        measured_layers: list[str],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """The fits, which take most of the time, are replaced by none: nothing renders with them
+        here (tests/quantize/test_balance.py does).
+        """
+        fitted_layers: list[str] = []
+
+        def fits_of(
+            _checkpoint: Checkpoint, _vocoder: Vocoder, names: list[str]
+        ) -> dict[str, object]:
+            fitted_layers.extend(names)
+            return {}
+
+        monkeypatch.setattr(measure, "fits_of", fits_of)
+        assert self.run(built, tmp_path, "--size", "0.8") == 0
+        assert "generator.ups.0" in fitted_layers
+        assert "F0_conv" not in fitted_layers
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["forecast"]["size"] <= 0.8
+        assert data["forecast"]["int8_macs"] == 0
+        assert set(load_recipe(tmp_path / "recipe.json").levels.values()) <= {
+            "fp16",
+            "w8",
+            "p6",
+            "p4",
+        }
+        assert measured_layers[-1] == "together"
+
+
+class TestQualityCommand:
+    def run(self, built: tuple[Checkpoint, Path], *more: str, method: str = "w8") -> int:
+        folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
+        return quality(["--method", method, *folders, "--workers", "1", *more])
+
+    def test_one_clip_is_measured_but_undecided(
+        self,
+        copied: tuple[Checkpoint, Path],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        two_seconds = min(
+            (clip for clip in own_speech(copied[0]) if clip.frames >= 80),
+            key=lambda clip: clip.frames,
+        )
+        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [two_seconds])
+        # slow where random weights speak
+        monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))
+        assert self.run(copied, "--clips", "1") == 3
+        printed = capsys.readouterr().out
+        data = json.loads(printed.splitlines()[-1])
+        record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
+        assert "PESQ wide band" in printed
+        assert "not releasable" in printed
+        assert data["verdict"] == record["verdict"] == "UNDECIDED"
+        assert data["releasable"] is False
+        assert record["clips"][0]["figures"]["snr_db"] == pytest.approx(
+            data["summary"]["snr_db"]["mean"], abs=1e-4
+        )
+        assert record["clips"][0]["figures"]["pesq"] > record["clips"][0]["variation"]["pesq"]
+        assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
+
+        assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
+        assert json.loads((copied[1] / "again.json").read_text(encoding="utf-8")) == record
+
+    def test_all_clips_decide(
+        self,
+        copied: tuple[Checkpoint, Path],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """Clips are measured as perfect, and then as silent; what ships and may not go out ends
+        with 3.
+        """
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        assert self.run(copied) == 3
+        assert [exit_of("SHIP", may) for may in (True, False)] == [0, 3]
+        lines = capsys.readouterr().out.splitlines()
+        assert json.loads(lines[-1])["verdict"] == "SHIP"
+        assert lines[0].startswith("SHIP  w8, clips: 24")
+        assert "the gates hold, but not releasable: " in lines[1]
+        assert lines[2].startswith("tightest gate: ")
+        assert next(line for line in lines if line.startswith("metric")).split()[-2:] == [
+            "pass",
+            "limit",
+        ]
+        assert next(line for line in lines if line.startswith("PESQ wide band")).count("yes") == 1
+        shutil.rmtree(copied[1] / "release" / "cache")  # what was measured is not measured again
+        monkeypatch.setattr(execution, "judge_clip", measured_as("is silent"))
+        assert self.run(copied) == 1
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["verdict"] == "REJECT"
+        assert "the package's output is silent" in data["reasons"][0]
+
+    def test_five_wrong_scales_are_found_without_ears(
+        self,
+        copied: tuple[Checkpoint, Path],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """The scales of five channels a tenth too large in the file itself, the manifest sealed
+        again, every clip perfect.
+        """
+        parent = manifest_of(copied, "fp16").package_path
+        for name in COMPRESSED:
+            assert (
+                wrong_scales(parent, manifest_of(copied, name).package_path, METHODS[name].balances)
+                == ()
+            ), name
+        manifest = manifest_of(copied, "w8")
+        places = [
+            stored.places
+            for stored in open_program(manifest.package_path).storage.weights.values()
+            if stored.kind == "linear int8"
+        ]
+        # weights, scales of two bytes, zero points of one
+        offset = sorted(places[0], key=lambda place: place[2])[-2][1]
+        blob = manifest.package_path / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+        data = bytearray(blob.read_bytes())
+        # of the values, behind their header
+        start = int.from_bytes(data[offset + 16 : offset + 24], "little")
+        scales = np.frombuffer(data, np.float16, count=5, offset=start) * np.float16(1.1)
+        data[start : start + scales.nbytes] = scales.tobytes()
+        blob.write_bytes(data)
+        dataclasses.replace(manifest, **describe_package(manifest.package_path)).save(manifest.path)
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        assert self.run(copied) == 1
+        data = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert data["verdict"] == "REJECT"
+        assert "5 of" in data["reasons"][0]
+        assert "another scale than the parent's" in data["reasons"][0]
+
+    def test_what_is_missing_is_built_first(
+        self,
+        built: tuple[Checkpoint, Path],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """w8 where nothing is built: its parent, then itself; then it is judged."""
+        commands = []
+
+        def build(options: BuildOptions | QuantizeOptions) -> None:
+            commands.append(options.command.split()[1])
+            manifest = manifest_of(built, "w8" if commands[-1] == "quantize" else "fp16")
+            shutil.copytree(manifest.package_path, tmp_path / manifest.package)
+            shutil.copy(manifest.path, tmp_path)
+
+        for name in ("build", "quantize"):
+            monkeypatch.setattr(f"kokoro_ane.pipeline.package_builds.{name}", build)
+        monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        assert self.run((built[0], tmp_path)) == 3
+        assert commands == ["build", "quantize"]
+        captured = capsys.readouterr()
+        assert json.loads(captured.out.splitlines()[-1])["verdict"] == "SHIP"
+        assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
+        assert "kokoro-ane" not in captured.err
+
+    def test_a_layout_is_built_under_its_name(self) -> None:
+        fp16, w8a8 = (
+            Request(open_checkpoint(str(DEMO_VOICE)), Path("a b"), level, "streaming-poly")
+            for level in ("fp16", "w8a8")
+        )
+        common = f"--layout streaming-poly --checkpoint {shlex.quote(str(DEMO_VOICE))}"
+        assert fp16.command(fp16.vocoder) == f"kokoro-ane build vocoder {common} --out 'a b'"
+        assert (
+            w8a8.command(w8a8.vocoder)
+            == f"kokoro-ane quantize --method w8a8 {common} --build 'a b'"
+        )
+
+    def test_another_checkpoint(
+        self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        other = Checkpoint.from_folder(
+            write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
+        )
+        assert self.run((other, copied[1])) == 2
+        assert "was built from checkpoint" in capsys.readouterr().err
+
+    def test_too_many_clips(
+        self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+    ) -> None:
+        assert self.run(built, "--clips", "25") == 2
+        assert "--clips 25: there are 24 clips, give 1 to 24" in capsys.readouterr().err
+
+
+def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio
+    perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
+
+    def judge_clip(_truth, _subject, utterance, _variation, **_: object) -> ClipResult:
+        return ClipResult(
+            utterance.id,
+            utterance.voice,
+            5.0,
+            utterance.text,
+            {} if defect else perfect,
+            perfect,
+            defect,
+        )
+
+    return judge_clip

@@ -1,0 +1,496 @@
+"""ONNX files as a user makes and speaks with them, and their integer products against the
+arithmetic written down.
+"""
+
+import copy
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.layers import Conv
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.pipeline.package_builds import build_package
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.onnx import onnx_file
+from kokoro_ane.runtimes.onnx.integer_conv import INT8, IntegerConv
+from kokoro_ane.runtimes.portable import PortableFunction
+from kokoro_ane.runtimes.registry import open_runtime
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.eager import EagerVocoder, FrozenConv, Place, places
+from kokoro_ane.vocoder.scaled_conv import (
+    PerColumnScaledConv,
+    ScaledConv,
+    TimeVaryingScale,
+    input_factor,
+)
+from tests.runtimes.test_portable import onnx_files, spoken
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return onnx_files(tiny_checkpoint, tmp_path_factory)
+
+
+class TestFiles:
+    def test_validate_compares_the_runtime_with_upstream(
+        self, tiny_checkpoint: Checkpoint, build: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        from kokoro_ane.pipeline.validate import main as validate
+
+        flags = [
+            "--phonemes",
+            "abt de, fɡh.",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--runtime",
+            "onnx",
+            "--build",
+            str(build),
+        ]
+        assert validate(flags) == 0
+        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert report["first_bad"] == {"torch": None, "onnx": None}
+        found = {row["name"]: row for row in report["intermediates"]["onnx"]}
+        assert {
+            found[name]["verdict"] for name in ("durations", "text", "f0_hz", "energy", "asr")
+        } == {"good"}  # upstream has no narrow decoder
+
+    def test_quality_judges_what_onnx_runtime_renders(
+        self, tiny_checkpoint: Checkpoint, build: Path
+    ) -> None:
+        """Its vocoder alone, opened from the manifest; figures of another version or precision have
+        another name.
+        """
+        from kokoro_ane.eval.execution import arithmetic, opened
+        from kokoro_ane.quantize.speech import check_speech
+        from kokoro_ane.runtimes.registry import judged_manifest
+        from kokoro_ane.vocoder.decoder import Vocoder
+        from kokoro_ane.vocoder.render import render_reference
+
+        request = Request(tiny_checkpoint, build, "fp32")
+        method, manifest = judged_manifest("onnx", request, build_package)
+        speech, how = check_speech(tiny_checkpoint, 40), arithmetic("onnx", "declared")
+        assert method.name == "fp32"
+        assert how.startswith("onnx-1.")
+        assert arithmetic("mlprogram", "ane_numerics") == "ane_numerics"
+        assert (
+            snr_db(
+                render_reference(Vocoder.of(tiny_checkpoint), speech),
+                opened(manifest.path, how).render(speech),
+            )
+            >= 100
+        )
+        pytest.raises(InputError, arithmetic, "onnx", "ane_numerics").match(
+            "--precision ane_numerics is of the executed packages"
+        )
+        with pytest.raises(InputError, match="--runtime torch is what levels are judged against"):
+            judged_manifest("torch", request, build_package)
+
+    def test_quality_builds_the_file_that_it_lacks(
+        self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        from kokoro_ane.runtimes.registry import judged_manifest
+
+        source = str(tiny_checkpoint.folder)
+        request = Request(tiny_checkpoint, tmp_path, "w8", source=source)
+        _, manifest = judged_manifest("onnx", request, build_package)
+        told = capsys.readouterr().err.splitlines()
+        assert [line.partition(" is not built yet")[0] for line in told] == [
+            f"KokoroVocoder-tiny-onnx-{level}" for level in ("fp32", "w8")
+        ]
+        assert manifest.method == "w8"
+        (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
+        with pytest.raises(InputError, match="has hash .* its manifest says"):  # never built over
+            judged_manifest("onnx", request, build_package)
+
+    def test_facts_of_a_file_are_its_own(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
+        from kokoro_ane.eval.levels import facts_of
+
+        manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-fp32.json")
+        facts = facts_of(manifest)
+        assert facts.int8_macs_share == 0
+        assert facts.operations["Conv"] > 10
+        assert facts.stored_bytes["float"] > 0.9 * facts.bytes / 2
+
+    def test_bundle_of_onnx_files(
+        self,
+        tiny_checkpoint: Checkpoint,
+        build: Path,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        from kokoro_ane.pipeline.bundle import main as bundle
+
+        out = tmp_path / "tiny-onnx"
+        assert (
+            bundle(
+                [
+                    "--runtime",
+                    "onnx",
+                    "--checkpoint",
+                    str(tiny_checkpoint.folder),
+                    "--build",
+                    str(build),
+                    "--out",
+                    str(out),
+                ]
+            )
+            == 3
+        )
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["tensors"] > 40
+        assert len(list((out / "packages").glob("*.onnx"))) == 3
+        assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (
+            out / "MODEL_CARD.md"
+        ).read_text(encoding="utf-8")
+        manifest = out / "packages" / "KokoroVocoder-tiny-onnx-fp32.onnx"
+        manifest.write_bytes(manifest.read_bytes()[:-1] + b"\0\0")
+        assert bundle(["--verify", str(out)]) == 2
+        assert "was changed after the bundle was written" in capsys.readouterr().err
+        assert (
+            bundle(
+                [
+                    "--runtime",
+                    "torch",
+                    "--checkpoint",
+                    str(tiny_checkpoint.folder),
+                    "--out",
+                    str(tmp_path / "tiny-t"),
+                ]
+            )
+            == 2
+        )
+        assert "--runtime torch has no files: it reads the checkpoint" in capsys.readouterr().err
+
+    def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(
+        self, tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
+    ) -> None:
+        """Every Snake's convolution is known by name; the small file is opened, judged and refused
+        as the large one is.
+        """
+        import onnx
+
+        from kokoro_ane.eval.levels import facts_of
+        from kokoro_ane.pipeline.apply import main as quantize
+        from kokoro_ane.runtimes.onnx.onnx_levels import alphas
+        from kokoro_ane.vocoder.decoder import Vocoder
+
+        copy = Path(shutil.copytree(build, tmp_path / "build"))
+        names = {
+            tensor.name
+            for tensor in onnx.load(copy / "KokoroVocoder-tiny-onnx-fp32.onnx").graph.initializer
+        }
+        assert set(alphas(Vocoder.of(tiny_checkpoint))) <= names
+        flags = [
+            "--method",
+            "w8",
+            "--runtime",
+            "onnx",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--build",
+            str(copy),
+        ]
+        assert quantize(flags) == 0
+        require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8")
+        facts = facts_of(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"))
+        assert facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4
+        assert facts.int8_macs_share == 0
+        reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
+        small = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8")).vocoder
+        waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
+        assert 20 < snr_db(reference["waveform"], waveform) < 80
+        (copy / "KokoroVocoder-tiny-onnx-w8.json").unlink()
+        with pytest.raises(
+            InputError, match="run `kokoro-ane quantize --method w8 .*--runtime onnx`"
+        ):
+            open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
+        assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
+
+    def test_w8a8_multiplies_integers_and_says_so(
+        self,
+        tiny_checkpoint: Checkpoint,
+        build: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Built, opened and described like the others; the chain speaks with it. A processor that
+        loses bits refuses it; opened nevertheless, there is more noise.
+        """
+        import onnx
+
+        from kokoro_ane.eval.levels import facts_of
+        from kokoro_ane.pipeline.apply import main as quantize
+
+        copy = Path(shutil.copytree(build, tmp_path / "build"))
+        flags = [
+            "--method",
+            "w8a8",
+            "--runtime",
+            "onnx",
+            "--checkpoint",
+            str(tiny_checkpoint.folder),
+            "--build",
+            str(copy),
+        ]
+        if not onnx_file.are_exact():
+            assert quantize(flags) == 2
+            monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
+        assert quantize(flags) == 0
+        manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
+        require_genuine(manifest, "w8a8")
+        for name in ("w8", "fp32"):
+            with pytest.raises(InputError, match=f"which is not {name}: renamed"):
+                require_genuine(dataclasses.replace(manifest, method=name), name)
+        facts = facts_of(manifest)
+        assert facts.int8_macs_share > 0.5
+        assert facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20
+        assert {entry.key for entry in onnx.load(manifest.package_path).metadata_props} == {
+            onnx_file.INTEGERS
+        }
+        reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
+        whole = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8a8")).vocoder
+        waveform = whole.run(reference["features"], reference["style"], reference["asr"].shape[-1])
+        assert 10 < snr_db(reference["waveform"], waveform) < 60
+
+    def test_a_row_of_channels_that_snake_divided_is_quantized_without_it(
+        self, tiny_checkpoint: Checkpoint, build: Path
+    ) -> None:
+        import onnx
+        from onnx import numpy_helper
+
+        from kokoro_ane.quantize.methods import LinearWeights
+        from kokoro_ane.runtimes.onnx.onnx_levels import compress
+
+        model = onnx.load(build / "KokoroVocoder-tiny-onnx-fp32.onnx")
+        node = next(
+            node for node in model.graph.node if node.op_type == "Conv" and "stages" in node.name
+        )
+        tensor = next(tensor for tensor in model.graph.initializer if tensor.name == node.input[1])
+        alpha = np.geomspace(0.01, 100, tensor.dims[1], dtype=np.float32).reshape(1, -1, 1, 1)
+        plain = numpy_helper.to_array(tensor) * 1.0
+        tensor.CopyFrom(numpy_helper.from_array(plain / alpha, tensor.name))
+
+        def kept(folded: dict[str, np.ndarray]) -> float:
+            copied = onnx.ModelProto()
+            copied.CopyFrom(model)
+            compress(copied, LinearWeights(keep_up_to=0), folded)
+            found = {
+                entry.name: numpy_helper.to_array(entry)
+                for entry in copied.graph.initializer
+                if entry.name.startswith(tensor.name)
+            }
+            scale = found[f"{tensor.name}_scale"].reshape(-1, 1, 1, 1)
+            weight = found[f"{tensor.name}_int8"] * scale * found.get(f"{tensor.name}_inverse", 1.0)
+            return snr_db(plain, weight * alpha)
+
+        assert kept({tensor.name: alpha}) > 40 > kept({})
+
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+INNER, OUT = 12, 20
+
+
+# A convolution as the recipe prepares it, and the range of what it reads
+def conv_of(kind: str, seed: int) -> tuple[Conv, float]:
+    torch.manual_seed(seed)
+    divisor = torch.rand(INNER) + 0.5
+    if kind == "strided":
+        return ScaledConv(Conv(INNER, OUT, 12, stride=6, padding=3), divisor), 3.0
+    if kind == "columns":
+        return PerColumnScaledConv(
+            ScaledConv(Conv(INNER, OUT, 3, padding=1, bias=False), divisor), floor=0.01
+        ), 1.0
+    conv = Conv(INNER, OUT, 7, dilation=3, padding=9)
+    return {
+        "plain": (conv, 3.0),
+        "balanced": (ScaledConv(conv, divisor), 3.0),
+        "following": (ScaledConv(conv, envelope=TimeVaryingScale(20, cap=4.0)), 1.0),
+    }[kind]
+
+
+KINDS = ("plain", "balanced", "following", "columns", "strided")
+LENGTHS = (47, 120, 333)
+
+
+def rounded(conv: Conv, x: Tensor, size: float) -> Tensor:
+    """The same convolution of rounded weights and inputs, without the module under test."""
+    exact, step = copy.deepcopy(conv), size / INT8
+    steps = exact.weight.detach().abs().amax(dim=(1, 2, 3), keepdim=True) / INT8
+    exact.weight.data = torch.round(exact.weight.detach() / steps) * steps
+    prepared = input_factor(conv, x)
+    whole: Tensor = exact(torch.round(x * prepared / step).clamp(-128, 127) * step / prepared)
+    return whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", LENGTHS)
+def test_it_is_the_convolution_of_rounded_values(kind: str, steps: int) -> None:
+    conv, size = conv_of(kind, seed=steps)
+    x = torch.randn(1, INNER, 1, steps) * torch.linspace(0.05, 1.0, steps)
+    module = IntegerConv(conv, size, Place("x"))
+    assert snr_db(conv(x).detach(), module(x)) > 20, "int8 is near"
+    assert snr_db(rounded(conv, x, size).detach(), module(x)) > 45, (
+        "as written down, but for a code on an edge"
+    )
+
+
+def test_what_the_graph_has_folded_is_put_back() -> None:
+    """Snake's alpha times the input, a factor behind, a constant that a norm takes off: all three,
+    and each alone would be heard.
+    """
+    conv, size = conv_of("following", seed=3)
+    x, alpha = torch.randn(1, INNER, 1, 120), torch.rand(INNER) * 3 + 0.2
+    module = IntegerConv(conv, size, Place("x", alpha, outer=0.5, centred=True))
+    assert conv.bias is not None
+    wanted = (conv(x) - conv.bias.view(1, -1, 1, 1)) * 0.5
+    assert snr_db(wanted.detach(), module(x * alpha.view(1, -1, 1, 1))) > 25
+    assert snr_db(wanted.detach(), module(x)) < 15
+    assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
+
+
+def make_unsigned(path: Path) -> None:
+    """Change a file's inputs from int8 to uint8 around 128. ONNX Runtime sums such products without
+    loss on any processor, but hardly faster than floats.
+    """
+    model = onnx.load(path)
+    constants = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"]
+    for tensor in (*model.graph.initializer, *constants):
+        if tensor.data_type == onnx.TensorProto.INT8:
+            zeros = onnx.numpy_helper.to_array(tensor) + np.uint8(128)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(zeros.astype(np.uint8), tensor.name))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> None:
+    conv, size = conv_of(kind, seed=1)
+    module, axes = (
+        IntegerConv(conv, size, Place("x")),
+        {"x": {3: "columns"}, "y": {3: "steps"}},
+    )
+    function = PortableFunction(
+        module, (torch.randn(1, INNER, 1, 100),), ("x",), ("y",), axes, {"columns": 400}
+    )
+    onnx_file.write(function, tmp_path / "conv.onnx")
+    nodes = [node.op_type for node in onnx.load(tmp_path / "conv.onnx").graph.node]
+    assert nodes.count("ConvInteger") == 1
+    assert "QuantizeLinear" in nodes
+    if not onnx_file.are_exact():
+        make_unsigned(tmp_path / "conv.onnx")
+    program = onnx_file.OnnxProgram(tmp_path / "conv.onnx", ("y",))
+    for steps in LENGTHS:
+        x = torch.randn(1, INNER, 1, steps)
+        # a code on a rounding edge may fall to the other side
+        assert snr_db(module(x).numpy(), program({"x": x.numpy()})["y"]) > 50
+
+
+def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint: Checkpoint) -> None:
+    vocoder = Vocoder.of(tiny_checkpoint)
+    eager, known = EagerVocoder(vocoder), places(vocoder)
+    held = {name for name, module in eager.named_modules() if isinstance(module, FrozenConv)}
+    assert held - set(known) == {"f0_conv", "energy_conv", "generator.conv_post"}
+    assert set(known) <= held
+    for name, place in known.items():
+        weight = vocoder.get_submodule(place.path).weight.detach() * place.outer
+        weight = weight if place.alpha is None else weight / place.alpha.view(1, -1, 1, 1)
+        assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
+
+
+def probe() -> bytes:
+    helper, kinds, shape = onnx.helper, onnx.TensorProto, (1, onnx_file.CHANNELS, 1, 1)
+    weights = np.full((onnx_file.CHANNELS, *shape[1:]), onnx_file.LARGEST_WEIGHT, np.uint8)
+    stored = {"w": weights, "z": np.int8(0), "m": np.uint8(onnx_file.MIDDLE)}
+    tensors = [
+        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items()
+    ]
+    ends = (
+        [helper.make_tensor_value_info(*end, shape)]
+        for end in (("x", kinds.INT8), ("y", kinds.INT32))
+    )
+    graph = helper.make_graph(
+        [helper.make_node("ConvInteger", ["x", "w", "z", "m"], ["y"])], "probe", *ends, tensors
+    )
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", onnx_file.OPSET)],
+        ir_version=8,
+        producer_name="kokoro-ane",
+    )
+    return model.SerializeToString()
+
+
+def test_a_processor_that_saturates_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that says nothing of integers opens there; one that has their products is refused in
+    one line.
+    """
+    assert (
+        Path(onnx_file.__file__).with_name("data").joinpath("integer_probe.onnx").read_bytes()
+        == probe()
+    )
+    model = onnx.load_from_string(probe())
+    onnx.save(model, tmp_path / "plain.onnx")
+    onnx.helper.set_model_props(model, {onnx_file.INTEGERS: "1"})
+    onnx.save(model, tmp_path / "whole.onnx")
+    if onnx_file.are_exact():
+        onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
+    monkeypatch.setattr(
+        onnx_file, "sums", lambda: np.full((1, 64, 1, 1), -64 * 32768 // 2, np.int32)
+    )
+    onnx_file.are_exact.cache_clear()
+    try:
+        onnx_file.OnnxProgram(tmp_path / "plain.onnx", ("y",))
+        with pytest.raises(
+            InputError, match="loses bits of their sums on this processor: use w8 or fp32"
+        ):
+            onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
+    finally:
+        onnx_file.are_exact.cache_clear()
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) -> None:
+    from kokoro_ane.runtimes.onnx.integer_conv import BLOCK, in_blocks
+    from kokoro_ane.runtimes.onnx.onnx_file import int8_macs_share, operations
+
+    conv, size = conv_of("following", seed=2)
+    module = nn.Sequential(
+        nn.Conv2d(INNER, INNER, 1), IntegerConv(conv, size, Place("x", centred=not biased))
+    )
+    axes = {"x": {3: "columns"}, "y": {3: "steps"}}
+    onnx_file.write(
+        PortableFunction(module, (torch.randn(1, INNER, 1, 100),), ("x",), ("y",), axes, {}),
+        tmp_path / "whole.onnx",
+    )
+    model = onnx.load(tmp_path / "whole.onnx")
+    before = operations(model), int8_macs_share([model])
+    in_blocks(model, "1")
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, tmp_path / "blocks.onnx")
+    assert operations(model)["Loop"] == 1
+    assert operations(model)["ConvInteger"] == before[0]["ConvInteger"] == 1
+    assert int8_macs_share([model]) == before[1] > 0.9
+    whole, blocks = (
+        onnx_file.OnnxProgram(tmp_path / f"{name}.onnx", ("y",)) for name in ("whole", "blocks")
+    )
+    for steps in (1, 21, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7):
+        x = torch.randn(1, INNER, 1, steps).numpy()
+        assert np.array_equal(whole({"x": x})["y"], blocks({"x": x})["y"]), steps
+    pytest.raises(CheckFailed, in_blocks, model, "0").match(
+        "0 is no convolution of integers with an envelope: nothing"
+    )

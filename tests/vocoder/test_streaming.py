@@ -1,0 +1,312 @@
+"""The streaming layout: exact where its statistics are, the same samples at any cut, a predictor
+that is refused where it does not fit.
+
+python -m pytest tests/vocoder/test_streaming.py
+"""
+
+import io
+import json
+import wave
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d
+from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
+from kokoro_ane.pipeline.speak import main as speak
+from kokoro_ane.pipeline.synthesis import Player, SynthesisStats
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.runtimes.registry import Opened
+from kokoro_ane.runtimes.torch_streaming import StreamingBackend
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import render_reference
+from kokoro_ane.vocoder.streaming.norm_statistics import (
+    StatisticsPredictor,
+    load_predictor,
+    predictor_of,
+    predictor_path,
+    save_predictor,
+)
+from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
+from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
+from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance
+from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
+from tests.demo_voice import DEMO_VOICE
+from training import fit_statistics
+from training.fit_statistics import main as fit
+
+TEXT = "Hello from a stream. It is said in windows."
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return open_checkpoint(str(DEMO_VOICE))
+
+
+@pytest.fixture(scope="module")
+def vocoder(checkpoint: Checkpoint) -> Vocoder:
+    return Vocoder.of(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def speech(checkpoint: Checkpoint) -> VocoderInputs:
+    return check_speech(checkpoint, 90)
+
+
+@pytest.fixture(scope="module")
+def predictor(checkpoint: Checkpoint) -> StatisticsPredictor:
+    return predictor_of(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def measured(vocoder: Vocoder, speech: VocoderInputs) -> tuple[np.ndarray, np.ndarray]:
+    """The reference's samples, and what its norms measured: means, then log variances."""
+    seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def note(norm: AdaIN1d, arguments: tuple[torch.Tensor, ...]) -> None:
+        variance, mean = torch.var_mean(arguments[0].double(), dim=3, unbiased=False)
+        seen[id(norm)] = mean.flatten(), torch.log(variance + NORM_EPSILON).flatten()
+
+    norms = generator_norms(vocoder.generator)
+    hooks = [norm.norm.register_forward_pre_hook(note) for norm in norms]
+    samples = render_reference(vocoder, speech)
+    for hook in hooks:
+        hook.remove()
+    return (
+        samples,
+        torch.cat([seen[id(norm.norm)][part] for part in (0, 1) for norm in norms]).numpy(),
+    )
+
+
+def told(predictor: StatisticsPredictor, statistics: np.ndarray) -> StatisticsPredictor:
+    """One that says this whatever it is asked."""
+    return replace(
+        predictor, outer=np.zeros_like(predictor.outer), bias=statistics.astype(np.float32)
+    )
+
+
+def test_told_what_the_norms_measure_it_is_the_vocoder(
+    vocoder: Vocoder,
+    checkpoint: Checkpoint,
+    speech: VocoderInputs,
+    predictor: StatisticsPredictor,
+    measured: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """And the nearer it is told, the nearer it is: exactly, as predicted, the average of all
+    speech.
+    """
+    reference, statistics = measured
+    exact, predicted, average = (
+        snr_db(
+            reference,
+            StreamingBackend(vocoder, one, checkpoint.config.hidden_dim, measured=0).render(speech),
+        )
+        for one in (told(predictor, statistics), predictor, told(predictor, predictor.bias))
+    )
+    assert exact > 100
+    assert exact > predicted + 50
+    assert predicted > average + 2
+    # 2 s: measured, whatever is told
+    short = StreamingBackend(vocoder, told(predictor, predictor.bias), checkpoint.config.hidden_dim)
+    assert snr_db(reference, short.render(speech)) > 100
+
+
+def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_the_file_tells(
+    vocoder: Vocoder,
+    speech: VocoderInputs,
+    predictor: StatisticsPredictor,
+    measured: tuple[np.ndarray, np.ndarray],
+) -> None:
+    decoder, seen = DecoderFunction(vocoder, predictor, speech.asr.shape[1]).eval(), []
+    # what the predictor is given, and what it gives
+    for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):
+        module.register_forward_hook(
+            lambda _, given, made, place=place: seen.append(
+                (given[0], made)[place].flatten().double().numpy()
+            )
+        )
+    with torch.no_grad():
+        decoder(
+            torch.from_numpy(pack_utterance(speech, speech.frames)), speech.style[..., None, None]
+        )
+    inputs, product = seen
+    found = product + predictor.bias
+    assert snr_db(predictor(inputs[None])[0], found) > 90
+    log_variances = np.split(found - measured[1], 2)[1]
+    # one sentence of 2 s; the file's are longer
+    assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["error"]
+
+
+def test_any_cut_gives_the_same_samples(
+    vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs, predictor: StatisticsPredictor
+) -> None:
+    backend = StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0)
+    given = backend.pack(speech), speech.style[:, :, None, None], speech.frames
+    whole, *cut = (
+        torch.cat(list(backend.pieces(*given, first, longest))).numpy()
+        for first, longest in ((None, 200), (20, 40), (16, 33))
+    )
+    assert all(snr_db(whole, other) > 100 for other in cut)
+    assert len(list(backend.pieces(*given, 20, 40))) == len(windows(speech.frames, 20, 40)) > 3
+    # the outermost taps weigh little: five of the seven frames must go before it is heard
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kokoro_ane.vocoder.streaming.windows.HALO", 2)
+        assert snr_db(whole, torch.cat(list(backend.pieces(*given, 16, 33))).numpy()) < 90
+
+
+@given(st.integers(1, 3000), st.one_of(st.none(), st.integers(15, 60)), st.integers(61, 400))
+def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(
+    frames: int, first: int | None, longest: int
+) -> None:
+    cut = windows(frames, first, longest)
+    assert [cut[0].begin, cut[-1].end] == [0, frames]
+    assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
+    for window in cut:
+        assert window.begin < window.end
+        assert window.frames <= longest
+        assert window.start == 0 or window.begin - window.start >= HALO
+        assert (
+            window.start + window.frames == frames
+            or window.start + window.frames - window.end >= HALO
+        )
+
+
+@given(st.integers(SIZES[-1] + 1, 3000), st.booleans())
+def test_windows_of_a_package_have_its_lengths_only(frames: int, early: bool) -> None:
+    cut = fixed_windows(frames, SIZES, early)
+    assert [cut[0].begin, cut[-1].end] == [0, frames]
+    assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
+    assert cut[0].frames == (SIZES[0] if early else SIZES[-1])
+    assert {window.frames for window in cut} <= set(SIZES)
+    for window in cut:
+        assert (
+            0 <= window.start <= window.begin < window.end <= window.start + window.frames <= frames
+        )
+        assert window.start == 0 or window.begin - window.start >= HALO
+        assert (
+            window.start + window.frames == frames
+            or window.start + window.frames - window.end >= HALO
+        )
+
+
+def test_windows_of_nothing_but_halo_are_refused() -> None:
+    with pytest.raises(InputError, match="no longer than what its edges spoil"):
+        windows(100, 2 * HALO)
+
+
+def test_a_predictor_is_kept_and_refused_where_it_does_not_fit(
+    checkpoint: Checkpoint,
+    predictor: StatisticsPredictor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "p.npz"
+    save_predictor(predictor, path)
+    assert load_predictor(path, checkpoint).sha256 == predictor.sha256
+    other = replace(checkpoint, sha256="0" * 64)
+    with pytest.raises(
+        InputError, match=r"was fitted to weights .*python -m training\.fit_statistics"
+    ):
+        load_predictor(path, other)
+    with pytest.raises(
+        InputError, match=r"has no predicted statistics: `python -m training\.fit_statistics"
+    ):
+        predictor_of(other)
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
+    predictor_path(checkpoint).parent.mkdir()
+    save_predictor(replace(predictor, voices=("mine",)), predictor_path(checkpoint))
+    assert predictor_of(checkpoint).voices == ("mine",)  # the user's own, before the bundled one
+
+
+def test_a_voice_that_took_no_part_is_refused() -> None:
+    opened = Opened(None, None, {}, ("af_heart", "am_adam"))  # type: ignore[arg-type]
+    opened.require_voice("af_heart:0.3,am_adam:0.7")
+    with pytest.raises(InputError, match="fitted without voice 'bf_emma'"):
+        opened.require_voice("af_heart:0.3,bf_emma:0.7")
+
+
+def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[int] = []
+    monkeypatch.setattr(SynthesisStats, "heard", lambda self, samples: heard.append(samples))
+    monkeypatch.setattr(
+        "kokoro_ane.runtimes.torch_streaming.StreamingBackend.__init__.__defaults__", (0,)
+    )
+    common = [
+        TEXT,
+        "--checkpoint",
+        str(DEMO_VOICE),
+        "--runtime",
+        "torch",
+        "--layout",
+        "streaming",
+        "--quiet",
+    ]
+    assert speak([*common, "--stream", "pcm"]) == 0
+    streamed = np.frombuffer(capfdbinary.readouterr().out, "<i2").astype(np.float64)
+    assert speak([*common, "-o", str(tmp_path / "a.wav")]) == 0
+    with wave.open(io.BytesIO((tmp_path / "a.wav").read_bytes())) as stored:
+        kept = np.frombuffer(stored.readframes(stored.getnframes()), "<i2").astype(np.float64)
+    assert len(heard) > 4
+    assert sum(heard) == len(streamed) == len(kept)
+    assert np.abs(streamed - kept).max() <= 2
+
+
+def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None:
+    noise = np.random.default_rng(0).normal(size=5000).astype(np.float32) * 0.2
+    finish = StreamFinish(len(noise))
+    joined = np.concatenate([finish(piece) for piece in np.split(noise, (50, 90, 2000, 4930))])
+    assert np.array_equal(joined, finished(noise)[0])
+    assert finish.gain == 1.0
+    noise[3000] = 3.0
+    finish = StreamFinish(len(noise))
+    joined = np.concatenate([finish(piece) for piece in np.split(noise, (1000, 2500, 4000))])
+    assert np.abs(joined).max() <= CEILING
+    assert finish.gain == pytest.approx(CEILING / 3)
+    assert joined[500] == noise[500]
+    played: list[np.ndarray] = []
+    Player(played.append, lambda _: None)(np.zeros(0, np.float32))
+    assert not played
+
+
+def test_what_another_process_speaks_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, other = list[int](), FileLock(tmp_path / "0.lock")
+
+    def spoken(_: object, __: object, number: int, path: Path) -> None:
+        order.append(number)
+        path.touch()
+        other.release()
+
+    monkeypatch.setattr(fit_statistics, "_speak_part", spoken)
+    other.acquire()
+    fit_statistics._speak(None, 1, {number: tmp_path / f"{number}.npz" for number in (0, 1)})  # type: ignore[arg-type]
+    assert order == [1, 0]
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.npz"
+    sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
+    assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, "--out", str(out)]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["error"] < report["error_of_the_average"]
+    assert load_predictor(out, open_checkpoint(str(DEMO_VOICE))).voices
+    # what was spoken serves again
+    more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
+    assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, *more]) == 0
+    both = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert both["sentences"] == report["sentences"] + both["spoken"]
+    assert both["error"] < both["error_of_the_average"]
+    assert fit(["--checkpoint", str(DEMO_VOICE), "--count", "3"]) == 2

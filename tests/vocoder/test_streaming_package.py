@@ -1,0 +1,501 @@
+"""The package of the streaming layout: three functions that share their weights, compressed, opened
+and refused as any package.
+
+python -m pytest tests/vocoder/test_streaming_package.py
+"""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.checks import snr_db
+from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, UTTERANCE, WINDOW
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.eval.levels import facts_of
+from kokoro_ane.pipeline.apply import main as quantize
+from kokoro_ane.pipeline.build import main as build
+from kokoro_ane.pipeline.bundle import main as bundle
+from kokoro_ane.pipeline.speak import main as speak
+from kokoro_ane.quantize.compress import build_compressed, fits, stage_of
+from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.layer_plan import (
+    Coverage,
+    LayerPlan,
+    in_streaming,
+    plan_for,
+    program_layers,
+)
+from kokoro_ane.quantize.methods import METHODS, SCHEMES
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.quantize.statistics_shift import corrected, exact, measured, statistics_of
+from kokoro_ane.runtimes.files import ONNX
+from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
+from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
+from kokoro_ane.vocoder.render import open_package, render_reference
+from kokoro_ane.vocoder.streaming import norm_statistics
+from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
+from kokoro_ane.vocoder.streaming.streaming_package import (
+    StreamingPackage,
+    pack_utterance,
+    unpacked_spectrum,
+)
+from mlprogram import Program
+from mlprogram.examine.placement import forecast_placement
+from mlprogram.examine.profile import open_program, profile_program
+from mlprogram.examine.rules import load_rules
+from tests.builds import checkpoint_once, once, quick, small_config
+from training.fit_statistics import main as fit
+
+LEVELS = ("fp16", "w8", "w8a8")
+MADE = {STREAMING: LEVELS, STREAMING_POLYNOMIAL: LEVELS[:1]}
+Built = tuple[Checkpoint, Path]
+
+
+@pytest.fixture(scope="module")
+def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A tiny checkpoint with a predictor of its own, and its packages. Shared: copy before
+    writing.
+    """
+    checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), encoder=True)
+    given = ["--checkpoint", str(checkpoint.folder)]
+
+    def make(out: Path) -> None:
+        told = out / f"statistics-{checkpoint.sha256[:16]}.npz"
+        few = [
+            "--count",
+            "24",
+            "--landmarks",
+            "12",
+            "--rank",
+            "4",
+            "--data",
+            str(out / "data"),
+            "--out",
+            str(told),
+        ]
+        assert fit([*given, *few]) == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(norm_statistics, "DATA", out)
+            for layout, levels in MADE.items():
+                assert (
+                    build(
+                        [
+                            "vocoder",
+                            *given,
+                            "--layout",
+                            layout,
+                            "--buckets",
+                            "40,128,280",
+                            "--out",
+                            str(out),
+                        ]
+                    )
+                    == 0
+                )
+                for name in levels[1:]:
+                    build_compressed(quick(name), checkpoint, out, layout=layout)
+
+    return checkpoint, once(tmp_path_factory, ["streaming", checkpoint.sha256], make)
+
+
+@pytest.fixture(autouse=True)
+def own_predictor(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norm_statistics, "DATA", built[1])
+
+
+@pytest.fixture(scope="module")
+def speech(built: Built) -> VocoderInputs:
+    return check_speech(built[0], 180)
+
+
+def manifest_of(built: Built, level: str, layout: str = STREAMING) -> Manifest:
+    return Manifest.load(built[1] / f"KokoroVocoder-tiny-{layout}-{level}.json")
+
+
+def package_of(built: Built, level: str, layout: str = STREAMING) -> StreamingPackage:
+    package = open_package(manifest_of(built, level, layout).path)
+    assert isinstance(package, StreamingPackage)
+    return package
+
+
+def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_the_same(
+    built: Built, speech: VocoderInputs
+) -> None:
+    checkpoint, package = built[0], package_of(built, "fp16")
+    short = excerpt(speech, 0, 100)
+    assert snr_db(render_reference(Vocoder.of(checkpoint), short), package.render(short)) > 40
+    twin = stage_of(checkpoint, package.manifest).in_torch()
+    whole = package.render(speech)
+    assert snr_db(twin.render(speech), whole) > 40
+    features, style = package.pack(speech), speech.style[:, :, None, None]
+    early = list(package.pieces(features, style, speech.frames))
+    # fp16 sums of other windows
+    assert len(early) >= 3
+    assert len(early[0]) < 600 * 24
+    assert snr_db(whole, np.concatenate(early)) > 45
+    with pytest.raises(InputError, match="features holds 1 NaN"):
+        package.pieces(
+            np.where(np.arange(features.size).reshape(features.shape) == 7, np.nan, features),
+            style,
+            180,
+        )
+
+
+def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_time(
+    built: Built,
+) -> None:
+    manifest = manifest_of(built, "fp16")
+    structure = manifest.checks["structure"]
+    assert structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"]
+    assert structure[WINDOW]["count"] <= 400
+    assert structure[DECODER]["wide_fp32"] == []
+    assert list(manifest.functions) == [
+        DECODER,
+        UTTERANCE,
+        WINDOW,
+    ]
+    facts = facts_of(manifest)
+    assert sum(facts.stored_bytes.values()) < 1.02 * facts.bytes
+    assert facts.minimum_ios == "iOS18"
+    # windows, not the utterance
+    long = facts_of(manifest, 280)
+    assert long.forecast["m1"]["engine_high"] != facts.forecast["m1"]["engine_high"]
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+def test_every_method_compresses_all_functions_alike(
+    built: Built, speech: VocoderInputs, level: str
+) -> None:
+    manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
+    require_genuine(manifest, f"streaming-{level}")
+    facts = facts_of(manifest)
+    assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
+    assert (facts.int8_macs_share > 0.5) == (level == "w8a8")
+    # its operations weigh more than the tiny model's weights
+    assert level == "w8a8" or manifest.package_bytes < parent.package_bytes
+    assert (
+        snr_db(package_of(built, "fp16").render(speech), package_of(built, level).render(speech))
+        > 5
+    )
+
+
+def test_a_level_is_told_what_its_weights_change_of_the_statistics(built: Built) -> None:
+    path, stage = (
+        manifest_of(built, "fp16").package_path,
+        stage_of(built[0], manifest_of(built, "fp16")),
+    )
+    programs = {name: Program(path, function=name) for name in (DECODER, UTTERANCE, WINDOW)}
+    clip, rounded = (
+        next(exact(stage)),
+        Program(manifest_of(built, "w8").package_path, function=UTTERANCE),
+    )
+    seen: list[np.ndarray] = []
+    norms = generator_norms(stage.vocoder.generator)
+    for norm in norms:
+        # [C, S]
+        norm.norm.register_forward_pre_hook(
+            lambda _, given: seen.append(given[0][0, :, 0].double().numpy())
+        )
+    render_reference(stage.vocoder, clip)
+    wanted = np.concatenate([*(x.mean(1) for x in seen), *(np.log(x.var(1) + 1e-5) for x in seen)])
+    wanted[: len(wanted) // 2] -= stage.predictor.centres
+    plain, moved = (
+        measured(given, stage, clip) for given in (programs, {**programs, UTTERANCE: rounded})
+    )
+    assert np.abs(plain - wanted).max() < 0.05 < np.abs(wanted).max()
+    assert len(seen) == len(norms)
+    assert np.array_equal(
+        corrected(stage, programs, programs[UTTERANCE]).bias, stage.predictor.bias
+    )
+    shift = corrected(stage, programs, rounded).bias - stage.predictor.bias
+    # sentences share it
+    assert np.square(moved - plain - shift).mean() < 0.8 * np.square(moved - plain).mean()
+    with pytest.raises(CheckFailed, match="measures 3 means where its norms"):
+        statistics_of([np.zeros(1)] * 3, stage.vocoder.generator)
+
+
+def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: VocoderInputs) -> None:
+    """The only sines left are the fp32 tail's; the sound is the other layout's."""
+    manifest, rules = manifest_of(built, "fp16", STREAMING_POLYNOMIAL), load_rules()
+    require_genuine(manifest, "streaming-poly-fp16")
+    for name in (UTTERANCE, WINDOW):
+        sine, polynomial = (
+            [
+                op.op_type
+                for op in Program(
+                    manifest_of(built, "fp16", layout).package_path, function=name
+                ).operations
+                if op.op_type in ("sin", "cos", "round") and op.outputs[0].dtype.name == "fp16"
+            ]
+            for layout in MADE
+        )
+        assert len(sine) == len(polynomial) == 24
+        assert set(sine) == {"sin"}
+        assert set(polynomial) == {"round"}
+    for layout, whole in ((STREAMING, False), (STREAMING_POLYNOMIAL, True)):
+        window = open_program(manifest_of(built, "fp16", layout).package_path, WINDOW)
+        profile = profile_program(window, window.all_shapes()[-1])
+        assert all(
+            (forecast_placement(profile, rules, chip).optimistic.cut.engine_segments == 1) == whole
+            for chip in ("m1", "a14")
+        )
+    assert snr_db(*(package_of(built, "fp16", layout).render(speech) for layout in MADE)) > 45
+
+
+def test_a_level_under_anothers_name_is_refused(built: Built) -> None:
+    """By its stored kinds, those of every function."""
+    with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
+        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8")
+
+
+def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_of(built[0], manifest_of(built, "fp16"))
+    program = Program(manifest_of(built, "fp16").package_path, function=WINDOW)
+    layers = program_layers(program, stage.layers_of(WINDOW))
+    levels = {layer.name: "w8" for layer in layers if not layer.is_tail}
+    levels |= {"decode.0.norm1.fc": "p6", "generator.resblocks.0.adain1.0.fc": "p6"}
+    recipe = Recipe("tiny", built[0].sha256, {"size": 0.5}, {"size": 0.5}, levels)
+    plan = plan_for(METHODS["mixed"], layers, recipe.levels, streaming=True)
+    assert {entry.layer.name for entry in plan} == {
+        layer.name for layer in layers if not layer.is_tail
+    }
+    decoder = in_streaming(
+        {
+            "generator.ups.0": "w8a8",
+            "generator.noise_convs.0": "fp16",
+            "generator.noise_convs.1": "p4",
+        },
+        {"pooled.up", "styles"},
+    )
+    # weights only: what is pooled is read in float
+    assert decoder == {"pooled.up": "w8", "styles": "w8"}
+    monkeypatch.setattr(
+        "kokoro_ane.quantize.compress.fits_of",
+        lambda _checkpoint, _vocoder, paths: {path: path for path in paths},
+    )
+    pooled = LayerPlan(
+        replace(layers[0], name="pooled.up"), SCHEMES["p6_gptq"].weights, int8_input=False
+    )
+    # the vocoder's layer with the same weights and inputs
+    assert fits([pooled], stage) == {"pooled.up": "generator.ups.0"}
+    with pytest.raises(CheckFailed, match="weights are not stored as planned"):
+        Coverage.of(plan, layers, program).require()
+
+
+def test_what_the_layout_cannot_be(
+    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "vocoder",
+        "--checkpoint",
+        str(built[0].folder),
+        "--layout",
+        STREAMING,
+        "--out",
+        str(tmp_path / "b"),
+    ]
+    for flags, said in (
+        (["--target", "iOS17"], "three functions need iOS 18"),
+        (
+            ["--buckets", "40,80"],
+            "the streaming layout needs one from 128, its longest window, to 180",
+        ),
+    ):
+        assert build([*given, *flags]) == 2
+        problem = capsys.readouterr().err.strip()
+        assert said in problem
+        assert problem.count("\n") == 0
+        assert not (tmp_path / "b").exists()
+
+
+def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> None:
+    path = (
+        replace(manifest_of(built, "fp16"), layout="tiled")
+        .save(tmp_path / "KokoroVocoder-tiny-tiled-fp16.json")
+        .path
+    )
+    with pytest.raises(
+        InputError,
+        match=(
+            r"says layout 'tiled', no longer one of padded, .*; run `kokoro-ane build vocoder`"
+            r" again"
+        ),
+    ):
+        Manifest.load(path)
+
+
+def test_another_predictor_or_a_voice_that_took_no_part(
+    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, out = built
+    manifest = manifest_of(built, "fp16")
+    manifest.inputs[DECODER]["style"]["statistics_sha256"] = "0" * 64
+    with pytest.raises(
+        InputError, match=r"has predicted statistics 000000000000, tiny now has .* again"
+    ):
+        stage_of(checkpoint, manifest)
+    assert norm_statistics.predictor_of(checkpoint).voices == checkpoint.voices
+    assert package_of(built, "fp16").voices == checkpoint.voices
+    edited = manifest_of(built, "fp16")
+    edited.inputs[DECODER]["style"]["voices"] = list(checkpoint.voices[:1])
+    folder = Path(shutil.copytree(out, tmp_path / "build"))
+    edited.save(folder / edited.path.name)
+    common = [
+        "Hi.",
+        "--checkpoint",
+        str(checkpoint.folder),
+        "--build",
+        str(folder),
+        "--layout",
+        STREAMING,
+        "-o",
+        str(tmp_path / "a.wav"),
+    ]
+    assert speak([*common, "--voice", checkpoint.voices[1]]) == 2
+    assert f"were fitted without voice {checkpoint.voices[1]!r}" in capsys.readouterr().err
+
+
+def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: VocoderInputs) -> None:
+    spectrum = unpacked_spectrum(pack_utterance(speech, 280))
+    assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
+    assert not spectrum[..., 120 * 180 + 1 :].any()
+    assert {gate.name for gate in gates_for("fp16")} - {
+        gate.name for gate in gates_for("fp16", STREAMING)
+    } == {"snr_db mean"}
+
+
+@pytest.fixture(scope="module")
+def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for ONNX Runtime, in float32, with int8 weights, and on integers."""
+    pytest.importorskip("onnxruntime")
+    given = ["--runtime", "onnx", "--checkpoint", str(built[0].folder)]
+
+    def make(out: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(norm_statistics, "DATA", built[1])
+            patch.setattr(onnx_file, "are_exact", lambda: True)
+            for flags in (["encoder"], ["vocoder", "--layout", STREAMING]):
+                assert build([*flags, *given, "--out", str(out)]) == 0
+            for level in ("w8", "w8a8"):
+                assert (
+                    quantize(
+                        ["--method", level, "--layout", STREAMING, *given, "--build", str(out)]
+                    )
+                    == 0
+                )
+
+    return once(tmp_path_factory, ["streaming-onnx", built[0].sha256], make)
+
+
+def test_onnx_runtime_renders_what_the_package_renders(
+    built: Built, files: Path, speech: VocoderInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same windows, at exact length; equal weights stand once; levels are told apart."""
+    # a processor that loses bits of integer sums adds noise here, which the wide limits allow
+    monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
+    checkpoint, manifest = (
+        built[0],
+        Manifest.load(files / "KokoroVocoder-tiny-onnx-streaming-fp32.json"),
+    )
+    fp32, w8, w8a8 = (
+        ONNX.open_vocoder(files / f"KokoroVocoder-tiny-onnx-streaming-{level}.json")
+        for level in ("fp32", "w8", "w8a8")
+    )
+    long = check_speech(checkpoint, 220)
+    whole = fp32.render(long)
+    assert (
+        snr_db(stage_of(checkpoint, manifest_of(built, "fp16")).in_torch().render(long), whole)
+        >= 100
+    )
+    early = list(fp32.pieces(fp32.pack(long), long.style[:, :, None, None], long.frames))
+    assert len(early) >= 3
+    assert len(early[0]) < 600 * 24
+    assert snr_db(whole, np.concatenate(early)) >= 100
+    for frames in (2, 41, 180):
+        short = excerpt(speech, 0, frames)
+        assert snr_db(render_reference(Vocoder.of(checkpoint), short), fp32.render(short)) >= 100
+    assert 15 < snr_db(whole, w8.render(long)) < 80
+    # window and utterance share theirs; 0.83 seen
+    stored = facts_of(manifest).stored_bytes["float"]
+    assert (manifest.package_path / "weights.bin").stat().st_size < 0.9 * stored
+    require_genuine(manifest, "streaming-fp32")
+    with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
+        require_genuine(replace(manifest, method="w8"), "streaming-w8")
+    facts = facts_of(w8.manifest)
+    assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
+    assert 10 < snr_db(whole, w8a8.render(long)) < 60
+    facts = facts_of(w8a8.manifest)
+    assert facts.int8_macs_share > 0.5
+    assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
+    require_genuine(w8a8.manifest, "streaming-w8a8")
+
+
+def test_integers_in_windows_on_any_processor(
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As files, and in PyTorch, whose sums are exact; a processor that loses bits opens none of
+    them.
+    """
+    stage, long = (
+        onnx_levels.integer_functions(quick("w8a8"), built[0]),
+        check_speech(built[0], 220),
+    )
+    monkeypatch.setattr(onnx_levels, "integer_functions", lambda *_: stage)
+    done = onnx_levels.compressed_folder(quick("w8a8"), built[0], tmp_path, tmp_path / "w8a8.onnx")
+    assert done["int8_macs_share"] > 0.5
+    assert done["int8_inputs"] > 40
+    whole = stage.twin.in_torch().render(long)
+    stage.twin.modules.update(stage.modules)
+    assert 10 < snr_db(whole, stage.twin.in_torch().render(long)) < 60
+    # so that its processor is asked
+    assert all(INTEGERS.encode() in path.read_bytes() for path in files_in(tmp_path / "w8a8.onnx"))
+
+
+def test_onnx_streaming_speaks_in_windows_and_is_bundled(
+    built: Built, files: Path, tmp_path: Path, capsysbinary: Any
+) -> None:
+    flags = [
+        "--checkpoint",
+        str(built[0].folder),
+        "--runtime",
+        "onnx",
+        "--layout",
+        STREAMING,
+        "--build",
+        str(files),
+    ]
+    assert speak(["abt de, fɡh. " * 9, "--phonemes", *flags, "--stream", "pcm"]) == 0
+    assert json.loads(capsysbinary.readouterr().err.splitlines()[-1])["least_margin_s"] is not None
+    out = tmp_path / "tiny-s"
+    assert bundle([*flags, "--out", str(out)]) == 3
+    assert json.loads(capsysbinary.readouterr().out.splitlines()[-1])["tensors"] > 40
+    weights = out / "packages" / "KokoroVocoder-tiny-onnx-streaming-fp32.onnx" / "weights.bin"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    assert bundle(["--verify", str(out)]) == 2
+
+
+def test_what_other_runtimes_have_not(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [
+        "vocoder",
+        "--runtime",
+        "tvm",
+        "--layout",
+        STREAMING,
+        "--checkpoint",
+        str(built[0].folder),
+    ]
+    assert build(flags) == 2
+    assert "TVM has only padded" in capsys.readouterr().err
