@@ -83,8 +83,8 @@ class TimeVaryingScale(nn.Module):
         for factor in FACTORS[self.columns]:
             level = F.max_pool2d(level, (1, factor), (1, factor), ceil_mode=True)
         level = self.smoothed(level)
-        # constants: a length read off x becomes int16 in the package, and 117,601 columns do not
-        # fit the same at every length of a layout
+        # Constants: a length read off x becomes int16 in the package, and 117,601 columns do not
+        # fit. The surplus is the same at every length of a layout.
         surplus = int(level.shape[3]) - self.columns - int(x.shape[3])
         return level[..., self.columns : -surplus]
 
