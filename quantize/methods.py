@@ -80,6 +80,7 @@ class PaletteWeights:
     gptq: the indices are fitted to what the layer reads in the tuning set's sentences.
     rows: output channels that share one table; 0 means the whole tensor, anything else needs
     iOS 18. More rows share one where tables would take over TABLE_SHARE of the indices' bytes.
+    int8_entries: the tables hold integers of 8 bits and one scale each, which needs iOS 18.
     Example: `[512, 256, 1, 3]` with bits=6, rows=16 -> 32 tables of 64 values.
     """
 
@@ -87,6 +88,7 @@ class PaletteWeights:
     keep_up_to: int = SMALL
     gptq: bool = False
     rows: int = 0
+    int8_entries: bool = False
 
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")

@@ -20,7 +20,7 @@ from kokoro_ane.core.layers import ConvTranspose
 from kokoro_ane.quantize.balance import exceeded, watched
 from kokoro_ane.quantize.methods import LinearWeights, PaletteWeights, Scheme, Weights
 from kokoro_ane.quantize.palettes import Fit
-from kokoro_ane.quantize.stored import palette_table
+from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import input_factor
@@ -40,8 +40,9 @@ def on_grid(weight: Tensor, weights: Weights, transposed: bool, fit: Fit | None 
         integers = torch.round(weight * (steps / peak)).clamp(-steps, steps)
         return integers * (peak / steps).half().float()
     if isinstance(weights, PaletteWeights):
-        table = palette_table(weight.half().numpy(), weights, transposed, fit)
-        return torch.from_numpy(table.decoded().astype(np.float32))
+        form = form_of(weight.half().numpy(), weights, fit, int(transposed))
+        assert form is not None
+        return form()
     raise TypeError(f"{weights} is not simulated: no recipe level uses it")
 
 

@@ -35,11 +35,12 @@ from kokoro_ane.encoder.encoder_steps import (
 )
 from kokoro_ane.quantize.compress import child_manifest
 from kokoro_ane.quantize.encoder_fits import encoder_fits
+from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.layer_plan import is_fitted
 from kokoro_ane.quantize.locator import HALF, Request
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit
-from kokoro_ane.quantize.stored import Stored, stored_as
+from kokoro_ane.quantize.stored_forms import StoredWeight
 from mlprogram import Program
 
 with quiet_coremltools():
@@ -56,7 +57,7 @@ class Packed:
     stay in float.
     """
 
-    stored: Mapping[str, Mapping[str, Stored]]
+    stored: Mapping[str, Mapping[str, StoredWeight]]
     uncompressed: tuple[str, ...]
     largest_error: float  # of a weight, as a share of its tensor's largest
     equal: int  # weights that are the same to the bit
@@ -67,18 +68,18 @@ class Packed:
         cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]
     ) -> "Packed":
         """Compress in NumPy. `fits` holds what the fitted palettes need, by function and name."""
-        stored: dict[str, dict[str, Stored]] = {}
+        stored: dict[str, dict[str, StoredWeight]] = {}
         uncompressed, errors, equal, count = [], [0.0], 0, 0
         for function, program in programs.items():
             stored[function] = {}
             for name, how in plan_of(method, program, f"{function}.").items():
                 weight = np.asarray(program.constant(name))
-                form = stored_as(weight, how, fits.get(function, {}).get(name))
+                form = form_of(weight, how, fits.get(function, {}).get(name))
                 if form is None:
                     uncompressed.append(name)
                     continue
                 stored[function][name] = form
-                decoded = form.decoded()
+                decoded = form.array()
                 errors.append(float(np.abs(decoded - weight).max() / np.abs(weight).max()))
                 equal, count = equal + int((decoded == weight).sum()), count + weight.size
         return cls(stored, tuple(uncompressed), max(errors), equal, count)

@@ -114,10 +114,15 @@ def table(
     """entries[group][index] -> float32. `index` of any shape, uint8; `entries` [groups, 2^bits],
     one table for each group of rows of `axis`: floats, or int8 with a scale [groups, 1].
     """
+    rows = index.movedim(axis, 0).reshape(len(entries), -1)
+    weight = torch.gather(unpacked_entries(entries, scale, half), 1, rows.long())
+    return weight.reshape(index.movedim(axis, 0).shape).movedim(0, axis).contiguous()
+
+
+def unpacked_entries(entries: Tensor, scale: Tensor | None, half: bool) -> Tensor:
+    """The tables [groups, 2^bits] in float32."""
     values = entries.float() if scale is None else entries.float() * scale.float()
-    rows = index.movedim(axis, 0)
-    weight = torch.gather(_rounded_to(values, half), 1, rows.reshape(len(entries), -1).long())
-    return weight.reshape(rows.shape).movedim(0, axis).contiguous()
+    return _rounded_to(values, half)
 
 
 @table.register_fake
@@ -420,6 +425,15 @@ class Table(StoredWeight):
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         return table(self.index, self.entries, self.scale, self.axis, self.half_stored, self.label)
+
+    def unpacked_entries(self) -> Tensor:
+        """The tables' values [groups, 2^bits] in float32."""
+        return unpacked_entries(self.entries, self.scale, self.half_stored)
+
+    def with_index(self, index: Tensor, axis: int) -> "Table":
+        """The same tables with other indices."""
+        scale = None if self.scale is None else self.scale.numpy()
+        return Table(index.numpy(), self.entries.numpy(), axis, self.label, scale)
 
 
 class RoundedInput(Converted):

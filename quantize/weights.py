@@ -18,7 +18,8 @@ from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.export import quiet_coremltools
 from kokoro_ane.quantize.layer_plan import Layer, LayerPlan
 from kokoro_ane.quantize.methods import BlockWeights, LinearWeights, PaletteWeights
-from kokoro_ane.quantize.stored import Table, palette_table
+from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.stored_forms import StoredWeight
 from mlprogram import Program
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def compressed(
 
 def _palettes(
     program: Program, plan: tuple[LayerPlan, ...], fits: Mapping[str, "Fit"]
-) -> dict[str, Table]:
+) -> dict[str, StoredWeight]:
     """The palettes of all layers that get one, by weight constant. Fitted ones take minutes, so a
     progress bar runs on stderr.
     """
@@ -78,12 +79,14 @@ def _palettes(
     )
     made = {}
     for layer, how in shown:
-        made[layer.weight] = palette_table(
+        form = form_of(
             np.asarray(program.constant(layer.weight)),
             how,
-            layer.op_type == "conv_transpose",
             fits.get(layer.name),
+            int(layer.op_type == "conv_transpose"),
         )
+        assert form is not None
+        made[layer.weight] = form
     return made
 
 
