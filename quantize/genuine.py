@@ -12,7 +12,6 @@ from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.contract import STREAMED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.quantize.layer_plan import CONVOLUTIONS
 from kokoro_ane.quantize.methods import (
     CONVERTED,
     METHODS,
@@ -24,6 +23,7 @@ from kokoro_ane.quantize.methods import (
 )
 from mlprogram.dtypes import BY_NAME
 
+CONVOLUTIONS = ("conv", "conv_transpose")
 INTEGERS = "linear int8"
 # a file of ONNX Runtime; the operation that multiplies integers, by its name there
 ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"

@@ -14,7 +14,6 @@ minutes for a small vocoder at 8 bits. A fit rounds one input's weights after th
 each error to the inputs that are not yet rounded, by the second moments of what the layer reads.
 """
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,15 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import TUNING
-from kokoro_ane.core.layers import Conv, ConvTranspose, Linear, StyleAffine
-from kokoro_ane.quantize.activations import calibration_inputs
-from kokoro_ane.quantize.balance import watched
-from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.core.layers import Conv, ConvTranspose, Linear
 from kokoro_ane.quantize.methods import PaletteWeights
 from kokoro_ane.quantize.stored_forms import Table
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
 
 ROUNDS = 60  # of Lloyd's iteration between two moves
 _BINS = 1024  # of the histogram that the first guess is made from
@@ -247,27 +240,6 @@ class Unfolded:
         return whole.reshape(inner, out, -1)[..., : self.kernel].unsqueeze(2)
 
 
-@torch.no_grad()
-def input_moments(
-    vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Collection[str]
-) -> dict[str, Tensor]:
-    """The mean of x x^T over the columns that each named convolution multiplies, {path: [I taps, I
-    taps]}.
-    """
-    sums: dict[str, Tensor] = {}
-    counts: dict[str, int] = {}
-
-    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if path in paths:
-            columns = Unfolded.of(layer).inputs(inputs[0])
-            size = columns.shape[1]
-            sums.setdefault(path, torch.zeros(size, size)).addmm_(columns.T, columns)
-            counts[path] = counts.get(path, 0) + len(columns)
-
-    watched(vocoder, clips, note)
-    return {path: total / counts[path] for path, total in sums.items()}
-
-
 def fitted_palette(
     weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor
 ) -> Table:
@@ -327,39 +299,6 @@ class Fit:
 
     def __call__(self, weight: np.ndarray, how: PaletteWeights) -> Table:
         return fitted_palette(weight, how, self.unfolded, self.moments)
-
-
-def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
-    """The fits of the named convolutions of a vocoder, by the whole tuning set with two voices a
-    sentence. AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's
-    voices and suit other voices less.
-
-    On real Kokoro this takes four minutes of one core, under a progress bar on stderr.
-    """
-    from rich.console import Console
-    from rich.progress import track
-
-    affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
-    by_path = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
-    others = frozenset(paths) - by_path.keys()
-    # Two voices, because the decoder has one column a frame: the set of two minutes alone gives its
-    # widest layers fewer than two columns an input.
-    clips = (
-        clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift)
-    )
-    total = 2 * len(speech_lines(TUNING))
-    shown = track(
-        clips,
-        "sentences to fit palettes to",
-        total=total,
-        console=Console(stderr=True),
-        transient=True,
-    )
-    by_path |= input_moments(vocoder, shown, others) if others else {}
-    return {
-        path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments)
-        for path, moments in by_path.items()
-    }
 
 
 def style_moments(checkpoint: Checkpoint) -> Tensor:

@@ -9,7 +9,8 @@ renamed; the manifest comes last. Whether it speaks well enough is decided by
 `kokoro-ane quality --stage encoder`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,12 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_package
-from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest
+from kokoro_ane.core.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    describe_package,
+    tool_versions,
+)
 from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
@@ -33,13 +39,12 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
     whole_frames,
 )
-from kokoro_ane.quantize.compress import child_manifest
 from kokoro_ane.quantize.encoder_fits import encoder_fits
 from kokoro_ane.quantize.fits import form_of
-from kokoro_ane.quantize.layer_plan import is_fitted
 from kokoro_ane.quantize.locator import HALF, Request
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit
+from kokoro_ane.quantize.plan import is_fitted
 from kokoro_ane.quantize.stored_forms import StoredWeight
 from mlprogram import Program
 
@@ -179,6 +184,29 @@ def _written(
     for inside, program in written.items():
         require_stored(program, packed.stored[inside])
     return child_manifest(parent, method, package, written.values(), packed.as_dict(method))
+
+
+def child_manifest(
+    parent: Manifest,
+    method: Method,
+    package: Path,
+    programs: Iterable[Program],
+    compression: dict[str, Any],
+) -> Manifest:
+    """The parent's contract with this method's provenance and counts."""
+    counts = Counter(
+        op.op_type for program in programs for op in program.operations if op.op_type != "const"
+    )
+    return replace(
+        parent,
+        method=method.name,
+        parent_sha256=parent.package_sha256,
+        tools=tool_versions(),
+        operations=dict(sorted(counts.items())),
+        target=method.target or parent.target,
+        compression=compression,
+        **describe_package(package),
+    )
 
 
 @torch.no_grad()

@@ -363,6 +363,14 @@ class StoredWeight(Converted):
         """Called by `parametrize`: nothing is left of the weight that stood there."""
         return weight.new_empty(0)
 
+    def times(self, factor: float) -> "StoredWeight":
+        """A form with the same integers whose weight is `factor` times this one's."""
+        raise NotImplementedError
+
+    def transposed(self, first: int, second: int) -> "StoredWeight":
+        """A form with the same integers and two axes of the weight exchanged."""
+        raise NotImplementedError
+
     def array(self) -> np.ndarray:
         """The weight as a package unpacks it, in the type that the package computes in."""
         with torch.no_grad():
@@ -393,6 +401,18 @@ class Integers(StoredWeight):
         self.register_buffer("values", torch.from_numpy(np.ascontiguousarray(values)))
         self.register_buffer("scale", torch.from_numpy(np.ascontiguousarray(scale)))
         self.register_buffer("offset", None if offset is None else torch.from_numpy(offset))
+
+    def times(self, factor: float) -> "Integers":
+        return self._with(self.values, multiplied(self.scale, factor), self.offset)
+
+    def transposed(self, first: int, second: int) -> "Integers":
+        offset = None if self.offset is None else self.offset.transpose(first, second)
+        values, scale = (part.transpose(first, second) for part in (self.values, self.scale))
+        return self._with(values, scale, offset)
+
+    def _with(self, values: Tensor, scale: Tensor, offset: Tensor | None) -> "Integers":
+        shift = None if offset is None else offset.contiguous().numpy()
+        return Integers(values.numpy(), scale.numpy(), self.label, shift, self.bits)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         return integers(
@@ -425,6 +445,19 @@ class Table(StoredWeight):
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         return table(self.index, self.entries, self.scale, self.axis, self.half_stored, self.label)
+
+    def times(self, factor: float) -> "Table":
+        entries, scale = self.entries, self.scale
+        if scale is None:
+            entries = multiplied(entries, factor)
+        else:
+            scale = multiplied(scale, factor)
+        numbers = None if scale is None else scale.numpy()
+        return Table(self.index.numpy(), entries.numpy(), self.axis, self.label, numbers)
+
+    def transposed(self, first: int, second: int) -> "Table":
+        assert self.axis not in (first, second)
+        return self.with_index(self.index.transpose(first, second), self.axis)
 
     def unpacked_entries(self) -> Tensor:
         """The tables' values [groups, 2^bits] in float32."""
@@ -475,6 +508,11 @@ class OrderedLSTM(Converted):
             [getattr(self, name + end) for name in self.NAMES] for end in ("", "_back")
         )
         return ordered_lstm(x, forward, backward)
+
+
+def multiplied(values: Tensor, factor: float) -> Tensor:
+    """The product, rounded once to the values' type."""
+    return values if factor == 1.0 else (values.double() * factor).to(values.dtype)
 
 
 def store(layer: nn.Module, form: StoredWeight, name: str = "weight") -> None:

@@ -26,7 +26,7 @@ from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
 from kokoro_ane.quantize import compress as compression
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.layer_plan import program_layers
+from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.locator import find_package
 from kokoro_ane.quantize.methods import METHODS, Activations, Method
 from kokoro_ane.quantize.recipe import Recipe

@@ -18,6 +18,7 @@ from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_fits, stage_levels
+from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.methods import (
     STAGE_METHODS,
     BlockWeights,
@@ -26,7 +27,6 @@ from kokoro_ane.quantize.methods import (
     PaletteWeights,
 )
 from kokoro_ane.quantize.speech import own_speech
-from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.stored_forms import Integers, Table
 from mlprogram import Program
 
