@@ -232,6 +232,17 @@ class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
         return F.conv_transpose2d(x, weight, self.bias, self.stride, self.padding, 0, self.groups)
 
 
+def with_zero_taps(module: Module) -> Module:
+    """The module with all zero taps in its weights: a weight that is padded while the graph runs is
+    no constant.
+    """
+    for layer in module.modules():
+        if isinstance(layer, ConvTranspose) and layer.zero_taps:
+            layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
+            layer.zero_taps = 0
+    return module
+
+
 class Linear(_UpstreamWeight, nn.Conv2d):
     """Linear as a 1x1 convolution on [B, C, 1, S]."""
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.layers import ConvTranspose
+from kokoro_ane.core.layers import with_zero_taps
 from kokoro_ane.core.staging import staged
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.balance import (
@@ -70,16 +70,12 @@ class Level:
         are in the weights, as a package has them.
         """
         prepared = with_time_varying_scales(balance_channels(vocoder, self.divisors), self.caps)
-        for layer in prepared.modules():
-            if isinstance(layer, ConvTranspose) and layer.zero_taps:
-                padded = nn.functional.pad(layer.weight.detach(), (0, layer.zero_taps))
-                layer.weight, layer.zero_taps = nn.Parameter(padded), 0
-        return prepared.eval()
+        return with_zero_taps(prepared).eval()
 
     def applied(self, vocoder: Vocoder) -> Vocoder:
         """A copy whose layers hold the level's integers and round what they read."""
         compressed = self.prepared(vocoder)
-        for path in {*self.forms, *self.ranges}:
+        for path in sorted({*self.forms, *self.ranges}):
             self.attach(compressed.get_submodule(path), path)
         return compressed
 
@@ -92,10 +88,14 @@ class Level:
         if path in self.ranges:
             layer.rounding = self._rounding(layer, path)
 
+    def range_of(self, path: str) -> float:
+        """The largest magnitude that a convolution reads in int8: what has been divided by its
+        envelope reaches 1 by construction.
+        """
+        return 1.0 if path in self.caps else self.ranges[path]
+
     def _rounding(self, layer: nn.Module, path: str) -> RoundedInput:
-        # what has been divided by its envelope reaches 1 by construction
-        size = 1.0 if path in self.caps else self.ranges[path]
-        scale = np.float16(size / INT8_STEPS) or np.float16(1.0)
+        scale = np.float16(self.range_of(path) / INT8_STEPS) or np.float16(1.0)
         step = np.array([scale], np.float16)
         reciprocal = getattr(layer, "reciprocal", None)
         if isinstance(reciprocal, Tensor) and path not in self.caps:

@@ -57,10 +57,15 @@ def streaming_stage(stage: StreamingStage, level: Level) -> StreamingStage:
     return stage
 
 
-def attach_level(stage: StreamingStage, level: Level) -> None:
-    """Give every layer of the stage's modules what the vocoder's layer with the same weights
-    has.
+def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> None:
+    """Give every layer of the stage's modules what the vocoder's layer with the same weights has;
+    without `inputs` none is rounded, and layers that read integers are left out.
     """
+    if not inputs:
+        forms = {path: form for path, form in level.forms.items() if path not in level.ranges}
+        pooled_forms, level = level.forms, replace(level, forms=forms, ranges={})
+    else:
+        pooled_forms = level.forms
     generator = stage.modules[UTTERANCE].get_submodule("generator")
     decoder = stage.modules[DECODER]
     for name, layer in list(generator.named_modules()):
@@ -69,15 +74,15 @@ def attach_level(stage: StreamingStage, level: Level) -> None:
         if of_level and isinstance(getattr(layer, "weight", None), Tensor):
             level.attach(layer, path, parts_of_a_mean(stage.vocoder, path))
     for path, pooled in ((path, decoder.get_submodule(name)) for name, path in POOLED.items()):
-        if path in level.forms:
-            form = level.forms[path]
+        if path in pooled_forms:
+            form = pooled_forms[path]
             # the spectrum's time within a frame stands as rows there
             turned = path == "generator.noise_convs.0"
             store(pooled, form.transposed(2, 3) if turned else form)
     for name in PRODUCTS:
         product = decoder.get_submodule(name)
         store(product, _rows_of(product, f"{name}_weight"))
-    for path in {*level.forms, *level.ranges}:
+    for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
 
