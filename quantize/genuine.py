@@ -96,14 +96,18 @@ def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
     """The kinds of a package with such weights; the one that most weights have stands first."""
     match weights:
         case LinearWeights():
-            return (INTEGERS,)
+            kinds: tuple[str, ...] = (INTEGERS,)
         case BlockWeights():
             # a layer without a block has one scale per channel
-            return ("linear per block int4", "linear int4")
+            kinds = ("linear per block int4", "linear int4")
         case PaletteWeights():
-            # the streaming layouts' product for all styles stays linear: quantize.layer_plan
-            return (f"palette {weights.bits}-bit", *((INTEGERS,) if layout in STREAMED else ()))
-    return ()
+            bits = f"palette {weights.bits}-bit"
+            # a depthwise layer cannot be fitted: it has rows
+            kinds = (f"{bits} + {INTEGERS}", INTEGERS) if weights.int8_entries else (bits,)
+        case _:
+            return ()
+    # the streaming layouts' product for all styles is always linear: quantize/streaming_level.py
+    return (*kinds, INTEGERS) if layout in STREAMED else kinds
 
 
 def require_genuine(manifest: Manifest, level: str) -> None:

@@ -269,6 +269,26 @@ _ALL = (
         # real Kokoro has 7.8 dB, which is coarse: that is for the judge to reject
         check_snr_db=5.0,
     ),
+    # The tables' entries are integers, so that an engine can multiply integers: apple/coremltools
+    # issue 2410 calls that very likely the best from A17 Pro and M4 on.
+    Method(
+        "p6a8",
+        "palettes of int8, 6 bits, and 8-bit activations",
+        parent="fp16",
+        weights=PaletteWeights(6, gptq=True, rows=16, int8_entries=True),
+        activations=Activations(),
+        target="iOS18",
+        check_snr_db=5.0,
+    ),
+    Method(
+        "p4a8",
+        "palettes of int8, 4 bits, and 8-bit activations",
+        parent="fp16",
+        weights=PaletteWeights(4, gptq=True, rows=ROWS, int8_entries=True),
+        activations=Activations(),
+        target="iOS18",
+        check_snr_db=0.0,
+    ),
     Method(
         "mixed",
         "each layer as the recipe says",

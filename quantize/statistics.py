@@ -10,6 +10,7 @@ One pass of the eager vocoder (vocoder/eager.py), by hooks, in fp32 and at exact
 are dealt to two threads whatever the machine has, so that sums do not depend on it.
 """
 
+import itertools
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from kokoro_ane.vocoder.eager import EagerVocoder, Place, places
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 
+STRIPS = 8
 DEALS = 2  # threads; each has its own sums, which are added in order
 # share of the columns that may exceed what a channel's size is taken to be
 RARE = 1e-3
@@ -122,7 +124,7 @@ def readings(
             size = columns.shape[1]
             if reading.moments is None:
                 reading.moments = torch.zeros(size, size)
-            reading.moments.addmm_(columns.T, columns)
+            add_moments(reading.moments, columns)
             reading.count += len(columns)
 
     def deal(number: int, shown: Progress) -> None:
@@ -148,8 +150,18 @@ def readings(
     for reading in joined.values():
         reading.tops = dict(sorted(reading.tops.items()))
         if reading.moments is not None:
-            reading.moments /= reading.count
+            upper = reading.moments / reading.count
+            reading.moments = upper.triu() + upper.triu(1).T
     return joined
+
+
+def add_moments(sums: Tensor, columns: Tensor) -> None:
+    """Add x x^T of `columns` [n, size] to the upper half of `sums` [size, size], in strips: the
+    lower half would take two fifths more time.
+    """
+    edges = [len(sums) * strip // STRIPS for strip in range(STRIPS + 1)]
+    for begin, end in itertools.pairwise(edges):
+        sums[begin:end, begin:].addmm_(columns[:, begin:end].T, columns[:, begin:])
 
 
 @contextmanager

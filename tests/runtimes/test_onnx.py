@@ -356,7 +356,7 @@ def make_unsigned(path: Path) -> None:
 def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> None:
     conv, size = conv_of(kind, seed=1)
     module, axes = (
-        IntegerConv(conv, size, Place("x")),
+        integer_conv(conv, size, Place("x")),
         {"x": {3: "columns"}, "y": {3: "steps"}},
     )
     function = PortableFunction(
