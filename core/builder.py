@@ -8,7 +8,6 @@ G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder (vocoder/
 are the instances.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -215,8 +214,8 @@ def manifest_of(
     )
 
 
-def print_report(manifests: tuple[Manifest, ...]) -> None:
-    """Human table, then one JSON line."""
+def print_report(manifests: tuple[Manifest, ...]) -> dict[str, Any]:
+    """Print the checks as a table; returns the report."""
     first = manifests[0]
     titles = ", ".join(
         f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests
@@ -239,4 +238,4 @@ def print_report(manifests: tuple[Manifest, ...]) -> None:
         "manifests": [str(manifest.path) for manifest in manifests],
         "package_bytes": sum(m.package_bytes for m in manifests),
     }
-    print(json.dumps(report | {"releasable": first.releasable, "checks": first.checks}))
+    return report | {"releasable": first.releasable, "checks": first.checks}

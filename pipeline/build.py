@@ -21,6 +21,7 @@ from kokoro_ane.core.commands import (
     BuildOptions,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
 )
@@ -128,11 +129,11 @@ def token_buckets(text: str) -> tuple[int, ...]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    manifests = build(options_of(BuildOptions, parse_arguments(argv)))
+    arguments = parse_arguments(argv)
+    manifests = build(options_of(BuildOptions, arguments))
     from kokoro_ane.core.builder import print_report
 
-    print_report(manifests)
-    return EXIT_GOOD
+    return conclude(arguments, print_report(manifests), EXIT_GOOD, "built, and every check holds")
 
 
 if __name__ == "__main__":

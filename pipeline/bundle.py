@@ -18,7 +18,6 @@ written and verified, not releasable. The last line of stdout is one JSON object
 """
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
     print_table,
@@ -190,8 +190,8 @@ def bundle(options: BundleOptions) -> Bundle:
     return Bundle(folder, "SHIP", *verify_bundle(folder))
 
 
-def print_report(folder: Path, bundle: Bundle) -> None:
-    """Human table, then one JSON line."""
+def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
+    """Print the parts as a table; returns the report."""
     sizes: dict[str, list[int]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sizes.setdefault(path.relative_to(folder).parts[0], []).append(path.stat().st_size)
@@ -207,7 +207,7 @@ def print_report(folder: Path, bundle: Bundle) -> None:
         "releasable": bundle.data["releasable"],
         "method": bundle.data["method"],
     }
-    print(json.dumps(report | dict(bundle.checked)))
+    return report | dict(bundle.checked)
 
 
 @command
@@ -218,16 +218,18 @@ def main(argv: list[str] | None = None) -> int:
         from kokoro_ane.pipeline.bundle_files import verify_bundle
 
         folder = arguments.verify
-        print_report(folder, Bundle(folder, "", *verify_bundle(folder)))
-        return EXIT_GOOD
+        report = print_report(folder, Bundle(folder, "", *verify_bundle(folder)))
+        return conclude(arguments, report, EXIT_GOOD, "intact: every hash and vector agrees")
     made = bundle(options_of(BundleOptions, arguments))
     if made.folder is None:
-        verdict, reason = made.verdict, made.data["reason"]
-        print(f"{verdict}  nothing was bundled: {reason}")
-        print(json.dumps({"bundle": None, "verdict": verdict, "reason": reason}))
-        return exit_of(verdict, releasable=False)
-    print_report(made.folder, made)
-    return exit_of(made.verdict, made.data["releasable"])
+        report = {"bundle": None, "verdict": made.verdict, "reason": made.data["reason"]}
+        print(f"{made.verdict}  nothing was bundled: {made.data['reason']}")
+        return conclude(arguments, report, exit_of(made.verdict, False), "nothing was bundled")
+    report = print_report(made.folder, made)
+    meaning = "written and verified, to be released"
+    if not made.data["releasable"]:
+        meaning = "written and verified; it may not be released"
+    return conclude(arguments, report, exit_of(made.verdict, made.data["releasable"]), meaning)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ interrupted run stay in OUT.parts/ until --resume has used them.
 import argparse
 import hashlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
     print_table,
@@ -473,7 +473,8 @@ def in_words(report: dict[str, Any]) -> list[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    options = options_of(SpeakOptions, parse_arguments(argv))
+    arguments = parse_arguments(argv)
+    options = options_of(SpeakOptions, arguments)
     if options.out is None and options.stream is None:
         raise InputError("give -o FILE.wav (or .flac), or --stream")
     report = speak(options, sys.stdin.buffer).report
@@ -497,8 +498,7 @@ def main(argv: list[str] | None = None) -> int:
     title = f"{shown}  {report['voice']}, {report['runtime']}{level}, {report['checkpoint']}"
     with redirect_stdout(sys.stderr if options.stream else sys.stdout):
         print_report(report, title)
-        print(json.dumps(report, ensure_ascii=False))
-    return EXIT_GOOD
+        return conclude(arguments, report, EXIT_GOOD, f"spoken to {report['out']}")
 
 
 if __name__ == "__main__":

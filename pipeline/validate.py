@@ -12,13 +12,13 @@ figures (.json) and a plot (.png).
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     seed_argument,
 )
@@ -214,8 +214,9 @@ def main(argv: list[str] | None = None) -> int:
     }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)
-    print(json.dumps(report))
-    return EXIT_REJECTED if any(bad.values()) else EXIT_GOOD
+    if any(bad.values()):
+        return conclude(arguments, report, EXIT_REJECTED, "a stage misses its limit")
+    return conclude(arguments, report, EXIT_GOOD, "every compared intermediate keeps its limit")
 
 
 if __name__ == "__main__":

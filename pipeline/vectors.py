@@ -12,11 +12,10 @@ step agrees. Exit 1: a step does not. Exit 2: bad input. The last line of stdout
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, layout_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, layout_argument
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
@@ -96,8 +95,10 @@ def main(argv: list[str] | None = None) -> int:
     rows = check_vectors(folder, chain, packages)
     print_rows(f"{folder}, every step replayed on its stored inputs", rows)
     missed = [row.as_dict() for row in rows if row.verdict != GOOD]
-    print(json.dumps(more | {"tensors": len(rows), "missed": missed}))
-    return EXIT_REJECTED if missed else EXIT_GOOD
+    report = more | {"tensors": len(rows), "missed": missed}
+    if missed:
+        return conclude(arguments, report, EXIT_REJECTED, f"{len(missed)} tensors differ")
+    return conclude(arguments, report, EXIT_GOOD, f"all {len(rows)} tensors agree")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ last line of stdout is one JSON object.
 """
 
 import gzip
-import json
 import random
 import re
 import sys
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, command
 from kokoro_ane.core.staging import check_output, staged
 from kokoro_ane.core.steps import run_steps
@@ -466,8 +465,8 @@ def main(argv: list[str] | None = None) -> int:
         ("by", "error"),
         rows,
     )
-    print(json.dumps(figures | {"out": str(out), "bytes": out.stat().st_size}))
-    return EXIT_GOOD
+    report = figures | {"out": str(out), "bytes": out.stat().st_size}
+    return conclude(arguments, report, EXIT_GOOD, f"fitted: {out}")
 
 
 if __name__ == "__main__":
