@@ -27,9 +27,9 @@ from markupsafe import escape
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval import execution
+from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import Choice, choose
-from kokoro_ane.eval.execution import THREADS, Engine, Execution, Progress, Workers, shared_cores
+from kokoro_ane.eval.execution import THREADS, Engine, Execution, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
 from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
@@ -194,14 +194,44 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_is_of_the_level_in_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Clips that were measured before are done already; without a terminal it is a line."""
-    monkeypatch.setattr(execution, "LOG_EVERY_S", 0.0)
-    progress = Progress()
+    """Clips that were measured before are done already; without a terminal it is a line, which
+    tells the time left from the second clip on.
+    """
+    monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
+    shown, clips = progress.Progress(), heldout()[:3]
     for name in ("w8", "p6"):
-        progress.begin(name, 1, 3)
-        progress.measured()
-        progress.measured()
-    assert capsys.readouterr().err.splitlines() == ["w8: 2 of 3 clips", "p6: 2 of 3 clips"]
+        shown.begin(name, 1, clips, workers=1)
+        for clip in clips:
+            shown.measured(clip, 20.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "w8: 2 of 4 clips"
+    assert re.fullmatch(r"w8: 3 of 4 clips, about \d+ s left", lines[1])
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_time_left_is_true_from_the_second_clip_on(workers: int, seed: int) -> None:
+    """Clips cost by their length, give or take a quarter; workers spend 15 s on opening models
+    before their first. Told is the truth within a factor of 1.5, or within half a clip at the end.
+    """
+    drawn = np.random.default_rng(seed)
+    frames = sorted((clip.frames for clip in heldout()), reverse=True)
+    seconds = [0.05 * count * drawn.uniform(0.75, 1.25) for count in frames]
+    free, ends = [15.0] * workers, []
+    for place, cost in enumerate(seconds):
+        worker = free.index(min(free))
+        free[worker] += cost
+        ends.append((free[worker], place))
+    left, whole = progress.TimeLeft(frames, workers), max(free)
+    for done, (now_s, place) in enumerate(sorted(ends), start=1):
+        left.measured(place, seconds[place], now_s)
+        told, truth = left.seconds(now_s), whole - now_s
+        if done == 1:
+            assert told is None
+        elif told > 1.5 * truth or truth > 1.5 * told:
+            assert abs(told - truth) < max(seconds) / 2
+    assert told == 0.0
 
 
 @pytest.mark.slow
@@ -213,16 +243,16 @@ def test_two_workers_measure_what_one_measures(
     manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
     with Workers(reference, Engine.of_processes(1)) as alone:
         one = {
-            clip.id: result
-            for clip, result in alone.measure(manifest, Execution.of("declared"), short, {})
+            clip.id: timed.result
+            for clip, timed in alone.measure(manifest, Execution.of("declared"), short, {})
         }
     with (
         pytest.raises(InputError, match="none.json does not exist"),
         Workers(Reference(placed[0], 0, tmp_path), Engine.of_processes(2)) as processes,
     ):
         two = {
-            clip.id: result
-            for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})
+            clip.id: timed.result
+            for clip, timed in processes.measure(manifest, Execution.of("declared"), short, {})
         }
         assert one == two
         assert len(one) == 2
