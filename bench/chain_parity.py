@@ -5,7 +5,7 @@ sentences, voices in turn.
         [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
 
 `vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1
-when a duration differs or a figure is below --limit dB. The last line of stdout is one JSON object.
+when a duration differs or a figure is below --limit dB. A pipe's last line is one JSON object.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -14,8 +14,8 @@ the process' own CPU seconds, so that a busy machine does not count; with more t
 seconds. Memory: the command a user types, in a process of its own, its high-water mark from the
 kernel. Opening: each part in turn, in a process that has its libraries loaded: CPU seconds, growth
 of pages that are files' (mapped) and of pages of its own (copied); then the first sentence, which
-plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout is
-one JSON object.
+plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. A pipe's last line is one
+JSON object.
 """
 
 import argparse

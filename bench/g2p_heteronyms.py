@@ -7,7 +7,7 @@ A sentence is right when the sense chosen sounds like the expected one. espeak-n
 from misaki's, so it gets the sense whose phonemes are nearest to what it says about that place, and
 a tie counts for it. `best fixed` knows the answers: the sense most frequent in the set, word by
 word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is
-missed. The last line of stdout is one JSON object.
+missed. A pipe's last line is one JSON object.
 """
 
 import csv

@@ -5,8 +5,8 @@ plain and hostile.
 
 A case counts when the tokens are the expected ones, marks included. A spoken form is written with
 spaces between words, `[FBI]` for letters and marks of punctuation as they are; the case of words
-does not count, and hyphens separate words. Exit 0: every limit holds; 1: one is missed. The last
-line of stdout is one JSON object.
+does not count, and hyphens separate words. Exit 0: every limit holds; 1: one is missed. A pipe's
+last line is one JSON object.
 """
 
 import re

@@ -2,7 +2,7 @@
 
     python -m bench.streaming PACKAGE PACKAGE ... [--seconds 3,10,30]
 
-The last line of stdout is one JSON object.
+A pipe's last line is one JSON object.
 """
 
 from pathlib import Path

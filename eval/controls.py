@@ -8,8 +8,8 @@ if each were a compression level.
     # of the whole chain, on the tuning set: docs/release.md
     kokoro-ane controls --stage product
 
-Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The
-last line of stdout is one JSON object.
+Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. A
+pipe's last line is one JSON object.
 """
 
 import argparse

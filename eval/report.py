@@ -4,8 +4,8 @@ beside it.
     kokoro-ane report [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
 
 Reads BUILD/release/decision.json (`kokoro-ane release` writes it) and renders a few clips again for
-the players. Exit 0: written. Exit 2: bad input, or packages other than the decision is about. The
-last line of stdout is one JSON object.
+the players. Exit 0: written. Exit 2: bad input, or packages other than the decision is about. A
+pipe's last line is one JSON object.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     # streamed, one line a sentence; without text and --file: stdin
     kokoro-ane g2p --file book.txt
 
-Exit 0: something to say. Exit 2: bad input. The last line of stdout is one JSON object; `phonemes`
-there is null beyond 100,000 symbols.
+Exit 0: something to say. Exit 2: bad input. A pipe's last line is one JSON object; `phonemes` there
+is null beyond 100,000 symbols.
 """
 
 import argparse

@@ -9,8 +9,8 @@
     # of the package that `build vocoder --layout streaming` built
     kokoro-ane quantize --method w8a8 --layout streaming
 
-Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last
-line of stdout is one JSON object. How good the result sounds is decided by eval/quality.py.
+Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. A pipe's
+last line is one JSON object. How good the result sounds is decided by eval/quality.py.
 """
 
 import argparse

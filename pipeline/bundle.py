@@ -14,7 +14,7 @@ card with the decision table, licences, SHA256SUMS. Encoder and vocoder are buil
 missing. A bundle of a checkpoint that may not be released carries its name in its own. Exit 0:
 written, verified, and BUILD/release/decision.json says SHIP for this very package, from a commit
 (with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit 3:
-written and verified, not releasable. The last line of stdout is one JSON object.
+written and verified, not releasable. A pipe's last line is one JSON object.
 """
 
 import argparse
@@ -28,12 +28,13 @@ from kokoro_ane.core.commands import (
     build_argument,
     checkpoint_argument,
     conclude,
+    exit_of,
     layout_argument,
     options_of,
     print_table,
 )
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command, exit_of
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.runtimes.registry import (
     DEFAULT_RUNTIME,
     RUNTIMES,

@@ -6,8 +6,8 @@ what was judged, byte for byte.
 Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies
 between them is the host's (docs/synthesis.md). The bundle is verified first; the packages are taken
 out of the written file again and compared. The delegate itself runs on Apple's systems only. Exit
-0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. The last line
-of stdout is one JSON object.
+0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. A pipe's last
+line is one JSON object.
 """
 
 import argparse

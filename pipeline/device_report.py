@@ -11,8 +11,8 @@ executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10 
 choice of compute units; or Core ML's refusal. --read finds the packages by hash, and prints
 operations, multiply-accumulates and bytes moved beside the times of CPU and Neural Engine, and the
 share that the rules of placement forecast beside the measured one. Exit 0: every shape was
-measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report. The last
-line of stdout is one JSON object.
+measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report. A pipe's
+last line is one JSON object.
 """
 
 import argparse

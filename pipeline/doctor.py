@@ -3,7 +3,7 @@
     kokoro-ane doctor [--build build]
 
 Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing.
-The last line of stdout is one JSON object.
+A pipe's last line is one JSON object.
 """
 
 import argparse

@@ -5,8 +5,8 @@
     kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | kokoro-ane speak - --stream | aplay
 
-Exit 0: spoken. Exit 2: bad input, one line says which. The last line of stdout is one JSON object;
-with --stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
+Exit 0: spoken. Exit 2: bad input, one line says which. A pipe's last line is one JSON object; with
+--stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
 interrupted run stay in OUT.parts/ until --resume has used them.
 """
 
@@ -110,7 +110,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--voice",
         help=(
-            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)"
+            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
+            " checkpoint has it, else its first)"
         ),
     )
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")

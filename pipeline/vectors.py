@@ -8,7 +8,7 @@ OUT/index.json holds the steps (what each reads and writes, and how near a port 
 bucket lists, hashes of the packages, and for every tensor its file, shape, dtype and SHA-256.
 OUT/UTTERANCE/NAME.npy are the tensors, OUT/voice.npy the voice they speak with, OUT/text.wav the
 joined chunks of `text`. --check replays each step on the stored tensors. Exit 0: written, or every
-step agrees. Exit 1: a step does not. Exit 2: bad input. The last line of stdout is one JSON object.
+step agrees. Exit 1: a step does not. Exit 2: bad input. A pipe's last line is one JSON object.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
     )
     layout_argument(parser)
-    parser.add_argument("--voice", help="a voice or a blend (default: the checkpoint's first)")
+    parser.add_argument("--voice", help="a voice or a blend (default: as `kokoro-ane speak`)")
     return parser.parse_args(argv)
 
 

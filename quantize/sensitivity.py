@@ -8,8 +8,8 @@
 
 --int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size,
 --size18: at most this share of the fp16 package, float activations. An interrupted run goes on
-where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line of stdout is one
-JSON object.
+where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. A pipe's last line is one JSON
+object.
 """
 
 import argparse

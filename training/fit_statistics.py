@@ -9,8 +9,8 @@ of them, at several speeds, and what every norm of the generator measures is rec
 prose of Python's documentation, cut and joined anew, with words of the lexicon in it; none of them
 is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures
 itself, is left out. One sentence in eight is held out, and the printed error is that of those. Two
-processes that are started in one folder share the work. Exit 0: written. Exit 2: bad input. The
-last line of stdout is one JSON object.
+processes that are started in one folder share the work. Exit 0: written. Exit 2: bad input. A
+pipe's last line is one JSON object.
 """
 
 import gzip

@@ -12,7 +12,7 @@ held-out gold words, in one run, with one thread.
 relative (training/g2p_words.py). `merged` forgives what lexica disagree on: the flap T counts as t,
 and unstressed ɪ, ᵻ, ᵊ count as ə. Reliability is measured before and after the confidence was
 fitted (training/g2p_network.py). Exit 0: the network is ahead of espeak-ng and the package answers
-as PyTorch does (British: PER at most 6 %). Exit 1: not. The last line of stdout is one JSON object.
+as PyTorch does (British: PER at most 6 %). Exit 1: not. A pipe's last line is one JSON object.
 """
 
 import argparse

@@ -13,7 +13,7 @@ one machine and one version of PyTorch.
 
 Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0:
 finished, or at --until. Exit 1: stopped early by --minutes; state and weights are written. Exit 2:
-bad input. The last line of stdout is one JSON object.
+bad input. A pipe's last line is one JSON object.
 """
 
 import argparse

@@ -6,8 +6,8 @@ reads them.
 
 The words come from wordfreq, `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0); no frequency
 is stored. HELD_OUT of the 40,000 commonest, drawn by SHA-256 of seed and word, grow no tree. The
-list holds the words that the trees read wrong, held-out ones included. The last line of stdout is
-one JSON object.
+list holds the words that the trees read wrong, held-out ones included. A pipe's last line is one
+JSON object.
 """
 
 import gzip
