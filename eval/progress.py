@@ -7,7 +7,6 @@ The time left is the time that the workers need for the clips in the queue, each
 a second of speech has cost so far; opening models, which happens once, is no clip's time.
 """
 
-import heapq
 import sys
 import time
 from collections.abc import Sequence
@@ -26,28 +25,17 @@ CLIP_FRAMES = 40
 
 
 class TimeLeft:
-    """Seconds until a queue is empty that so many workers take in turn."""
+    """Seconds until so many workers, who take the clips in turn, have measured the last one."""
 
-    def __init__(self, frames: Sequence[int], workers: int) -> None:
-        """`frames`: the length of each clip, in the order in which they are begun."""
-        self._cost = [count + CLIP_FRAMES for count in frames]
-        self._workers = max(1, workers)
-        self._queue = list(range(len(frames)))
-        # When each clip in work was begun; of the first ones nobody knows before one is done.
-        self._begun: dict[int, float | None] = {}
+    def __init__(self, clips: Sequence[Utterance], workers: int) -> None:
+        self._cost = {clip.id: clip.frames + CLIP_FRAMES for clip in clips}
+        self._workers, self._last_s = workers, 0.0
         self._rates: list[tuple[float, float]] = []  # seconds and cost of each clip that is done
-        for _ in range(min(self._workers, len(frames))):
-            self._begun[self._queue.pop(0)] = None
 
-    def measured(self, place: int, seconds: float, now_s: float) -> None:
-        """Clip number `place` is done at `now_s`, after so many seconds."""
-        self._rates.append((seconds, self._cost[place]))
-        for other, begun in self._begun.items():
-            # The workers began together, so those that are not done began with this one.
-            self._begun[other] = now_s - seconds if begun is None else begun
-        self._begun.pop(place, None)
-        if self._queue:
-            self._begun[self._queue.pop(0)] = now_s
+    def measured(self, clip: Utterance, seconds: float, now_s: float) -> None:
+        """A clip is done at `now_s`, after so many seconds."""
+        self._rates.append((seconds, self._cost.pop(clip.id)))
+        self._last_s = now_s
 
     def seconds(self, now_s: float) -> float | None:
         """From `now_s` on; None before two clips are done."""
@@ -57,15 +45,12 @@ class TimeLeft:
         later = self._rates[self._workers :]
         rates = later if len(later) >= TOLD_FROM else self._rates
         rate = sum(seconds for seconds, _ in rates) / sum(cost for _, cost in rates)
-        free = [
-            max(0.0, rate * self._cost[place] - (now_s - (begun or now_s)))
-            for place, begun in self._begun.items()
-        ]
-        # The next clip goes to whoever is free first.
-        heapq.heapify(free)
-        for place in self._queue:
-            heapq.heapreplace(free, free[0] + rate * self._cost[place])
-        return max(free, default=0.0)
+        # The clip that was done last has just been followed by another; those of the other workers
+        # are half done on average.
+        costs = list(self._cost.values())
+        open_work = sum(costs) - sum(costs[: self._workers - 1]) / 2
+        share = max(1, min(self._workers, len(costs)))
+        return max(0.0, rate * open_work / share - (now_s - self._last_s))
 
 
 def in_words(seconds: float | None) -> str:
@@ -105,16 +90,14 @@ class Progress(Bar):
         """
         for level in self.task_ids:
             self.remove_task(level)
-        left = TimeLeft([clip.frames for clip in unmeasured], workers)
-        places = {clip.id: place for place, clip in enumerate(unmeasured)}
-        total = done + len(unmeasured)
-        self.add_task(name, completed=done, total=total, left=left, places=places)
+        left = TimeLeft(unmeasured, workers)
+        self.add_task(name, completed=done, total=done + len(unmeasured), left=left)
 
     def measured(self, clip: Utterance, seconds: float) -> None:
         """Count one clip, which took so long."""
         (level,) = self.tasks
         left, now_s = level.fields["left"], time.monotonic()
-        left.measured(level.fields["places"][clip.id], seconds, now_s)
+        left.measured(clip, seconds, now_s)
         self.advance(level.id)
         if self.disable and now_s - self.logged >= LOG_EVERY_S and not level.finished:
             self.logged = now_s

@@ -31,8 +31,8 @@ from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADD
 
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
-# Lines of a screen around a table: title, headings and rule, note, exit, the next prompt.
-AROUND_TABLE = 8
+# Lines of a screen around a table: title, headings and rule, notes, exit, the next prompt.
+AROUND_TABLE = 9
 REASONS, FEWEST_ROWS = 3, 3  # on a screen
 PARTS = ("text", "encoder", "vocoder", "voice")  # of a product
 STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
@@ -72,13 +72,12 @@ def print_judgement(level: JudgedLevel, file: Path) -> None:
     megabytes = source["package_bytes"] / 1e6
     how = f"{source['precision']} precision, features by {source['features']}"
     title = f"{', '.join(source['packages'])}  {megabytes:.2f} MB, {how}"
-    names, scale = list(judgement.summary()), COMPARISONS[record["stage"]].scale
-    if not console.is_terminal:
-        console.print(metric_table(judgement, names, title, scale))
-        return
-    # Metrics without a gate decide nothing, and those far from their limits little.
-    room = console.height - len(console.render_lines(head)) - AROUND_TABLE
-    shown = by_urgency(record, names)[: max(room, FEWEST_ROWS)]
+    names = shown = list(judgement.summary())
+    if console.is_terminal:
+        # Metrics without a gate decide nothing, and those far from their limits little.
+        room = console.height - len(console.render_lines(head)) - AROUND_TABLE
+        shown = by_urgency(record, names)[: max(room, FEWEST_ROWS)]
+    scale = COMPARISONS[record["stage"]].scale
     console.print(metric_table(judgement, shown, title, scale, console.width))
     if len(shown) < len(names):
         print(f"{len(names) - len(shown)} more metrics: {file}")
@@ -124,7 +123,7 @@ def by_urgency(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def metric_table(
-    judgement: Judgement, names: Sequence[str], title: str, scale: str, width: int = WIDTH
+    judgement: Judgement, names: Sequence[str], title: str, scale: str, width: int
 ) -> Table:
     """One row a metric: the subject's mean and worst, the natural variation's where `width` has
     room for it, the limits. `scale`: what that variation is, in words.
@@ -169,9 +168,7 @@ def metric_table(
             PASSED.get(state, ""),
             limits,
         )
-    table.caption = f"* the limit is the mean of {scale}"
-    if width >= WIDTH:
-        table.caption = f"variation: {scale}, for scale; * the limit is its mean"
+    table.caption = f"variation: {scale}, for scale; * the limit is its mean"
     table.caption_justify = "left"
     return table
 
@@ -238,21 +235,20 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping
         is_text = heading in ("level", "verdict", "broken or open")
         table.add_column(heading, justify="left" if is_text else "right")
 
-    def add(row: Sequence[str], style: str = "") -> None:
+    rows = []
+    for level in levels:
+        base = whole(level, levels)
+        *plain, verdict, wrong = cells(level, base.bytes if base else 0)
+        rows.append((*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong))
+    for name, row in record["spread"].items():
+        pesq = f"{figure(row['pesq'])} / {figure(row['pesq_worst'])}"
+        rows.append((f"[dim]{name}", "", "", "", pesq, figure(row["mcd_db"]), "", "", ""))
+    for place, row in enumerate(rows):
         columns = dict(zip(HEADINGS, row, strict=True))
         shown = [columns[heading] for heading in headings]
         if narrow:  # the first line of a cell, the first broken gate
             shown = [cell.partition("\n")[0].partition(",")[0] for cell in shown]
-        table.add_row(*shown, style=style)
-
-    for level in levels:
-        base = whole(level, levels)
-        *plain, verdict, wrong = cells(level, base.bytes if base else 0)
-        add((*plain, f"[{COLOURS.get(verdict, 'dim')}]{verdict}[/]", wrong))
-    table.add_section()
-    for name, row in record["spread"].items():
-        pesq = f"{figure(row['pesq'])} / {figure(row['pesq_worst'])}"
-        add((name, "", "", "", pesq, figure(row["mcd_db"]), "", "", ""), "dim")
+        table.add_row(*shown, end_section=place == len(levels) - 1)
     if not narrow:
         table.caption = "of seeds: MCD in units of what another noise seed does"
         table.caption_justify = "left"

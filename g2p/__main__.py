@@ -228,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
             + ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items())),
             file=sys.stderr,
         )
-    meaning = f"{summary.words} words in {summary.sentences} sentences"
+    meaning = f"{summary.symbols} phonemes; sentences: {summary.sentences}"
     return conclude(arguments, summary.report(arguments.dialect), EXIT_GOOD, meaning)
 
 

@@ -216,16 +216,16 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers: int, seed: int) 
     before their first. Told is the truth within a factor of 1.5, or within half a clip at the end.
     """
     drawn = np.random.default_rng(seed)
-    frames = sorted((clip.frames for clip in heldout()), reverse=True)
-    seconds = [0.05 * count * drawn.uniform(0.75, 1.25) for count in frames]
+    clips = sorted(heldout(), key=lambda clip: -clip.frames)
+    seconds = [0.05 * clip.frames * drawn.uniform(0.75, 1.25) for clip in clips]
     free, ends = [15.0] * workers, []
     for place, cost in enumerate(seconds):
         worker = free.index(min(free))
         free[worker] += cost
         ends.append((free[worker], place))
-    left, whole = progress.TimeLeft(frames, workers), max(free)
+    left, whole = progress.TimeLeft(clips, workers), max(free)
     for done, (now_s, place) in enumerate(sorted(ends), start=1):
-        left.measured(place, seconds[place], now_s)
+        left.measured(clips[place], seconds[place], now_s)
         told, truth = left.seconds(now_s), whole - now_s
         if done == 1:
             assert told is None

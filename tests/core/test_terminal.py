@@ -1,0 +1,187 @@
+"""How commands end: a person at a terminal reads the exit code and what it means, a pipe and --json
+get one JSON object, and what a judgement shows fits on a screen of 80 by 24.
+"""
+
+import argparse
+import ast
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import sys
+import termios
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from kokoro_ane.core.commands import conclude, exit_of
+from kokoro_ane.eval import terminal
+from kokoro_ane.eval.decision import choose
+from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.levels import JudgedLevel
+from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
+from tests.commands import ROOT, tracked
+from tests.eval.release_build import clips, level, made_up
+
+COLUMNS, ROWS = 80, 24
+
+
+def on_a_terminal(*command: str) -> tuple[list[str], int]:
+    """The lines that a command shows on a terminal of 80 by 24, and its exit code."""
+    child, terminal_end = pty.fork()
+    if child == 0:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", "kokoro_ane", *command])
+    fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    shown = b""
+    # A terminal whose last writer has gone is an error of the reader's, not an end of file.
+    try:
+        while block := os.read(terminal_end, 1 << 16):
+            shown += block
+    except OSError:
+        pass
+    os.close(terminal_end)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return shown.decode().replace("\r\n", "\n").splitlines(), code
+
+
+def test_a_person_reads_the_code_in_words_and_no_json() -> None:
+    lines, code = on_a_terminal("g2p", "Hello, world.")
+    assert code == 0
+    assert lines[-1] == "exit 0: 14 phonemes; sentences: 1"
+    assert not any(line.startswith("{") for line in lines)
+
+
+def test_whoever_asks_gets_json_on_a_terminal_too() -> None:
+    lines, code = on_a_terminal("g2p", "Hello, world.", "--json")
+    assert code == 0
+    assert lines[-2] == "exit 0: 14 phonemes; sentences: 1"
+    assert json.loads(lines[-1])["symbols"] == 14
+
+
+class Screen(io.StringIO):
+    """Standard output of that encoding, which is a terminal or is none."""
+
+    def __init__(self, is_terminal: bool, encoding: str = "utf-8") -> None:
+        super().__init__()
+        self.is_terminal, self.name = is_terminal, encoding
+
+    @property
+    def encoding(self) -> str:
+        return self.name
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def test_a_pipe_gets_one_json_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    for encoding, phoneme in (("utf-8", "ə"), ("ascii", "\\u0259")):
+        monkeypatch.setattr(sys, "stdout", Screen(False, encoding))
+        assert conclude(argparse.Namespace(), {"phoneme": "ə"}, 1, "rejected") == 1
+        (line,) = sys.stdout.getvalue().splitlines()
+        assert phoneme in line
+        assert json.loads(line) == {"phoneme": "ə"}
+
+
+def test_a_level_that_ships_is_good_and_a_release_of_it_may_be_open() -> None:
+    """`quality` asks the first, `release` and `bundle` the second."""
+    assert [exit_of(verdict) for verdict in ("SHIP", "REJECT", "UNDECIDED")] == [0, 1, 3]
+    assert [exit_of(verdict, False) for verdict in ("SHIP", "REJECT", "UNDECIDED")] == [3, 1, 3]
+
+
+def test_every_command_ends_in_the_one_place() -> None:
+    """No file prints a report by itself; what every command of ours calls at its end does."""
+    printing, silent = [], []
+    for name in (name for name in tracked() if name.endswith(".py") and "tests/" not in name):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        for call in calls:
+            arguments = [ast.unparse(one) for one in call.args]
+            to_stdout = not any(keyword.arg == "file" for keyword in call.keywords)
+            is_print = ast.unparse(call.func) == "print" and to_stdout
+            if is_print and any(one.startswith("json.dumps(") for one in arguments):
+                printing.append(name)
+        commands = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and any(map(is_command, node.decorator_list))
+        ]
+        if commands and not any(ast.unparse(call.func) == "conclude" for call in calls):
+            silent.append(name)
+    assert printing == ["mlprogram/src/mlprogram/errors.py"]
+    assert silent == ["pipeline/examine.py"]  # mlprogram's own commands, which conclude
+
+
+def is_command(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Name) and decorator.id == "command"
+
+
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What the judge's tables are printed on: a terminal of 80 by 24."""
+    file = io.StringIO()
+    console = Console(file=file, width=COLUMNS, height=ROWS, force_terminal=True, color_system=None)
+    monkeypatch.setattr(terminal, "console_of", lambda _: console)
+    monkeypatch.setattr("builtins.print", lambda *words: console.print(*words, soft_wrap=True))
+    return file
+
+
+def lines_on(file: io.StringIO) -> int:
+    """How many lines of the terminal that takes."""
+    return sum(max(1, -(-len(line) // COLUMNS)) for line in file.getvalue().splitlines())
+
+
+def judged(name: str, damage: float) -> JudgedLevel:
+    """A level of kokoro-int8, judged on clips that lie so many limits from perfect."""
+    judgement = decided(name, clips(damage))
+    provenance = {
+        "packages": {f"KokoroVocoder-kokoro-int8-{name}.mlpackage": "0" * 64},
+        "package_bytes": 54_700_000,
+        "precision": "declared",
+        "features": "PyTorch fp32",
+        "set": "judged",
+    }
+    why = "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
+    record = judgement.record() | {"stage": "vocoder", "releasable": False, "withheld": why}
+    return replace(
+        level(name, damage),
+        record=record | {"provenance": provenance},
+        judgement=judgement,
+        manifest=SimpleNamespace(checkpoint={"name": "kokoro-int8"}),
+    )
+
+
+@pytest.mark.parametrize(("name", "damage"), [("p6", 0.3), ("w8a8", 0.9), ("p4", 3.0)])
+def test_a_judgement_fits_on_a_screen(
+    name: str, damage: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exit line and the prompt: the verdict first, then what is nearest to a limit."""
+    file, one = screen(monkeypatch), judged(name, damage)
+    print_judgement(one, Path(f"build/quality/KokoroVocoder-kokoro-int8-{name}.json"))
+    print(f"exit {exit_of(one.verdict)}: {meaning_of(one)}")
+    shown = file.getvalue().splitlines()
+    assert shown[0] == f"{one.verdict}  {name}, clips: 24"
+    assert lines_on(file) < ROWS
+    # What decides is shown, what decides nothing is in the file.
+    assert any(line.startswith("roughness") for line in shown)
+    assert any(f"more metrics: build/quality/KokoroVocoder-kokoro-int8-{name}" in x for x in shown)
+
+
+def test_all_levels_fit_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    damages = {"fp16": 0.01, "w8": 0.1, "p8": 0.1, "p6": 0.3, "p4": 3.0}
+    damages |= {"w4": 2.0, "w8a8": 0.8, "mixed": 0.7}
+    levels = [level(name, damage) for name, damage in damages.items()]
+    choice = choose(levels, "kokoro-int8 is not releasable")
+    file = screen(monkeypatch)
+    print_release(levels, choice, made_up(damages))
+    print(
+        "exit 3: p6 ships and may not be released; every figure is in build/release/decision.json"
+    )
+    shown = file.getvalue()
+    assert all(f"\n{name} " in shown for name in damages)
+    assert lines_on(file) < ROWS
