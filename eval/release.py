@@ -181,14 +181,10 @@ def main(argv: list[str] | None = None) -> int:
         "levels": {level.method: level.verdict for level in released.levels},
         "file": str(released.file),
     }
-    meaning = {
-        "SHIP": f"{choice.level} may be released"
-        if choice.releasable
-        else "nothing may be released",
-        "REJECT": "no level ships",
-    }.get(choice.verdict, "undecided: the lines above say what is open")
     code = exit_of(choice.verdict, choice.releasable)
-    return conclude(arguments, short, code, f"{meaning}; every figure is in {released.file}")
+    released_level = "nothing" if code else choice.level
+    meaning = f"{released_level} may be released; every figure is in {released.file}"
+    return conclude(arguments, short, code, meaning)
 
 
 if __name__ == "__main__":

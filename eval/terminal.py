@@ -63,8 +63,8 @@ def print_judgement(level: JudgedLevel, file: Path) -> None:
     """The verdict, the gate nearest to its limit and the reasons, then the table of metrics.
     `file`: where every figure stands.
     """
-    judgement, manifest, record = level.judgement, level.manifest, level.record
-    if judgement is None or manifest is None:
+    judgement, record = level.judgement, level.record
+    if judgement is None:
         raise InputError(f"{level.method} was not judged: {level.failed}")
     console, source = console_of(WIDTH), record["provenance"]
     head = Group(*_verdict_lines(level, judgement, console.is_terminal))
@@ -91,9 +91,9 @@ def _verdict_lines(level: JudgedLevel, judgement: Judgement, short: bool) -> lis
     verdict, nearest = decision.verdict, tightest(record)
     subject = f"  {judgement.method}, clips: {len(judgement.clips)}"
     lines = [Text.assemble((verdict, f"bold {COLOURS[verdict]}"), subject)]
-    if not record["releasable"] and level.manifest:
+    if not record["releasable"]:
         shipped = "the gates hold, but not releasable: " if verdict == SHIP else ""
-        why = record["withheld"] or not_releasable(level.manifest.checkpoint["name"])
+        why = record["withheld"] or not_releasable(record["provenance"]["checkpoint"]["name"])
         lines.append(Text(shipped + why, "yellow"))
     if nearest:
         share = 100 * (used(nearest) or 0)

@@ -14,7 +14,6 @@ import sys
 import termios
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -152,7 +151,6 @@ def judged(name: str, damage: float) -> JudgedLevel:
         level(name, damage),
         record=record | {"provenance": provenance},
         judgement=judgement,
-        manifest=SimpleNamespace(checkpoint={"name": "kokoro-int8"}),
     )
 
 
