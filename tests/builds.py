@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kokoro_ane.g2p.network import LetterToSound, save_weights
 from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
 from kokoro_ane.quantize import compress as compression
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.layer_plan import program_layers
@@ -121,6 +123,20 @@ def without_self_checks(patch: pytest.MonkeyPatch) -> None:
     from coremltools.converters.mil.mil import Program
 
     patch.setattr(Program, "validate", lambda *_, **__: None)
+
+
+def with_shared_text_tables(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> None:
+    """A language's text tables, three seconds of a bundle, are written once a session; every bundle
+    gets a copy.
+    """
+
+    def written(folder: Path, language: str) -> None:
+        if language not in TEXT_BYTES:
+            write_text_tables(folder, language)  # which refuses it
+        key, make = ["text tables", language], partial(write_text_tables, language=language)
+        shutil.copytree(once(factory, key, make), folder, dirs_exist_ok=True)
+
+    patch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", written)
 
 
 @pytest.fixture(scope="session")
