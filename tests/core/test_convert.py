@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from kokoro_ane.core.builder import all_held, build
+from kokoro_ane.core.builder import BUILD_KEY, all_held, build
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import FEATURES
@@ -155,6 +155,65 @@ class TestVocoder:
             tiny_build / f"{NAME}.mlpackage"
         )
 
+    @pytest.mark.parametrize(
+        ("change", "is_current"),
+        [
+            ("nothing", True),
+            ("another folder's name", True),
+            ("--again", False),
+            ("other lengths", False),
+            ("other sources", False),
+            ("other libraries", False),
+            ("a byte of the package", False),
+            ("no package", False),
+            ("an older build, without a key", False),
+        ],
+    )
+    def test_what_is_current_is_not_built_again(
+        self,
+        change: str,
+        is_current: bool,
+        tiny_build: Path,
+        tiny_checkpoint: Checkpoint,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        def work(*_: object) -> None:
+            raise CheckFailed("it went to work")
+
+        monkeypatch.setattr("kokoro_ane.pipeline.package_builds.vocoder_stage", work)
+        out = tmp_path / ("other" if change == "another folder's name" else "build")
+        shutil.copytree(tiny_build, out)
+        weights = next((out / f"{NAME}.mlpackage").rglob("weight.bin"))
+        lengths, more = BUCKETS, []
+        if change == "--again":
+            more = ["--again"]
+        elif change == "other lengths":
+            lengths = "40,160"
+        elif change == "other sources":
+            monkeypatch.setattr("kokoro_ane.quantize.sources.source_sha256", lambda *_: "0" * 64)
+        elif change == "other libraries":
+            monkeypatch.setattr("kokoro_ane.core.manifest.tool_versions", lambda *_: {"torch": "1"})
+        elif change == "a byte of the package":
+            weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+        elif change == "no package":
+            shutil.rmtree(out / f"{NAME}.mlpackage")
+        elif change.startswith("an older build"):
+            data = json.loads((out / f"{NAME}.json").read_text())
+            del data["tools"][BUILD_KEY]
+            (out / f"{NAME}.json").write_text(json.dumps(data))
+        flags = ["--checkpoint", str(tiny_checkpoint.folder), "--buckets", lengths, *more]
+        code = main(["vocoder", *flags, "--out", str(out)])
+        said = capsys.readouterr()
+        if is_current:
+            assert code == EXIT_GOOD
+            assert f"{NAME}.mlpackage: built before, and current" in said.err
+            assert json.loads(said.out.splitlines()[-1])["checks"]["figures"]
+        else:
+            assert code == 1
+            assert "it went to work" in said.err
+
     def test_changed_package_is_refused(self, tiny_build: Path, tmp_path: Path) -> None:
         out = tmp_path / "build"
         shutil.copytree(tiny_build, out)
@@ -263,7 +322,7 @@ class TestG2P:
         assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1]
         assert manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
         monkeypatch.setitem(g2p_stage.LIMIT_LOGITS, "w8", -1.0)
-        assert main(given) == 1
+        assert main([*given, "--again"]) == 1
         assert "limit <= -1" in capsys.readouterr().err
         assert left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
         manifest.verify()
