@@ -45,6 +45,7 @@ from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
+from tests.commands import printed
 from tests.demo_voice import heldout
 from tests.eval.release_build import level as made_level
 from tests.eval.release_build import made_up, release
@@ -146,7 +147,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
-    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    last = printed(capsys)
     assert last["levels"]["fp16"] == "SHIP"
 
 

@@ -4,7 +4,6 @@ arithmetic written down.
 
 import copy
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from kokoro_ane.vocoder.scaled_conv import (
     TimeVaryingScale,
     input_factor,
 )
+from tests.commands import printed
 from tests.runtimes.test_portable import onnx_files, spoken
 
 pytest.importorskip("onnxruntime")
@@ -60,7 +60,7 @@ class TestFiles:
             str(build),
         ]
         assert validate(flags) == 0
-        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        report = printed(capsys)
         assert report["first_bad"] == {"torch": None, "onnx": None}
         found = {row["name"]: row for row in report["intermediates"]["onnx"]}
         assert {
@@ -149,7 +149,7 @@ class TestFiles:
             )
             == 3
         )
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["tensors"] > 40
+        assert printed(capsys)["tensors"] > 40
         assert len(list((out / "packages").glob("*.onnx"))) == 3
         assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (
             out / "MODEL_CARD.md"
