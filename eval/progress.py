@@ -12,9 +12,8 @@ import time
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
-from rich.text import Text
 
 from kokoro_ane.quantize.corpus import Utterance
 
@@ -29,16 +28,14 @@ class TimeLeft:
 
     def __init__(self, clips: Sequence[Utterance], workers: int) -> None:
         self._cost = {clip.id: clip.frames + CLIP_FRAMES for clip in clips}
-        self._workers, self._last_s = workers, 0.0
+        self._workers = workers
         self._rates: list[tuple[float, float]] = []  # seconds and cost of each clip that is done
 
-    def measured(self, clip: Utterance, seconds: float, now_s: float) -> None:
-        """A clip is done at `now_s`, after so many seconds."""
+    def measured(self, clip: Utterance, seconds: float) -> float | None:
+        """A clip is done, after so many seconds; returns the seconds that are left, None before two
+        clips are done.
+        """
         self._rates.append((seconds, self._cost.pop(clip.id)))
-        self._last_s = now_s
-
-    def seconds(self, now_s: float) -> float | None:
-        """From `now_s` on; None before two clips are done."""
         if len(self._rates) < TOLD_FROM:
             return None
         # A worker's first clip opens what only measuring needs: it counts until others can.
@@ -50,7 +47,7 @@ class TimeLeft:
         costs = list(self._cost.values())
         open_work = sum(costs) - sum(costs[: self._workers - 1]) / 2
         share = max(1, min(self._workers, len(costs)))
-        return max(0.0, rate * open_work / share - (now_s - self._last_s))
+        return rate * open_work / share
 
 
 def in_words(seconds: float | None) -> str:
@@ -58,13 +55,8 @@ def in_words(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 90:
-        return f"about {max(5, 5 * round(seconds / 5))} s left"
-    return f"about {round(seconds / 60)} min left"
-
-
-class _Left(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(in_words(task.fields["left"].seconds(time.monotonic())))
+        return f", about {max(5, 5 * round(seconds / 5))} s left"
+    return f", about {round(seconds / 60)} min left"
 
 
 class Progress(Bar):
@@ -74,10 +66,9 @@ class Progress(Bar):
 
     def __init__(self) -> None:
         columns = TextColumn("measuring {task.description}"), BarColumn(), MofNCompleteColumn()
-        console = Console(stderr=True)
-        clips = TextColumn("clips")
+        waiting, console = TextColumn("clips{task.fields[left]}"), Console(stderr=True)
         super().__init__(
-            *(*columns, clips, _Left()),
+            *(*columns, waiting),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -90,17 +81,15 @@ class Progress(Bar):
         """
         for level in self.task_ids:
             self.remove_task(level)
-        left = TimeLeft(unmeasured, workers)
-        self.add_task(name, completed=done, total=done + len(unmeasured), left=left)
+        self.time_left = TimeLeft(unmeasured, workers)
+        self.add_task(name, completed=done, total=done + len(unmeasured), left="")
 
     def measured(self, clip: Utterance, seconds: float) -> None:
         """Count one clip, which took so long."""
         (level,) = self.tasks
-        left, now_s = level.fields["left"], time.monotonic()
-        left.measured(clip, seconds, now_s)
-        self.advance(level.id)
-        if self.disable and now_s - self.logged >= LOG_EVERY_S and not level.finished:
-            self.logged = now_s
-            line = f"{level.description}: {level.completed} of {level.total} clips"
-            waiting = in_words(left.seconds(now_s))
-            print(f"{line}, {waiting}" if waiting else line, file=sys.stderr)
+        self.update(level.id, advance=1, left=in_words(self.time_left.measured(clip, seconds)))
+        if self.disable and time.monotonic() - self.logged >= LOG_EVERY_S and not level.finished:
+            self.logged = time.monotonic()
+            left = level.fields["left"]
+            line = f"{level.description}: {level.completed} of {level.total} clips{left}"
+            print(line, file=sys.stderr)

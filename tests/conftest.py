@@ -124,15 +124,10 @@ def tiny_vectors(
     tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The chain's test vectors of it. Shared, too."""
-    given = [
-        "--checkpoint",
-        str(tiny_checkpoint.folder),
-        "--build",
-        str(tiny_build),
-        *VECTORS_VOICE,
-    ]
+    given = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}"
 
     def make(aside: Path) -> None:
-        assert write_vectors([*given, "--out", str(aside / "vectors")]) == 0
+        flags = f"{given} --out {aside}/vectors".split()
+        assert write_vectors([*flags, *VECTORS_VOICE]) == 0
 
     return once(tmp_path_factory, ["vectors", tiny_checkpoint.sha256], make) / "vectors"

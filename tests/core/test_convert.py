@@ -5,7 +5,6 @@ bytes, nothing left after a failure.
 import json
 import resource
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,10 +43,9 @@ from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
 from tests import builds
 from tests.builds import SMALLEST_G2P, left_behind
-from tests.commands import printed
+from tests.commands import parsed, printed, ran
 from tests.demo_voice import heldout
 
-ROOT = Path(__file__).resolve().parents[2]
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
 NAME = "KokoroVocoder-tiny-fp16"
 pytestmark = pytest.mark.usefixtures("quick_conversion")
@@ -132,26 +130,10 @@ class TestVocoder:
     def test_another_process_gives_the_same_bytes_and_ends_in_json(
         self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
     ) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "kokoro_ane",
-            "build",
-            "vocoder",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--buckets",
-            BUCKETS,
-        ]
-        command += ["--out", str(tmp_path)]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        flags = f"--checkpoint {tiny_checkpoint.folder} --buckets {BUCKETS} --out {tmp_path}"
+        command = f"-m kokoro_ane build vocoder {flags}".split()
+        done = ran(sys.executable, *command, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0
         report = json.loads(done.stdout.strip().splitlines()[-1])
         assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
         assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(
@@ -307,7 +289,7 @@ class TestG2P:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        given = ["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path)]
+        given = f"g2p --weights {g2p_weights} --out {tmp_path}".split()
         assert main(given) == EXIT_GOOD
         last = printed(capsys)
         manifest = Manifest.load(Path(last["manifests"][0]))
@@ -405,7 +387,7 @@ def test_a_manifest_of_another_model(
     change: "object", message: str, g2p_weights: Path, tmp_path: Path
 ) -> None:
     path = _copied(g2p_weights, tmp_path)
-    manifest = json.loads(path.with_suffix(".json").read_text())
+    manifest = parsed(path.with_suffix(".json"))
     path.with_suffix(".json").write_text(json.dumps(change(manifest)))  # type: ignore[operator]
     pytest.raises(InputError, load_model, path).match(message)
 
@@ -434,7 +416,6 @@ def test_what_a_session_made_is_taken_by_the_next_until_its_makers_change(
     assert (second / "package").read_text() == "made"
     assert len(calls) == 1
     builds.once(session("third"), "another key", make)
-    assert len(calls) == 2
     monkeypatch.setattr(builds, "state_of", lambda _: "another source")
     builds.once(session("fourth"), "key", make)
     assert len(calls) == 3

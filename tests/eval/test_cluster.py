@@ -149,17 +149,9 @@ def test_no_scheduler_and_no_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 1)
-    given = [
-        "--method",
-        "fp16",
-        "--checkpoint",
-        str(placed[0].folder),
-        "--build",
-        str(placed[1]),
-        "--clips",
-        "1",
-        "--scheduler",
-    ]
+    given = (
+        f"--method fp16 --checkpoint {placed[0].folder} --build {placed[1]} --clips 1 --scheduler"
+    ).split()
     for address, message in (
         ("tcp://127.0.0.1:9", "no scheduler answers"),
         ("nonsense:", "no scheduler"),

@@ -176,7 +176,7 @@ def test_a_product_is_judged_named_and_bundled(
         == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it"
     )
     assert "clips" not in undecided
-    flags = ["--product", "--checkpoint", str(chain_build[0].folder), "--build", str(build)]
+    flags = f"--product --checkpoint {chain_build[0].folder} --build {build}".split()
     assert bundle(flags) == 3
     assert said(capsys)["bundle"] is None
     release(chain_build, "--methods", "fp16")

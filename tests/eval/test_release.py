@@ -45,7 +45,7 @@ from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
-from tests.commands import printed
+from tests.commands import parsed, printed
 from tests.demo_voice import heldout
 from tests.eval.release_build import level as made_level
 from tests.eval.release_build import made_up, release
@@ -123,11 +123,9 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     be.
     """
     assert release(placed) == 3
-    first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    first = parsed(placed[1] / "release" / "decision.json")
     assert release(placed) == 3
-    assert (
-        json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
-    )
+    assert parsed(placed[1] / "release" / "decision.json") == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
         "SHIP",
@@ -173,7 +171,7 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 
 def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
     assert release(placed, "--claim", "device", "--methods", "fp16") == 3
-    record = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    record = parsed(placed[1] / "release" / "decision.json")
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
 
 
@@ -201,7 +199,7 @@ def test_progress_is_of_the_level_in_work(
     monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
     shown, clips = progress.Progress(), heldout()[:3]
     for name in ("w8", "p6"):
-        shown.begin(name, 1, clips, workers=1)
+        shown.begin(name, 1, clips, 1)
         for clip in clips:
             shown.measured(clip, 20.0)
     lines = capsys.readouterr().err.splitlines()
@@ -226,8 +224,7 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers: int, seed: int) 
         ends.append((free[worker], place))
     left, whole = progress.TimeLeft(clips, workers), max(free)
     for done, (now_s, place) in enumerate(sorted(ends), start=1):
-        left.measured(clips[place], seconds[place], now_s)
-        told, truth = left.seconds(now_s), whole - now_s
+        told, truth = left.measured(clips[place], seconds[place]), whole - now_s
         if done == 1:
             assert told is None
         elif told > 1.5 * truth or truth > 1.5 * told:
@@ -282,7 +279,7 @@ class TestBadInput:
     def test_report_without_a_decision(
         self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
     ) -> None:
-        assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
+        assert report(f"--checkpoint {placed[0].folder} --build {placed[1]}".split()) == 2
         assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
 

@@ -46,7 +46,7 @@ from tests.builds import (
     recipe_of,
     small_config,
 )
-from tests.commands import printed
+from tests.commands import parsed, printed
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import write_checkpoint
 
@@ -267,10 +267,7 @@ class TestApplyCommand:
         self, instant: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
     ) -> None:
         checkpoint, build = instant
-        assert (
-            apply(["--method", "w8", "--checkpoint", str(checkpoint.folder), "--build", str(build)])
-            == 0
-        )
+        assert apply(f"--method w8 --checkpoint {checkpoint.folder} --build {build}".split()) == 0
         printed = capsys.readouterr()
         data = json.loads(printed.out.splitlines()[-1])
         assert data["manifest"].endswith("-w8.json")
@@ -281,10 +278,7 @@ class TestApplyCommand:
         self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
     ) -> None:
         assert (
-            apply(
-                ["--method", "w8a8", "--checkpoint", str(built[0].folder), "--build", str(tmp_path)]
-            )
-            == 2
+            apply(f"--method w8a8 --checkpoint {built[0].folder} --build {tmp_path}".split()) == 2
         )
         assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
         assert not list(tmp_path.iterdir())
@@ -430,7 +424,7 @@ class TestQualityCommand:
         assert self.run(copied, "--clips", "1") == 3
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])
-        record = json.loads(Path(data["file"]).read_text(encoding="utf-8"))
+        record = parsed(Path(data["file"]))
         assert "PESQ wide band" in printed
         assert "not releasable" in printed
         assert data["verdict"] == record["verdict"] == "UNDECIDED"
@@ -442,7 +436,7 @@ class TestQualityCommand:
         assert record["provenance"]["package_sha256"] == manifest_of(copied, "w8").package_sha256
 
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
-        assert json.loads((copied[1] / "again.json").read_text(encoding="utf-8")) == record
+        assert parsed(copied[1] / "again.json") == record
 
     def test_all_clips_decide(
         self,

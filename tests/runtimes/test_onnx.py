@@ -136,16 +136,10 @@ class TestFiles:
         out = tmp_path / "tiny-onnx"
         assert (
             bundle(
-                [
-                    "--runtime",
-                    "onnx",
-                    "--checkpoint",
-                    str(tiny_checkpoint.folder),
-                    "--build",
-                    str(build),
-                    "--out",
-                    str(out),
-                ]
+                (
+                    f"--runtime onnx --checkpoint {tiny_checkpoint.folder} --build "
+                    f"{build} --out {out}"
+                ).split()
             )
             == 3
         )
@@ -192,16 +186,9 @@ class TestFiles:
             for tensor in onnx.load(copy / "KokoroVocoder-tiny-onnx-fp32.onnx").graph.initializer
         }
         assert set(alphas(Vocoder.of(tiny_checkpoint))) <= names
-        flags = [
-            "--method",
-            "w8",
-            "--runtime",
-            "onnx",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(copy),
-        ]
+        flags = (
+            f"--method w8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
+        ).split()
         assert quantize(flags) == 0
         require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8")
         facts = facts_of(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"))
@@ -234,16 +221,9 @@ class TestFiles:
         from kokoro_ane.pipeline.apply import main as quantize
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
-        flags = [
-            "--method",
-            "w8a8",
-            "--runtime",
-            "onnx",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(copy),
-        ]
+        flags = (
+            f"--method w8a8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
+        ).split()
         if not onnx_file.are_exact():
             assert quantize(flags) == 2
             monkeypatch.setattr(onnx_file, "are_exact", lambda: True)

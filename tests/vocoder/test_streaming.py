@@ -309,4 +309,4 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     both = printed(capsys)
     assert both["sentences"] == report["sentences"] + both["spoken"]
     assert both["error"] < both["error_of_the_average"]
-    assert fit(["--checkpoint", str(DEMO_VOICE), "--count", "3"]) == 2
+    assert fit(f"--checkpoint {DEMO_VOICE} --count 3".split()) == 2
