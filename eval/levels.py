@@ -366,16 +366,17 @@ def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list
         if (figures := store.find(clip_file)) is not None
     }
     unmeasured = [clip for clip in context.clips if clip.id not in results]
-    context.progress.begin(name, len(results), len(context.clips))
+    unmeasured.sort(key=lambda clip: -clip.frames)  # so that the last ones to end are short
+    context.progress.begin(name, len(results), unmeasured, context.workers.count)
     variations = {
         clip.id: variation
         for clip in unmeasured
         if (variation := store.find(variation_name(clip, execution.stage))) is not None
     }
     measured = context.workers.measure(manifest.path, execution, unmeasured, variations)
-    for clip, result in measured:
+    for clip, (result, seconds) in measured:
         results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
         if clip.id not in variations:
             store.keep(variation_name(clip, execution.stage), result.variation)
-        context.progress.measured()
+        context.progress.measured(clip, seconds)
     return [results[clip.id] for clip in context.clips]

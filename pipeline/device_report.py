@@ -11,19 +11,18 @@ executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10 
 choice of compute units; or Core ML's refusal. --read finds the packages by hash, and prints
 operations, multiply-accumulates and bytes moved beside the times of CPU and Neural Engine, and the
 share that the rules of placement forecast beside the measured one. Exit 0: every shape was
-measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report. The last
-line of stdout is one JSON object.
+measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report. A pipe's
+last line is one JSON object.
 """
 
 import argparse
-import json
 import platform
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from kokoro_ane.core.commands import build_argument, print_table
+from kokoro_ane.core.commands import build_argument, conclude, print_table
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from mlprogram.errors import ProgramError
@@ -264,8 +263,10 @@ def main(argv: list[str] | None = None) -> int:
             title = f"{report['chip']}, {report['system']}: counted, and measured"
             print_table(title, HEADINGS, map(cells, rows))
             refused = any(row["refused"] for row in rows)
-            print(json.dumps({"chip": report["chip"], "refused": refused, "rows": rows}))
-            return EXIT_REJECTED if refused else EXIT_GOOD
+            short = {"chip": report["chip"], "refused": refused, "rows": rows}
+            if refused:
+                return conclude(arguments, short, EXIT_REJECTED, "the Mac refused a package")
+            return conclude(arguments, short, EXIT_GOOD, "every package ran")
         from kokoro_ane.core.staging import json_of, write_json
         from mlprogram.examine.device import load_core_ml
 
@@ -280,8 +281,8 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(str(problem)) from None
     write_json(arguments.out, report, json_of("chip", "packages"))
     count = sum(len(package["rows"]) for package in report["packages"])
-    print(json.dumps({"wrote": str(arguments.out), "rows": count}))
-    return EXIT_GOOD
+    meaning = f"measured; send {arguments.out}, or --read it beside the same packages"
+    return conclude(arguments, {"wrote": str(arguments.out), "rows": count}, EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

@@ -112,11 +112,11 @@ def said(
         damage(report)
         out.write_text(json.dumps(report))
         capsys.readouterr()
-        code = device_report.main(["--read", str(out), "--build", str(build)])
+        code = device_report.main(f"--read {out} --build {build}".split())
         told = capsys.readouterr()
         if code != 2:  # twice the same bytes
             assert (
-                device_report.main(["--read", str(out), "--build", str(build)]),
+                device_report.main(f"--read {out} --build {build}".split()),
                 capsys.readouterr().out,
             ) == (code, told.out)
         return code, told.out, told.err

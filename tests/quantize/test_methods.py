@@ -32,6 +32,7 @@ from kokoro_ane.quantize.methods import (
 )
 from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
 from kokoro_ane.quantize.search import Option, first_within, trade_off
+from tests.commands import parsed
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
@@ -319,7 +320,7 @@ def renamed(
         (place.symlink_to if link else lambda source: shutil.copytree(source, place))(
             old.with_suffix(".mlpackage")
         )
-        data = json.loads(old.read_text(encoding="utf-8")) | {"method": name, "package": place.name}
+        data = parsed(old) | {"method": name, "package": place.name}
         new.write_text(json.dumps(data), encoding="utf-8")
     return Manifest.load(new)
 
@@ -333,14 +334,7 @@ class TestWhatItsNameSays:
         self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture
     ) -> list[str]:
         """The one line of the quality and the release command."""
-        arguments = [
-            "--checkpoint",
-            str(place[0].folder),
-            "--build",
-            str(place[1]),
-            "--workers",
-            "1",
-        ]
+        arguments = f"--checkpoint {place[0].folder} --build {place[1]} --workers 1".split()
         assert quality([*arguments, "--method", method]) == 2
         assert release(place, "--methods", method) == 2
         return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlprogram.errors import ProgramError
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude
 from mlprogram.files import aside, parse_json, read_text
 
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
@@ -242,11 +242,9 @@ _EFFECTS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print every rule in full, or write or check the page's summary; the last line of stdout is
-    one JSON object.
-    """
+    """Print every rule in full, or write or check the page's summary; then the conclusion."""
     # late: who reads the rules needs no PyTorch
-    from mlprogram.examine.describe import last_line, with_generated_part
+    from mlprogram.examine.describe import with_generated_part
 
     rules = load_rules()
     current = True
@@ -263,15 +261,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(render(rules))
-    last_line(
-        {
-            "rules": len(rules.rules),
-            "chips": len(rules.chips),
-            "reviewed": rules.reviewed,
-            "current": current,
-        }
-    )
-    return 0 if current else 1
+    report = {
+        "rules": len(rules.rules),
+        "chips": len(rules.chips),
+        "reviewed": rules.reviewed,
+        "current": current,
+    }
+    code, meaning = (EXIT_GOOD, "done") if current else (EXIT_MISSED, "the page is out of date")
+    return conclude(report, code, meaning, arguments.json)
 
 
 def summary(rules: Rules) -> str:
