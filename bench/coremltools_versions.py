@@ -31,7 +31,7 @@ def content(build: Path, level: str) -> list[bytes]:
     from mlprogram.package import open_package
 
     parts = []
-    for path in build.glob(f"*-{0}.mlpackage"):
+    for path in build.glob(f"*-{level}.mlpackage"):
         package = open_package(path)
         package.spec.mlProgram.attributes.clear()  # buildInfo
         weights = package.weights_dir / "weight.bin"
