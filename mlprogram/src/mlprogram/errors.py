@@ -28,6 +28,12 @@ class NonFiniteInput(UserWarning):
     """An input holds NaN or infinity; that is allowed, counted and reported."""
 
 
+class OpenShape(UserWarning):
+    """A program leaves an axis of an input open, and its file does not say which sizes it allows:
+    Core ML may refuse the one that was executed.
+    """
+
+
 def one_line(text: str) -> str:
     """`text` without characters that break a line or steer a terminal (they are written as
     escapes), LONGEST_LINE at most.
