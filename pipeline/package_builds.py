@@ -9,7 +9,13 @@ the two a missing package needs.
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, PADDED, STREAMED, TOKEN_BUCKETS
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    PADDED,
+    PADDED_BUCKETS,
+    STREAMED,
+    TOKEN_BUCKETS,
+)
 from kokoro_ane.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,7 +66,7 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
         stage = vocoder_stage(
             open_checkpoint(options.checkpoint),
             layout_named(options.layout),
-            options.buckets or DEFAULT_BUCKETS,
+            options.buckets or PADDED_BUCKETS,
             options.precision,
             options.target or "iOS17",
         )
