@@ -253,14 +253,7 @@ _ALL = (
     Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
     Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8), parts=_STRIDED),
     Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6), parts=_STRIDED),
-    Method(
-        "p4",
-        "palette, 4 bits",
-        parent="fp16",
-        weights=PaletteWeights(4),
-        parts=_STRIDED,
-        check_snr_db=0.0,
-    ),
+    Method("p4", "palette, 4 bits", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
         "w4",
         "4-bit weights in blocks",
