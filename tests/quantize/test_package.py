@@ -64,20 +64,20 @@ def storage(program: Program) -> dict[str, str]:
 
 
 def scaled_tables(program: Program) -> list[str]:
-    """Operations other than convolutions that read a weight made of a table, as a scale does."""
-    tables = {
-        value.name
-        for op in program.operations
-        if op.op_type == "constexpr_lut_to_dense"
-        for value in op.outputs
-    }
+    """What scales a table: computes its values, or reads the weight made of it before a convolution
+    does.
+    """
+    makers = {value.name: op.op_type for op in program.operations for value in op.outputs}
+    tables = [op for op in program.operations if op.op_type == "constexpr_lut_to_dense"]
     assert tables
-    return [
+    weights = {value.name for op in tables for value in op.outputs}
+    readers = [
         op.op_type
         for op in program.operations
-        if op.op_type not in CONVOLUTIONS
-        and tables & {n for names in op.inputs.values() for n in names}
+        if weights & {name for names in op.inputs.values() for name in names}
     ]
+    scaling = [makers[op.inputs["lut"][0]] for op in tables] + readers
+    return [kind for kind in scaling if kind not in ("const", *CONVOLUTIONS)]
 
 
 def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
