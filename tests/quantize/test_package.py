@@ -76,7 +76,7 @@ def scaled_tables(program: Program) -> list[str]:
         for op in program.operations
         if weights & {name for names in op.inputs.values() for name in names}
     ]
-    scaling = [makers[op.inputs["lut"][0]] for op in tables] + readers
+    scaling = [makers.get(op.inputs["lut"][0], "const") for op in tables] + readers
     return [kind for kind in scaling if kind not in ("const", *CONVOLUTIONS)]
 
 
