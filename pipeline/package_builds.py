@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, G2P_NAME, PADDED, STREAMED, TOKEN_BUCKETS
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    G2P_NAME,
+    PADDED,
+    PADDED_BUCKETS,
+    STREAMED,
+    TOKEN_BUCKETS,
+)
 from kokoro_ane.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +86,7 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
         stage = vocoder_stage(
             opened(),
             layout_named(options.layout),
-            options.buckets or DEFAULT_BUCKETS,
+            options.buckets or PADDED_BUCKETS,
             options.precision,
             options.target or "iOS17",
         )

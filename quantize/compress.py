@@ -328,6 +328,7 @@ def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[
     """What was done to the weights and inputs, for the manifest."""
     configured = {
         "weights": asdict(method.weights) if method.weights else None,
+        "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
         "activations": asdict(method.activations) if method.activations else None,
         "recipe": recipe.as_dict() if method.by_recipe and recipe else None,
         "unfit_for_engine": method.unfit_for_engine,

@@ -316,7 +316,7 @@ def _uniform(method: Method, layer: Layer) -> LayerPlan:
         and can_be_int8(layer)
         and method.activations.takes(layer.name)
     )
-    plan = _planned(layer, method.weights, int8_input)
+    plan = _planned(layer, method.weights_of(layer.name), int8_input)
     if layer.name in (ALL_STYLES, PREDICTED) and isinstance(plan.weights, PaletteWeights):
         # Their rows belong to 60 norms of very different range. One table of 64 values for all of
         # them has hardly a value for most: the SNR is -1 dB on real Kokoro.

@@ -26,7 +26,13 @@ from kokoro_ane.quantize.balance import (
     with_time_varying_scales,
 )
 from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, can_be_int8, is_fitted, pays
-from kokoro_ane.quantize.methods import LIKE, SCHEMES, Activations
+from kokoro_ane.quantize.methods import (
+    LIKE,
+    SCHEMES,
+    Activations,
+    PaletteWeights,
+    is_strided,
+)
 from kokoro_ane.quantize.palettes import Fit, fits_of
 from kokoro_ane.quantize.simulate import input_sizes, simulated
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -221,6 +227,8 @@ def changes(layer: Layer, level: str) -> bool:
     scheme = SCHEMES[level]
     # affines are fitted to a checkpoint's voices: with 3 bits they would fail voices added later
     if level == "p3g_gptq" and layer.is_style:
+        return False
+    if isinstance(scheme.weights, PaletteWeights) and is_strided(layer.name):
         return False
     if scheme.int8_input:
         return can_be_int8(layer)

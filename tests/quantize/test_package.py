@@ -8,9 +8,12 @@ import shlex
 import shutil
 from pathlib import Path
 
+import coremltools as ct
 import numpy as np
 import pytest
+from coremltools.converters.mil.mil import Builder as mb
 
+from built import package_of, palette
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError
@@ -61,6 +64,23 @@ def storage(program: Program) -> dict[str, str]:
     }
 
 
+def scaled_tables(program: Program) -> list[str]:
+    """What scales a table: computes its values, or reads the weight made of it before a convolution
+    does.
+    """
+    makers = {value.name: op.op_type for op in program.operations for value in op.outputs}
+    tables = [op for op in program.operations if op.op_type == "constexpr_lut_to_dense"]
+    assert tables
+    weights = {value.name for op in tables for value in op.outputs}
+    readers = [
+        op.op_type
+        for op in program.operations
+        if weights & {name for names in op.inputs.values() for name in names}
+    ]
+    scaling = [makers.get(op.inputs["lut"][0], "const") for op in tables] + readers
+    return [kind for kind in scaling if kind not in ("const", *CONVOLUTIONS)]
+
+
 def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
     layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
     return {layer.op_name for layer in layers if layer.elements > 2048 and not layer.is_tail}
@@ -80,6 +100,26 @@ def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -
 
 
 class TestStructure:
+    def test_no_table_has_a_scale_over_it(
+        self, built: tuple[Checkpoint, Path], tmp_path: Path
+    ) -> None:
+        """Such a package was reported to crash when the engine loads it (coremltools 2688)."""
+        assert scaled_tables(program_of(built, "mixed")) == []
+        weight = np.random.default_rng(0).standard_normal((8, 8, 1, 3)).astype(np.float16)
+        plain = package_of(
+            {"x": (1, 8, 1, 9)},
+            lambda x: mb.conv(x=x, weight=weight),
+            tmp_path,
+            target=ct.target.iOS18,
+        )
+        scaled = palette(nbits=4, enable_per_channel_scale=True)(
+            ct.models.MLModel(str(plain), skip_model_load=True)
+        )
+        scaled.save(str(tmp_path / "scaled.mlpackage"))
+        assert scaled_tables(Program(tmp_path / "scaled.mlpackage")) == [
+            "constexpr_blockwise_shift_scale"
+        ]
+
     @pytest.mark.parametrize("name", COMPRESSED)
     def test_the_parent_is_untouched_and_both_verify(
         self, built: tuple[Checkpoint, Path], name: str

@@ -33,7 +33,8 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
             "rank_other": "prefer",
             "conv_rank": "ops max_spatial",
             "kernel_size": "ops width height",
-            "stride_factors": "ops native",
+            "stride_factors": "ops native unequal",
+            "palette_stride": "ops max",
             "dilation_factors": "ops native",
             "dilated_taps": "min_kernel",
             "dilated_width": "limit extra",
@@ -57,10 +58,11 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Source:
-    """Where a figure was published."""
+    """Where a figure was published, and the day (ISO) on which it was last read."""
 
     title: str
     url: str
+    date: str
 
 
 @dataclass(frozen=True)
@@ -318,10 +320,10 @@ def render(rules: Rules) -> str:
             "| --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
-            "| source | |",
-            "| --- | --- |",
+            "| source | | read |",
+            "| --- | --- | --- |",
             *(
-                f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} |"
+                f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} | {s.date} |"
                 for key, s in rules.sources.items()
             ),
         ]
