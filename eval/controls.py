@@ -8,17 +8,16 @@ if each were a compression level.
     # of the whole chain, on the tuning set: docs/release.md
     kokoro-ane controls --stage product
 
-Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The
-last line of stdout is one JSON object.
+Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. A
+pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, seed_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, seed_argument
 from kokoro_ane.core.contract import BOTH, JUDGED, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
@@ -142,8 +141,9 @@ def main(argv: list[str] | None = None) -> int:
         "clips": len(clips),
         "seed": arguments.seed,
     }
-    print(json.dumps(record))
-    return EXIT_GOOD if rejected + passed == len(outcomes) else EXIT_REJECTED
+    if rejected + passed == len(outcomes):
+        return conclude(arguments, record, EXIT_GOOD, "the gates tell every error from no harm")
+    return conclude(arguments, record, EXIT_REJECTED, "a gate is blind to an error, or too strict")
 
 
 if __name__ == "__main__":

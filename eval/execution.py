@@ -3,7 +3,7 @@
     # the whole chain of packages; without manifests: features in PyTorch fp32
     execution = Execution.of("declared", encoder_manifests)
     with Workers(reference, Engine.of_processes(2)) as workers:
-        for clip, result in workers.measure(manifest_path, execution, clips, {}): ...
+        for clip, (result, seconds) in workers.measure(manifest_path, execution, clips, {}): ...
 
 The reference is always the fp32 chain. Noise is the same on both sides, durations must be. Each
 process opens the checkpoint once and a package when its first clip comes; the figures are those of
@@ -13,7 +13,6 @@ one process.
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,12 +24,9 @@ from functools import cached_property, partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
@@ -52,8 +48,7 @@ from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 
 DECLARED = "declared"
-THREADS, LOG_EVERY_S = "OMP_NUM_THREADS", 15.0
-SPEED_OVER_S = 600.0  # a clip may take a minute, and the time left is told from several
+THREADS = "OMP_NUM_THREADS"
 Variations = Mapping[str, dict[str, float]]  # natural variations by clip id, where measured before
 
 
@@ -107,6 +102,13 @@ def opened(manifest: Path, how: str) -> Any:
     return module_of(DEFAULT_RUNTIME).open_vocoder(manifest, how)
 
 
+class Timed(NamedTuple):
+    """Figures of a clip, and how long it took without the opening of models."""
+
+    result: ClipResult
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a worker process needs before it can measure a clip."""
@@ -151,14 +153,16 @@ class ClipBench:
         execution: Execution,
         clip: Utterance,
         variation: dict[str, float] | None,
-    ) -> ClipResult:
+    ) -> Timed:
         """Measure one clip. Packages stay open until others are judged."""
         # Packages of another level are closed first: fourteen open ones took 6 GB.
         key = manifest, execution
         if key not in self._open:
             comparison = COMPARISONS[execution.stage](self.reference)
             self._open = {key: (comparison, self.subject(manifest, execution))}
-        return judge_clip(*self._open[key], clip, variation)
+        start = time.monotonic()
+        result = judge_clip(*self._open[key], clip, variation)
+        return Timed(result, time.monotonic() - start)
 
 
 _BENCHES: list[ClipBench] = []  # of a worker process: one, of the plan in work
@@ -184,7 +188,7 @@ def has_bench(plan: Plan) -> bool:
     return any(bench.plan == plan for bench in _BENCHES)
 
 
-def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> ClipResult:
+def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Timed:
     """In a worker process: `ClipBench.measured`. `package`: the hash of what `manifest` has to
     describe.
     """
@@ -207,7 +211,7 @@ class Engine:
 
     count: int
     start: Callable[[Plan], Executor]
-    measure: Callable[..., ClipResult]
+    measure: Callable[..., Timed]
     lost: Mapping[type[Exception], str]
     remote: bool = True
 
@@ -270,6 +274,11 @@ class Workers:
         self._engine = engine
         self._executor: Executor | None = None
 
+    @property
+    def count(self) -> int:
+        """How many clips are measured at once."""
+        return self._engine.count
+
     def __enter__(self) -> Self:
         return self
 
@@ -295,8 +304,8 @@ class Workers:
         execution: Execution,
         clips: Sequence[Utterance],
         variations: Variations,
-    ) -> Iterator[tuple[Utterance, ClipResult]]:
-        """Yield every clip with its figures, in the order in which they are done."""
+    ) -> Iterator[tuple[Utterance, Timed]]:
+        """Begin the clips in their order; yield each with its figures when it is done."""
         if not clips:
             return
         if not self._engine.remote and 1 in (self._engine.count, len(clips)):
@@ -305,13 +314,10 @@ class Workers:
                 yield clip, self._bench.measured(manifest, execution, clip, variation)
             return
         self._executor = self._executor or self._engine.start(self._plan)
-        # so that the last ones to end are short
-        longest_first = sorted(clips, key=lambda clip: -clip.frames)
         sha256 = Manifest.load(manifest).package_sha256
         measure = partial(self._engine.measure, self._plan, sha256, manifest.absolute(), execution)
         tasks = {
-            self._executor.submit(measure, clip, variations.get(clip.id)): clip
-            for clip in longest_first
+            self._executor.submit(measure, clip, variations.get(clip.id)): clip for clip in clips
         }
         try:
             for done in as_completed(tasks):
@@ -321,37 +327,3 @@ class Workers:
             raise InputError(
                 next(words for kind, words in lost if isinstance(problem, kind))
             ) from None
-
-
-class Progress(Bar):
-    """Clips of the level in work, on stderr: a bar with the time left, of which nothing remains
-    when it ends; a line every 15 s where stderr is no terminal.
-    """
-
-    def __init__(self) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-        console = Console(stderr=True)
-        super().__init__(
-            *columns,
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            speed_estimate_period=SPEED_OVER_S,
-        )
-        self.logged = time.monotonic()
-
-    def begin(self, name: str, done: int, total: int) -> None:
-        """Show a level instead of the last one, and how many of its clips were measured before."""
-        for level in self.task_ids:
-            self.remove_task(level)
-        self.add_task(name, completed=done, total=total)
-
-    def measured(self) -> None:
-        """Count one clip."""
-        (level,) = self.tasks
-        self.advance(level.id)
-        if self.disable and time.monotonic() - self.logged >= LOG_EVERY_S and not level.finished:
-            self.logged = time.monotonic()
-            line = f"{level.description}: {level.completed} of {level.total} clips"
-            print(line, file=sys.stderr)

@@ -29,7 +29,7 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.eval import ENCODER
+from kokoro_ane.eval import ENCODER, PRODUCT
 from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.execution import DECLARED, Execution
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
@@ -39,6 +39,7 @@ from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name, variation_name
 from kokoro_ane.eval.verdict import SHIP, UNDECIDED
 from kokoro_ane.pipeline.package_builds import build_package
+from kokoro_ane.quantize.corpus import within
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import (
     HALF,
@@ -58,6 +59,8 @@ from mlprogram.examine.storage import Storage
 
 FORMAT = 3
 NAMED = 3  # broken gates that a line names
+# of the longest bucket: an encoder's level may say a clip in a few frames more
+PRODUCT_SHARE = 0.95
 # two seconds: the shape that placement is forecast for, where the package has it
 FORECAST_FRAMES = 80
 
@@ -359,23 +362,29 @@ def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list
     # Whatever was measured before is read; what is measured now is kept clip by clip, so that an
     # interrupted run loses one clip at most.
     store, execution = context.store, context.execution
-    names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in context.clips}
+    clips = list(context.clips)
+    if execution.stage != ENCODER:
+        # what a package does not take, an app cuts: of such a clip its first words are judged
+        share = PRODUCT_SHARE if execution.stage == PRODUCT else 1.0
+        clips = [within(clip, int(share * manifest.buckets[-1])) for clip in clips]
+    names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in clips}
     results = {
         clip_id: ClipResult(**figures)
         for clip_id, clip_file in names.items()
         if (figures := store.find(clip_file)) is not None
     }
-    unmeasured = [clip for clip in context.clips if clip.id not in results]
-    context.progress.begin(name, len(results), len(context.clips))
+    unmeasured = [clip for clip in clips if clip.id not in results]
+    unmeasured.sort(key=lambda clip: -clip.frames)  # so that the last ones to end are short
+    context.progress.begin(name, len(results), unmeasured, context.workers.count)
     variations = {
         clip.id: variation
         for clip in unmeasured
         if (variation := store.find(variation_name(clip, execution.stage))) is not None
     }
     measured = context.workers.measure(manifest.path, execution, unmeasured, variations)
-    for clip, result in measured:
+    for clip, (result, seconds) in measured:
         results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
         if clip.id not in variations:
             store.keep(variation_name(clip, execution.stage), result.variation)
-        context.progress.measured()
-    return [results[clip.id] for clip in context.clips]
+        context.progress.measured(clip, seconds)
+    return [results[clip.id] for clip in clips]

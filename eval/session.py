@@ -27,7 +27,8 @@ from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.eval.execution import Execution, Progress, Workers
+    from kokoro_ane.eval.execution import Execution, Workers
+    from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
     from kokoro_ane.quantize.corpus import Utterance
@@ -149,11 +150,11 @@ def session(
     from kokoro_ane.eval.execution import (
         Engine,
         Execution,
-        Progress,
         Workers,
         arithmetic,
         shared_cores,
     )
+    from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.store import Store
     from kokoro_ane.pipeline.package_builds import build_package

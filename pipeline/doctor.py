@@ -3,16 +3,15 @@
     kokoro-ane doctor [--build build]
 
 Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing.
-The last line of stdout is one JSON object.
+A pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kokoro_ane.core.commands import build_argument, print_table
+from kokoro_ane.core.commands import build_argument, conclude, print_table
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, Parser, command
 
 NEEDED = (
@@ -100,8 +99,10 @@ def main(argv: list[str] | None = None) -> int:
     print_table(title, ("what", "found", "for"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
     report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
-    print(json.dumps(report))
-    return EXIT_BAD_INPUT if missing else EXIT_GOOD
+    if missing:
+        what = f"{', '.join(missing)} missing: run `make venv` or `pip install kokoro-ane`"
+        return conclude(arguments, report, EXIT_BAD_INPUT, what)
+    return conclude(arguments, report, EXIT_GOOD, "everything that a build needs is there")
 
 
 if __name__ == "__main__":

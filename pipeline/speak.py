@@ -5,15 +5,14 @@
     kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
     echo "Hello." | kokoro-ane speak - --stream | aplay
 
-Exit 0: spoken. Exit 2: bad input, one line says which. The last line of stdout is one JSON object;
-with --stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
+Exit 0: spoken. Exit 2: bad input, one line says which. A pipe's last line is one JSON object; with
+--stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
 interrupted run stay in OUT.parts/ until --resume has used them.
 """
 
 import argparse
 import hashlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
     print_table,
@@ -110,7 +110,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--voice",
         help=(
-            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)"
+            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
+            " checkpoint has it, else its first)"
         ),
     )
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
@@ -473,7 +474,8 @@ def in_words(report: dict[str, Any]) -> list[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    options = options_of(SpeakOptions, parse_arguments(argv))
+    arguments = parse_arguments(argv)
+    options = options_of(SpeakOptions, arguments)
     if options.out is None and options.stream is None:
         raise InputError("give -o FILE.wav (or .flac), or --stream")
     report = speak(options, sys.stdin.buffer).report
@@ -497,8 +499,7 @@ def main(argv: list[str] | None = None) -> int:
     title = f"{shown}  {report['voice']}, {report['runtime']}{level}, {report['checkpoint']}"
     with redirect_stdout(sys.stderr if options.stream else sys.stdout):
         print_report(report, title)
-        print(json.dumps(report, ensure_ascii=False))
-    return EXIT_GOOD
+        return conclude(arguments, report, EXIT_GOOD, f"spoken to {report['out']}")
 
 
 if __name__ == "__main__":

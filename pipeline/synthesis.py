@@ -19,7 +19,7 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import Step, Tensors, run_steps
+from kokoro_ane.core.steps import Step, Tensors, require_shape, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.result import Result
@@ -32,9 +32,9 @@ from kokoro_ane.pipeline.text import (
     chunks,
     halves,
 )
-from kokoro_ane.vocoder.packing import Array, as_array, require_finite
-from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
+from kokoro_ane.vocoder.packing import Array, as_array
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
+from kokoro_ane.vocoder.vocoder_steps import VOCODER, VocoderBackend, require_sound
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
@@ -249,14 +249,16 @@ class Pipeline:
         # the caller knows that it has pieces
         for piece in self.vocoder.pieces(*inputs, frames):  # type: ignore[attr-defined]
             raw.append(as_array(piece))
-            require_finite("waveform", raw[-1], BROKEN)
+            require_sound(raw[-1])
             finished_piece = finish(raw[-1])
             samples.append(fade(finished_piece) if fade else finished_piece)
             seconds[VOCODER] += self.clock() - started
             play(samples[-1])
             started = self.clock()
+        waveform = np.concatenate(raw)
+        require_shape("waveform", waveform, (FRAME_SAMPLES * frames,), f"{frames} frames")
         return {
-            "waveform": np.concatenate(raw),
+            "waveform": waveform,
             "samples": np.concatenate(samples),
             "gain": np.array([finish.gain], np.float32),
         }

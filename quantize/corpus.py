@@ -11,12 +11,13 @@ tests/data/demo-voice has more of that kind.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kokoro_ane.core.contract import PROSODY_PER_FRAME
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.tensor_files import read_npz
 
@@ -52,6 +53,41 @@ class Utterance:
     def frames(self) -> int:
         """F: 40 a second."""
         return int(self.durations.sum())
+
+
+def within(clip: Utterance, frames: int) -> Utterance:
+    """The clip, or as many of its first words as last at most `frames` with its closing token. The
+    text stays whole: word errors are compared, not counted.
+
+    Raises InputError where not even the first word fits.
+    """
+    if clip.frames <= frames:
+        return clip
+    closing = int(clip.durations[-1])
+    ends = np.cumsum(clip.durations)
+    # token i + 1 is phoneme i: the token before a space is the last one of a word
+    fitting = [
+        place
+        for place, symbol in enumerate(clip.phonemes)
+        if symbol == " " and ends[place] + closing <= frames
+    ]
+    if not fitting:
+        raise InputError(f"{clip.id}: no word of it fits {frames} frames")
+    words = fitting[-1]
+
+    def kept(values: np.ndarray, first: int, last: int) -> np.ndarray:
+        return np.concatenate([values[:first], values[len(values) - last :]])
+
+    columns = PROSODY_PER_FRAME * int(ends[words]), PROSODY_PER_FRAME * closing
+    return replace(
+        clip,
+        id=f"{clip.id}-within-{frames}",
+        phonemes=clip.phonemes[:words],
+        input_ids=kept(clip.input_ids, words + 1, 1),
+        durations=kept(clip.durations, words + 1, 1),
+        f0_hz=kept(clip.f0_hz, *columns),
+        energy=kept(clip.energy, *columns),
+    )
 
 
 def unseen_sentences() -> list[str]:

@@ -110,6 +110,7 @@ class Level:
         method, recipe = self.method, self.recipe
         return {
             "weights": asdict(method.weights) if method.weights else None,
+            "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
             "activations": asdict(method.activations) if method.activations else None,
             "recipe": recipe.as_dict() if recipe else None,
             "unfit_for_engine": method.unfit_for_engine,

@@ -19,7 +19,14 @@ from kokoro_ane.core.data_files import conform, parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
 from kokoro_ane.quantize.level import Calibration
-from kokoro_ane.quantize.methods import LIKE, METHODS, SCHEMES, Activations
+from kokoro_ane.quantize.methods import (
+    LIKE,
+    METHODS,
+    SCHEMES,
+    Activations,
+    PaletteWeights,
+    is_strided,
+)
 from kokoro_ane.quantize.plan import (
     Layer,
     can_be_fitted,
@@ -188,6 +195,8 @@ def changes(layer: Layer, level: str) -> bool:
     scheme = SCHEMES[level]
     # affines are fitted to a checkpoint's voices: with 3 bits they would fail voices added later
     if level == "p3g_gptq" and layer.is_style:
+        return False
+    if isinstance(scheme.weights, PaletteWeights) and is_strided(layer.name):
         return False
     if scheme.int8_input:
         return can_be_int8(layer)

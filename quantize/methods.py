@@ -210,7 +210,7 @@ class Method:
     unfit_for_engine: str | None = None
     # of one clip against the parent; below this the package is broken, not merely coarse
     check_snr_db: float = 15.0
-    # of the encoder: the first pattern that a weight's name fits decides, else `weights`
+    # the first pattern that a weight's name (encoder) or a layer's (vocoder) fits, else `weights`
     parts: tuple[tuple[str, Weights], ...] = ()
 
     @property
@@ -219,7 +219,7 @@ class Method:
         return isinstance(self.weights, OwnGrid)
 
     def weights_of(self, name: str) -> Weights | None:
-        """The scheme of the encoder's weight of that name."""
+        """The scheme of the encoder's weight, or of the vocoder's layer, of that name."""
         return next(
             (weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights
         )
@@ -245,11 +245,16 @@ _BLOCKS = (
     "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to"
     " give wrong sums for block scales"
 )
+# Layers that move by more than two columns at a time. "With palettized kernels, stride support is
+# very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so they have
+# integers instead. `pooled` stands in the streaming layouts for the first two.
+STRIDED = ("generator.ups.*", "generator.noise_convs.0", "pooled.low", "pooled.up")
+_STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
     Method("fp16", "16-bit floats"),
     Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
-    Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8)),
-    Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6)),
+    Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8), parts=_STRIDED),
+    Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6), parts=_STRIDED),
     Method("p4", "palette, 4 bits", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
         "w4",
@@ -276,6 +281,7 @@ _ALL = (
         "palettes of int8, 6 bits, and 8-bit activations",
         parent="fp16",
         weights=PaletteWeights(6, gptq=True, rows=16, int8_entries=True),
+        parts=_STRIDED,
         activations=Activations(),
         target="iOS18",
         check_snr_db=5.0,
@@ -285,6 +291,7 @@ _ALL = (
         "palettes of int8, 4 bits, and 8-bit activations",
         parent="fp16",
         weights=PaletteWeights(4, gptq=True, rows=ROWS, int8_entries=True),
+        parts=_STRIDED,
         activations=Activations(),
         target="iOS18",
         check_snr_db=0.0,
@@ -345,7 +352,7 @@ _EXACT = Method(
     check_snr_db=100.0,
 )
 _FEW = tuple(
-    dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB)
+    dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB, parts=())
     for name in ("fp16", "w8", "p8", "p6")
 )
 STAGE_METHODS = MappingProxyType(
@@ -356,6 +363,11 @@ STAGE_METHODS = MappingProxyType(
         ),
     }
 )
+
+
+def is_strided(layer: str) -> bool:
+    """Whether a layer's weights may be no palette, see STRIDED."""
+    return any(fnmatchcase(layer, pattern) for pattern in STRIDED)
 
 
 CONVERTED = ("fp16", "fp32")  # made by the converter; every other level is made from fp16
@@ -412,7 +424,7 @@ STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every lay
 LEVELS_FOR = {
     INT8_MACS: ("w8", "w8a8"),
     SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
-    SIZE_18: ("fp16", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+    SIZE_18: ("fp16", "w8", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
 }
 # Levels that are not measured: their distance is another level's, times the ratio of the errors
 # that the best tables of so many bits have for a normal density (Max 1960; of 4 bits: 0.0095).

@@ -159,7 +159,7 @@ def _uniform(method: Method, layer: Layer) -> LayerPlan:
         and can_be_int8(layer)
         and method.activations.takes(layer.name)
     )
-    weights = method.weights
+    weights = method.weights_of(layer.name)
     if is_fitted(weights) and not can_be_fitted(layer):
         weights = LinearWeights()
     return planned(layer, weights, int8_input)

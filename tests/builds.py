@@ -1,5 +1,5 @@
-"""Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first,
-read by all, spoilt in copies.
+"""Packages of tiny checkpoints for the tests: built once, by whichever worker asks first, and not
+again while nothing that makes them has changed; read by all, spoilt in copies.
 """
 
 import dataclasses
@@ -7,7 +7,10 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,12 @@ from filelock import FileLock
 from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.manifest import Manifest, tool_versions
 from kokoro_ane.g2p.network import LetterToSound, save_weights
 from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.locator import find_package
 from kokoro_ane.quantize.methods import METHODS, Activations, Method
@@ -32,6 +36,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from mlprogram import Program
 from mlprogram.graph import Operation
+from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -64,18 +69,59 @@ def small_config(kernel: int = 3) -> dict[str, Any]:
 def once(factory: pytest.TempPathFactory, key: Any, make: Callable[[Path], object]) -> Path:
     """The folder that `make` fills, for a key that JSON can say; made aside and renamed, so that a
     failure leaves nothing.
+
+    What `make` filled stays in KEPT for the next session, under a hash of the key and of all that
+    makes it (`state_of`); a session works on a copy. A clean clone and `make clean` begin anew.
     """
     base = factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
     home.mkdir(exist_ok=True)
-    folder = home / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    maker = getattr(make, "func", make).__code__.co_filename
+    asked = json.dumps([key, state_of(maker)], sort_keys=True).encode()
+    folder = home / hashlib.sha256(asked).hexdigest()[:16]
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            aside = factory.mktemp("aside") / folder.name
-            aside.mkdir()
-            make(aside)
+            aside, kept = factory.mktemp("aside") / folder.name, KEPT / folder.name
+            if kept.exists():
+                os.utime(kept)
+                shutil.copytree(kept, aside)
+            else:
+                aside.mkdir()
+                make(aside)
+                keep(aside, kept)
             aside.rename(folder)
     return folder
+
+
+KEPT = ROOT / ".pytest_cache" / "made"
+KEPT_COUNT = 60  # folders, of two or three states of the tree
+MAKERS = ("core", "g2p", "encoder", "vocoder", "quantize", "runtimes", "pipeline", "mlprogram/src")
+
+
+@cache
+def state_of(maker: str) -> str:
+    """One hash over everything that can change what is made: code and data of the rooms that make
+    it, libraries, the tests' helpers and the file that asks.
+    """
+    digest = hashlib.sha256(json.dumps(tool_versions(), sort_keys=True).encode())
+    files = [*ROOT.glob("tests/*.py"), ROOT / "constraints.txt", Path(maker)]
+    files += [path for room in MAKERS for path in (ROOT / room).rglob("*") if path.is_file()]
+    for path in sorted(path for path in files if "__pycache__" not in path.parts):
+        digest.update(f"{path}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def keep(made: Path, kept: Path) -> None:
+    """Copy a folder to where the next session looks, by rename; the oldest ones go."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
+        copy = Path(shutil.copytree(made, Path(aside) / kept.name))
+        # Another session may have been as quick.
+        with suppress(OSError):
+            copy.rename(kept)
+    oldest = sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+    for path in oldest[:-KEPT_COUNT]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def checkpoint_once(
@@ -119,6 +165,20 @@ def without_self_checks(patch: pytest.MonkeyPatch) -> None:
     from coremltools.converters.mil.mil import Program
 
     patch.setattr(Program, "validate", lambda *_, **__: None)
+
+
+def with_shared_text_tables(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> None:
+    """A language's text tables, three seconds of a bundle, are written once a session; every bundle
+    gets a copy.
+    """
+
+    def written(folder: Path, language: str) -> None:
+        if language not in TEXT_BYTES:
+            write_text_tables(folder, language)  # which refuses it
+        key, make = ["text tables", language], partial(write_text_tables, language=language)
+        shutil.copytree(once(factory, key, make), folder, dirs_exist_ok=True)
+
+    patch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", written)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from tests.builds import (  # noqa: F401  fixtures
     once,
     packages_once,
     small_config,
+    with_shared_text_tables,
     without_self_checks,
 )
 from tests.random_checkpoint import tiny_config, write_checkpoint
@@ -75,6 +76,14 @@ def quick_conversion() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def quick_bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Bundles in this process with text tables that are written once."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_shared_text_tables(patch, tmp_path_factory)
+        yield
+
+
+@pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """Upstream's architecture, 1/16 as wide, one residual block a stage, random weights, not
     releasable.
@@ -92,7 +101,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_build(
-    tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory
+    tiny_checkpoint: Checkpoint,
+    quick_conversion: None,
+    quick_bundles: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before
     writing.
@@ -111,15 +123,10 @@ def tiny_vectors(
     tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The chain's test vectors of it. Shared, too."""
-    given = [
-        "--checkpoint",
-        str(tiny_checkpoint.folder),
-        "--build",
-        str(tiny_build),
-        *VECTORS_VOICE,
-    ]
+    given = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}"
 
     def make(aside: Path) -> None:
-        assert write_vectors([*given, "--out", str(aside / "vectors")]) == 0
+        flags = f"{given} --out {aside}/vectors".split()
+        assert write_vectors([*flags, *VECTORS_VOICE]) == 0
 
     return once(tmp_path_factory, ["vectors", tiny_checkpoint.sha256], make) / "vectors"

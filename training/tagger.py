@@ -8,7 +8,6 @@ Two minutes on one core. It learns from the silver tags of WordNet's sentences a
 made up by a small grammar. One sentence of twenty is held out; the accuracy on it is printed.
 """
 
-import json
 import math
 import pathlib
 import random
@@ -21,6 +20,7 @@ import scipy.sparse
 from rich.console import Console
 from rich.progress import track
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.g2p.part_of_speech import (
     BASE,
@@ -360,17 +360,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     for name, value in held_out.items():
         print(f"held out, {name:10s} {100 * value:5.1f} %")
-    print(
-        json.dumps(
-            {
-                "words": len(items.labels),
-                "features": len(tagger.rows),
-                "bytes": size,
-                "held_out": held_out,
-            }
-        )
-    )
-    return EXIT_GOOD
+    figures = {
+        "words": len(items.labels),
+        "features": len(tagger.rows),
+        "bytes": size,
+        "held_out": held_out,
+    }
+    return conclude(arguments, figures, EXIT_GOOD, f"trained: {arguments.out}")
 
 
 if __name__ == "__main__":

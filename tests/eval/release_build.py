@@ -80,18 +80,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) ->
 
 
 def release(place: tuple[Checkpoint, Path], *more: str) -> int:
-    return main(
-        [
-            "--checkpoint",
-            str(place[0].folder),
-            "--build",
-            str(place[1]),
-            "--no-build",
-            "--workers",
-            "1",
-            *more,
-        ]
-    )
+    flags = f"--checkpoint {place[0].folder} --build {place[1]} --no-build --workers 1"
+    return main([*flags.split(), *more])
 
 
 VOICES = ("af_heart", "am_michael", "bf_emma")

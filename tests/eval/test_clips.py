@@ -14,7 +14,7 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER, execution
 from kokoro_ane.eval import reference as reference_module
@@ -54,7 +54,7 @@ from kokoro_ane.eval.metrics.whole_clip import (
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
-from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.quantize.corpus import Utterance, within
 from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -144,6 +144,24 @@ def test_features_are_the_encoder_s(reference: Reference, bench: ClipBench) -> N
     # the encoder finds the durations
     slow = replace(clip, speed=clip.speed / 2)
     assert reader.inputs(slow)[1].frames > expected.frames
+
+
+def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference: Reference) -> None:
+    clip = max(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
+    assert within(clip, clip.frames) is clip
+    first = within(clip, clip.frames // 2)
+    assert clip.frames // 3 < first.frames <= clip.frames // 2
+    assert first.id != clip.id
+    assert clip.phonemes.startswith(f"{first.phonemes} ")
+    # tokens and columns are those of the clip, and it closes with the clip's boundary token
+    vocab = reference.checkpoint.config.vocab
+    assert tuple(first.input_ids) == input_ids(first.phonemes, vocab)
+    assert len(first.durations) == len(first.input_ids)
+    assert first.durations[-1] == clip.durations[-1]
+    assert len(first.f0_hz) == len(first.energy) == 2 * first.frames
+    assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
+    assert reference.inputs(first).frames == first.frames
+    pytest.raises(InputError, within, clip, 3).match("no word of it fits 3 frames")
 
 
 @pytest.mark.parametrize(

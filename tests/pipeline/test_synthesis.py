@@ -13,7 +13,14 @@ from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.pipeline.synthesis import STAGES, Pipeline, Speech, SpeechOptions, SynthesisStats
+from kokoro_ane.pipeline.synthesis import (
+    STAGES,
+    Pipeline,
+    Player,
+    Speech,
+    SpeechOptions,
+    SynthesisStats,
+)
 from kokoro_ane.pipeline.text import PhonemeReader
 from kokoro_ane.pipeline.timestamps import stamp
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -56,6 +63,16 @@ class FakeVocoder:
         return 0.01 * features[0, 0, :-1].repeat_interleave(5)
 
 
+class WindowedVocoder(FakeVocoder):
+    """Gives these windows instead."""
+
+    def __init__(self, *windows: np.ndarray) -> None:
+        self.windows = windows
+
+    def pieces(self, *_: object) -> Iterator[np.ndarray]:
+        yield from self.windows
+
+
 class FakeG2P:
     """Letters are phonemes; an emoji is dropped."""
 
@@ -69,12 +86,12 @@ class FakeG2P:
             )
 
 
-def pipeline(longest: int = 1200) -> Pipeline:
+def pipeline(longest: int = 1200, vocoder: FakeVocoder | None = None) -> Pipeline:
     ticks, encoder = (
         itertools.count(),
         EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest)),
     )
-    return Pipeline(FakeG2P(), encoder, FakeVocoder(), VOCAB, clock=lambda: next(ticks))
+    return Pipeline(FakeG2P(), encoder, vocoder or FakeVocoder(), VOCAB, clock=lambda: next(ticks))
 
 
 def spoken(
@@ -108,6 +125,23 @@ class TestChunks:
         assert " ".join(speech.chunk.phonemes for speech in found) == text
         assert [speech.pause for speech in found][1] == 1920  # behind the comma
         pytest.raises(InputError, spoken, "a", longest=2).match("does not fit one utterance")
+
+    @pytest.mark.parametrize(
+        ("second", "message"),
+        [
+            (np.ones(1800, np.float32), "1800 equal samples at full scale"),
+            (np.zeros(1200, np.float32), r"has shape \[4200\], but 8 frames need \[4800\]"),
+        ],
+    )
+    def test_windows_that_are_no_voice_are_refused(self, second: np.ndarray, message: str) -> None:
+        vocoder = WindowedVocoder(np.zeros(3000, np.float32), second)
+        heard: list[np.ndarray] = []
+        speaking = pipeline(vocoder=vocoder).speak(
+            "ab", VOICE, SpeechOptions(), play=Player(heard.append, lambda _: None)
+        )
+        with pytest.raises(InputError, match=message):
+            list(speaking)
+        assert sum(map(len, heard)) == 3000 + len(second) * (len(second) == 1200)
 
     def test_speed_goes_to_the_encoder_and_into_the_pauses(self) -> None:
         chain = pipeline()

@@ -18,20 +18,24 @@ from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import manifest_path
-from kokoro_ane.quantize.measure import read_log
+from kokoro_ane.quantize.measure import changes, read_log
 from kokoro_ane.quantize.methods import (
+    LEVELS_FOR,
     METHODS,
     SCHEMES,
+    SIZE_18,
     Activations,
     BlockWeights,
     LinearWeights,
     PaletteWeights,
+    is_strided,
     method_named,
     with_settings,
 )
 from kokoro_ane.quantize.plan import Layer, int8_macs_share, plan_for
 from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
 from kokoro_ane.quantize.search import Option, first_within, trade_off
+from tests.commands import parsed
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
@@ -169,8 +173,10 @@ class TestPlan:
     def test_plans_of_weights_of_w8a8_and_of_a_recipe(self) -> None:
         plan = self.planned("p6")
         assert plan == {
-            x.name: (None if x is SMALL else PaletteWeights(6), False)
-            for x in (LARGE, SMALL, STYLE, UPS)
+            LARGE.name: (PaletteWeights(6), False),
+            SMALL.name: (None, False),
+            STYLE.name: (PaletteWeights(6), False),
+            UPS.name: (LinearWeights(), False),
         }
         plan = self.planned("w8a8")
         assert {name for name, (_, int8_input) in plan.items() if int8_input} == {
@@ -186,6 +192,27 @@ class TestPlan:
         assert plan[LARGE.name] == (PaletteWeights(4), False)
         assert plan[SMALL.name] == (None, False)
         assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
+
+    @pytest.mark.parametrize("method", ["p8", "p6"])
+    def test_strided_layers_have_integers_in_the_place_of_palettes(self, method: str) -> None:
+        strided = [
+            dataclasses.replace(LARGE, name=name)
+            for name in ("generator.ups.0", "generator.ups.1", "generator.noise_convs.0")
+        ]
+        plan = plan_for(METHODS[method], (LARGE, *strided), None)
+        assert [type(entry.weights) for entry in plan] == [PaletteWeights, *[LinearWeights] * 3]
+        # nor does a search offer them one
+        levels = [level for level in LEVELS_FOR[SIZE_18] if changes(strided[0], level)]
+        assert levels == ["w8"]
+        assert "p6g_gptq" in [level for level in LEVELS_FOR[SIZE_18] if changes(LARGE, level)]
+
+    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
+    def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name: str) -> None:
+        levels = load_recipe(RECIPES / f"{name}.json").levels
+        strided = {layer: level for layer, level in levels.items() if is_strided(layer)}
+        assert strided == dict.fromkeys(
+            ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), "w8"
+        )
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -317,7 +344,7 @@ def renamed(
         (place.symlink_to if link else lambda source: shutil.copytree(source, place))(
             old.with_suffix(".mlpackage")
         )
-        data = json.loads(old.read_text(encoding="utf-8")) | {"method": name, "package": place.name}
+        data = parsed(old) | {"method": name, "package": place.name}
         new.write_text(json.dumps(data), encoding="utf-8")
     return Manifest.load(new)
 
@@ -331,14 +358,7 @@ class TestWhatItsNameSays:
         self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture
     ) -> list[str]:
         """The one line of the quality and the release command."""
-        arguments = [
-            "--checkpoint",
-            str(place[0].folder),
-            "--build",
-            str(place[1]),
-            "--workers",
-            "1",
-        ]
+        arguments = f"--checkpoint {place[0].folder} --build {place[1]} --workers 1".split()
         assert quality([*arguments, "--method", method]) == 2
         assert release(place, "--methods", method) == 2
         return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]

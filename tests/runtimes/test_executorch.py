@@ -332,7 +332,7 @@ class TestFile:
         capsys: pytest.CaptureFixture,
     ) -> None:
         build = shutil.copytree(tiny_build, tmp_path / "build")
-        assert bundle(["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]) == 3
+        assert bundle(f"--checkpoint {tiny_checkpoint.folder} --build {build}".split()) == 3
         assert main([str(build / "bundle-tiny-fp16")]) == 0
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         file = Path(said["file"])

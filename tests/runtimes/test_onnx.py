@@ -4,7 +4,6 @@ arithmetic written down.
 
 import copy
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from kokoro_ane.vocoder.scaled_conv import (
     TimeVaryingScale,
     input_factor,
 )
+from tests.commands import printed
 from tests.runtimes.test_portable import onnx_files, spoken
 
 pytest.importorskip("onnxruntime")
@@ -63,7 +63,7 @@ class TestFiles:
             str(build),
         ]
         assert validate(flags) == 0
-        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        report = printed(capsys)
         assert report["first_bad"] == {"torch": None, "onnx": None}
         found = {row["name"]: row for row in report["intermediates"]["onnx"]}
         assert {
@@ -139,20 +139,14 @@ class TestFiles:
         out = tmp_path / "tiny-onnx"
         assert (
             bundle(
-                [
-                    "--runtime",
-                    "onnx",
-                    "--checkpoint",
-                    str(tiny_checkpoint.folder),
-                    "--build",
-                    str(build),
-                    "--out",
-                    str(out),
-                ]
+                (
+                    f"--runtime onnx --checkpoint {tiny_checkpoint.folder} --build "
+                    f"{build} --out {out}"
+                ).split()
             )
             == 3
         )
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["tensors"] > 40
+        assert printed(capsys)["tensors"] > 40
         assert len(list((out / "packages").glob("*.onnx"))) == 3
         assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (
             out / "MODEL_CARD.md"
@@ -195,16 +189,9 @@ class TestFiles:
             for tensor in onnx.load(copy / "KokoroVocoder-tiny-onnx-fp32.onnx").graph.initializer
         }
         assert set(alphas(Vocoder.of(tiny_checkpoint))) <= names
-        flags = [
-            "--method",
-            "w8",
-            "--runtime",
-            "onnx",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(copy),
-        ]
+        flags = (
+            f"--method w8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
+        ).split()
         assert quantize(flags) == 0
         require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8")
         facts = facts_of(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"))
@@ -237,16 +224,9 @@ class TestFiles:
         from kokoro_ane.pipeline.apply import main as quantize
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
-        flags = [
-            "--method",
-            "w8a8",
-            "--runtime",
-            "onnx",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(copy),
-        ]
+        flags = (
+            f"--method w8a8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
+        ).split()
         if not onnx_file.are_exact():
             assert quantize(flags) == 2
             monkeypatch.setattr(onnx_file, "are_exact", lambda: True)

@@ -394,7 +394,7 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: Vocoder
 def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same for ONNX Runtime, in float32, with int8 weights, and on integers."""
     pytest.importorskip("onnxruntime")
-    given = ["--runtime", "onnx", "--checkpoint", str(built[0].folder)]
+    given = f"--runtime onnx --checkpoint {built[0].folder}".split()
 
     def make(out: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:

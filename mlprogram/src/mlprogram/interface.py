@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from mlprogram.dtypes import BY_NAME, FeatureTypes_pb2, Model_pb2
-from mlprogram.errors import NonFiniteInput, ProgramError
+from mlprogram.errors import NonFiniteInput, OpenShape, ProgramError
 from mlprogram.graph import Function, ValueType
 from mlprogram.package import Package
 
@@ -236,6 +236,14 @@ def _tensor(spec: TensorSpec, value: Any) -> torch.Tensor:
         raise ProgramError(
             f"input '{spec.name}' has shape {list(shape)}; allowed:"
             f" {spec.allowed()}{spec.refusal(shape)}"
+        )
+    # a compiled model without metadata.json and without FlexibleShapeInformation
+    if -1 in spec.shape and not (spec.shapes or spec.ranges):
+        warnings.warn(
+            f"the file does not say which sizes input '{spec.name}' {spec.allowed()} allows: Core"
+            f" ML may refuse {list(shape)}",
+            OpenShape,
+            stacklevel=4,
         )
     if not want.is_float and tensor.numel():
         _check_range(spec, tensor)

@@ -29,9 +29,7 @@ public struct SpokenAudio: Sendable {
     public let gain: Float
 
     init(index: Int, chunk: PhonemeChunk, spoken: ChunkSynthesis.Spoken?, silence: Int, startSample: Int) {
-        self.index = index
-        self.silence = silence
-        self.startSample = startSample
+        (self.index, self.silence, self.startSample) = (index, silence, startSample)
         samples = [Float](repeating: 0, count: silence) + (spoken?.chunk.samples ?? [])
         gain = spoken?.chunk.gain ?? 1
         phonemes = string(chunk.phonemes)

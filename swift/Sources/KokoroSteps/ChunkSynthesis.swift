@@ -26,9 +26,7 @@ public struct EncodedText: Sendable {
     public let raw: [Float], hidden: Tensor, text: Tensor
 
     public init(raw: [Float], hidden: Tensor, text: Tensor) {
-        self.raw = raw
-        self.hidden = hidden
-        self.text = text
+        (self.raw, self.hidden, self.text) = (raw, hidden, text)
     }
 }
 
@@ -37,8 +35,7 @@ public struct Prosody: Sendable {
     public let f0Hz: [Float], energy: [Float]
 
     public init(f0Hz: [Float], energy: [Float]) {
-        self.f0Hz = f0Hz
-        self.energy = energy
+        (self.f0Hz, self.energy) = (f0Hz, energy)
     }
 }
 
@@ -48,10 +45,7 @@ public struct ChunkSynthesis: Sendable {
     private let backend: any SpeechBackend
 
     public init(vocabulary: Vocabulary, limits: DurationLimits, source: HarmonicSource, backend: any SpeechBackend) {
-        self.vocabulary = vocabulary
-        self.limits = limits
-        self.source = source
-        self.backend = backend
+        (self.vocabulary, self.limits, self.source, self.backend) = (vocabulary, limits, source, backend)
     }
 
     /// A chunk's samples [600F], and how many frames each token lasts: [n + 2], the boundary tokens included.

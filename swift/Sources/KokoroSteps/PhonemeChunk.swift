@@ -10,10 +10,7 @@ public struct SpokenWord: Equatable, Sendable {
     public var spaceFollows: Bool
 
     public init(text: String, place: Range<Int>, phonemes: [Unicode.Scalar], spaceFollows: Bool) {
-        self.text = text
-        self.place = place
-        self.phonemes = phonemes
-        self.spaceFollows = spaceFollows
+        (self.text, self.place, self.phonemes, self.spaceFollows) = (text, place, phonemes, spaceFollows)
     }
 }
 
@@ -70,11 +67,7 @@ public struct PhonemeChunk: Equatable, Sendable {
             if word.spaceFollows { joined.append(" ") }
         }
         while joined.last == " " { joined.removeLast() }
-        self.words = words
-        self.places = places
-        self.pauseBefore = pauseBefore
-        self.rate = rate
-        phonemes = joined
+        (self.words, self.places, self.pauseBefore, self.rate, phonemes) = (words, places, pauseBefore, rate, joined)
         self.ending = ending ?? ChunkEnding(phonemes: joined)
     }
 

@@ -110,6 +110,15 @@ import Testing
         #expect(throws: KokoroError.self) { try WaveFile(folder.appendingPathComponent("b.wav")) }
     }
 
+    @Test func whatWasReportedOfASystemIsTold() throws {
+        let bundle = try TestBundles.packages()
+        func told(_ system: String, _ version: Int...) -> [String] { bundle.advisories(system, version).map(\.says) }
+        #expect(told("iOS", 26, 3).isEmpty && told("iOS", 26, 4).count == 1 && told("iOS", 26, 9).count == 1)
+        #expect(told("iOS", 27, 0).count == 2 && told("iOS", 27, 0).contains { $0.contains("entitlement") })
+        #expect(told("macOS", 26, 5).count == 2 && told("macOS", 26, 6).count == 1 && told("macOS", 15, 7).isEmpty)
+        #expect(bundle.advisories.isEmpty)  // of a Linux machine
+    }
+
     @Test func damagedBundlesAreRefusedAndNamed() throws {
         let cases: [(file: String, damage: (URL) throws -> Void)] = [
             ("manifest.json", { try FileManager.default.removeItem(at: $0) }),

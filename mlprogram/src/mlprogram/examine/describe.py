@@ -13,7 +13,6 @@ largest sum of activation bytes alive at once in program order.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mlprogram.errors import ProgramError
+from mlprogram.errors import EXIT_GOOD, ProgramError, conclude
 from mlprogram.examine.profile import (
     OpProfile,
     Profile,
@@ -70,11 +69,6 @@ def with_generated_part(path: Path, command: str, page: str) -> str:
     return f"{head}{begin}\n{page}\n{end}{rest.split(end)[1]}"
 
 
-def last_line(content: dict[str, Any]) -> None:
-    """The one JSON object that ends stdout."""
-    print(json.dumps(content))
-
-
 def mega(amount: float) -> str:
     """In millions, three digits or so."""
     value = amount / 1e6
@@ -100,13 +94,12 @@ _SORT = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command: tables, then one JSON line. Exit code 0."""
+    """The command: tables, then the conclusion. Exit code 0."""
     program = open_program(arguments.package, arguments.function)
     profile = profile_program(program, program.shapes(dict(arguments.shape)))
     description = describe(profile, arguments.top, arguments.by)
     show(*_tables(description))
-    last_line(description)
-    return 0
+    return conclude(description, EXIT_GOOD, "described", arguments.json)
 
 
 def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
