@@ -12,6 +12,7 @@ are `axis` 0, and 1 of a transposed convolution's [I, O, 1, k].
 from dataclasses import replace
 
 import numpy as np
+from torch import Tensor, nn
 
 from kokoro_ane.quantize.methods import (
     BlockWeights,
@@ -22,6 +23,7 @@ from kokoro_ane.quantize.methods import (
 )
 from kokoro_ane.quantize.palettes import Fit, row_palettes
 from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, Table
+from kokoro_ane.vocoder.eager import FrozenConvTranspose
 
 LEVELS = 256
 # How far a value may be off its grid, as a share of the row's largest weight: as much as float32
@@ -52,6 +54,19 @@ def form_of(
             form = own_values(weight) or own_rows(weight)
     if form is not None:
         form.label = label
+    return form
+
+
+def rows_of(layer: nn.Module, label: str = "") -> Integers:
+    """int8 rows of a layer's weight, in float16. The rows of a transposed convolution are axis
+    1.
+    """
+    weight = layer.weight
+    assert isinstance(weight, Tensor)
+    axis = int(getattr(layer, "transposed", isinstance(layer, FrozenConvTranspose)))
+    array = weight.detach().half().numpy()
+    form = symmetric(array, 8, array.shape[1 - axis], axis)
+    form.label = label
     return form
 
 

@@ -5,15 +5,16 @@ them, and the one conversion (core/export.py) writes Core ML's own stored operat
     store(conv, form)                       # conv.weight is form() from now on
     conv.rounding = RoundedInput(step, scale)
 
-Each operator has its PyTorch body, its rule for shapes, its Core ML converter and its ONNX form
-beside one another. A form's numbers have the type that a package stores them in, float16 or
-float32, and `form()` is what a package unpacks, to the bit. Converters are registered when a module
-that needs them is converted: importing this file imports no coremltools.
+Each operator has its PyTorch body, its rule for shapes and its converters beside one another. A
+form's numbers have the type that a package stores them in, float16 or float32, and `form()` is what
+a package unpacks, to the bit. Converters are registered when a module that needs them is converted:
+importing this file imports no coremltools.
 """
 
+import copy
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -58,9 +59,7 @@ def _(
 
 def convert_integers(context: Any, node: Any) -> None:
     """Before iOS 18 an affine dequantization along one axis, from then on blocks along any."""
-    from coremltools.converters.mil import Builder as mb
-
-    values, scale, offset, bits, _, label = _constants(context, node, 6)
+    mb, (values, scale, offset, bits, _, label) = _arguments(context, node)
     values = values.astype(np.int8 if offset is None else np.uint8)
     scale = scale.astype(np.float32)  # the converter's pass makes halves of it, as of every weight
     if _from_ios18():
@@ -92,7 +91,8 @@ def integers_in_onnx(
     sizes = scale.type().sizes()
     axis = max(range(len(sizes)), key=sizes.__getitem__)
     if any(size > 1 for place, size in enumerate(sizes) if place != axis):
-        raise InputError(f"{label} has scales for blocks of a row, which ONNX does not unpack")
+        name = label.node().s("value")
+        raise InputError(f"{name} has scales for blocks of a row, which ONNX does not unpack")
     flat = g.op("Constant", value_t=torch.tensor([-1]))
     scale = g.op("Cast", g.op("Reshape", scale, flat), to_i=1)
     inputs = [values, scale]
@@ -134,9 +134,7 @@ def _(
 
 def convert_table(context: Any, node: Any) -> None:
     """Before iOS 18 one table and packed indices, from then on a table for each group."""
-    from coremltools.converters.mil import Builder as mb
-
-    index, entries, scale, axis, _, label = _constants(context, node, 6)
+    mb, (index, entries, scale, axis, _, label) = _arguments(context, node)
     groups, count = entries.shape
     bits = count.bit_length() - 1
     if not _from_ios18():
@@ -167,22 +165,6 @@ def convert_table(context: Any, node: Any) -> None:
     context.add(unpacked, node.name)
 
 
-def table_in_onnx(
-    g: Any, index: Any, entries: Any, scale: Any, axis: Any, half: Any, label: Any
-) -> Any:
-    """Gather from all tables behind one another; ONNX has no packed indices."""
-    if not scale.node().mustBeNone():
-        raise InputError(f"{label} has a table of int8 entries, which ONNX has no form for")
-    groups, count = entries.type().sizes()
-    sizes, place = index.type().sizes(), int(axis.node().t("value"))
-    begin = torch.arange(groups).repeat_interleave(sizes[place] // groups) * count
-    begin = begin.view([-1 if other == place else 1 for other in range(len(sizes))])
-    whole = g.op("Add", g.op("Cast", index, to_i=7), g.op("Constant", value_t=begin))
-    flat = g.op("Reshape", entries, g.op("Constant", value_t=torch.tensor([-1])))
-    unpacked = g.op("Gather", g.op("Cast", flat, to_i=1), whole)
-    return unpacked.setType(index.type().with_dtype(torch.float32))
-
-
 # -- int8 inputs -----------------------------------------------------------------------------------
 
 
@@ -201,29 +183,11 @@ def _(x: Tensor, step: Tensor, scale: Tensor) -> Tensor:
 
 def convert_rounded(context: Any, node: Any) -> None:
     """A `quantize`, of each channel where there are several steps, and a `dequantize`."""
-    from coremltools.converters.mil import Builder as mb
-    from coremltools.converters.mil.frontend.torch.ops import _get_inputs
-
-    x, step, scale = _get_inputs(context, node, expected=3)
-    steps = step.val.astype(np.float32)
+    mb, (x, step, scale) = _arguments(context, node)
+    steps, worth = step.astype(np.float32), scale.astype(np.float32).reshape(())
     how = {"scale": steps, "axis": np.int32(1)} if steps.size > 1 else {"scale": steps.reshape(())}
     whole = mb.quantize(input=x, output_dtype="int8", **how)
-    worth = scale.val.astype(np.float32).reshape(())
     context.add(mb.dequantize(input=whole, scale=worth, name=node.name), node.name)
-
-
-def rounded_in_onnx(g: Any, x: Any, step: Any, scale: Any) -> Any:
-    """QuantizeLinear and DequantizeLinear."""
-    count = step.type().sizes()[0]
-    zeros = g.op("Constant", value_t=torch.zeros(count, dtype=torch.int8))
-    step, scale = (g.op("Cast", value, to_i=1) for value in (step, scale))
-    if count == 1:
-        scalar = g.op("Constant", value_t=torch.zeros(0, dtype=torch.int64))
-        step, zeros = (g.op("Reshape", value, scalar) for value in (step, zeros))
-    whole = g.op("QuantizeLinear", x, step, zeros, axis_i=1)
-    scalar = g.op("Constant", value_t=torch.zeros(0, dtype=torch.int64))
-    worth = g.op("Reshape", scale, scalar)
-    return g.op("DequantizeLinear", whole, worth).setType(x.type())
 
 
 # -- a two-way LSTM whose weights can be stored ----------------------------------------------------
@@ -252,10 +216,7 @@ def convert_ordered_lstm(context: Any, node: Any) -> None:
     """One `lstm`. nn.LSTM's own converter joins and sorts weights, behind which they are stored
     constants no more.
     """
-    from coremltools.converters.mil import Builder as mb
-    from coremltools.converters.mil.frontend.torch.ops import _get_inputs
-
-    x, forward, backward = _get_inputs(context, node, expected=3)
+    mb, (x, forward, backward) = _arguments(context, node)
     names = ("weight_ih", "weight_hh", "bias")
     weights = dict(zip(names, forward, strict=True))
     weights |= {f"{name}_back": value for name, value in zip(names, backward, strict=True)}
@@ -291,11 +252,6 @@ CONVERTERS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("rounded", convert_rounded),
     ("ordered_lstm", convert_ordered_lstm),
 )
-SYMBOLICS: tuple[tuple[str, Callable[..., Any]], ...] = (
-    ("integers", integers_in_onnx),
-    ("table", table_in_onnx),
-    ("rounded", rounded_in_onnx),
-)
 
 
 @cache
@@ -309,19 +265,27 @@ def register_with_coremltools() -> None:
 
 @cache
 def register_with_onnx(opset: int) -> None:
-    """Make the ONNX forms known to PyTorch's exporter, once a process."""
+    """Make the ONNX form of integers known to PyTorch's exporter, once a process.
+
+    ONNX has no packed indices, so that a table would be as large as rows; rounded inputs are
+    products of integers there (runtimes/onnx/integer_conv.py).
+    """
     from torch.onnx import register_custom_op_symbolic
 
-    for name, symbolic in SYMBOLICS:
-        register_custom_op_symbolic(f"kokoro_ane::{name}", symbolic, opset)
+    register_custom_op_symbolic("kokoro_ane::integers", integers_in_onnx, opset)
 
 
-def _constants(context: Any, node: Any, count: int) -> list[Any]:
-    """The values of an operator's arguments, which are all constants; None for an absent one."""
+def _arguments(context: Any, node: Any) -> tuple[Any, list[Any]]:
+    """coremltools' builder, and an operator's arguments: values of constants, None for an absent
+    one.
+    """
+    from coremltools.converters.mil import Builder
     from coremltools.converters.mil.frontend.torch.ops import _get_inputs
 
-    inputs = _get_inputs(context, node, expected=count)
-    return [None if value is None else value.val for value in inputs]
+    inputs = _get_inputs(context, node)
+    return Builder, [
+        value if getattr(value, "val", None) is None else value.val for value in inputs
+    ]
 
 
 def _from_ios18() -> bool:
@@ -355,6 +319,8 @@ class StoredWeight(Converted):
     package computes with it in float16.
     """
 
+    scale: Tensor | None
+
     def __init__(self, label: str, half: bool) -> None:
         super().__init__()
         self.label, self.half_stored = label, half
@@ -363,13 +329,14 @@ class StoredWeight(Converted):
         """Called by `parametrize`: nothing is left of the weight that stood there."""
         return weight.new_empty(0)
 
-    def times(self, factor: float) -> "StoredWeight":
+    def times(self, factor: float) -> Self:
         """A form with the same integers whose weight is `factor` times this one's."""
-        raise NotImplementedError
-
-    def transposed(self, first: int, second: int) -> "StoredWeight":
-        """A form with the same integers and two axes of the weight exchanged."""
-        raise NotImplementedError
+        form = copy.deepcopy(self)
+        part = "entries" if self.scale is None else "scale"
+        values = self.get_buffer(part)
+        # rounded once, to the type of the stored numbers
+        setattr(form, part, (values.double() * factor).to(values.dtype))
+        return form
 
     def array(self) -> np.ndarray:
         """The weight as a package unpacks it, in the type that the package computes in."""
@@ -401,18 +368,6 @@ class Integers(StoredWeight):
         self.register_buffer("values", torch.from_numpy(np.ascontiguousarray(values)))
         self.register_buffer("scale", torch.from_numpy(np.ascontiguousarray(scale)))
         self.register_buffer("offset", None if offset is None else torch.from_numpy(offset))
-
-    def times(self, factor: float) -> "Integers":
-        return self._with(self.values, multiplied(self.scale, factor), self.offset)
-
-    def transposed(self, first: int, second: int) -> "Integers":
-        offset = None if self.offset is None else self.offset.transpose(first, second)
-        values, scale = (part.transpose(first, second) for part in (self.values, self.scale))
-        return self._with(values, scale, offset)
-
-    def _with(self, values: Tensor, scale: Tensor, offset: Tensor | None) -> "Integers":
-        shift = None if offset is None else offset.contiguous().numpy()
-        return Integers(values.numpy(), scale.numpy(), self.label, shift, self.bits)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         return integers(
@@ -446,27 +401,16 @@ class Table(StoredWeight):
     def forward(self, _: Tensor | None = None) -> Tensor:
         return table(self.index, self.entries, self.scale, self.axis, self.half_stored, self.label)
 
-    def times(self, factor: float) -> "Table":
-        entries, scale = self.entries, self.scale
-        if scale is None:
-            entries = multiplied(entries, factor)
-        else:
-            scale = multiplied(scale, factor)
-        numbers = None if scale is None else scale.numpy()
-        return Table(self.index.numpy(), entries.numpy(), self.axis, self.label, numbers)
-
-    def transposed(self, first: int, second: int) -> "Table":
-        assert self.axis not in (first, second)
-        return self.with_index(self.index.transpose(first, second), self.axis)
-
     def unpacked_entries(self) -> Tensor:
         """The tables' values [groups, 2^bits] in float32."""
         return unpacked_entries(self.entries, self.scale, self.half_stored)
 
-    def with_index(self, index: Tensor, axis: int) -> "Table":
+    def with_index(self, index: Tensor, axis: int) -> Self:
         """The same tables with other indices."""
-        scale = None if self.scale is None else self.scale.numpy()
-        return Table(index.numpy(), self.entries.numpy(), axis, self.label, scale)
+        form = copy.copy(self)
+        form._buffers = self._buffers | {"index": index.contiguous()}
+        form.axis = axis
+        return form
 
 
 class RoundedInput(Converted):
@@ -508,11 +452,6 @@ class OrderedLSTM(Converted):
             [getattr(self, name + end) for name in self.NAMES] for end in ("", "_back")
         )
         return ordered_lstm(x, forward, backward)
-
-
-def multiplied(values: Tensor, factor: float) -> Tensor:
-    """The product, rounded once to the values' type."""
-    return values if factor == 1.0 else (values.double() * factor).to(values.dtype)
 
 
 def store(layer: nn.Module, form: StoredWeight, name: str = "weight") -> None:

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from kokoro_ane.core.contract import DECODER, UTTERANCE
 from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.quantize.activations import calibration_inputs
-from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.methods import LinearWeights
 from kokoro_ane.quantize.statistics import DEALS, one_thread_each
-from kokoro_ane.quantize.stored_forms import StoredWeight, store
+from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
@@ -34,6 +33,7 @@ from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 # The decoder's products that the vocoder does not have: the affines of all norms, and the predicted
 # statistics. Their rows belong to 60 norms of very different range, so they are always int8 rows.
 PRODUCTS = ("styles", "outer")
+# products with the weights of another layer; int8 rows where that is compressed
 POOLED = {
     "pooled.up": "generator.ups.0",
     "pooled.low": "generator.noise_convs.0",
@@ -61,11 +61,10 @@ def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> No
     """Give every layer of the stage's modules what the vocoder's layer with the same weights has;
     without `inputs` none is rounded, and layers that read integers are left out.
     """
+    compressed = set(level.forms)
     if not inputs:
         forms = {path: form for path, form in level.forms.items() if path not in level.ranges}
-        pooled_forms, level = level.forms, replace(level, forms=forms, ranges={})
-    else:
-        pooled_forms = level.forms
+        level = replace(level, forms=forms, ranges={})
     generator = stage.modules[UTTERANCE].get_submodule("generator")
     decoder = stage.modules[DECODER]
     for name, layer in list(generator.named_modules()):
@@ -73,26 +72,13 @@ def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> No
         of_level = path in level.forms or path in level.ranges
         if of_level and isinstance(getattr(layer, "weight", None), Tensor):
             level.attach(layer, path, parts_of_a_mean(stage.vocoder, path))
-    for path, pooled in ((path, decoder.get_submodule(name)) for name, path in POOLED.items()):
-        if path in pooled_forms:
-            form = pooled_forms[path]
-            # the spectrum's time within a frame stands as rows there
-            turned = path == "generator.noise_convs.0"
-            store(pooled, form.transposed(2, 3) if turned else form)
-    for name in PRODUCTS:
-        product = decoder.get_submodule(name)
-        store(product, _rows_of(product, f"{name}_weight"))
+    pooled = [name for name, path in POOLED.items() if path in compressed]
+    for name in (*PRODUCTS, *pooled):
+        layer = decoder.get_submodule(name)
+        store(layer, rows_of(layer, f"{name.replace('.', '_')}_weight"))
     for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
-
-
-def _rows_of(layer: nn.Module, label: str) -> StoredWeight:
-    weight = layer.weight
-    assert isinstance(weight, Tensor)
-    form = form_of(weight.detach().half().numpy(), LinearWeights(), label=label)
-    assert form is not None
-    return form
 
 
 def parts_of_a_mean(vocoder: Vocoder, path: str) -> float:

@@ -33,7 +33,6 @@ from kokoro_ane.core.manifest import (
 )
 from kokoro_ane.core.staging import staged_together
 from kokoro_ane.quantize.compress import level_for
-from kokoro_ane.quantize.eager_level import attach_to_eager
 from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.methods import LinearWeights, Method
@@ -42,6 +41,7 @@ from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import attach_level
 from kokoro_ane.runtimes.exported import PortableVocoder, exported
 from kokoro_ane.runtimes.files import render
+from kokoro_ane.runtimes.onnx.eager_level import attach_to_eager
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
 from kokoro_ane.runtimes.onnx.onnx_file import (
     NAME,

@@ -1,17 +1,14 @@
 """A level in the layout for a processor (vocoder/eager.py): the same integers, with what that
-layout folds into its weights put beside them. ONNX files are exported from it, and PyTorch renders
-levels with float inputs by it.
+layout folds into its weights put beside them. ONNX files are exported from it.
 
     attach_to_eager(eager, vocoder, level)
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from kokoro_ane.core.layers import StyleAffine
-from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.methods import LinearWeights
 from kokoro_ane.quantize.statistics import eager_places
 from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, store
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -51,33 +48,18 @@ def attach_to_eager(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None
 
 
 def _attach_styles(eager: EagerVocoder, vocoder: Vocoder, level: Level) -> None:
-    """The one product of all styles: integers where every affine has rows of them."""
-    affines = {path for path, layer in vocoder.named_modules() if isinstance(layer, StyleAffine)}
-    if not affines & set(level.forms):
-        return
-    rows: list[StoredWeight] = []
+    """The one product of all styles: the affines' rows, times what Snake multiplies."""
+    rows: list[Integers] = []
     factors: list[Tensor] = []
     for norm, path, alpha in _norms(eager, vocoder):
-        layer = vocoder.get_submodule(f"{path}.fc")
-        form = level.forms.get(f"{path}.fc") or _rows_of(layer)
+        form = level.forms.get(f"{path}.fc") or rows_of(vocoder.get_submodule(f"{path}.fc"))
+        assert isinstance(form, Integers)  # this runtime has levels of integers only
         rows.append(form)
         factors.append(torch.ones(norm.channels) if alpha is None else alpha)
     every = torch.cat([factor.repeat(2) for factor in factors])[:, None]  # [rows, 1]
-    integers = [form for form in rows if isinstance(form, Integers)]
-    if len(integers) < len(rows):
-        dense = torch.cat([form().flatten(1) for form in rows]) * every
-        eager.register_buffer("style_weight", dense.detach())
-        return
-    values = torch.cat([form.values.flatten(1) for form in integers])  # [rows, style_dim]
-    scale = torch.cat([form.scale.flatten(1) for form in integers]).double() * every
+    values = torch.cat([form.values.flatten(1) for form in rows])  # [rows, style_dim]
+    scale = torch.cat([form.scale.flatten(1) for form in rows]).double() * every
     store(eager, Integers(values.numpy(), scale.float().numpy(), "style_weight"), "style_weight")
-
-
-def _rows_of(layer: nn.Module) -> StoredWeight:
-    weight = layer.get_parameter("weight").detach().half().numpy()
-    form = form_of(weight, LinearWeights())
-    assert form is not None
-    return form
 
 
 def _norms(eager: EagerVocoder, vocoder: Vocoder) -> list[tuple[Norm, str, Tensor | None]]:
