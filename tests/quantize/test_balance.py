@@ -31,7 +31,6 @@ from kokoro_ane.quantize.balance import (
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.fits import form_of
-from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.level import Calibration, level_of
 from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights
 from kokoro_ane.quantize.palettes import (
@@ -43,6 +42,7 @@ from kokoro_ane.quantize.palettes import (
 from kokoro_ane.quantize.plan import LayerPlan, can_be_fitted, plan_for, vocoder_layers
 from kokoro_ane.quantize.statistics import Reading, eager_places, readings
 from kokoro_ane.quantize.stored_forms import RoundedInput
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference

@@ -16,7 +16,6 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import manifest_path
 from kokoro_ane.quantize.measure import changes, read_log
 from kokoro_ane.quantize.methods import (
@@ -35,6 +34,7 @@ from kokoro_ane.quantize.methods import (
 from kokoro_ane.quantize.plan import Layer, int8_macs_share, plan_for
 from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
 from kokoro_ane.quantize.search import Option, first_within, trade_off
+from kokoro_ane.runtimes.genuine import require_genuine
 from tests.commands import parsed
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release

@@ -36,7 +36,6 @@ from kokoro_ane.quantize.compress import (
     require_stored,
     stage_of,
 )
-from kokoro_ane.quantize.genuine import CONVOLUTIONS, require_genuine
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.measure import LayerTrials
 from kokoro_ane.quantize.methods import METHODS, LinearWeights
@@ -45,6 +44,7 @@ from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
 from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
+from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program

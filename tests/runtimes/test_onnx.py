@@ -19,10 +19,10 @@ from kokoro_ane.core.layers import Conv
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.fits import form_of
-from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.methods import LinearWeights
 from kokoro_ane.quantize.stored_forms import Integers
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file
 from kokoro_ane.runtimes.onnx.integer_conv import INT8, IntegerConv
 from kokoro_ane.runtimes.portable import PortableFunction

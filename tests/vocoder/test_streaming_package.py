@@ -27,13 +27,13 @@ from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.compress import build_compressed, level_for, require_stored, stage_of
-from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.level import Level, level_of
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import stored_in
 from kokoro_ane.quantize.streaming_level import attach_level, measured, statistics_shift
 from kokoro_ane.runtimes.files import ONNX
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
 from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
