@@ -302,8 +302,11 @@ def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProf
                 value = constants[name].value
                 attributes[key] = value.tolist() if hasattr(value, "tolist") else value
             elif name in constants:
-                shapes[key] = constants[name].value.shape
+                value = constants[name].value
+                shapes[key] = value.shape
                 weights.append(_weight(name, program))
+                # one number is a setting, too: pow's base
+                attributes |= {key: value.item()} if value.size == 1 else {}
             elif name in inferred.of:
                 shapes[key] = inferred.of[name]
                 activations[name] = _tensor(types[name], inferred.of[name])
