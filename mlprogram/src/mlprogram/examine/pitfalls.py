@@ -34,7 +34,7 @@ def pitfalls(profile: Profile) -> Counter[str]:
     def seen(op: OpProfile) -> set:
         reads = {name: names[0] for name, names in op.op.inputs.items() if names}
         sentences = {
-            _PAIRS.get((op.op_type, parameter, makers.get(name)))
+            _PAIRS.get((op.op_type, parameter, makers.get(name, "")))
             for parameter, name in reads.items()
         }
         values = [constants[name].value for name in reads.values() if name in constants]

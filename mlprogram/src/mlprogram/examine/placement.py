@@ -208,6 +208,7 @@ def _graph_findings(
     """
     result = []
     for rule, effect in held:
+        # an operation that another rule has taken off the engine never reaches its compiler
         named = rule.params["rules"] if rule.kind == "graph_after" else ()
         broken = Counter(
             f.rule.id

@@ -60,6 +60,7 @@ def count_macs(
     if op_type == "linear":
         return math.prod(outputs[0]) * inputs["weight"][-1]
     if op_type == "matmul":
+        # the axis that is summed over: the last of x, or the one before where x is turned
         rows = -2 if attributes.get("transpose_x") and len(inputs["x"]) > 1 else -1
         return math.prod(outputs[0]) * inputs["x"][rows]
     if op_type == "einsum":
