@@ -221,7 +221,6 @@ def _flexible(
     row: dict[str, Any],
 ) -> None:
     """Allowed shapes: from metadata.json, else from the function's own attribute."""
-    # older compilers write no shapes into metadata.json, newer ones no attribute
     ranges = parse_json(row.get("shapeRange", "[]"), "shapeRange") or flexible.get(
         "RangeDims", {}
     ).get(name, [])
