@@ -101,10 +101,9 @@ def main(argv: list[str] | None = None) -> int:
     print_table(title, ("what", "there is"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
     report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
-    if missing:
-        what = f"{', '.join(missing)} missing: run `make venv` or `pip install kokoro-ane`"
-        return conclude(arguments, report, EXIT_BAD_INPUT, what)
-    return conclude(arguments, report, EXIT_GOOD, "everything that a build needs is there")
+    code = EXIT_BAD_INPUT if missing else EXIT_GOOD
+    what = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
+    return conclude(arguments, report, code, f"{what} (`make venv` installs all)")
 
 
 if __name__ == "__main__":
