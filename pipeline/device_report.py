@@ -308,9 +308,8 @@ def main(argv: list[str] | None = None) -> int:
             print_table(title, HEADINGS, map(cells, rows))
             refused = any(row["refused"] for row in rows)
             short = {"chip": report["chip"], "refused": refused, "rows": rows}
-            if refused:
-                return conclude(arguments, short, EXIT_REJECTED, "the Mac refused a package")
-            return conclude(arguments, short, EXIT_GOOD, "every package ran")
+            meaning = "a package was refused" if refused else "every package ran"
+            return conclude(arguments, short, EXIT_REJECTED * refused, meaning)
         from kokoro_ane.core.staging import json_of, write_json
         from mlprogram.examine.device import load_core_ml
 
