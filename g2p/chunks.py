@@ -31,7 +31,7 @@ MAX_SEGMENT = 4000  # characters: a sentence without an end is cut at a clause, 
 AHEAD = 64  # characters that must be there behind a sentence end to judge it
 _CUTS = (re.compile(r"[;:—,](?=\s)"), re.compile(r"\s"))
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
-_END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")
+_END = re.compile(r"""(?<![.!?…。！？])[.!?…。！？]++["'”’)\]»]*+(?=\s)|\n[ \t\r]*\n""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
 _SECONDS = re.compile(r"\d\s?sec$")

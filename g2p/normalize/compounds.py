@@ -40,7 +40,10 @@ from kokoro_ane.g2p.normalize.state import (
 from kokoro_ane.g2p.word_lists import word_sets
 from kokoro_ane.g2p.word_parts import CAMEL
 
-RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
+# of so many parts at most: the reader goes one call deeper at every apostrophe
+RUN = re.compile(
+    rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++){{0,64}}+"
+)
 PLAIN_PART = (
     rf"(?:[{LATIN}][{LOWER}]*+(?:'[{LATIN}]{{1,3}})?|O'[{UPPER}][{LOWER}]++|(?:Mc|Mac|De"
     rf"|Di|Fitz|Van|Le|La|Du)[{UPPER}][{LOWER}]++(?:'s)?)"
