@@ -21,6 +21,7 @@ from typing import Literal
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, VOWELS, to_kokoro, unknown_symbol
 from kokoro_ane.g2p.normalize.number_words import decimal, ordinal
+from kokoro_ane.g2p.normalize.state import MONTHS
 from kokoro_ane.g2p.normalize.tags import ATTRIBUTES, TAG
 from kokoro_ane.g2p.result import GB, US, Language
 
@@ -81,6 +82,10 @@ RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25
 STRESSES = {"strong": 2.0, "moderate": 1.0, "none": 0.0, "reduced": -1.0}
 _MARK = re.compile(f"([{PRIMARY}{SECONDARY}])([^{''.join(sorted(VOWELS))} ]+)")
 IPA = (
+    ("\u0325", ""),
+    ("ei", "A"),
+    ("ou", "O"),
+    ("ɾ", "T"),
     ("eɪ", "A"),
     ("aɪ", "I"),
     ("oʊ", "O"),
@@ -215,7 +220,8 @@ def _say_as(kind: str, form: str, content: str, language: Language) -> Request |
         said = ", ".join(" ".join(group) if group.isdigit() else group for group in groups)
         return Request("alias", said.replace("+, ", "+"))
     if kind == "date":
-        return _date(form, re.findall(r"\d+", content), content)
+        parts = "".join(dict.fromkeys(form))  # yyyymmdd is ymd
+        return _date(parts, re.findall(r"\d+", content), content, language)
     if kind in ("cardinal", "ordinal"):
         return _number(kind, content.replace(",", ""), language)
     if kind in ("expletive", "bleep"):
@@ -236,10 +242,13 @@ def _number(kind: str, digits: str, language: Language) -> Request | None:
     return Request("alias", f"minus {said}" if match[1] else said)
 
 
-def _date(form: str, numbers: list[str], content: str) -> Request | None:
+def _date(form: str, numbers: list[str], content: str, language: Language) -> Request | None:
     """Three numbers in the order of the format (mdy, dmy, ymd) as an ISO date, which every
-    normalizer knows; other words as they are.
+    normalizer knows; in English also a month and a day; other words as they are.
     """
+    if form in ("md", "dm") and len(numbers) == 2 and language in (US, GB):
+        month, day = (int(numbers[form.index(part)]) for part in "md")
+        return Request("alias", f"{MONTHS[month - 1]} {day}") if 1 <= month <= 12 else None
     if len(numbers) != 3 or not form:
         return Request("alias", content)
     if sorted(form) != ["d", "m", "y"]:
