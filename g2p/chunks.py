@@ -40,7 +40,7 @@ _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
 BLOCK_END = "\x1d"  # white space to every pattern
-PARAGRAPHS = frozenset(("p", "paragraph", "sentence", "speak"))
+PARAGRAPHS = ("p", "paragraph", "sentence", "speak")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s*$")
 _NEXT_S = re.compile(r"\s*<(?:s|/p|/speak)\b", re.IGNORECASE)
 # Markup that may end in what has not arrived
@@ -255,7 +255,7 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
 
 def masked(text: str) -> str:
     """`text` with markup in marks of the same length, by which sentences are cut: a tag at either
-    end of a paragraph or a sentence as BLOCK_END, others as brackets, which marks and words reach over.
+    end of a paragraph or a sentence as BLOCK_END, others as brackets.
     """
     return MARKUP.sub(_mask, text) if "<" in text else text
 
@@ -264,8 +264,10 @@ def _mask(match: re.Match[str]) -> str:
     length, name = len(match[0]), (match["name"] or "").lower()
     if match["element"]:
         return "x" * length
-    is_end = match["closes"] and name == "s" and _SENTENCE_END.search(
-        match.string, max(0, match.start() - 40), match.start()
+    is_end = (
+        match["closes"]
+        and name == "s"
+        and _SENTENCE_END.search(match.string, max(0, match.start() - 40), match.start())
     )
     if name in PARAGRAPHS or is_end or (name == "s" and _NEXT_S.match(match.string, match.end())):
         return BLOCK_END * length

@@ -46,7 +46,9 @@ LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)"
 MAX_PAUSE_S = 10.0
 SLOWEST, FASTEST = 0.5, 2.0  # of the pace, all open elements together
 SAY_AS = ("characters", "spell-out", "digits")
-_LINKED = rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|(?P<private>[\ue000-\uf8ff])|{TOOLS}|{PATTERN}"
+_LINKED = (
+    rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|(?P<private>[\ue000-\uf8ff])|{TOOLS}|{PATTERN}"
+)
 _ANY = re.compile(_LINKED, re.IGNORECASE)
 _FIRST = re.compile(r"[\[{<\\\ue000-\uf8ff]")
 _TAGS = re.compile(r"<[^<>]*>")
@@ -267,11 +269,12 @@ class _Work:
         return match.end()
 
     def tag(self, match: re.Match[str]) -> None:
-        """A tag of SSML; inside <speak> every tag is. Others are the normalizer's."""
+        """A tag of SSML. Others are the normalizer's."""
         name, span = name_of(match["name"]), match.span()
         is_speech = name in NAMES and (name != "sub" or "alias" in match["attributes"])
         if not any(one.name == "speak" for one in self.open) and not (
-            (name == "speak" and not self.length) or ((is_speech or ":" in name) and is_tag(self.text, match))
+            (name == "speak" and not self.length)
+            or ((is_speech or ":" in name) and is_tag(self.text, match))
         ):
             self.keep(*span)
             return
@@ -289,6 +292,13 @@ class _Work:
         before = self.text[: span[0]][-1:]
         if not self.is_silent and (name in BLOCKS or before in (*".!?…,;:",)):
             self.add(" ", *span)
+
+    def is_speech(self, name: str, match: re.Match[str]) -> bool:
+        """Whether a tag is SSML's; inside <speak> every tag is."""
+        if any(one.name == "speak" for one in self.open) or (name == "speak" and not self.length):
+            return True
+        named = name in NAMES and (name != "sub" or "alias" in match["attributes"])
+        return (named or ":" in name) and is_tag(self.text, match)
 
     def begin(self, match: re.Match[str]) -> None:
         """A start tag, or an element that holds nothing."""

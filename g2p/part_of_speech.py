@@ -21,7 +21,8 @@ import numpy as np
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.word_lists import DATA, word_set, word_sets
+from kokoro_ane.g2p.bundled import DATA, content
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
 
@@ -321,16 +322,11 @@ class Tagger:
         format.
         """
         try:
-            content = path.read_bytes()
-        except (FileNotFoundError, IsADirectoryError):
-            raise InputError(
-                f"{path} does not exist: `python -m training.tagger` writes it"
-            ) from None
-        try:
-            return cls.from_arrays(read_npz(io.BytesIO(content)))
+            return cls.from_arrays(read_npz(io.BytesIO(content(path))))
         except (ValueError, KeyError) as problem:
             raise InputError(
                 f"{path} is no tagger of format {FORMAT} ({problem}): `python -m training.tagger`"
+                " writes one"
             ) from None
 
     @classmethod

@@ -24,6 +24,7 @@ from kokoro_ane.g2p.normalize.number_words import decimal, ordinal
 from kokoro_ane.g2p.normalize.state import MONTHS
 from kokoro_ane.g2p.normalize.tags import ATTRIBUTES, TAG
 from kokoro_ane.g2p.result import GB, US, Language
+from kokoro_ane.g2p.word_lists import word_set
 
 # Elements that other words or sounds stand for. Inside them no sentence ends.
 ELEMENT = (
@@ -57,13 +58,17 @@ TOOLS = (
 )
 # Elements without an effect here that lose nothing by it; those whose words are not said; those
 # that stand alone.
-KNOWN = frozenset("speak p s paragraph sentence w token mark meta metadata desc".split())
+KNOWN = word_set("speak p s paragraph sentence w token mark meta metadata desc")
 SILENT = frozenset(("desc", "metadata"))
 # Where the tags of these stood, words are apart.
-BLOCKS = frozenset("speak p s paragraph sentence break audio media par seq desc metadata".split())
-NAMES = KNOWN | BLOCKS | frozenset(
-    "phoneme sub say-as emphasis prosody voice lang lexicon lookup silence rate pitch volume spell"
-    " pron emph partofsp context bookmark express-as".split()
+BLOCKS = word_set("speak p s paragraph sentence break audio media par seq desc metadata")
+NAMES = (
+    KNOWN
+    | BLOCKS
+    | word_set(
+        "phoneme sub say-as emphasis prosody voice lang lexicon lookup silence rate pitch"
+        " volume spell pron emph partofsp context bookmark express-as"
+    )
 )
 DEEPEST = 64  # elements within one another that have an effect
 _ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
@@ -81,34 +86,15 @@ STRENGTHS_S = {
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
 STRESSES = {"strong": 2.0, "moderate": 1.0, "none": 0.0, "reduced": -1.0}
 _MARK = re.compile(f"([{PRIMARY}{SECONDARY}])([^{''.join(sorted(VOWELS))} ]+)")
+# IPA and Kokoro's symbols for it
 IPA = (
-    ("\u0325", ""),
-    ("ei", "A"),
-    ("ou", "O"),
-    ("ɾ", "T"),
-    ("eɪ", "A"),
-    ("aɪ", "I"),
-    ("oʊ", "O"),
-    ("əʊ", "Q"),
-    ("aʊ", "W"),
-    ("ɔɪ", "Y"),
-    ("t͡ʃ", "ʧ"),
-    ("d͡ʒ", "ʤ"),
-    ("tʃ", "ʧ"),
-    ("dʒ", "ʤ"),
-    ("ɚ", "əɹ"),
-    ("ɝ", "ɜɹ"),
-    ("r", "ɹ"),
-    ("g", "ɡ"),
-    ("'", "ˈ"),
-    (".", ""),
-    ("l̩", "ᵊl"),
-    ("n̩", "ᵊn"),
+    "\u0325= ei=A ou=O ɾ=T eɪ=A aɪ=I oʊ=O əʊ=Q aʊ=W ɔɪ=Y t͡ʃ=ʧ d͡ʒ=ʤ tʃ=ʧ dʒ=ʤ ɚ=əɹ ɝ=ɜɹ r=ɹ g=ɡ '=ˈ"
+    " .= l̩=ᵊl n̩=ᵊn"
 )
 # how the normalizers know an ordinal
 ORDINALS = {"es": "º", "it": "º", "pt": "º", "fr": "e"}
-SAID_AS_WRITTEN = frozenset(
-    "time duration unit address currency money fraction number name net vxml:currency".split()
+SAID_AS_WRITTEN = word_set(
+    "time duration unit address currency money fraction number name net vxml:currency"
 )
 
 
@@ -202,7 +188,8 @@ def _phoneme(values: dict[str, str]) -> Request | None:
     """IPA, or Kokoro's own symbols (alphabet="x-kokoro")."""
     phonemes, alphabet = values.get("ph", "").strip(), values.get("alphabet", "ipa")
     if alphabet == "ipa":
-        for theirs, ours in IPA:
+        for pair in IPA.split():
+            theirs, _, ours = pair.partition("=")
             phonemes = phonemes.replace(theirs, ours)
         phonemes = _MARK.sub(r"\2\1", phonemes)  # Kokoro marks the vowel, IPA the syllable
     phonemes = to_kokoro(phonemes)

@@ -78,8 +78,9 @@ MARKED = (
     "[pause 1s] Late.",
     '<prosody rate="+300%">Up</prosody> </prosody> <prosody rate="why">wrong</prosody>',
     (
-        '<speak version="1.1"><!-- none. --><p><s>One.</s><s>Two</s></p> <voice name="x">Three <lang'
-        ' xml:lang="fr">chat</lang></voice><metadata>No. Nothing.</metadata> <![CDATA[a < b]]></speak>'
+        '<speak version="1.1"><!-- none. --><p><s>One.</s><s>Two</s></p> <voice name="x">Three'
+        ' <lang xml:lang="fr">chat</lang></voice><metadata>No. Nothing.</metadata>'
+        " <![CDATA[a < b]]></speak>"
     ),
     (
         "Wait [pause:1s] for {pause} it. <|im_start|>user\nGo <emphasis level='strong'>now. Or"

@@ -9,18 +9,16 @@ longest context it has first; it was learned from what espeak-ng says of many wo
 Italian voices were trained on that (commit ec85133).
 """
 
-import gzip
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.bundled import DATA, text
 
-TABLE = Path(__file__).resolve().parents[1] / "data" / "italian.txt.gz"
+TABLE = DATA / "italian.txt.gz"
 STRESS, EDGE = "'", "#"
 VOWELS = "aeiouyàèéìòóù"
 SAID = {"à": "a", "è": "ɛ", "é": "e", "ì": "i", "ò": "ɔ", "ó": "o", "ù": "u"}
@@ -128,19 +126,8 @@ def whole(word: str) -> str:
 @cache
 def table() -> Mapping[str, str]:
     """The bundled choices."""
-    return read_table(TABLE)
-
-
-def read_table(path: Path) -> Mapping[str, str]:
-    """Key to choice of a file. Raises InputError when it is missing or damaged."""
-    try:
-        lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
-        pairs = (line.partition("\t") for line in lines if line)
-        return {key: choice for key, _, choice in pairs}
-    except (OSError, EOFError, ValueError) as problem:
-        raise InputError(
-            f"{path} is no table of Italian ({problem}): `git checkout g2p/data` brings it back"
-        ) from None
+    pairs = (line.partition("\t") for line in text(TABLE).split("\n") if line)
+    return {key: choice for key, _, choice in pairs}
 
 
 def sounds(word: str, learned: Mapping[str, str] | None = None) -> str:

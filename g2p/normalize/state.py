@@ -8,13 +8,12 @@ Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION s
 part words (`‑`, U+2011, joins them).
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind
 
@@ -116,12 +115,10 @@ class Scan:
 # stopped; the same position: not mine.
 Handler = Callable[[Scan, int], int]
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "normalize"
-
 
 def read(name: str) -> dict[str, Any]:
     """One file of the package's own data."""
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return table(f"normalize/{name}.json")
 
 
 ABBREVIATIONS, MONEY, WEB, NAMES = read("abbreviations"), read("money"), read("web"), read("names")
