@@ -17,13 +17,16 @@ from kokoro_ane.g2p.normalize.state import GREEK, Drop
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
-SPOKEN = "•⌘⌥⇧⌃⋆∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→↑↓▲▼"  # the scan knows them
+SPOKEN = "•⌘⌥⇧⌃⋆∛∜№°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→←↑↓▲▼"  # the scan knows them
 ONE_FOR_ONE = {
     "'": "‘’‚‛ʼʹʻ′＇´‹›",
     '"': "″＂〃",
     "“": "„«‟",
     "”": "»",
     "-": "‐‑⁃﹣",
+    "→": "⇒⟶⟹➔➜➝➞➡↔⇔⟷",
+    "Δ": "∆",
+    "Σ": "∑",
     "–": "‒",
     "—": "―⸺⸻",
     "…": "⋯",
@@ -72,6 +75,12 @@ SPECIAL = re.compile(
     f"]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
+
+
+IS_FOREIGN = re.compile(rf"[^\W\d_{LATIN}]")
+NUMERO = re.compile(r"\b[Nn][º°](?=\s?\d)")
+# don`t; not `code`s
+TICK = re.compile(rf"((?:^|[^`\w])[{LATIN}]{{1,20}})`(?=(?:t|s|re|ve|ll|d|m)(?!\w))")
 
 
 @dataclass
@@ -171,7 +180,9 @@ def clean(text: str) -> Cleaned:
     """`text` in the form the scan reads. Time is linear; ASCII without control characters comes
     back as it is.
     """
-    plain = text if text.isascii() else text.translate(TABLE)
+    plain = text if text.isascii() else NUMERO.sub("№ ", text.translate(TABLE))
+    if "`" in plain:
+        plain = TICK.sub(r"\1'", plain)
     if SPECIAL.search(plain) is None:
         return Cleaned(plain)
     pieces: list[str] = []
@@ -184,7 +195,9 @@ def clean(text: str) -> Cleaned:
         pieces.append(plain[position:start])
         starts.extend(range(position, start))
         ends.extend(range(position + 1, start + 1))
-        alone = not (plain[start - 1 : start] + plain[end : end + 1]).strip().isalpha()
+        # Δx is delta x; a letter of a Greek word has no name
+        beside = plain[max(0, start - 1) : start] + plain[end : end + 1]
+        alone = not IS_FOREIGN.search(beside)
         new, lost = replacement(match.lastgroup or "other", match.group(), alone)
         if lost:
             drops.append((start, end, lost))

@@ -296,7 +296,6 @@ MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])
 FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
 ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")
 ENUMERATED = re.compile(r"([A-HJ-Za-z])(?=\)\s)")
-HOST_PORT = re.compile(r"localhost:(\d{2,5})(?!\d)")
 
 
 def chess(scan: Scan, position: int) -> int:
@@ -348,14 +347,3 @@ def enumerated(scan: Scan, position: int) -> int:
     if not match or not (before == "" or before in " \t\n("):
         return position
     return scan.letters(match[1].upper(), position, position + 1, False)
-
-
-def local_host(scan: Scan, position: int) -> int:
-    """localhost:8080: the port in pairs."""
-    match = HOST_PORT.match(scan.text, position)
-    if not match:
-        return position
-    colon = match.start(1) - 1
-    scan.say("local host", position, colon, True)
-    scan.say("colon", colon, colon + 1, True)
-    return scan.say(number_piece(match[1], scan.dialect), colon + 1, match.end())

@@ -10,6 +10,7 @@ Named months are spoken where they stand, so only the day beside one is special:
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
+from kokoro_ane.g2p.normalize.quantities import are_digits
 from kokoro_ane.g2p.normalize.short_forms import TITLES, WORDS, finish, is_signed
 from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
@@ -369,6 +370,8 @@ def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
     decades have; else seconds.
     """
     before = scan.previous_word()
+    if before in ("to", "and", "or"):  # the 1920s-30s
+        before = scan.previous(2).lower()
     return (
         before in DECADE_BEFORE
         or before.endswith("ies")
@@ -379,7 +382,8 @@ def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
 def decade(scan: Scan, position: int) -> int:
     """1990s, '90s, 90s, 1800s, 2000s; '69."""
     match = DECADE.match(scan.text, position)
-    if match and match[0].isalnum() and len(match[0]) < 4 and not is_decade(scan, match):
+    bare = match is not None and match[0].isalnum() and len(match[0]) < 4
+    if match and bare and not is_decade(scan, match) and not are_digits(scan, match.end()):
         number = int(match[0][:-1])
         return scan.say(f"{cardinal(number, scan.dialect)} seconds", position, match.end())
     if match:

@@ -158,10 +158,9 @@ OPERATORS = (
     (">=", "greater than or equal to"),
     ("!=", "is not equal to"),
     ("==", "equals"),
-    ("=>", "to"),
-    ("->", "to"),
     ("+/-", "plus or minus"),
 )
+ARROW = re.compile(r"<?(?:-{1,3}|={1,2})>|<-{1,2}(?=\s)")
 BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
@@ -297,6 +296,18 @@ def double_quote(scan: Scan, position: int) -> int:
     return scan.mark("“" if opens else "”", position, position + 1)
 
 
+POSSESSIVE = re.compile(rf"'[sS](?![{LATIN}])")
+
+
+def possessive(scan: Scan, position: int) -> int:
+    """The 's of what is no plain word: Python 3.11's, 50%'s, C++'s."""
+    match = POSSESSIVE.match(scan.text, position)
+    is_behind = scan.tokens and scan.tokens[-1][2] == position and scan.tokens[-1][3] != "override"
+    if not match or not is_behind or not scan.previous_word():
+        return position
+    return scan.owns(position, match.end())
+
+
 def single_quote(scan: Scan, position: int) -> int:
     """An apostrophe outside a word: quotation mark, elision ('tis), or dropped."""
     text = scan.text
@@ -388,6 +399,10 @@ def run(scan: Scan, position: int) -> int:
 def symbol(scan: Scan, position: int) -> int:
     """Anything that is neither letter nor digit. Always moves on."""
     character = scan.text[position]
+    arrow = ARROW.match(scan.text, position)
+    if arrow and scan.tokens:
+        letter_before(scan)
+        return scan.say("from" if arrow[0][-1] == "-" else "to", position, arrow.end(), True)
     if scan.text.startswith("!=", position):
         return named(scan, position, character)
     if (
@@ -419,6 +434,14 @@ def symbol(scan: Scan, position: int) -> int:
     return named(scan, position, character)
 
 
+def letter_before(scan: Scan) -> bool:
+    """Whether an a stood before a sign: no article, but a letter from now on."""
+    is_article = scan.previous() in ("a", "A") and scan.tokens[-1][3] == "word"
+    if is_article:
+        scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
+    return is_article
+
+
 def named(scan: Scan, position: int, character: str) -> int:
     """Signs with a name; what has none is dropped."""
     text = scan.text
@@ -441,12 +464,10 @@ def named(scan: Scan, position: int, character: str) -> int:
     elif character in GREEK:
         scan.say(GREEK[character], position, position + 1)
     elif (
-        character in "=+<>≤≥≠≈^÷×"
-        and scan.previous() in ("a", "A")
-        and scan.tokens[-1][3] == "word"
+        character in "=+<>≤≥≠≈^÷×→←"
         and OPERAND_AFTER.match(text, position + 1)
+        and letter_before(scan)
     ):
-        scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
         return named(scan, position, character)
     elif character in SYMBOL_NAMES and (
         character not in "<>*+=~#^→↑↓▲▼"

@@ -11,7 +11,14 @@ itself.
 import re
 
 from kokoro_ane.g2p.normalize.constructs import WAY_BEFORE, WAYS
-from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
+from kokoro_ane.g2p.normalize.number_words import (
+    cardinal,
+    decimal,
+    ordinal,
+    plural,
+    signed,
+    whole,
+)
 from kokoro_ane.g2p.normalize.state import (
     ARTICLES,
     BEFORE_DEGREES,
@@ -25,7 +32,7 @@ from kokoro_ane.g2p.normalize.state import (
     Scan,
     alternation,
 )
-from kokoro_ane.g2p.result import GB, Dialect
+from kokoro_ane.g2p.result import GB, US, Dialect
 
 NUMBER = (
     r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)"
@@ -74,6 +81,13 @@ STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 HEATED = re.compile(r"(?:^|\D)(?:\d\d\.\d|[2-5]\d0)$")  # 99.1F, 350F
+DIGITS_BEFORE = frozenset(
+    (*WORDS["digits"], *(plural(cardinal(number, US)) for number in range(21)))
+)
+DIGITS_NEXT = re.compile(
+    r"\s*(?:$|[.,;:!?)\"”])|\s(?:and|or|are|were|in|on|of|to|from|with|for|at|as|but|than|if|when"
+    r"|you|he|she|they|we|I|instead)\b"
+)
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
@@ -212,6 +226,18 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
     return re.sub(r"(met|lit)er(s?)\b", r"\1re\2", name) if dialect == GB else name
 
 
+def are_digits(scan: Scan, end: int) -> bool:
+    """Whether 9s are nines and no seconds: behind the, two, all, a pair of, or other such digits,
+    where nothing is measured.
+    """
+    before = scan.previous_word()
+    if before in NUMERIC or before == "by":
+        return True
+    if before in ("and", "or", "to", "of"):
+        before = scan.previous(2).lower()
+    return before in DIGITS_BEFORE and DIGITS_NEXT.match(scan.text, end) is not None
+
+
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
     match = (
@@ -228,12 +254,7 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     ):
         return None
     # two 2s
-    if (
-        match
-        and match["unit"] == "s"
-        and not match["gap"]
-        and scan.previous_word() in NUMERIC | {"by"}
-    ):
+    if match and match["unit"] == "s" and not match["gap"] and are_digits(scan, match.end()):
         return None
     if (
         match

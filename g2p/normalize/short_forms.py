@@ -295,7 +295,7 @@ def dollar_letter(scan: Scan, position: int) -> int:
 
 UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
 PIECE = re.compile(
-    rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s"
+    rf"'[sS](?![{LATIN}])|[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s"
     rf"(?![{LOWER}]))?|[{LATIN}]"
 )
 VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
@@ -403,7 +403,9 @@ def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
             scan.silent(previous, first)
         previous = last
         space = None if last == end else True
-        if text[0].isdigit() and text[-1] == "s":
+        if text[0] == "'":
+            scan.owns(first, last)
+        elif text[0].isdigit() and text[-1] == "s":
             scan.say(plural(number_piece(text[:-1], scan.dialect)), first, last, space)
         elif text.isdigit():
             scan.say(number_piece(text, scan.dialect), first, last, space)

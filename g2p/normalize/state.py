@@ -70,6 +70,13 @@ class Scan:
             self.tokens.append((piece.lstrip("~").replace("‑", "-"), start, end, kind, after))
         return end
 
+    def owns(self, start: int, end: int) -> int:
+        """The 's behind what was said last (PS5's, AT&T's, 3.11's). Answers `end`."""
+        self.silent(start, end)
+        text, first, last, kind, space = self.tokens[-1]
+        self.tokens[-1] = (f"{text}'s", first, last, kind, space)
+        return end
+
     def silent(self, start: int, end: int) -> None:
         """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a
         symbol left out.

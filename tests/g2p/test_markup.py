@@ -177,6 +177,17 @@ BLANKS = (" ", "\n")
 VALUES = ('"1s"', "'a > b'", '"x&amp;y"', '"don\'t"', "''", '"<"'.replace("<", "&lt;"))
 
 
+PLAIN_PIECES = (
+    "word ",
+    "Dr. X. ",
+    "1 &lt; 2 ",
+    "] ",
+    "<!-- a <b> - c. D -->",
+    "<![CDATA[ a <b> ] & ]]>",
+    "<?target some words?>",
+)
+
+
 def document(generator: random.Random, depth: int = 0) -> str:
     """Well-formed XML of tags, comments, CDATA, instructions and words."""
     pieces = []
@@ -186,22 +197,9 @@ def document(generator: random.Random, depth: int = 0) -> str:
             f"{generator.choice(BLANKS)}a{place} = {generator.choice(VALUES)}"
             for place in range(generator.randint(0, 3))
         )
-        pieces.append(
-            generator.choice(
-                (
-                    lambda: generator.choice(("word ", "Dr. X. ", "1 &lt; 2 ", "] ", "- ")),
-                    lambda: "<!-- a <b> - c. D -->",
-                    lambda: "<![CDATA[ a <b> ] & ]]>",
-                    lambda: "<?target some words?>",
-                    lambda: f"<{name}{named} />",
-                    lambda: (
-                        f"<{name}{named}>"
-                        + (document(generator, depth + 1) if depth < 4 else "")
-                        + f"</{name} >"
-                    ),
-                )
-            )()
-        )
+        inner = document(generator, depth + 1) if depth < 4 else ""
+        kinds = (f"<{name}{named} />", f"<{name}{named}>{inner}</{name} >", *PLAIN_PIECES)
+        pieces.append(generator.choice(kinds))
     return "".join(pieces)
 
 
