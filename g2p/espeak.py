@@ -11,30 +11,12 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import KNOWN, to_kokoro
+from kokoro_ane.g2p.word_lists import pairs
 
-ESPEAK_SYMBOLS = {
-    "ʔˌn\u0329": "ʔn",
-    "ʔn\u0329": "ʔn",
-    "a^ɪ": "I",
-    "a^ʊ": "W",
-    "d^ʒ": "ʤ",
-    "e^ɪ": "A",
-    "t^ʃ": "ʧ",
-    "ɔ^ɪ": "Y",
-    "ə^l": "ᵊl",
-    "o^ʊ": "O",
-    "ʲo": "jo",
-    "ʲə": "jə",
-    "e": "A",
-    "ʲ": "",
-    "ɚ": "əɹ",
-    "r": "ɹ",
-    "x": "k",
-    "ç": "k",
-    "ɐ": "ə",
-    "ɬ": "l",
-    "\u0303": "",
-}
+ESPEAK_SYMBOLS = pairs(
+    "ʔˌn̩:ʔn ʔn̩:ʔn a^ɪ:I a^ʊ:W d^ʒ:ʤ e^ɪ:A t^ʃ:ʧ ɔ^ɪ:Y ə^l:ᵊl o^ʊ:O ʲo:jo ʲə:jə e:A ʲ:"
+    " ɚ:əɹ r:ɹ x:k ç:k ɐ:ə ɬ:l ̃:"
+)
 # in this order
 AFTERWARDS = (
     ("ɜːɹ", "ɜɹ"),
@@ -46,19 +28,7 @@ AFTERWARDS = (
     ("-", ""),
     (" ", ""),
 )
-UPSTREAM = {
-    "a^ɪ": "I",
-    "a^ʊ": "W",
-    "d^z": "ʣ",
-    "d^ʒ": "ʤ",
-    "e^ɪ": "A",
-    "o^ʊ": "O",
-    "s^s": "S",
-    "t^s": "ʦ",
-    "t^ʃ": "ʧ",
-    "ə^ʊ": "Q",
-    "ɔ^ɪ": "Y",
-}
+UPSTREAM = pairs("a^ɪ:I a^ʊ:W d^z:ʣ d^ʒ:ʤ e^ɪ:A o^ʊ:O s^s:S t^s:ʦ t^ʃ:ʧ ə^ʊ:Q ɔ^ɪ:Y")
 SWITCH = re.compile(r"\(([a-z^]+)\)")
 SYLLABIC = re.compile("(\\S)\u0329")
 

@@ -240,6 +240,7 @@ class _Work:
         if seconds:
             self.placeholder(Override(0, 1, pause_s=min(seconds, MAX_PAUSE_S)), start, end)
         else:
+            self.drop(start, end, "markup")
             self.add(" ", start, end)
 
     def tool(self, match: re.Match[str]) -> None:
@@ -283,8 +284,7 @@ class _Work:
             if request is not None and not self.is_silent:
                 self.pause(float(request.value), *span)
                 return
-            if not match["closes"]:
-                self.drop(*span, shortened(match[0]))
+            self.drop(*span, "markup" if match["closes"] else shortened(match[0]))
         elif match["closes"]:
             self.close(name, span)
         else:
@@ -303,8 +303,8 @@ class _Work:
     def begin(self, match: re.Match[str]) -> None:
         """A start tag, or an element that holds nothing."""
         one = opened(match[0])
-        if one.counted or match["element"] or len(self.open) >= DEEPEST:
-            self.drop(*match.span(), shortened(match[0]))
+        is_counted = one.counted or len(self.open) >= DEEPEST
+        self.drop(*match.span(), shortened(match[0]) if is_counted else "markup")
         if one.has_effect and not match["empty"] and len(self.open) < DEEPEST:
             self.open.append(one)
             self.begins.append(self.length)
@@ -312,12 +312,13 @@ class _Work:
     def close(self, name: str, span: tuple[int, int]) -> None:
         """An end tag: its element ends, and what it holds. One of no element is counted."""
         names = [one.name for one in self.open]
-        if name in names:
-            last = len(names) - 1 - names[::-1].index(name)
-            while len(self.open) > last:
-                self.stress(self.open.pop(), self.begins.pop())
-        elif Opened("", name).has_effect:
-            self.drop(*span, shortened(self.text[span[0] : span[1]]))
+        is_lost = Opened("", name).has_effect and name not in names
+        self.drop(*span, shortened(self.text[span[0] : span[1]]) if is_lost else "markup")
+        while name in names:
+            one, begin = self.open.pop(), self.begins.pop()
+            self.stress(one, begin)
+            if one.name == name:
+                break
 
     def stress(self, one: Opened, begin: int) -> None:
         """The words since `begin` are as loud as the element asks."""

@@ -22,7 +22,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.bundled import DATA, content
-from kokoro_ane.g2p.word_lists import word_set, word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_set, word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
 
@@ -44,58 +44,14 @@ def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     return places[occurrence]
 
 
-LETTERS = {
-    "nn": "n",
-    "nnp": "n",
-    "nns": "N",
-    "nnps": "N",
-    "vb": "v",
-    "vbp": "v",
-    "vbz": "z",
-    "vbd": "d",
-    "vbn": "e",
-    "vbg": "g",
-    "jj": "j",
-    "jjr": "j",
-    "jjs": "j",
-    "rb": "r",
-    "rbr": "r",
-    "rbs": "r",
-    "rp": "r",
-    "md": "M",
-    "dt": "D",
-    "pdt": "D",
-    "prp": "P",
-    "in": "I",
-    "of": "I",
-    "to": "T",
-    "cc": "C",
-    "wdt": "W",
-    "wp": "W",
-    "wrb": "W",
-    "cd": "0",
-    "ex": "X",
-    "pos": "'",
-}
-PRONOUNS = (
-    dict.fromkeys(["my", "your", "his", "her", "its", "our", "their", "whose"], "S")
-    | dict.fromkeys(["i", "he", "she", "we", "they", "you", "it"], "P")
-    | dict.fromkeys(
-        [
-            "me",
-            "him",
-            "us",
-            "them",
-            "myself",
-            "himself",
-            "herself",
-            "itself",
-            "themselves",
-            "yourself",
-            "ourselves",
-        ],
-        "O",
-    )
+LETTERS = pairs(
+    "nn:n nnp:n nns:N nnps:N vb:v vbp:v vbz:z vbd:d vbn:e vbg:g jj:j jjr:j jjs:j rb:r"
+    " rbr:r rbs:r rp:r md:M dt:D pdt:D prp:P in:I of:I to:T cc:C wdt:W wp:W wrb:W cd:0"
+    " ex:X pos:'"
+)
+PRONOUNS = pairs(
+    "my:S your:S his:S her:S its:S our:S their:S whose:S i:P he:P she:P we:P they:P you:P it:P me:O"
+    " him:O us:O them:O myself:O himself:O herself:O itself:O themselves:O yourself:O ourselves:O"
 )
 CONTRACTIONS = (
     ("n't", "M"),
@@ -160,22 +116,6 @@ def guess(word: str) -> str:
         if lower.endswith(ending):
             return letter
     return "n"
-
-
-def of_readings(readings: Mapping[str, float], prior: Mapping[str, float]) -> str:
-    """Class from log P(word | tag) and log P(tag)."""
-    shares: dict[str, float] = {}
-    for tag, value in readings.items():
-        if tag in LETTERS:
-            letter = LETTERS[tag]
-            shares[letter] = shares.get(letter, 0.0) + math.exp(value + prior[tag])
-    total = sum(shares.values())
-    return "".join(
-        sorted(
-            (letter for letter in shares if shares[letter] >= SHARE * total),
-            key=lambda letter: -shares[letter],
-        )
-    )
 
 
 EDGE = "#"

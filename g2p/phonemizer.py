@@ -43,6 +43,7 @@ from kokoro_ane.g2p.result import (
     tokens_of,
 )
 from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
+from kokoro_ane.g2p.word_lists import pairs
 
 if TYPE_CHECKING:
     from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
@@ -71,19 +72,7 @@ class ReadsSentences(Protocol):
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
 
 
-CLOSED = {
-    "M": "MD",
-    "D": "DT",
-    "S": "PRP$",
-    "P": "PRP",
-    "O": "PRP",
-    "I": "IN",
-    "T": "TO",
-    "C": "CC",
-    "W": "WP",
-    "0": "CD",
-    "X": "EX",
-}
+CLOSED = pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
 
 
 class LateNeural:

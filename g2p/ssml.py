@@ -24,7 +24,7 @@ from kokoro_ane.g2p.normalize.number_words import decimal, ordinal
 from kokoro_ane.g2p.normalize.state import MONTHS
 from kokoro_ane.g2p.normalize.tags import ATTRIBUTES, TAG
 from kokoro_ane.g2p.result import GB, US, Language
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
 # Elements that other words or sounds stand for. Inside them no sentence ends.
 ELEMENT = (
@@ -74,22 +74,20 @@ DEEPEST = 64  # elements within one another that have an effect
 _ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
 _TIME = re.compile(r"\+?(\d{1,5}(?:\.\d{1,3})?|\.\d{1,3})\s?(ms|s)")
 _RATE = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)|([+-]?)(\d{1,3}(?:\.\d{1,3})?)%")
-# seconds
-STRENGTHS_S = {
-    "none": 0.0,
-    "x-weak": 0.1,
-    "weak": 0.2,
-    "medium": 0.4,
-    "strong": 0.8,
-    "x-strong": 1.2,
-}
-RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
-STRESSES = {"strong": 2.0, "moderate": 1.0, "none": 0.0, "reduced": -1.0}
+# Pauses in seconds, shares of the usual pace, stress levels
+STRENGTHS_S, RATES, STRESSES = (
+    {name: float(value) for name, value in pairs(levels).items()}
+    for levels in (
+        "none:0 x-weak:0.1 weak:0.2 medium:0.4 strong:0.8 x-strong:1.2",
+        "x-slow:0.6 slow:0.8 medium:1 default:1 fast:1.25 x-fast:1.6",
+        "strong:2 moderate:1 none:0 reduced:-1",
+    )
+)
 _MARK = re.compile(f"([{PRIMARY}{SECONDARY}])([^{''.join(sorted(VOWELS))} ]+)")
-# IPA and Kokoro's symbols for it
-IPA = (
-    "\u0325= ei=A ou=O ɾ=T eɪ=A aɪ=I oʊ=O əʊ=Q aʊ=W ɔɪ=Y t͡ʃ=ʧ d͡ʒ=ʤ tʃ=ʧ dʒ=ʤ ɚ=əɹ ɝ=ɜɹ r=ɹ g=ɡ '=ˈ"
-    " .= l̩=ᵊl n̩=ᵊn"
+# IPA and Kokoro's symbols for it, in this order
+IPA = pairs(
+    "\u0325: ei:A ou:O ɾ:T eɪ:A aɪ:I oʊ:O əʊ:Q aʊ:W ɔɪ:Y t͡ʃ:ʧ d͡ʒ:ʤ tʃ:ʧ dʒ:ʤ ɚ:əɹ ɝ:ɜɹ r:ɹ g:ɡ ':ˈ"
+    " .: l̩:ᵊl n̩:ᵊn"
 )
 # how the normalizers know an ordinal
 ORDINALS = {"es": "º", "it": "º", "pt": "º", "fr": "e"}
@@ -188,8 +186,7 @@ def _phoneme(values: dict[str, str]) -> Request | None:
     """IPA, or Kokoro's own symbols (alphabet="x-kokoro")."""
     phonemes, alphabet = values.get("ph", "").strip(), values.get("alphabet", "ipa")
     if alphabet == "ipa":
-        for pair in IPA.split():
-            theirs, _, ours = pair.partition("=")
+        for theirs, ours in IPA.items():
             phonemes = phonemes.replace(theirs, ours)
         phonemes = _MARK.sub(r"\2\1", phonemes)  # Kokoro marks the vowel, IPA the syllable
     phonemes = to_kokoro(phonemes)

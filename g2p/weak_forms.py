@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.result import Token
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -42,26 +42,7 @@ WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(
-    (
-        "and",
-        "or",
-        "but",
-        "to",
-        "with",
-        "from",
-        "on",
-        "for",
-        "when",
-        "then",
-        "again",
-        "because",
-        "if",
-        "through",
-        "as",
-        "at",
-    )
-)
+AFTER_PARTICLE = word_set("and or but to with from on for when then again because if through as at")
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in
 # a shouted sentence; for WHO the tagger decides.
 LOUD, BEFORE_LOUD_IT, BEFORE_LETTER, AFTER_LETTER, JOINED_LETTER = word_sets(

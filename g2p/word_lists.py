@@ -33,6 +33,11 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def pairs(text: str) -> dict[str, str]:
+    """A table written as text: `pairs("a:be ce:d_e")` is `{"a": "be", "ce": "d e"}`."""
+    return dict(pair.replace("_", " ").split(":") for pair in text.split())
+
+
 def word_sets(file: str, names: str) -> list[frozenset[str]]:
     """The sets of words in g2p/data/FILE.json by their names."""
     sets = table(f"{file}.json")

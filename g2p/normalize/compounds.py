@@ -37,7 +37,7 @@ from kokoro_ane.g2p.normalize.state import (
     WEEKDAYS,
     Scan,
 )
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_sets
 from kokoro_ane.g2p.word_parts import CAMEL
 
 # of so many parts at most: the reader goes one call deeper at every apostrophe
@@ -52,7 +52,7 @@ PLAIN_WORD = re.compile(rf"{PLAIN_PART}(?:-{PLAIN_PART}){{0,7}}")
 JOINED_NEXT = re.compile(rf"&[{UPPER}]")
 # th' end o' th' road: small words without their ending
 ELIDED_WORD = re.compile(r"(th|o|t|wi|an)'(?=\s+(?-i:[a-z]))", re.IGNORECASE)
-ELIDED_WORDS = {"th": "the", "o": "of", "t": "the", "wi": "with", "an": "and"}
+ELIDED_WORDS = pairs("th:the o:of t:the wi:with an:and")
 CAPITALS = re.compile(rf"([{UPPER}]{{2,}})('?s)?")
 ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
@@ -125,15 +125,7 @@ WEEKLY = re.compile(
     r"(Mo?|T[uh]|T(?=/Th)|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?"
     r"(?=:?\s+(?:\d|only|at|from|closed|by|after|before|until)|[,;]|\s*$)"
 )
-WEEKLY_NAMES = {
-    "M": "Monday",
-    "T": "Tuesday",
-    "W": "Wednesday",
-    "F": "Friday",
-    "Th": "Thursday",
-    "Sa": "Saturday",
-    "Su": "Sunday",
-}
+WEEKLY_NAMES = pairs("M:Monday T:Tuesday W:Wednesday F:Friday Th:Thursday Sa:Saturday Su:Sunday")
 
 
 CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")

@@ -29,7 +29,7 @@ from kokoro_ane.g2p.normalize.state import (
     read,
 )
 from kokoro_ane.g2p.result import GB
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_sets
 
 WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
 WIND_NEXT = re.compile(
@@ -48,16 +48,7 @@ SIDED = re.compile(
 )
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
-WAYS = {
-    "N": "north",
-    "S": "south",
-    "E": "east",
-    "W": "west",
-    "NE": "northeast",
-    "NW": "northwest",
-    "SE": "southeast",
-    "SW": "southwest",
-}
+WAYS = pairs("N:north S:south E:east W:west NE:northeast NW:northwest SE:southeast SW:southwest")
 TURNS = WAYS | {"L": "left", "R": "right"}
 _TYPED = {form.lower(): name for form, name in WEEKDAY_NAMES.items()} | {
     str(number): name for number, name in enumerate(MONTHS, 1)

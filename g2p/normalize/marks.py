@@ -20,6 +20,7 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import PUNCTUATION
+from kokoro_ane.g2p.word_lists import pairs
 
 LINE_MARK = re.compile(
     r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|\[[xX ]?\](?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))"
@@ -150,15 +151,9 @@ def menu(scan: Scan, position: int) -> int:
     return scan.mark(",", position, position + 1)
 
 
-OPERATORS = (
-    ("&&", "and"),
-    ("||", "or"),
-    ("**", "to the power of"),
-    ("<=", "less than or equal to"),
-    (">=", "greater than or equal to"),
-    ("!=", "is not equal to"),
-    ("==", "equals"),
-    ("+/-", "plus or minus"),
+OPERATORS = pairs(
+    "&&:and ||:or **:to_the_power_of <=:less_than_or_equal_to >=:greater_than_or_equal_to"
+    " !=:is_not_equal_to ==:equals +/-:plus_or_minus"
 )
 ARROW = re.compile(r"<?(?:-{1,3}|={1,2})>|<-{1,2}(?=\s)")
 BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
@@ -445,7 +440,7 @@ def letter_before(scan: Scan) -> bool:
 def named(scan: Scan, position: int, character: str) -> int:
     """Signs with a name; what has none is dropped."""
     text = scan.text
-    for sign, name in OPERATORS:
+    for sign, name in OPERATORS.items():
         if text.startswith(sign, position):
             return scan.say(name, position, position + len(sign), True)
     letter = AND_LETTER.match(text, position)

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from kokoro_ane.g2p.result import GB, Dialect
+from kokoro_ane.g2p.word_lists import pairs
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
@@ -18,15 +19,9 @@ ONES = _ONES.split()
 TENS = [".", ".", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]]
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
-IRREGULAR = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-    "twelve": "twelfth",
-}
+IRREGULAR = pairs(
+    "one:first two:second three:third five:fifth eight:eighth nine:ninth twelve:twelfth"
+)
 
 
 def below_hundred(number: int) -> str:

@@ -33,6 +33,7 @@ from kokoro_ane.g2p.normalize.state import (
     COUNTED,
     COUNTED_NOUNS,
     DIAL,
+    MONEY,
     MONTH_FORMS,
     NO_NOUNS,
     NO_PLURALS,
@@ -61,15 +62,13 @@ STREET_AFTER = re.compile(
 )
 PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")
 EVEN = {"50-50": "fifty-fifty", "20-20": "twenty twenty", "80-20": "eighty twenty"}
-AIRCRAFT = frozenset(
-    ("Boeing", "Airbus", "Embraer", "Bombardier", "Cessna", "McDonnell", "Douglas", "Lockheed")
-)
+AIRCRAFT = word_set("Boeing Airbus Embraer Bombardier Cessna McDonnell Douglas Lockheed")
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
 TOOK = re.compile(r"\b(?:in|at|time|PR|PB|ran|finished|split|mark)[:\s]\s?$")
 TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=[$£€]?\d)")
 PIECEWISE = re.compile(r"(?:480|720|1080|1440|2160)[pi]")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
-SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright", "ad", "ce"))
+SURE_YEAR = word_set("fiscal year circa since class copyright ad ce")
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
 PLURAL_NEXT = re.compile(r"\s[a-z]+s\b|\+|\sof\b")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
@@ -92,18 +91,6 @@ SIZE_NEXT = re.compile(
     r"k\s(?:run|race|walk|jog|course|pace|(?i:tv|video|screen|display|monitor|camera)s?|resolution"
     r"|footage|streaming|memory|gold|RAM|ROM|UHD|HDR)\b"
 )
-SCALE_NAMES = {
-    "bn": "billion",
-    "mn": "million",
-    "tn": "trillion",
-    "trn": "trillion",
-    "k": "thousand",
-    "K": "thousand",
-    "m": "million",
-    "b": "billion",
-    "M": "million",
-    "B": "billion",
-}
 TIMES_MORE = re.compile(
     r"x(?=/[a-z]|\s(?:daily|weekly|more|less|better|worse|the|as|an?|per|every|each|that"
     r"|in|on|this|[a-z]{2,12}er)\b|[,.;!?]\s)"
@@ -274,7 +261,7 @@ def number(scan: Scan, position: int) -> int:
     scale = SHORT_SCALE.match(scan.text, end)
     if scale and is_scale(scan, scale):
         scan.say(
-            f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[0].strip()]}",
+            f"{decimal(text, scan.dialect)} {MONEY['scale'][scale[0].strip()]}",
             position,
             scale.end(),
         )
