@@ -18,16 +18,7 @@ ESPEAK_SYMBOLS = pairs(
     " ɚ:əɹ r:ɹ x:k ç:k ɐ:ə ɬ:l ̃:"
 )
 # in this order
-AFTERWARDS = (
-    ("ɜːɹ", "ɜɹ"),
-    ("ɜː", "ɜɹ"),
-    ("ɪə", "iə"),
-    ("ː", ""),
-    ("o", "ɔ"),
-    ("^", ""),
-    ("-", ""),
-    (" ", ""),
-)
+AFTERWARDS = pairs("ɜːɹ:ɜɹ ɜː:ɜɹ ɪə:iə ː: o:ɔ ^: -:") | {" ": ""}
 UPSTREAM = pairs("a^ɪ:I a^ʊ:W d^z:ʣ d^ʒ:ʤ e^ɪ:A o^ʊ:O s^s:S t^s:ʦ t^ʃ:ʧ ə^ʊ:Q ɔ^ɪ:Y")
 SWITCH = re.compile(r"\(([a-z^]+)\)")
 SYLLABIC = re.compile("(\\S)\u0329")
@@ -90,6 +81,6 @@ def from_espeak(answer: str) -> str:
     for theirs, ours in sorted(ESPEAK_SYMBOLS.items(), key=lambda pair: -len(pair[0])):
         matches = matches.replace(theirs, ours)
     matches = SYLLABIC.sub(r"ᵊ\1", matches).replace("\u0329", "")
-    for theirs, ours in AFTERWARDS:
+    for theirs, ours in AFTERWARDS.items():
         matches = matches.replace(theirs, ours)
     return to_kokoro(matches)

@@ -80,7 +80,7 @@ FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {
     word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS
 }
 # senses that a part of speech does not tell: cues hold in sentences too
-ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))
+ANYWHERE = word_set("DEER NUMB JOB PLACE")
 LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 

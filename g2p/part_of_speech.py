@@ -53,27 +53,10 @@ PRONOUNS = pairs(
     "my:S your:S his:S her:S its:S our:S their:S whose:S i:P he:P she:P we:P they:P you:P it:P me:O"
     " him:O us:O them:O myself:O himself:O herself:O itself:O themselves:O yourself:O ourselves:O"
 )
-CONTRACTIONS = (
-    ("n't", "M"),
-    ("'ll", "PM"),
-    ("'d", "PM"),
-    ("'ve", "Pv"),
-    ("'re", "Pv"),
-    ("'m", "Pv"),
-    ("'s", "n'"),
-    ("s'", "N'"),
-)
-ENDINGS = tuple(
-    (ending, letters)
-    for letters, endings in (
-        ("r", "ly"),
-        ("g", "ing"),
-        ("ed", "ed"),
-        ("j", "ous ful able ible less ive"),
-        ("n", "ness ment tion sion ity ss us is"),
-        ("N", "s"),
-    )
-    for ending in endings.split(" ")
+CONTRACTIONS = pairs("n't:M 'll:PM 'd:PM 've:Pv 're:Pv 'm:Pv 's:n' s':N'")
+ENDINGS = pairs(
+    "ly:r ing:g ed:ed ous:j ful:j able:j ible:j less:j ive:j ness:n ment:n tion:n sion:n ity:n ss:n"
+    " us:n is:n s:N"
 )
 SHARE = 0.1  # a reading under this share is left out of the class
 
@@ -107,12 +90,12 @@ def guess(word: str) -> str:
         return word[:1]
     if word[0].isdigit():
         return "0"
-    for ending, letter in CONTRACTIONS:
+    for ending, letter in CONTRACTIONS.items():
         if lower.endswith(ending):
             return letter
     if word[0].isupper():
         return "n"
-    for ending, letter in ENDINGS:
+    for ending, letter in ENDINGS.items():
         if lower.endswith(ending):
             return letter
     return "n"
@@ -226,17 +209,15 @@ def clause(
 PATH = DATA / "tagger.npz"
 FORMAT = 1
 TAGS = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg", "dt", "in", "wdt")
-FINITE, FINITE_LETTERS = frozenset(("vb", "vbp", "vbz", "vbd")), frozenset("vzdM")
+FINITE, FINITE_LETTERS = word_set("vb vbp vbz vbd"), frozenset("vzdM")
 # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
 VERBLESS = 2.5
 ENDS = frozenset(".?!…")
 BASE = ("nn", "jj", "rb", "vb", "vbp")
 PAST = (*BASE, "vbd", "vbn")
 FORMS = {
-    "ing": ("vbg", "nn", "jj"),
-    "ed": ("vbd", "vbn", "jj"),
-    "s": ("nns", "vbz"),
-    "that": ("dt", "in", "wdt", "rb"),
+    form: tuple(tags.split("/"))
+    for form, tags in pairs("ing:vbg/nn/jj ed:vbd/vbn/jj s:nns/vbz that:dt/in/wdt/rb").items()
 }
 # base and past alike
 IRREGULAR = word_set(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.result import Token
-from kokoro_ane.g2p.word_lists import word_set, word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_set, word_sets
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -30,14 +30,11 @@ class Ahead:
 END = Ahead()
 # lower-case word to its form (before a pause, before a consonant, before a vowel); None: what the
 # lexicon says
-WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
-    "the": ("ðə", "ðə", "ði"),
-    "a": ("ˈA", "ɐ", "ɐ"),
-    "an": ("ɐn", "ɐn", "ɐn"),
-    "to": (None, "tə", "tʊ"),
-    "in": ("ˈɪn", "ɪn", "ɪn"),
-    "am": (None, "ɐm", "ɐm"),
-    "i": ("ˌI", "ˌI", "ˌI"),
+WEAK: Mapping[str, tuple[str | None, ...]] = {
+    word: tuple(form or None for form in forms.split("/"))
+    for word, forms in pairs(
+        "the:ðə/ðə/ði a:ˈA/ɐ/ɐ an:ɐn/ɐn/ɐn to:/tə/tʊ in:ˈɪn/ɪn/ɪn am:/ɐm/ɐm i:ˌI/ˌI/ˌI"
+    ).items()
 }
 
 

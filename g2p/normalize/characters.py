@@ -14,40 +14,21 @@ import unicodedata
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.normalize.state import GREEK, Drop
+from kokoro_ane.g2p.word_lists import pairs
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
 SPOKEN = "•⌘⌥⇧⌃⋆∛∜№°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→←↑↓▲▼"  # the scan knows them
-ONE_FOR_ONE = {
-    "'": "‘’‚‛ʼʹʻ′＇´‹›",
-    '"': "″＂〃",
-    "“": "„«‟",
-    "”": "»",
-    "-": "‐‑⁃﹣",
-    "→": "⇒⟶⟹➔➜➝➞➡↔⇔⟷",
-    "Δ": "∆",
-    "Σ": "∑",
-    "–": "‒",
-    "—": "―⸺⸻",
-    "…": "⋯",
-    "µ": "μ",
-    "×": "⋅✕✖",
-    "−": "➖",
+ONE_FOR_ONE = pairs(
+    "':‘’‚‛ʼʹʻ′＇´‹› \":″＂〃 “:„«‟ ”:» -:‐‑⁃﹣ →:⇒⟶⟹➔➜➝➞➡↔⇔⟷ Δ:∆ Σ:∑ –:‒ —:―⸺⸻ …:⋯ µ:μ"
+    " ×:⋅✕✖ −:➖ /:⁄∕ .:。．｡ ,:，、､ ⋆:★⭐ (:【〔 ):】〕 ~:∼〜 n:ŉ s:ſ"
+) | {
+    ":": "∶",
     " ": (
         "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
         "\u202f\u205f\u3000"
     ),
     "\n": "\u2028\u2029\u0085\v\f",
-    "/": "⁄∕",
-    ":": "∶",
-    ".": "。．｡",
-    ",": "，、､",
-    "⋆": "★⭐",
-    "(": "【〔",
-    ")": "】〕",
-    "~": "∼〜",
-    "n": "ŉ",
-    "s": "ſ",
 }
 TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
 INVISIBLE = (
@@ -78,7 +59,6 @@ SPECIAL = re.compile(
 
 
 IS_FOREIGN = re.compile(rf"[^\W\d_{LATIN}]")
-NUMERO = re.compile(r"\b[Nn][º°](?=\s?\d)")
 # don`t; not `code`s
 TICK = re.compile(rf"((?:^|[^`\w])[{LATIN}]{{1,20}})`(?=(?:t|s|re|ve|ll|d|m)(?!\w))")
 
@@ -180,7 +160,7 @@ def clean(text: str) -> Cleaned:
     """`text` in the form the scan reads. Time is linear; ASCII without control characters comes
     back as it is.
     """
-    plain = text if text.isascii() else NUMERO.sub("№ ", text.translate(TABLE))
+    plain = text if text.isascii() else text.translate(TABLE)
     if "`" in plain:
         plain = TICK.sub(r"\1'", plain)
     if SPECIAL.search(plain) is None:

@@ -257,12 +257,8 @@ def genus(scan: Scan, position: int) -> int:
 def port(scan: Scan, position: int) -> int:
     """The port behind an address of four numbers or localhost."""
     match = PORT.match(scan.text, position)
-    address = (
-        scan.tokens
-        and scan.tokens[-1][2] == position
-        and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
-    )
-    if not match or not address:
+    is_address = "dot" in (scan.previous(2), scan.previous(3))
+    if not match or not is_address or scan.tokens[-1][2] != position:
         return position
     scan.space_last()
     return scan.say(f"port {number_piece(match[1], scan.dialect)}", position, match.end())
@@ -282,7 +278,7 @@ def verse(scan: Scan, position: int) -> int:
     )
 
 
-PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
+PIECES = pairs("K:king Q:queen R:rook B:bishop N:knight")
 MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])")
 FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
 ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")

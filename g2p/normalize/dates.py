@@ -22,7 +22,7 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import GB, US, Dialect
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?!\d|:\d|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
@@ -38,7 +38,7 @@ AM_BEFORE = re.compile(
     rf"|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
 )  # 10p-2a, Fri 6a
 # before a time of day
-AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))
+AT = word_set("at by until till before after from since around")
 RATIO_WORDS = re.compile(
     r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b"
 )

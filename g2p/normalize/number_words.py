@@ -114,7 +114,9 @@ def signed(text: str, dialect: Dialect) -> str:
     return name + decimal(text[1:] if name else text, dialect)
 
 
-ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+ROMAN = {
+    letter: int(value) for letter, value in pairs("I:1 V:5 X:10 L:50 C:100 D:500 M:1000").items()
+}
 NUMERAL = r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
 
 

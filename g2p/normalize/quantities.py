@@ -33,33 +33,17 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
 NUMBER = (
     r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)"
     r"(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 )
 VULGAR = {
-    sign: (int(top), int(bottom))
-    for sign, top, bottom in map(
-        tuple,
-        [
-            "½12",
-            "⅓13",
-            "⅔23",
-            "¼14",
-            "¾34",
-            "⅕15",
-            "⅖25",
-            "⅗35",
-            "⅘45",
-            "⅙16",
-            "⅚56",
-            "⅛18",
-            "⅜38",
-            "⅝58",
-            "⅞78",
-        ],
-    )
+    sign: (int(parts[0]), int(parts[1]))
+    for sign, parts in pairs(
+        "½:12 ⅓:13 ⅔:23 ¼:14 ¾:34 ⅕:15 ⅖:25 ⅗:35 ⅘:45 ⅙:16 ⅚:56 ⅛:18 ⅜:38 ⅝:58 ⅞:78"
+    ).items()
 }
 FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/]|[.,]\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
@@ -97,12 +81,7 @@ DIGITS_NEXT = re.compile(
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
-PER_NAMES = {name: name for name in WORDS["per"]} | {
-    "d": "day",
-    "wk": "week",
-    "mo": "month",
-    "yr": "year",
-}
+PER_NAMES = {name: name for name in WORDS["per"]} | pairs("d:day wk:week mo:month yr:year")
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
 NUMBERED = frozenset(WORDS["numbered"])  # nouns whose numbers take letters
@@ -114,15 +93,13 @@ ROAD_NEXT = re.compile(
     r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}"
 )
 COUNTS = frozenset(WORDS["counts"])
-DOUBTFUL = frozenset(
-    ("in", "A", "t", "C", "F", "pt", "h", "l", "B", "gals")
-)  # words or letters too
+DOUBTFUL = word_set("in A t C F pt h l B gals")  # words or letters too
 
 
 # 48"W x 24"D
 SIDE_LETTER, SIDE_NAMES = (
     re.compile(r"\s?([WDHL])(?![\w'])"),
-    {"W": "wide", "D": "deep", "H": "high", "L": "long"},
+    pairs("W:wide D:deep H:high L:long"),
 )
 BESIDE_FEET = re.compile(
     r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was"

@@ -26,6 +26,7 @@ import kokoro_ane.g2p.normalize.web as web
 from kokoro_ane.g2p.normalize.characters import LATIN
 from kokoro_ane.g2p.normalize.lines import BREAK
 from kokoro_ane.g2p.normalize.state import MONTH_FORMS, MONTHS, RESPELLED, WEEKDAYS, Handler, Scan
+from kokoro_ane.g2p.word_lists import word_set
 
 # White space, then a word, then what cannot change how the word is read.
 PLAIN = re.compile(
@@ -39,7 +40,7 @@ SINGLE = frozenset("ABCDEFGHJKLMNOPQRSTUVWXYZIbcdefghijklmnopqrstuvwxyz")
 FULL_NAMES = frozenset(
     (*MONTHS, "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 )
-LOWER_ROMAN = frozenset(["ii", "iii", "iv", "vi", "vii", "viii", "ix", "xi", "xii"])
+LOWER_ROMAN = word_set("ii iii iv vi vii viii ix xi xii")
 # Words of plain form that need a look all the same.
 TRIGGERS = (
     short_forms.KNOWN

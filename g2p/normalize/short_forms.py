@@ -31,7 +31,7 @@ from kokoro_ane.g2p.normalize.state import (
     read,
 )
 from kokoro_ane.g2p.result import Dialect
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
 TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (
     ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain")
@@ -43,9 +43,9 @@ DOTLESS_TITLES, DOTLESS = (
 )
 # of forms of two words: rev. ed.
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)
-LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
+LOWER_COUNTED = word_set("p pp vol ch sc")  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
-SPEAKERS = frozenset(("Mo", "Cal", "Len", "Pop", "Cap"))  # labels before a number alone
+SPEAKERS = word_set("Mo Cal Len Pop Cap")  # labels before a number alone
 # Forms that are also words or names (Ed, Mass, hum): said whole only where `is_signed`.
 WORDS = frozenset(ABBREVIATIONS["word"].split())
 STATES = frozenset(read("identifiers")["states"].values())

@@ -23,7 +23,6 @@ TAG = re.compile(
     rf"<(?P<closes>/?)(?P<name>[A-Za-z_][\w:.-]{{0,40}})"
     rf"(?P<attributes>{ATTRIBUTES})\s{{0,9}}(?P<empty>/?)>"
 )
-DECLARATION = re.compile(r"<!(?:--[^>]{0,500}--|[A-Za-z][^<>]{0,200})>|<\?[A-Za-z][^<>]{0,300}\?>")
 PREFIXED = re.compile(r"[a-z]{2,12}:[a-z][\w-]*")
 BARE_ATTRIBUTE = re.compile(r"\s([\w:.-]+)(?=\s+[\w:.-]|\s*$)")
 BRACKET = re.compile(r"</?(?=[A-Za-z][^<>\n]{0,80}(?<!\s)(>)(?!\w))")
@@ -46,23 +45,13 @@ def is_tag(text: str, match: "re.Match[str]") -> bool:
     return f"</{match['name']}>" in text[match.end() : match.end() + CLOSED_WITHIN]
 
 
-def find_tag(text: str, position: int) -> int:
-    """The end of the markup that begins at `position`; the same position where there is none."""
-    match = DECLARATION.match(text, position)
-    if match is None:
-        match = TAG.match(text, position)
-        if match is None or not is_tag(text, match):
-            return position
-    return match.end()
-
-
 def tag(scan: Scan, position: int) -> int:
     """A tag, or the bracket that opens a placeholder (its partner is dropped when the scan comes
     there).
     """
-    end = find_tag(scan.text, position)
-    if end > position:
-        return scan.drop(position, end, "markup")
+    whole = TAG.match(scan.text, position)
+    if whole and is_tag(scan.text, whole):
+        return scan.drop(position, whole.end(), "markup")
     match = BRACKET.match(scan.text, position)
     if match is None or scan.text[position - 1 : position].isalnum() and position:
         return position
