@@ -257,19 +257,19 @@ def masked(text: str) -> str:
     """`text` with markup in marks of the same length, by which sentences are cut: a tag at either
     end of a paragraph or a sentence as BLOCK_END, others as brackets.
     """
-    return MARKUP.sub(_mask, text) if "<" in text else text
+    return MARKUP.sub(lambda match: _mask(text, match), text) if "<" in text else text
 
 
-def _mask(match: re.Match[str]) -> str:
+def _mask(text: str, match: re.Match[str]) -> str:
     length, name = len(match[0]), (match["name"] or "").lower()
     if match["element"]:
         return "x" * length
     is_end = (
         match["closes"]
         and name == "s"
-        and _SENTENCE_END.search(match.string, max(0, match.start() - 40), match.start())
+        and _SENTENCE_END.search(text, max(0, match.start() - 40), match.start())
     )
-    if name in PARAGRAPHS or is_end or (name == "s" and _NEXT_S.match(match.string, match.end())):
+    if name in PARAGRAPHS or is_end or (name == "s" and _NEXT_S.match(text, match.end())):
         return BLOCK_END * length
     if name == "s":
         return " " * length
