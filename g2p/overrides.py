@@ -62,8 +62,8 @@ class Override:
     flags.
     """
 
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
     phonemes: str | None = None
     stress: float | None = None
     flags: str = ""
@@ -173,11 +173,15 @@ def extract(
             work.drop(*match.span(), "markup")
         elif phrases and match["phrase"]:
             spoken = phrases.phonemes(match["phrase"])
-            work.placeholder(Override(0, 1, phonemes=spoken, user=True), *match.span())
+            work.placeholder(Override(phonemes=spoken, user=True), *match.span())
         elif match["element"]:
             place = work.element(match)
         elif match["tool"]:
-            work.tool(match)
+            seconds = tool_pause_s(match)
+            if seconds is None:
+                work.drop(*match.span(), f"tag not understood: {match[0][:60]}")
+            else:
+                work.pause(seconds, *match.span())
         elif match["private"]:
             work.drop(*match.span(), "private use")
         elif match["cdata"]:
@@ -238,18 +242,10 @@ class _Work:
     def pause(self, seconds: float, start: int, end: int) -> None:
         """A pause, or words apart where it has no length."""
         if seconds:
-            self.placeholder(Override(0, 1, pause_s=min(seconds, MAX_PAUSE_S)), start, end)
+            self.placeholder(Override(pause_s=min(seconds, MAX_PAUSE_S)), start, end)
         else:
             self.drop(start, end, "markup")
             self.add(" ", start, end)
-
-    def tool(self, match: re.Match[str]) -> None:
-        """A tag of another tool: a pause, or counted."""
-        seconds = tool_pause_s(match)
-        if seconds is not None:
-            self.pause(seconds, *match.span())
-        else:
-            self.drop(*match.span(), f"tag not understood: {match[0][:60]}")
 
     def element(self, match: re.Match[str]) -> int:
         """An element that something else is said for. Answers where the text goes on; its words are
@@ -264,13 +260,13 @@ class _Work:
         if request.kind == "alias":
             self.add(str(request.value), *span)
         elif request.kind == "phonemes":
-            self.placeholder(Override(0, 1, phonemes=str(request.value)), *span)
+            self.placeholder(Override(phonemes=str(request.value)), *span)
         else:
-            self.placeholder(Override(0, 1, say_as=str(request.value)), *span)
+            self.placeholder(Override(say_as=str(request.value)), *span)
         return match.end()
 
     def tag(self, match: re.Match[str]) -> None:
-        """A tag of SSML. Others are the normalizer's."""
+        """A tag of SSML; inside <speak> every tag is."""
         name, span = name_of(match["name"]), match.span()
         is_speech = name in NAMES and (name != "sub" or "alias" in match["attributes"])
         if not any(one.name == "speak" for one in self.open) and not (
@@ -292,13 +288,6 @@ class _Work:
         before = self.text[: span[0]][-1:]
         if not self.is_silent and (name in BLOCKS or before in (*".!?…,;:",)):
             self.add(" ", *span)
-
-    def is_speech(self, name: str, match: re.Match[str]) -> bool:
-        """Whether a tag is SSML's; inside <speak> every tag is."""
-        if any(one.name == "speak" for one in self.open) or (name == "speak" and not self.length):
-            return True
-        named = name in NAMES and (name != "sub" or "alias" in match["attributes"])
-        return (named or ":" in name) and is_tag(self.text, match)
 
     def begin(self, match: re.Match[str]) -> None:
         """A start tag, or an element that holds nothing."""
@@ -355,14 +344,14 @@ class _Work:
         start, end, target = match.start(1), match.end(1), match.group(2)
         begin, phonemes = self.length, _phonemes(target)
         if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
-            self.placeholder(Override(0, 1, phonemes=phonemes), start, end)
+            self.placeholder(Override(phonemes=phonemes), start, end)
             if match.group(3):
-                self.placeholder(Override(0, 1, clitic=match.group(3)[1:]), *match.span(3))
+                self.placeholder(Override(clitic=match.group(3)[1:]), *match.span(3))
             return
         if target.lower().removeprefix("say-as ") in SAY_AS and any(
             map(str.isalnum, match.group(1))
         ):
-            self.placeholder(Override(0, 1, say_as=match.group(1)), start, end)
+            self.placeholder(Override(say_as=match.group(1)), start, end)
             return
         self.keep(start, end)
         if match.group(3):

@@ -156,7 +156,7 @@ OPERATORS = pairs(
     " !=:is_not_equal_to ==:equals +/-:plus_or_minus"
 )
 ARROW = re.compile(r"<?(?:-{1,3}|={1,2})>|<-{1,2}(?=\s)")
-BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
+BRACKETS = pairs("[:( ]:) {:( }:)")
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
 # 10%–15%, 5km-10km
