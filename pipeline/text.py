@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 # about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
 LONGEST_PHONEMES = 300
-PARAGRAPH_BREAK = re.compile(r"[^\S\n]*\n[^\S\n]*\n")
+# a blank line, or the end of an element <p>, perhaps behind ends of others
+PARAGRAPH_BREAK = re.compile(
+    r"[^\S\n]*\n[^\S\n]*\n|(?:\s*</(?!p\s*>)[\w:-]{1,40}\s*>){0,9}\s*</p\s*>", re.IGNORECASE
+)
 Ending = Literal["paragraph", "sentence", "clause", "none"]
 
 
@@ -90,7 +93,7 @@ def chunks(
         for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
             chunk = replace(Chunk.of(words), before_s=silence_s)
             if speakable(chunk.phonemes):
-                if PARAGRAPH_BREAK.match(text, words[-1].end):
+                if ends_paragraph(text, words[-1].end):
                     chunk = replace(chunk, ending="paragraph")
                 yield from cut(chunk, longest)
                 silence_s, spoken = None, True
@@ -99,6 +102,11 @@ def chunks(
                 silence_s = (silence_s or 0.0) + words[-1].pause_s
     if silence_s is not None and spoken:
         yield Chunk((), "", (), "none", before_s=silence_s)
+
+
+def ends_paragraph(text: str, place: int) -> bool:
+    """Whether a paragraph of the whole text ends at a character: an entrance of the rules too."""
+    return PARAGRAPH_BREAK.match(text, place) is not None
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:

@@ -27,6 +27,7 @@ from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
+from kokoro_ane.g2p.ssml import BLOCKS, PATTERN, TOOLS
 from kokoro_ane.pipeline.synthesis import Speech
 
 DIGITS = 6  # a sample is 41.7 microseconds
@@ -134,8 +135,11 @@ class Timestamps:
 
 
 LINE, LINES, LONGEST_S = 42, 2, 7.0
-# what stands between two words, their own brackets included
-MARKUP = re.compile(r"\]\([^()]*\)|\[pause [^\]]*\]|\[")
+# what stands between two words and inside of them: what is not said, tags, overrides' brackets
+MARKUP = re.compile(
+    rf"<(?P<unsaid>desc|metadata)\b[^<>]*>.*?</(?P=unsaid)\s*>|\]\([^()]*\)|{TOOLS}|{PATTERN}|\[",
+    re.IGNORECASE | re.DOTALL,
+)
 SPACES = re.compile(r"\s+")
 Timed = tuple[Word, float, float]
 
@@ -158,10 +162,15 @@ def shown(words: Sequence[Timed], text: str) -> str:
         # "2026" is several spoken words and one written item
         if word.start < last:  # several spoken words of one written item
             continue
-        gap = MARKUP.sub("", text[last : word.start]) if last >= 0 else ""
-        pieces += [SPACES.sub(" ", gap), SPACES.sub(" ", word.text)]
+        gap = text[last : word.start] if last >= 0 else ""
+        pieces += [SPACES.sub(" ", MARKUP.sub(_apart, piece)) for piece in (gap, word.text)]
         last = word.end
     return "".join(pieces)
+
+
+def _apart(match: re.Match[str]) -> str:
+    """White space in the place of a tag that parts words."""
+    return " " if (match["name"] or "").lower() in BLOCKS else ""
 
 
 def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
