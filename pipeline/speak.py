@@ -329,7 +329,7 @@ def played(
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
 
     stats = SynthesisStats()
-    how = SpeechOptions(options.speed, options.seed, fade_ticks=True)
+    how = SpeechOptions(options.speed, options.seed)
     with ExitStack() as stack:
         state = stamps = None
         target: Sink = ArraySink()

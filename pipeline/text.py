@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
 LONGEST_PHONEMES = 300
+# a chunk of fewer shares its call with such neighbours, as long as the call is no longer
+SHORT_PHONEMES, MOST_SHARED = 12, 60
 PARAGRAPH_BREAK = re.compile(r"[^\S\n]*\n[^\S\n]*\n")
 Ending = Literal["paragraph", "sentence", "clause", "none"]
 
@@ -99,6 +101,30 @@ def chunks(
                 silence_s = (silence_s or 0.0) + words[-1].pause_s
     if silence_s is not None and spoken:
         yield Chunk((), "", (), "none", before_s=silence_s)
+
+
+def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
+    """Chunks that the models say in one call: very short neighbours of one pace, which Kokoro says
+    badly alone; any other chunk by itself.
+    """
+    call: tuple[Chunk, ...] = ()
+    for chunk in chunks:
+        short = 0 < len(chunk.phonemes) < SHORT_PHONEMES
+        length = len(joined_call((*call, chunk)))
+        if call and not (short and chunk.rate == call[0].rate and length <= MOST_SHARED):
+            yield call
+            call = ()
+        call = (*call, chunk)
+        if not short:
+            yield call
+            call = ()
+    if call:
+        yield call
+
+
+def joined_call(call: tuple[Chunk, ...]) -> str:
+    """The phonemes of a call, a space between its chunks."""
+    return " ".join([chunk.phonemes for chunk in call])
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:

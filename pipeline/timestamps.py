@@ -1,5 +1,4 @@
-"""When each word and phoneme is heard: sums of the durations, 600 samples to a frame, written as
-the audio is.
+"""When each word and phoneme is heard, by durations and energy (joins.py), written as the audio is.
 
     tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
 
@@ -21,9 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
@@ -41,8 +38,7 @@ def edges_of(speech: Speech, offset: int) -> list[int]:
     """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its
     pause begins at sample `offset`.
     """
-    frames = np.concatenate([[0], np.cumsum(speech.durations)])
-    return list(map(int, offset + speech.pause + FRAME_SAMPLES * frames))
+    return [offset + speech.pause + edge for edge in speech.edges]
 
 
 def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
