@@ -56,15 +56,13 @@ class Loudness:
 
     def begin(self, step: int, symbol: str) -> int:
         """Sample where the sound begins whose first loud step is `step`."""
-        if symbol in NOISY:
-            step = int(self.faint[self.faint >= step - NOISY_STEPS][0])
-        return STEP * step
+        near = self.faint[(self.faint >= step - NOISY_STEPS) & (self.faint <= step)]
+        return STEP * (int(near[0]) if symbol in NOISY and len(near) else step)
 
     def end(self, step: int, symbol: str) -> int:
         """Sample where the sound ends whose last loud step is `step`."""
-        if symbol in NOISY:
-            step = int(self.faint[self.faint <= step + NOISY_STEPS][-1])
-        return STEP * (step + 1)
+        near = self.faint[(self.faint >= step) & (self.faint <= step + NOISY_STEPS)]
+        return STEP * (1 + (int(near[-1]) if symbol in NOISY and len(near) else step))
 
     def pause(self, first: int, last: int) -> tuple[int, int] | None:
         """The last step before and the first behind the longest quiet between two samples; None

@@ -11,7 +11,7 @@ difference. docs/synthesis.md says them for other languages, with test vectors o
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -192,23 +192,24 @@ class Pipeline:
 
     def speak(
         self,
-        text: str,
+        text: str | Iterable[str],
         voice: Array,
         options: SpeechOptions,
         earlier: Callable[[int, Chunk], Speech | None] = lambda _index, _chunk: None,
         play: Player | None = None,
     ) -> Iterator[Speech]:
-        """Audio of `text` as it is finished. voice [510, 1, 256]. `earlier` gives what an earlier
-        run left of a chunk. `play` takes each window of a chunk before the chunk is yielded, where
-        the vocoder has windows (vocoder/streaming), else each chunk.
+        """Audio of `text`, a whole or parts in order, as it is finished. voice [510, 1, 256].
+
+        `earlier` gives what an earlier run left of a chunk. `play` takes each window of a chunk
+        before the chunk is yielded, where the vocoder has windows (vocoder/streaming), else each
+        chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
         check_speed(options.speed)
         self.dropped, index, started = {}, 0, self.clock()
         before: Speech | None = None
-        planned = chunks(self._counted(self.g2p.sentences(text)), text, self.longest)
-        for call in ((chunk,) for chunk in planned) if options.raw else calls(planned):
+        for call in self._calls(text, options.raw):
             phonemized, waiting = self.clock() - started, [call]
             # a chunk that the encoder refuses is cut in two, and each half is tried like a chunk of
             # the text
@@ -235,6 +236,15 @@ class Pipeline:
             counts = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
             left_out = f" (left out: {counts})" if counts else ""
             raise InputError(f"nothing to say: the text holds no word{left_out}")
+
+    def _calls(self, text: str | Iterable[str], raw: bool) -> Iterator[tuple[Chunk, ...]]:
+        """Chunks of each call, their words' places counted in the whole text."""
+        offset = 0
+        for part in (text,) if isinstance(text, str) else text:
+            planned = chunks(self._counted(self.g2p.sentences(part)), part, self.longest)
+            for call in ((chunk,) for chunk in planned) if raw else calls(planned):
+                yield tuple(chunk.moved(offset) for chunk in call) if offset else call
+            offset += len(part)
 
     def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
         for result in results:

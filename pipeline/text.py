@@ -69,6 +69,11 @@ class Chunk:
         """The share of the usual pace; every word of a chunk has the same."""
         return self.words[0].rate if self.words else 1.0
 
+    def moved(self, offset: int) -> "Chunk":
+        """The chunk of a part that begins at `offset` of the text."""
+        words = [replace(one, start=one.start + offset, end=one.end + offset) for one in self.words]
+        return replace(self, words=tuple(words))
+
     @classmethod
     def of(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
         """Join the words; without `ending` the last mark decides."""

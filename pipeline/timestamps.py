@@ -24,6 +24,7 @@ from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
+from kokoro_ane.pipeline.live_text import LiveText
 from kokoro_ane.pipeline.synthesis import Speech
 
 DIGITS = 6  # a sample is 41.7 microseconds
@@ -145,7 +146,7 @@ class Cue:
     text: str
 
 
-def shown(words: Sequence[Timed], text: str) -> str:
+def shown(words: Sequence[Timed], text: str | LiveText) -> str:
     """The words as the text has them; what stands between two is kept unless it is markup or white
     space.
     """
@@ -160,7 +161,7 @@ def shown(words: Sequence[Timed], text: str) -> str:
     return "".join(pieces)
 
 
-def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
+def cues(words: Sequence[Timed], text: str | LiveText) -> Iterator[Cue]:
     """The words of one chunk in cues."""
     while words:
         count = _fitting(words, text)
@@ -168,7 +169,7 @@ def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
         words = words[count:]
 
 
-def _fitting(words: Sequence[Timed], text: str) -> int:
+def _fitting(words: Sequence[Timed], text: str | LiveText) -> int:
     """How many words make the next cue; marks stay with the word before them."""
     most = 1
     while most < len(words):
@@ -210,7 +211,7 @@ def clock(time_s: float, point: str) -> str:
 class Subtitles:
     """Cues written chunk by chunk."""
 
-    def __init__(self, file: TextIO, text: str, suffix: str) -> None:
+    def __init__(self, file: TextIO, text: str | LiveText, suffix: str) -> None:
         self.file, self.text, self.point = file, text, "," if suffix == ".srt" else "."
         self.samples, self.count = 0, 0
         if suffix == ".vtt":
@@ -237,7 +238,7 @@ SUFFIXES = (".json", ".srt", ".vtt")
 
 
 @contextlib.contextmanager
-def times_to(path: Path, text: str) -> Iterator[Timestamps | Subtitles]:
+def times_to(path: Path, text: str | LiveText) -> Iterator[Timestamps | Subtitles]:
     """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt.
     `text`: what is spoken.
     """
