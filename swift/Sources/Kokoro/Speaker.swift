@@ -59,7 +59,7 @@ public actor Speaker {
             let chunk = call[0], parts = call.map(\.phonemes)
             do {
                 if !chunk.words.isEmpty {
-                    let row = try table.row(phonemes: parts.joined(separator: [" "]).count), request = progress.request
+                    let row = try table.row(phonemes: parts.reduce(parts.count - 1) { $0 + $1.count }), request = progress.request
                     let pace = request.speed(of: chunk), seed = request.seed + progress.index
                     if call.count == 1, var rest = try synthesis.stream(
                         chunk.phonemes, row: row, speed: pace, seed: seed, raw: request.raw, first: progress.isFirst(chunk), stop: Task.checkCancellation),

@@ -108,7 +108,10 @@ public enum Joins {
     }
 
     /// A chunk's part of a call.
-    public struct Share: Sendable { public let durations: [Int], edges: [Int], samples: [Float] }
+    public struct Share: Sendable {
+        public let durations: [Int], edges: [Int], samples: [Float]
+        public init(durations: [Int], edges: [Int], samples: [Float]) { (self.durations, self.edges, self.samples) = (durations, edges, samples) }
+    }
 }
 
 /// A finished chunk's samples, in one piece or several, from 5 ms before the first sound to 5 ms behind the last.
