@@ -9,7 +9,7 @@ when each token is heard, and which samples of one call belong to which of its c
 Kokoro leaves 0.3 to 0.5 s of silence before a chunk and 0.4 to 0.7 s behind it, most of it inside
 the durations of the first and last phones. A sound begins up to 0.1 s before its token does. A step
 of 2.5 ms is loud where a sample passes -40 dBFS. Consonants of noise fade in and out below that:
-next to one, 60 ms count down to -50 dBFS.
+next to one, 50 ms count down to -50 dBFS.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from kokoro_ane.pipeline.audio import FADE_SAMPLES, QUIET, STEP, fade
 
 FAINT = 10 ** (-50 / 20)  # of full scale
 NOISY = frozenset("fvθðszʃʒhçxptkbdɡʧʤʦʣɾʔT")
-NOISY_STEPS = 24  # 60 ms
+NOISY_STEPS = 20  # 50 ms
 PAUSE_STEPS = 16  # 40 ms of quiet beside a mark are its pause
 EARLY = SAMPLE_RATE_HZ // 10  # samples by which a sound begins before its token, at most
 # Frames that the last sound, its marks and the space get at least between two chunks of one call:
@@ -89,13 +89,13 @@ def first_sound(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> int | 
 
 
 def last_sound(samples: np.ndarray, offset: int, edges: np.ndarray, phonemes: str) -> int:
-    """Sample where the last sound ends, with the first frame of its token at the earliest. samples
+    """Sample where the last sound ends, at the begin of its token at the earliest. samples
     [n]: the chunk's last, from sample `offset` on.
     """
     # steps are counted from the chunk's beginning, wherever a piece begins
     whole = -offset % STEP
     place, loudness = sounds_of(phonemes)[-1], Loudness(samples[whole:])
-    earliest = int(edges[place + 1]) + FRAME_SAMPLES
+    earliest = int(edges[place + 1])
     if not len(loudness.loud):
         return earliest
     return max(earliest, offset + whole + loudness.end(int(loudness.loud[-1]), phonemes[place]))

@@ -76,7 +76,7 @@ class TestTrim:
         samples = trim(soft)
         edges = edges_of(DURATIONS)
         assert trim.start == edges[1] - FADE
-        assert trim.start + len(samples) == edges[2] + FRAME_SAMPLES + FADE
+        assert trim.start + len(samples) == edges[2] + FADE
 
 
 class TestHeard:

@@ -2,7 +2,7 @@
 ///
 /// `edges` [tokens + 1]: where each token begins and the last ends, in samples; `parts`: phonemes of the chunks of one call.
 public enum Joins {
-    private static let quiet: Float = 0.01, faint: Float = 0.0031622776601683794, step = 60, noisySteps = 24, pauseSteps = 16, early = 2400
+    private static let quiet: Float = 0.01, faint: Float = 0.0031622776601683794, step = 60, noisySteps = 20, pauseSteps = 16, early = 2400
     private static let lastFrames = 10, markFrames = 8, spaceFrames = 6
     private static let noisy = Set("fvθðszʃʒhxçptkbdɡʧʤʦʣɾʔT".unicodeScalars)
 
@@ -50,7 +50,7 @@ public enum Joins {
 
     static func lastSound(_ samples: [Float], _ offset: Int, _ edges: [Int], _ phonemes: [Unicode.Scalar]) -> Int {
         let place = sounds(phonemes).last ?? 0, whole = (step - offset % step) % step, loudness = Loudness(samples.dropFirst(whole))
-        let earliest = edges[place + 1] + Contract.frameSamples
+        let earliest = edges[place + 1]
         return loudness.loud.last.map { max(earliest, offset + whole + loudness.end($0, phonemes[place])) } ?? earliest
     }
 
