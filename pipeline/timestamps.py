@@ -1,5 +1,4 @@
-"""When each word and phoneme is heard: sums of the durations, 600 samples to a frame, written as
-the audio is.
+"""When each word and phoneme is heard, by durations and energy (joins.py), written as the audio is.
 
     tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
 
@@ -21,13 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
 from kokoro_ane.g2p.ssml import BLOCKS, PATTERN, TOOLS
+from kokoro_ane.pipeline.live_text import LiveText
 from kokoro_ane.pipeline.synthesis import Speech
 
 DIGITS = 6  # a sample is 41.7 microseconds
@@ -42,8 +40,7 @@ def edges_of(speech: Speech, offset: int) -> list[int]:
     """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its
     pause begins at sample `offset`.
     """
-    frames = np.concatenate([[0], np.cumsum(speech.durations)])
-    return list(map(int, offset + speech.pause + FRAME_SAMPLES * frames))
+    return [offset + speech.pause + edge for edge in speech.edges]
 
 
 def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
@@ -153,7 +150,7 @@ class Cue:
     text: str
 
 
-def shown(words: Sequence[Timed], text: str) -> str:
+def shown(words: Sequence[Timed], text: str | LiveText) -> str:
     """The words as the text has them; what stands between two is kept unless it is markup or white
     space.
     """
@@ -173,7 +170,7 @@ def _apart(match: re.Match[str]) -> str:
     return " " if (match["name"] or "").lower() in BLOCKS else ""
 
 
-def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
+def cues(words: Sequence[Timed], text: str | LiveText) -> Iterator[Cue]:
     """The words of one chunk in cues."""
     while words:
         count = _fitting(words, text)
@@ -181,7 +178,7 @@ def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
         words = words[count:]
 
 
-def _fitting(words: Sequence[Timed], text: str) -> int:
+def _fitting(words: Sequence[Timed], text: str | LiveText) -> int:
     """How many words make the next cue; marks stay with the word before them."""
     most = 1
     while most < len(words):
@@ -223,7 +220,7 @@ def clock(time_s: float, point: str) -> str:
 class Subtitles:
     """Cues written chunk by chunk."""
 
-    def __init__(self, file: TextIO, text: str, suffix: str) -> None:
+    def __init__(self, file: TextIO, text: str | LiveText, suffix: str) -> None:
         self.file, self.text, self.point = file, text, "," if suffix == ".srt" else "."
         self.samples, self.count = 0, 0
         if suffix == ".vtt":
@@ -250,7 +247,7 @@ SUFFIXES = (".json", ".srt", ".vtt")
 
 
 @contextlib.contextmanager
-def times_to(path: Path, text: str) -> Iterator[Timestamps | Subtitles]:
+def times_to(path: Path, text: str | LiveText) -> Iterator[Timestamps | Subtitles]:
     """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt.
     `text`: what is spoken.
     """
