@@ -9,11 +9,11 @@ tests pass and packages are equal; 1: something differs, or a command of one ver
 last line of stdout is one JSON object: exit codes by this version and by the other.
 """
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 # {0}: level, {1}: checkpoint, {2}: folder of the packages
@@ -65,8 +65,8 @@ def main(argv: list[str] | None = None) -> int:
         if first != second:
             rows[level].append("differs")
             rows[f"verdict of {level}"] = codes(JUDGE, level)
-    print(json.dumps(rows))
-    return EXIT_REJECTED if any(map(any, rows.values())) else EXIT_GOOD
+    code = EXIT_REJECTED if any(map(any, rows.values())) else EXIT_GOOD
+    return conclude(arguments, rows, code, f"{len(rows)} commands by both versions")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,11 @@ class TensorType:
     dtype: type[np.generic]
     shapes: tuple[tuple[int, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        # coremltools issue 2730: a batch of several enumerated sizes may come back as one row
+        if len({shape[:1] for shape in self.shapes}) > 1:
+            raise InputError(f"{self.name}: the first axis of {self.shapes} is enumerated")
+
 
 @dataclass(frozen=True, eq=False)
 class Function:

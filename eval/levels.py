@@ -362,11 +362,9 @@ def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list
     # Whatever was measured before is read; what is measured now is kept clip by clip, so that an
     # interrupted run loses one clip at most.
     store, execution = context.store, context.execution
-    clips = list(context.clips)
-    if execution.stage != ENCODER:
-        # what a package does not take, an app cuts: of such a clip its first words are judged
-        share = PRODUCT_SHARE if execution.stage == PRODUCT else 1.0
-        clips = [within(clip, int(share * manifest.buckets[-1])) for clip in clips]
+    # what a package does not take, an app cuts: of such a clip its first words are judged
+    longest = manifest.buckets[-1] * (PRODUCT_SHARE if execution.stage == PRODUCT else 1)
+    clips = [within(clip, longest) for clip in context.clips]
     names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in clips}
     results = {
         clip_id: ClipResult(**figures)

@@ -33,7 +33,7 @@ WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
 # Lines of a screen around a table: title, headings and rule, notes, exit, the next prompt.
 AROUND_TABLE = 9
-REASONS, FEWEST_ROWS = 3, 3  # on a screen
+FEW = 3  # the most reasons and the fewest rows of a screen
 PARTS = ("text", "encoder", "vocoder", "voice")  # of a product
 STATES = {HOLDS: "green", BROKEN: "bold red", STRADDLES: "yellow", MISSING: "yellow"}
 PASSED = {
@@ -68,7 +68,7 @@ def print_judgement(level: JudgedLevel, file: Path) -> None:
         raise InputError(f"{level.method} was not judged: {level.failed}")
     console, source = console_of(WIDTH), record["provenance"]
     head = Group(*_verdict_lines(level, judgement, console.is_terminal))
-    console.print(head, highlight=False, soft_wrap=not console.is_terminal)
+    console.print(head, soft_wrap=not console.is_terminal)
     megabytes = source["package_bytes"] / 1e6
     how = f"{source['precision']} precision, features by {source['features']}"
     title = f"{', '.join(source['packages'])}  {megabytes:.2f} MB, {how}"
@@ -76,7 +76,7 @@ def print_judgement(level: JudgedLevel, file: Path) -> None:
     if console.is_terminal:
         # Metrics without a gate decide nothing, and those far from their limits little.
         room = console.height - len(console.render_lines(head)) - AROUND_TABLE
-        shown = by_urgency(record, names)[: max(room, FEWEST_ROWS)]
+        shown = by_urgency(record, names)[: max(room, FEW)]
     scale = COMPARISONS[record["stage"]].scale
     console.print(metric_table(judgement, shown, title, scale, console.width))
     if len(shown) < len(names):
@@ -99,12 +99,12 @@ def _verdict_lines(level: JudgedLevel, judgement: Judgement, short: bool) -> lis
         share = 100 * (used(nearest) or 0)
         limit = f"{nearest['gate']} is {nearest['value']:.4g}, limit {nearest['rule']}"
         lines.append(Text(f"tightest gate: {limit}, {share:.0f} % used"))
-    reasons = decision.reasons[: REASONS if short else None]
+    reasons = decision.reasons[: FEW if short else None]
     lines += [Text(f"  - {reason}") for reason in reasons]
     if len(reasons) < len(decision.reasons):
         lines.append(Text(f"  - and {len(decision.reasons) - len(reasons)} more"))
-    near = any(check.state == STRADDLES for check in decision.checks)
-    if record["provenance"]["set"] != BOTH and near:
+    states = [check.state for check in decision.checks]
+    if STRADDLES in states and record["provenance"]["set"] != BOTH:
         lines.append(Text(f"  - `--set {BOTH}` judges twice as many clips"))
     return lines
 
@@ -256,7 +256,7 @@ def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping
         f"[bold {COLOURS[choice.verdict]}]{choice.verdict}[/]  {choice.reason}", highlight=False
     )
     # The table says of each smaller level what it breaks; the first notes are the choice's own.
-    notes = choice.notes[: REASONS if narrow else None]
+    notes = choice.notes[: FEW if narrow else None]
     for note in notes:
         console.print(f"  - {note}", highlight=False)
     console.print(table)

@@ -30,12 +30,6 @@ from kokoro_ane.core.contract import MAX_PHONEMES, check_buckets
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.pipeline.package_builds import PRECISIONS, build
 
-# What one does with a stage's packages.
-NEXT = {
-    "vocoder": "`kokoro-ane quality --method w8a8` judges a level of it",
-    "encoder": "`kokoro-ane speak` takes durations and prosody from it",
-    "g2p": "`kokoro-ane speak` reads unknown words with it",
-}
 OTHERS = ("onnx", "executorch", "tvm")  # who runs what is built, beside Core ML
 
 
@@ -141,7 +135,7 @@ def main(argv: list[str] | None = None) -> int:
     manifests = build(options_of(BuildOptions, arguments), arguments.again)
     from kokoro_ane.core.builder import print_report
 
-    meaning = f"built, and every check holds; {NEXT[arguments.stage]}"
+    meaning = "built, and every check holds; `kokoro-ane speak` and `kokoro-ane quality` execute it"
     return conclude(arguments, print_report(manifests), EXIT_GOOD, meaning)
 
 

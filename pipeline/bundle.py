@@ -200,8 +200,6 @@ def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
     rows = ((part, str(len(files)), f"{sum(files) / 1e6:.2f}") for part, files in sizes.items())
     print_table(str(folder), ("part", "files", "MB"), rows, right=True)
     print(", ".join(f"{count} {what}" for what, count in bundle.checked.items()))
-    if not bundle.data["releasable"]:
-        print(f"{bundle.data['withheld']}; the model card says so")
     report = {
         "bundle": str(folder),
         "bytes": sum(sizes["all"]),
@@ -227,10 +225,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{made.verdict}  nothing was bundled: {made.data['reason']}")
         return conclude(arguments, report, exit_of(made.verdict, False), "nothing was bundled")
     report = print_report(made.folder, made)
-    meaning = "written and verified, to be released"
-    if not made.data["releasable"]:
-        meaning = "written and verified; it may not be released"
-    return conclude(arguments, report, exit_of(made.verdict, made.data["releasable"]), meaning)
+    code = exit_of(made.verdict, made.data["releasable"])
+    why = made.data["withheld"] or "it may be released"
+    return conclude(arguments, report, code, f"written and verified; {why}")
 
 
 if __name__ == "__main__":

@@ -91,6 +91,20 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def refused_row(
+    program: "OpenProgram", shapes: dict[str, tuple[int, ...]], refused: str | None = None
+) -> Row:
+    """Nothing but why; a row to be filled in where it was not refused."""
+    return Row(
+        function=program.function.name,
+        shapes={tensor: list(shape) for tensor, shape in shapes.items()},
+        refused=refused,
+        near_db={},
+        placement={},
+        timings={},
+    )
+
+
 def measured_row(
     core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tuple[int, ...]]
 ) -> Row:
@@ -102,15 +116,7 @@ def measured_row(
     from mlprogram import MLModel
     from mlprogram.examine.device import measure
 
-    name = program.function.name
-    row = Row(
-        function=name,
-        shapes={tensor: list(shape) for tensor, shape in shapes.items()},
-        refused=None,
-        near_db={},
-        placement={},
-        timings={},
-    )
+    name, row = program.function.name, refused_row(program, shapes)
     try:
         facts = measure(core_ml, program, shapes)
     except ProgramError as problem:
@@ -164,35 +170,27 @@ def measured_apart(packages: list[Path], command: Sequence[str] = COMMAND) -> Re
     from kokoro_ane.core.export import package_sha256
 
     parts: list[Report] = []
-    ended: dict[Path, Measured] = {}
+    entries: list[Measured] = []
     with tempfile.TemporaryDirectory() as folder:
-        for number, package in enumerate(packages):
-            out = Path(folder) / f"{number}.json"
-            run = subprocess.run(
-                [*command, str(package), "--out", str(out)], capture_output=True, text=True
-            )
+        for package in packages:
+            out = Path(folder) / "device.json"
+            arguments = [*command, str(package), "--out", str(out)]
+            run = subprocess.run(arguments, capture_output=True, text=True)
             if run.returncode == EXIT_GOOD:
                 parts.append(read_report(out))
-            elif run.returncode < 0:
-                program = open_functions(package)[0]
-                row = Row(
-                    function=program.function.name,
-                    shapes={name: list(shape) for name, shape in program.shapes({}).items()},
-                    refused=f"the process that opened it ended by signal {-run.returncode}",
-                    near_db={},
-                    placement={},
-                    timings={},
-                )
-                sha256 = package_sha256(package)
-                ended[package] = {"package": package.name, "sha256": sha256, "rows": [row]}
-            else:
+                entries += parts[-1]["packages"]
+                continue
+            if run.returncode > 0:
                 raise InputError(f"{package}: {(run.stderr.splitlines() or ['no reason'])[-1]}")
+            program = open_functions(package)[0]
+            reason = f"the process that opened it ended by signal {-run.returncode}"
+            row = refused_row(program, program.shapes({}), reason)
+            sha256 = package_sha256(package)
+            entries.append({"package": package.name, "sha256": sha256, "rows": [row]})
     if not parts:
         raise InputError(f"Core ML ended the process of every package, {packages[0]} first")
-    report = parts[0]
-    report["peak_mib"] = max(part["peak_mib"] for part in parts)
-    report["packages"] = [one for part in parts for one in part["packages"]] + list(ended.values())
-    return report
+    peak_mib = max(part["peak_mib"] for part in parts)
+    return parts[0] | {"packages": entries, "peak_mib": peak_mib}
 
 
 def read_report(path: Path) -> Report:
@@ -308,9 +306,8 @@ def main(argv: list[str] | None = None) -> int:
             print_table(title, HEADINGS, map(cells, rows))
             refused = any(row["refused"] for row in rows)
             short = {"chip": report["chip"], "refused": refused, "rows": rows}
-            if refused:
-                return conclude(arguments, short, EXIT_REJECTED, "the Mac refused a package")
-            return conclude(arguments, short, EXIT_GOOD, "every package ran")
+            meaning = "a package was refused" if refused else "every package ran"
+            return conclude(arguments, short, EXIT_REJECTED * refused, meaning)
         from kokoro_ane.core.staging import json_of, write_json
         from mlprogram.examine.device import load_core_ml
 

@@ -59,8 +59,10 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
         raise InputError(f"there is no stage {options.stage!r}: give one of {', '.join(STAGES)}")
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
+    from kokoro_ane.core.checkpoint import open_checkpoint
+
     # opened once, and not before what costs less was checked
-    opened = cache(lambda: _opened(options))
+    opened = cache(lambda: open_checkpoint(options.checkpoint))
     if not again and any(options.out.glob("*.json")):
         from kokoro_ane.core.builder import current
 
@@ -93,12 +95,6 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
     from kokoro_ane.core import builder
 
     return builder.build(stage, options.out, kind, _identity(options, opened)[1])
-
-
-def _opened(options: BuildOptions) -> "Checkpoint":
-    from kokoro_ane.core.checkpoint import open_checkpoint
-
-    return open_checkpoint(options.checkpoint)
 
 
 def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:

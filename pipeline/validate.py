@@ -215,9 +215,9 @@ def main(argv: list[str] | None = None) -> int:
     }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)
-    if any(bad.values()):
-        return conclude(arguments, report, EXIT_REJECTED, "a stage misses its limit")
-    return conclude(arguments, report, EXIT_GOOD, "every compared intermediate keeps its limit")
+    missing = [name for name in bad if bad[name]]
+    code = EXIT_REJECTED if missing else EXIT_GOOD
+    return conclude(arguments, report, code, f"{len(missing)} of {len(bad)} miss a limit")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Utterance:
         return int(self.durations.sum())
 
 
-def within(clip: Utterance, frames: int) -> Utterance:
+def within(clip: Utterance, frames: float) -> Utterance:
     """The clip, or as many of its first words as last at most `frames` with its closing token. The
     text stays whole: word errors are compared, not counted.
 
@@ -72,7 +72,7 @@ def within(clip: Utterance, frames: int) -> Utterance:
         if symbol == " " and ends[place] + closing <= frames
     ]
     if not fitting:
-        raise InputError(f"{clip.id}: no word of it fits {frames} frames")
+        raise InputError(f"{clip.id}: no word of it fits {frames:g} frames")
     words = fitting[-1]
 
     def kept(values: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -81,7 +81,7 @@ def within(clip: Utterance, frames: int) -> Utterance:
     columns = PROSODY_PER_FRAME * int(ends[words]), PROSODY_PER_FRAME * closing
     return replace(
         clip,
-        id=f"{clip.id}-within-{frames}",
+        id=f"{clip.id}-within-{frames:g}",
         phonemes=clip.phonemes[:words],
         input_ids=kept(clip.input_ids, words + 1, 1),
         durations=kept(clip.durations, words + 1, 1),

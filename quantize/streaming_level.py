@@ -33,7 +33,7 @@ from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 # The decoder's products that the vocoder does not have: the affines of all norms, and the predicted
 # statistics. Their rows belong to 60 norms of very different range, so they are always int8 rows.
 PRODUCTS = ("styles", "outer")
-# products with the weights of another layer; int8 rows where that is compressed
+# products with the weights of another layer
 POOLED = {
     "pooled.up": "generator.ups.0",
     "pooled.low": "generator.noise_convs.0",
@@ -61,7 +61,7 @@ def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> No
     """Give every layer of the stage's modules what the vocoder's layer with the same weights has;
     without `inputs` none is rounded, and layers that read integers are left out.
     """
-    compressed = set(level.forms)
+    forms_of_all = level.forms
     if not inputs:
         forms = {path: form for path, form in level.forms.items() if path not in level.ranges}
         level = replace(level, forms=forms, ranges={})
@@ -72,10 +72,15 @@ def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> No
         of_level = path in level.forms or path in level.ranges
         if of_level and isinstance(getattr(layer, "weight", None), Tensor):
             level.attach(layer, path, parts_of_a_mean(stage.vocoder, path))
-    pooled = [name for name, path in POOLED.items() if path in compressed]
-    for name in (*PRODUCTS, *pooled):
+    for name, path in POOLED.items():
+        if path in forms_of_all:
+            layer = decoder.get_submodule(name)
+            # the spectrum's time within a frame stands as rows in one of them
+            turned = layer.weight.shape != stage.vocoder.get_submodule(path).weight.shape
+            store(layer, rows_of(layer, "pooled_low_weight") if turned else forms_of_all[path])
+    for name in PRODUCTS:
         layer = decoder.get_submodule(name)
-        store(layer, rows_of(layer, f"{name.replace('.', '_')}_weight"))
+        store(layer, rows_of(layer, f"{name}_weight"))
     for path in sorted({*level.forms, *level.ranges}):
         if not path.startswith("generator."):
             level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)

@@ -86,7 +86,7 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
     """Yield texts without end. Three in ten are whole sentences; the others are pieces of several,
     with a fifth of the words exchanged for words of the lexicon.
     """
-    from kokoro_ane.g2p.word_lists import DATA
+    from kokoro_ane.g2p.bundled import DATA
 
     rng, sentences = random.Random(seed), prose()
     with gzip.open(DATA / "cmudict.txt.gz", "rt", encoding="latin-1") as stream:

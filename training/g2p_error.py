@@ -28,8 +28,8 @@ from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
-    from kokoro_ane.g2p.alphabet import Rates
     from kokoro_ane.g2p.result import Dialect, Guess
+    from training.error_rates import Rates
     from training.g2p_words import Split
 
 OURS, PACKAGE, ESPEAK = "ours", "package", "espeak-ng"
@@ -57,7 +57,7 @@ def merged(phonemes: str) -> str:
 
 def row(reader: str, read: Reader, name: str, words: dict[str, str]) -> Row:
     """The answers of one reader, timed and compared with the lexicon's."""
-    from kokoro_ane.g2p.alphabet import error_rates
+    from training.error_rates import error_rates
 
     # CPU time: other work on the machine does not count
     started = time.process_time()

@@ -111,9 +111,9 @@ def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dic
     """The percentages of wrong sounds and words, without stress, on samples of the held-out
     lists.
     """
-    from kokoro_ane.g2p.alphabet import error_rates
     from kokoro_ane.g2p.network import torch_run
     from kokoro_ane.g2p.neural import NeuralG2P
+    from training.error_rates import error_rates
 
     reader = NeuralG2P(torch_run(model), alphabet)
     errors: dict[str, float] = {}

@@ -26,6 +26,7 @@ import numpy as np
 from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
+from kokoro_ane.g2p.bundled import DATA
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
 from kokoro_ane.g2p.languages.letter_trees import (
@@ -40,7 +41,6 @@ from kokoro_ane.g2p.languages.letter_trees import (
     padded,
     window,
 )
-from kokoro_ane.g2p.word_lists import DATA
 
 # words that no tree sees, and of how many commonest ones they are drawn
 HELD_OUT, COMMON = 2000, 40_000

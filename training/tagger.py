@@ -25,14 +25,15 @@ from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.g2p.part_of_speech import (
     BASE,
     IRREGULAR,
+    LETTERS,
     PAST,
     PRONOUNS,
+    SHARE,
     TAGS,
     Classes,
     Tagger,
     guess,
     keys,
-    of_readings,
     possible,
 )
 from kokoro_ane.g2p.word_lists import read
@@ -55,6 +56,22 @@ HELD_OUT = 20  # one sentence of so many is kept out of training
 KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3
 PATTERNS = 30_000  # made-up sentences
 CLIP = 0.9999  # this share of the weights fits into int8
+
+
+def of_readings(readings: Mapping[str, float], prior: Mapping[str, float]) -> str:
+    """Class from log P(word | tag) and log P(tag)."""
+    shares: dict[str, float] = {}
+    for tag, value in readings.items():
+        if tag in LETTERS:
+            letter = LETTERS[tag]
+            shares[letter] = shares.get(letter, 0.0) + math.exp(value + prior[tag])
+    total = sum(shares.values())
+    return "".join(
+        sorted(
+            (letter for letter in shares if shares[letter] >= SHARE * total),
+            key=lambda letter: -shares[letter],
+        )
+    )
 
 
 def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:

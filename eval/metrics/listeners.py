@@ -30,7 +30,7 @@ from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, WINDOW, at_16_khz, at
 from kokoro_ane.g2p.normalize import normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pocketsphinx
 
@@ -237,10 +237,23 @@ def recognized(samples: np.ndarray) -> tuple[str, ...]:
     """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
     it.
     """
+    return _decoded(samples, *_decoder())
+
+
+def word_among(signal: np.ndarray, words: "Sequence[str]") -> str | None:
+    """Which of `words`, lower case, the recognizer hears in a signal [samples] at 24 kHz, when it
+    knows no other; None: none of them.
+    """
+    heard = _decoded(at_16_khz(signal), *_closed_decoder(tuple(words)))
+    return heard[0] if len(heard) == 1 else None
+
+
+def _decoded(
+    samples: np.ndarray, decoder: "pocketsphinx.Decoder", fresh_mean: str
+) -> tuple[str, ...]:
     # The recognizer takes 16-bit samples.
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
-    decoder, fresh_mean = _decoder()
     decoder.set_cmn(fresh_mean)  # its cepstral mean would carry over
     decoder.start_utt()
     decoder.process_raw(audio.tobytes(), full_utt=True)
@@ -255,6 +268,21 @@ def _decoder() -> "tuple[pocketsphinx.Decoder, str]":
     import pocketsphinx
 
     decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")
+    return decoder, decoder.get_cmn()
+
+
+@cache
+def _closed_decoder(words: tuple[str, ...]) -> "tuple[pocketsphinx.Decoder, str]":
+    _needs("pocketsphinx")
+    import pocketsphinx
+
+    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
+    unlisted = [word for word in words if decoder.lookup_word(word) is None]
+    if unlisted:
+        raise InputError(f"the recognizer does not know {', '.join(unlisted)}")
+    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
+    decoder.add_jsgf_string("closed", grammar)
+    decoder.activate_search("closed")
     return decoder, decoder.get_cmn()
 
 

@@ -129,6 +129,9 @@ CASES: dict[str, Case] = {
     "kernel-transposed-13": Case("m1", lambda x: transposed(x, 14), lambda x: transposed(x, 13), X),
     "kernel-transposed-16": Case("m4", lambda x: transposed(x, 17), lambda x: transposed(x, 16), X),
     "stride-factors": Case("m5", lambda x: transposed(x, 6, 6), lambda x: transposed(x, 4, 4), X),
+    "pow-of-two": Case(
+        "m4", lambda x: mb.pow(x=np.float16(2), y=x), lambda x: mb.pow(x=x, y=np.float16(2)), X
+    ),
     "palette-stride": Case(
         "m5",
         lambda x: mb.conv(x=x, weight=palette_weight(), strides=[1, 3]),
@@ -207,7 +210,7 @@ CASES: dict[str, Case] = {
 # about a whole graph, or of another type or target
 ALONE = {"graph-too-wide", "small-segment", "fp32", "weights-block-fold"}
 # flexible inputs, states, what coremltools does not write: below
-ELSEWHERE = {"ranged-input", "enumerated-inputs", "state", "rank-5"}
+ELSEWHERE = {"ranged-input", "enumerated-inputs", "enumerated-batch", "state", "rank-5"}
 
 
 def test_every_rule_has_a_case() -> None:
@@ -339,6 +342,7 @@ def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:
             "enumerated-inputs",
         ),
         ([(1, 4, 1, ct.RangeDim(4, 9, 8))], "ranged-input"),
+        ([ct.EnumeratedShapes([(1, 4, 1, 8), (2, 4, 1, 8)])], "enumerated-batch"),
     ],
 )
 def test_flexible_inputs(shapes: list[Any], rule_id: str | None, tmp_path: Path) -> None:

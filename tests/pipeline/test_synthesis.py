@@ -102,19 +102,20 @@ def spoken(
 
 class TestChunks:
     def test_chunks_in_order_each_independent_of_the_others(self) -> None:
-        found = spoken("abc de. fgh!\n\nab, cd?")
+        raw = SpeechOptions(raw=True)
+        found = spoken("abc de. fgh!\n\nab, cd?", raw)
         assert [speech.chunk.phonemes for speech in found] == ["abc de.", "fgh!", "ab, cd?"]
         assert [speech.pause for speech in found] == [0, 4800, 12000]
         assert all(len(speech.samples) == FRAME_SAMPLES * sum(speech.durations) for speech in found)
         assert all(tuple(speech.seconds) == STAGES for speech in found)
         assert all(not speech.audio[: speech.pause].any() for speech in found)
         # Chunk k said alone with seed + k gives the same samples
-        found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
+        found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7, raw=True))
         for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
-            alone = spoken(text, SpeechOptions(seed=7 + index))[0]
+            alone = spoken(text, SpeechOptions(seed=7 + index, raw=True))[0]
             assert np.array_equal(alone.samples, found[index].samples)
         assert not np.array_equal(
-            spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples
+            spoken("abc de.", SpeechOptions(seed=8, raw=True))[0].samples, found[0].samples
         )
 
     def test_too_long_is_cut_until_it_fits_and_nothing_is_lost(self) -> None:
@@ -145,7 +146,7 @@ class TestChunks:
 
     def test_speed_goes_to_the_encoder_and_into_the_pauses(self) -> None:
         chain = pipeline()
-        found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0)))
+        found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0, raw=True)))
         assert chain.encoder.functions.speeds == [2.0, 2.0]
         assert found[1].pause == 2400
         with pytest.raises(InputError, match="speed nan is outside"):
@@ -170,7 +171,7 @@ class TestChunks:
 
     def test_stamps_sum_up_and_words_lie_where_their_phonemes_do(self) -> None:
         offset = 0
-        for speech in spoken("abc de. fgh!"):
+        for speech in spoken("abc de. fgh!", SpeechOptions(raw=True)):
             found = stamp(speech, offset)
             edges = [found["start_s"], *(end for _, _, end in found["phonemes"])]
             assert edges == sorted(edges)

@@ -71,7 +71,7 @@ class GruLoop:
             return None
         if rows[1:].any():  # the body adds its rows to what is there
             return None
-        # [3 H, I], [3 H, H]
+        # gates side by side, as PyTorch wants them: [3 H, I], [3 H, H]
         w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))
         b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
         if self.dtype == torch.float16:
@@ -132,6 +132,7 @@ def recognized(
     condition, body = op.blocks
     if len(condition.operations) != 1 or len(body.inputs) != 2 or len(body.outputs) != 2:
         return None
+    # the condition is `counter < length` and nothing else
     less = condition.operations[0]
     if (
         less.op_type != "less"
@@ -279,6 +280,7 @@ def _gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
             pass
         case _:
             return None
+    # either product may be written first, and either factor of each
     sides = [tuple(first), tuple(second)]
     carried = next((s for s in sides if ("h",) in s), None)
     fresh = next((s for s in sides if s is not carried), None)

@@ -268,6 +268,8 @@ def _check_range(spec: TensorSpec, tensor: torch.Tensor) -> None:
 
 
 def _check_pairs(specs: Mapping[str, TensorSpec], tensors: Mapping[str, torch.Tensor]) -> None:
+    # Row i of one input goes with row i of every other. An input may list a shape twice, so all the
+    # rows that a shape stands in are compared.
     enumerated = [s for s in specs.values() if len(s.shapes) > 1]
     lists = [
         {i for i, shape in enumerate(s.shapes) if shape == tuple(tensors[s.name].shape)}
@@ -403,6 +405,7 @@ def _to_image(image: FeatureTypes_pb2.ImageFeatureType, array: np.ndarray) -> An
         return Image.fromarray(_bytes(plane))
     planes = array.reshape(array.shape[-3:])  # [3, H, W]
     planes = planes[::-1] if image.colorSpace == _IMAGE.BGR else planes
+    # Core ML's images have four channels, the last of them opaque
     opaque = np.full((1, *planes.shape[1:]), 255, np.uint8)
     pixels = np.concatenate([_bytes(planes), opaque]).transpose(1, 2, 0)  # [4, H, W] -> [H, W, 4]
     return Image.fromarray(np.ascontiguousarray(pixels), "RGBA")

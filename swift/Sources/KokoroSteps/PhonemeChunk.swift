@@ -74,6 +74,9 @@ public struct PhonemeChunk: Equatable, Sendable {
     /// Whether anything but marks and white space is in it.
     public var isSpeakable: Bool { Self.isSpeakable(phonemes[...]) }
 
+    /// A chunk of fewer phonemes shares a call with such neighbours.
+    public var isShort: Bool { 1..<12 ~= phonemes.count }
+
     /// The chunk itself, or its parts of at most `longest` phonemes.
     public func cut(longest: Int) throws(KokoroError) -> [PhonemeChunk] {
         guard phonemes.count > longest else { return [self] }

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mlprogram.errors import EXIT_GOOD, ProgramError, conclude
+from mlprogram.examine.pitfalls import pitfalls
 from mlprogram.examine.profile import (
     OpProfile,
     Profile,
@@ -137,6 +138,7 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
         },
         "top": [_op(op) for op in heaviest],
         "top_by": by,
+        "warnings": pitfalls(profile),
     }
 
 
@@ -182,6 +184,7 @@ def _tables(d: dict[str, Any]) -> list[Any]:
         _weight_table(d),
         _type_table(d),
         _top_table(d),
+        *(f"warning: {count} x {what}" for what, count in d["warnings"].items()),
     ]
 
 

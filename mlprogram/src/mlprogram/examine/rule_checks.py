@@ -115,6 +115,13 @@ def stride_factors(op: OpProfile, params: Params) -> str | None:
     return f"stride {strides}" if any(s not in native for s in strides) else None
 
 
+def constant_operand(op: OpProfile, params: Params) -> str | None:
+    """A parameter of an operation that is this constant."""
+    name, value = params["parameter"], params["value"]
+    breaks = op.op_type == params["op"] and op.attributes.get(name) == value
+    return f"{name} = {value}" if breaks else None
+
+
 def palette_stride(op: OpProfile, params: Params) -> str | None:
     """A palette as the weights of a layer with too long a stride."""
     strides = op.attributes.get("strides") or [] if op.op_type in params["ops"] else []
@@ -242,6 +249,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             kernel_size,
             stride_factors,
             palette_stride,
+            constant_operand,
             dilation_factors,
             dilated_taps,
             dilated_width,

@@ -51,6 +51,7 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
             "last_axis": "bytes",
             "working_set": "",
             "weight_kind": "starts_with",
+            "constant_operand": "op parameter value",
         }.items()
     }
 )
