@@ -247,7 +247,8 @@ _BLOCKS = (
 )
 # Layers that move by more than two columns at a time. "With palettized kernels, stride support is
 # very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so a search
-# gives them integers, and so do the levels whose tables are integers. `pooled` stands in the streaming layouts for the first two.
+# gives them integers, and so do levels whose tables hold integers. `pooled` stands in the streaming
+# layouts for the first two.
 STRIDED = ("generator.ups.*", "generator.noise_convs.0", "pooled.low", "pooled.up")
 _STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
