@@ -202,9 +202,9 @@ class TestPlan:
 
     def test_a_part_of_a_method_has_weights_of_its_own(self) -> None:
         method = dataclasses.replace(METHODS["p6"], parts=(("generator.ups.*", LinearWeights()),))
-        weights = {entry.layer.name: entry.weights for entry in plan_for(method, LAYERS, None)}
-        assert weights[UPS.name] == LinearWeights()
-        assert weights[LARGE.name] == PaletteWeights(6)
+        plan = plan_for(method, LAYERS, None)
+        assert plan[UPS.name].weights == LinearWeights()
+        assert plan[LARGE.name].weights == PaletteWeights(6)
 
     @pytest.mark.parametrize(
         ("change", "message"),

@@ -173,22 +173,11 @@ class TestFiles:
     def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(
         self, tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
     ) -> None:
-        """Every Snake's convolution is known by name; the small file is opened, judged and refused
-        as the large one is.
-        """
-        import onnx
-
+        """The small file is opened, judged and refused as the large one is."""
         from kokoro_ane.eval.levels import facts_of
         from kokoro_ane.pipeline.apply import main as quantize
-        from kokoro_ane.runtimes.onnx.onnx_levels import alphas
-        from kokoro_ane.vocoder.decoder import Vocoder
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
-        names = {
-            tensor.name
-            for tensor in onnx.load(copy / "KokoroVocoder-tiny-onnx-fp32.onnx").graph.initializer
-        }
-        assert set(alphas(Vocoder.of(tiny_checkpoint))) <= names
         flags = (
             f"--method w8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
         ).split()
