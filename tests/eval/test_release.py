@@ -154,12 +154,10 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = execution.judge_clip
 
-    def interrupted(
-        comparison: object, subject: object, clip, variation: dict[str, float]
-    ) -> ClipResult:
+    def interrupted(comparison: object, subject: object, clip) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(comparison, subject, clip, variation)
+        return honest(comparison, subject, clip)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
     assert release(placed, "--methods", "fp16") == 2
@@ -242,7 +240,7 @@ def test_two_workers_measure_what_one_measures(
     with Workers(reference, Engine.of_processes(1)) as alone:
         one = {
             clip.id: timed.result
-            for clip, timed in alone.measure(manifest, Execution.of("declared"), short, {})
+            for clip, timed in alone.measure(manifest, Execution.of("declared"), short)
         }
     with (
         pytest.raises(InputError, match="none.json does not exist"),
@@ -250,12 +248,12 @@ def test_two_workers_measure_what_one_measures(
     ):
         two = {
             clip.id: timed.result
-            for clip, timed in processes.measure(manifest, Execution.of("declared"), short, {})
+            for clip, timed in processes.measure(manifest, Execution.of("declared"), short)
         }
         assert one == two
         assert len(one) == 2
         # a worker's bad input ends all
-        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short))
 
 
 class TestBadInput:
