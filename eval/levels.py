@@ -34,7 +34,6 @@ from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.execution import DECLARED, Execution
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
 from kokoro_ane.eval.judge import ClipResult, Judgement, breaks, decided
-from kokoro_ane.eval.natural import origins
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name
@@ -201,7 +200,7 @@ def full_record(
             "set": context.texts,
             "fewest_clips": FEWEST_CLIPS,
             "variation": context.reference.variations.provenance
-            | {"clips": origins(clip.origin for clip in judgement.clips)},
+            | {"clips": dict(Counter(clip.origin for clip in judgement.clips))},
             "commit": commit(),
             "libraries": context.store.key["libraries"],
         },

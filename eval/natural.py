@@ -18,7 +18,7 @@ than -10 dB. Such a machine's own measurement would differ in the last digits.
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -40,7 +40,7 @@ from kokoro_ane.quantize.corpus import speech_lines
 
 HEARING = "heard"  # beside the stages
 SETS = (JUDGED, SECOND)
-STORED, CACHED, MEASURED = ORIGINS = ("stored", "cached", "measured")
+STORED, CACHED, MEASURED = ("stored", "cached", "measured")
 FOLDER = Path(__file__).parent / "data"
 INDEX = "index.json"
 METRICS_CODE = Path(__file__).parent / "metrics"
@@ -274,9 +274,3 @@ def agree(one: np.ndarray, other: np.ndarray) -> bool:
         return False
     difference = np.square(one - other, dtype=np.float64).sum()
     return bool(difference <= AGREE * np.square(other, dtype=np.float64).sum())
-
-
-def origins(each: Iterable[str]) -> dict[str, int]:
-    """How many clips' variation came from where, for records."""
-    each = list(each)
-    return {origin: each.count(origin) for origin in ORIGINS if origin in each}

@@ -5,10 +5,10 @@ repository holds it, and the command that measures and writes it.
     kokoro-ane variation --write       # half an hour of two cores; commit eval/data afterwards
     kokoro-ane variation --write --set judged --stages vocoder
 
-Without the hub's weights nobody can write theirs: then the judge measures, and keeps what it
-measured in the user's cache (eval/natural.py says what the key holds). What a run that was
-interrupted has measured is not measured again. Exit 0: stored, and of this checkpoint and this
-code. Exit 2: bad input. Exit 3: not stored. The last line of stdout is one JSON object.
+Without the hub's weights nobody can write theirs. Of every other checkpoint the judge measures, and
+keeps what it measured in the user's cache (eval/natural.py says what the key holds). What a run
+that was interrupted has measured is not measured again. Exit 0: stored, and of this checkpoint and
+this code. Exit 2: bad input. Exit 3: not stored. The last line of stdout is one JSON object.
 """
 
 import argparse
@@ -95,10 +95,15 @@ def main(argv: list[str] | None = None) -> int:
     stages = arguments.stages.split(",")
     if unknown := sorted(set(stages) - set(STAGES)):
         raise InputError(f"--stages {', '.join(unknown)}: there are {', '.join(STAGES)}")
-    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.checkpoint import HUB_NAME, KOKORO_INT8, open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
 
     checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    if arguments.write and checkpoint.name not in (HUB_NAME, KOKORO_INT8):
+        raise InputError(
+            f"--write is of {HUB_NAME} and {KOKORO_INT8}: what {checkpoint.name} varies by is kept"
+            " in the user's cache when it is judged"
+        )
     with quiet_coremltools():
         from kokoro_ane.eval.natural import FOLDER, Variations, write_stored
     if arguments.write:

@@ -253,3 +253,5 @@ def test_the_command_says_what_is_stored(capsys: pytest.CaptureFixture) -> None:
     assert json.loads(record)["stored"] is None
     assert main(["--checkpoint", str(DEMO_VOICE), "--stages", "vocoder,sound"]) == 2
     assert "--stages sound: there are" in capsys.readouterr().err
+    assert main(["--checkpoint", str(DEMO_VOICE), "--write"]) == 2
+    assert "--write is of kokoro-82m and kokoro-int8" in capsys.readouterr().err
