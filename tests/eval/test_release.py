@@ -167,6 +167,20 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
     assert len(measured) == len(set(measured)) == 24
 
 
+def test_fresh_measures_again_and_leaves_nothing(
+    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    cache = placed[1] / "release" / "cache"
+    release(placed, "--methods", "fp16")
+    kept = sorted(cache.rglob("*"))
+    assert len(kept) > 24
+    assert "the natural variation is measured: " in capsys.readouterr().err
+    release(placed, "--methods", "fp16", "--fresh")
+    assert len(measured) == 48
+    assert sorted(cache.rglob("*")) == kept
+    assert "the natural variation is measured\n" in capsys.readouterr().err
+
+
 def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
     assert release(placed, "--claim", "device", "--methods", "fp16") == 3
     record = parsed(placed[1] / "release" / "decision.json")
