@@ -203,14 +203,13 @@ def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Ti
     return _BENCHES[0].measured(manifest, *of_clip)
 
 
-def natural_here(plan: Plan, clip: Utterance, stages: Sequence[str]) -> None:
-    """In a worker process: measure the natural variation of a clip in these stages, and keep it
-    where the plan says.
+def natural_here(plan: Plan, stage: str, clip: Utterance) -> None:
+    """In a worker process: measure the natural variation of a clip, and keep it where the plan
+    says.
     """
     if not has_bench(plan):
         _BENCHES[:] = [ClipBench(plan)]
-    for stage in stages:
-        COMPARISONS[stage](_BENCHES[0].reference).natural(clip)
+    COMPARISONS[stage](_BENCHES[0].reference).natural(clip)
     _BENCHES[0].reference.forget(clip)
 
 

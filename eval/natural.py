@@ -9,7 +9,8 @@ of VOCODER what other noise seeds do, and what they allow a test at each place; 
 PRODUCT what the neighbouring style rows do. Items of a known checkpoint are in the repository
 (eval/data, written by `kokoro-ane variation --write`), those of others in the user's cache.
 
-An item is used where the key fits (`variation_key`) and where the reference that is rendered here
+A clip that a package cuts (quantize.corpus.within) is a clip of its own, with another id. An item
+is used where the key fits (`variation_key`) and where the reference that is rendered here
 is the one that it belongs to: `probe` holds some samples of it, which have to agree to 60 dB.
 Two threads instead of one move them by -118 dB, EagerVocoder's kernels by -101, another noise seed
 by -21. On another processor stored figures differ from measured ones as those of two numbers of
@@ -112,7 +113,7 @@ class Variations:
 
     def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
         """An item and its origin; None where there is none of this reference."""
-        if clip.rpartition("-")[0] not in SETS:
+        if clip.split("-")[0] not in SETS:
             return None
         if (item := self._stored.get((kind, clip))) and agree(item["probe"], probe):
             return item, STORED
@@ -129,7 +130,7 @@ class Variations:
     def keep(self, kind: str, clip: str, item: Item) -> None:
         """Write an item to the user's cache. Where that fails a line on stderr says so."""
         path = self.path(kind, clip)
-        if path is None or clip.rpartition("-")[0] not in SETS:
+        if path is None or clip.split("-")[0] not in SETS:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument
-from kokoro_ane.core.contract import BOTH, JUDGED, SECOND
+from kokoro_ane.core.contract import BOTH, JUDGED, PADDED_BUCKETS, SECOND
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, Parser, command
 from kokoro_ane.eval import STAGES
 from kokoro_ane.eval.session import DEFAULT_WORKERS
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.eval.natural import Item
 
+LONGEST = PADDED_BUCKETS[-1]
 SEED = 0  # what every command takes where none is given
 
 
@@ -66,7 +67,7 @@ def measure(
     measured, then or before, by kind and clip.
     """
     from kokoro_ane.eval.execution import Plan, natural_here, shared_cores, start_worker
-    from kokoro_ane.eval.levels import in_order
+    from kokoro_ane.eval.levels import fitting
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import judged_clips
 
@@ -75,13 +76,15 @@ def measure(
         import torch
 
         threads = torch.get_num_threads()
-        clips = in_order(judged_clips(checkpoint, texts))
         plan = Plan(checkpoint, SEED, None, threads, variations)
-        kept = variations.kept()
-        missing = [clip for clip in clips if any((stage, clip.id) not in kept for stage in stages)]
+        kept, whole = variations.kept(), judged_clips(checkpoint, texts)
+        # as padded packages take them, then those that only streaming ones take whole
+        cut = [(stage, clip) for stage in stages for clip in fitting(whole, stage, LONGEST)]
+        every = dict.fromkeys([*cut, *((stage, clip) for stage in stages for clip in whole)])
+        missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in kept]
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, context, start_worker, (threads,)) as executor:
-            tasks = [executor.submit(natural_here, plan, clip, stages) for clip in missing]
+            tasks = [executor.submit(natural_here, plan, *task) for task in missing]
             for count, task in enumerate(as_completed(tasks), 1):
                 task.result()
                 print(f"{count} of {len(tasks)} clips", file=sys.stderr)

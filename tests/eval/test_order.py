@@ -14,7 +14,7 @@ import pytest
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.eval.execution import MOST_LOSSES, Engine, Execution, Workers
+from kokoro_ane.eval.execution import MOST_LOSSES, Engine, Execution, Timed, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
 from kokoro_ane.eval.judge import ClipResult, breaks, decided
 from kokoro_ane.eval.levels import in_order, measured_clips
@@ -23,7 +23,7 @@ from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.quantize.corpus import Utterance
 from tests.eval.release_build import clips as figures
 
-MANIFEST = SimpleNamespace(package_sha256="0" * 64, path=Path("x.json"))
+MANIFEST = SimpleNamespace(package_sha256="0" * 64, path=Path("x.json"), buckets=(1200,))
 
 
 def clip(number: int) -> Utterance:
@@ -53,18 +53,18 @@ class Bench:
         self.kept: dict[str, dict[str, Any]] = {}
         self.store = SimpleNamespace(find=self.kept.get, keep=self.keep)
         self.execution, self.clips, self.all_clips = Execution.of("declared"), CLIPS, all_clips
-        self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda: None)
-        self.workers = self
+        self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
+        self.workers, self.count = self, 2
 
     def keep(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
         return self.kept.setdefault(name, data)
 
     def measure(
         self, _manifest: Path, _execution: Execution, clips: Sequence[Utterance]
-    ) -> Iterator[tuple[Utterance, ClipResult]]:
+    ) -> Iterator[tuple[Utterance, Timed]]:
         for pair in zip(clips[1::2], clips[::2], strict=True):
             for each in pair:
-                yield each, self.results[each.id]
+                yield each, Timed(self.results[each.id], 1.0)
 
 
 def judged(bench: Bench, defects: Sequence[str] = ()) -> tuple[list[ClipResult], str]:
@@ -135,12 +135,12 @@ def workers_that_die(
     """Two workers; a clip of `deaths` ends its worker so many times."""
     monkeypatch.setattr(Manifest, "load", classmethod(lambda _cls, _path: MANIFEST))
 
-    def measure(*arguments: Any) -> ClipResult:
+    def measure(*arguments: Any) -> Timed:
         each = arguments[-1]
         if deaths.get(each.id, 0):
             deaths[each.id] -= 1
             raise BrokenProcessPool
-        return ClipResult(each.id, "v", 1.0, "", {"pesq": 4.5}, {})
+        return Timed(ClipResult(each.id, "v", 1.0, "", {"pesq": 4.5}, {}), 1.0)
 
     engine = Engine.of_processes(2)
     engine = replace(engine, start=lambda _: ThreadPoolExecutor(2), measure=measure)
