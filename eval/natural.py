@@ -20,6 +20,7 @@ threads do, in the last digits.
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +104,8 @@ class Variations:
         if entry is None:
             return cls(line=f"the natural variation is measured: {why}", folder=folder)
         file = stored / str(entry["file"])
-        line = f"the natural variation of {entry['checkpoint']} is stored ({file.name}):"
+        counts = ", ".join(f"{kind} {count}" for kind, count in entry["clips"].items())
+        line = f"the natural variation of {entry['checkpoint']} is stored ({counts} clips):"
         return cls(file, entry["sha256"], f"{line} --fresh measures it again", folder)
 
     @property
@@ -195,6 +197,7 @@ def write_stored(
         "checkpoint": name,
         "file": file.name,
         "sha256": sha256_of(file),
+        "clips": dict(Counter(kind for kind, _ in items)),
         "key": variation_key(checkpoint, seed),
     }
     others = [other for other in entries if other["checkpoint"] != name]

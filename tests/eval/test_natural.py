@@ -65,7 +65,7 @@ def test_an_item_comes_back_to_the_last_bit(demo: Checkpoint, stored: Path) -> N
     item, origin = variations.find(VOCODER, "judged-00", PROBE)
     assert origin == STORED
     assert figures_of(item) == {"pesq": 4.5, "pesq worst": 0.1 + 0.2}
-    assert "is stored (demo.npz)" in variations.line
+    assert "is stored (vocoder 1 clips)" in variations.line
     assert set(variations.provenance) == {"file", "sha256"}
     assert variations.find(VOCODER, "judged-01", PROBE) is None
     assert variations.find(ENCODER, "judged-00", PROBE) is None
