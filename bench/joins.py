@@ -177,7 +177,8 @@ def main(argv: list[str] | None = None) -> int:
     for name in arguments.rows.split(","):
         rows = ROWS[name](speaks, voices)
         cells = [
-            tuple(f"{v:.3f}" if isinstance(v, float) else v for v in row.values()) for row in rows
+            tuple(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
+            for row in rows
         ]
         print_table(name, tuple(rows[0]), cells)
         results[name] = rows
