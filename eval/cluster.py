@@ -101,7 +101,9 @@ def require_same(key: Mapping[str, Any], plan: Plan, address: str) -> None:
     worker_key = (
         {"source_sha256": source_sha256(*MEASURING)}
         if has_bench(plan)
-        else store_key(Checkpoint.from_folder(plan.checkpoint.folder), plan.seed)
+        else store_key(
+            Checkpoint.from_folder(plan.checkpoint.folder), plan.seed, plan.variations.sha256
+        )
     )
     other = next((name for name, value in worker_key.items() if value != key.get(name)), None)
     if other is not None:

@@ -107,6 +107,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.eval.control_trials import ControlTrials, Setting
+    from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.quantize.speech import own_speech
@@ -118,7 +119,8 @@ def main(argv: list[str] | None = None) -> int:
         clips = own_speech(checkpoint, TUNING)[:count]
     else:
         clips = judged_clips(checkpoint, texts, count)
-    reference = Reference(checkpoint, arguments.seed, arguments.renders)
+    variations = Variations.of(checkpoint, arguments.seed)
+    reference = Reference(checkpoint, arguments.seed, arguments.renders, variations)
     trials = ControlTrials(Setting(reference, clips, arguments.build), stage)
     progress = track(controls, "controls", console=Console(stderr=True), transient=True)
     outcomes = [outcome for control in progress if (outcome := trials.outcome(control))]

@@ -237,24 +237,24 @@ def recognized(samples: np.ndarray) -> tuple[str, ...]:
     """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
     it.
     """
-    return _decoded(samples, *_decoder())
+    return _decoded(samples, _decoder())
 
 
 def word_among(signal: np.ndarray, words: "Sequence[str]") -> str | None:
     """Which of `words`, lower case, the recognizer hears in a signal [samples] at 24 kHz, when it
     knows no other; None: none of them.
     """
-    heard = _decoded(at_16_khz(signal), *_closed_decoder(tuple(words)))
+    heard = _decoded(at_16_khz(signal), _closed_decoder(tuple(words)))
     return heard[0] if len(heard) == 1 else None
 
 
-def _decoded(
-    samples: np.ndarray, decoder: "pocketsphinx.Decoder", fresh_mean: str
-) -> tuple[str, ...]:
+def _decoded(samples: np.ndarray, decoder: "pocketsphinx.Decoder") -> tuple[str, ...]:
     # The recognizer takes 16-bit samples.
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
-    decoder.set_cmn(fresh_mean)  # its cepstral mean would carry over
+    # Its mean, gain and noise would carry over: with set_cmn alone what was heard before changed
+    # words of the next clip.
+    decoder.reinit_feat()
     decoder.start_utt()
     decoder.process_raw(audio.tobytes(), full_utt=True)
     decoder.end_utt()
@@ -263,16 +263,15 @@ def _decoded(
 
 
 @cache
-def _decoder() -> "tuple[pocketsphinx.Decoder, str]":
+def _decoder() -> "pocketsphinx.Decoder":
     _needs("pocketsphinx")
     import pocketsphinx
 
-    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")
-    return decoder, decoder.get_cmn()
+    return pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")
 
 
 @cache
-def _closed_decoder(words: tuple[str, ...]) -> "tuple[pocketsphinx.Decoder, str]":
+def _closed_decoder(words: tuple[str, ...]) -> "pocketsphinx.Decoder":
     _needs("pocketsphinx")
     import pocketsphinx
 
@@ -283,7 +282,7 @@ def _closed_decoder(words: tuple[str, ...]) -> "tuple[pocketsphinx.Decoder, str]
     grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
     decoder.add_jsgf_string("closed", grammar)
     decoder.activate_search("closed")
-    return decoder, decoder.get_cmn()
+    return decoder
 
 
 def words_of(text: str) -> tuple[str, ...]:

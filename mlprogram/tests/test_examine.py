@@ -123,7 +123,11 @@ def triangle(x: Any) -> Any:
     [
         (lambda x: mb.inverse(x=x, epsilon=1e-4), "1 / x with an epsilon"),
         (lambda x: mb.inverse(x=x, epsilon=0.0), ""),
-        (lambda x: mb.pow(x=np.float32(2), y=x), "Core ML squares y"),
+        # 9.1 writes exp(y ln 2)
+        (
+            lambda x: mb.pow(x=np.float32(2), y=x),
+            "Core ML squares y" if ct.__version__ == "9.0" else "",
+        ),
         (lambda x: mb.pow(x=x, y=np.float32(2)), ""),
         (lambda x: mb.atan(x=mb.real_div(x=x, y=mb.exp(x=x))), "atan2 as it is converted"),
         (lambda x: mb.atan(x=x), ""),

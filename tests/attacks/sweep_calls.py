@@ -75,6 +75,7 @@ CALLS: dict[str, list[str]] = {
     ],
     "sensitivity": [f"{CK} {B} --size 0.5 --recipe {{user}}/new.json --log {{user}}/new.jsonl"],
     "controls": [f"{CK} --clips 2 --renders {{user}}/new"],
+    "variation": [CK],
     "doctor": [B],
     "device-report": [
         f"{VOCODER}-fp16.mlpackage --out {{user}}/new.json",

@@ -21,6 +21,7 @@ from kokoro_ane.eval import reference as reference_module
 from kokoro_ane.eval.execution import ClipBench, Execution, Plan
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.metrics import listeners
+from kokoro_ane.eval.metrics.allowance import ALLOWED_DB
 from kokoro_ane.eval.metrics.catalog import measure
 from kokoro_ane.eval.metrics.listeners import (
     distillmos_of,
@@ -31,7 +32,6 @@ from kokoro_ane.eval.metrics.listeners import (
     words_of,
 )
 from kokoro_ane.eval.metrics.local import (
-    ALLOWED_DB,
     click_db,
     gain_variation_db,
     local_level_db,
@@ -51,6 +51,7 @@ from kokoro_ane.eval.metrics.whole_clip import (
     word_errors_added,
     words_changed,
 )
+from kokoro_ane.eval.natural import text_array
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
@@ -240,7 +241,7 @@ class TestListeners:
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
         lost = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
         lost.__dict__["heard"] = Heard.read(
-            {**sentence.heard.plain(), "words": "nothing of it " * 9}
+            {**sentence.heard.plain(), "words": text_array("nothing of it " * 9)}
         )
         # a recognizer that is lost in one clip does not decide for all
         assert words_changed(lost) == MOST_WORDS

@@ -92,12 +92,12 @@ def test_a_lost_worker_costs_its_clip_only(
     manifest, execution = placed[1] / "KokoroVocoder-tiny-fp16.json", Execution.of("declared")
     with Workers(Reference(placed[0], 0), Engine.of_processes(1)) as alone:
         expected = {
-            clip.id: timed.result for clip, timed in alone.measure(manifest, execution, short, {})
+            clip.id: timed.result for clip, timed in alone.measure(manifest, execution, short)
         }
     lost, _ = start(), start()
     with workers_of(placed, address, tmp_path / "two", 2) as workers:
         results = {}
-        for clip, (result, _) in workers.measure(manifest, execution, short, {}):
+        for clip, (result, _) in workers.measure(manifest, execution, short):
             results[clip.id] = result
             lost.kill()
     assert results == expected

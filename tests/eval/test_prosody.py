@@ -166,7 +166,8 @@ class TestCommand:
             f"--stage encoder --method fp16 --checkpoint {tiny_checkpoint.folder} "
             f"--build {tiny_build}"
         ).split()
-        code = quality([*asked, "--clips", "4", "--out", str(tmp_path / "x.json")])
+        every = ["--clips", "4", "--all-clips"]
+        code = quality([*asked, *every, "--out", str(tmp_path / "x.json")])
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         # four sentences of noise never ship
         assert code == {REJECT: 1, UNDECIDED: 3}[said["verdict"]]

@@ -154,12 +154,10 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = execution.judge_clip
 
-    def interrupted(
-        comparison: object, subject: object, clip, variation: dict[str, float]
-    ) -> ClipResult:
+    def interrupted(comparison: object, subject: object, clip) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(comparison, subject, clip, variation)
+        return honest(comparison, subject, clip)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
     assert release(placed, "--methods", "fp16") == 2
@@ -167,6 +165,20 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
     monkeypatch.setattr(execution, "judge_clip", honest)
     release(placed, "--methods", "fp16")
     assert len(measured) == len(set(measured)) == 24
+
+
+def test_fresh_measures_again_and_leaves_nothing(
+    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    cache = placed[1] / "release" / "cache"
+    release(placed, "--methods", "fp16")
+    kept = sorted(cache.rglob("*"))
+    assert len(kept) > 24
+    assert "the natural variation is measured: " in capsys.readouterr().err
+    release(placed, "--methods", "fp16", "--fresh")
+    assert len(measured) == 48
+    assert sorted(cache.rglob("*")) == kept
+    assert "the natural variation is measured\n" in capsys.readouterr().err
 
 
 def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
@@ -242,7 +254,7 @@ def test_two_workers_measure_what_one_measures(
     with Workers(reference, Engine.of_processes(1)) as alone:
         one = {
             clip.id: timed.result
-            for clip, timed in alone.measure(manifest, Execution.of("declared"), short, {})
+            for clip, timed in alone.measure(manifest, Execution.of("declared"), short)
         }
     with (
         pytest.raises(InputError, match="none.json does not exist"),
@@ -250,12 +262,12 @@ def test_two_workers_measure_what_one_measures(
     ):
         two = {
             clip.id: timed.result
-            for clip, timed in processes.measure(manifest, Execution.of("declared"), short, {})
+            for clip, timed in processes.measure(manifest, Execution.of("declared"), short)
         }
         assert one == two
         assert len(one) == 2
         # a worker's bad input ends all
-        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short))
 
 
 class TestBadInput:

@@ -154,7 +154,9 @@ def test_judge_gives_verdict_and_figures(
     placed: tuple[Checkpoint, Path], measured: list[str]
 ) -> None:
     checkpoint, build = placed
-    judged = kokoro_ane.judge("fp16", checkpoint=str(checkpoint.folder), build=build, clips=2)
+    judged = kokoro_ane.judge(
+        "fp16", checkpoint=str(checkpoint.folder), build=build, clips=2, workers=1
+    )
     # 2 clips of 24
     assert judged.verdict == "UNDECIDED"
     assert judged.reasons

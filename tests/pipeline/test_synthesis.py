@@ -138,7 +138,7 @@ class TestChunks:
         vocoder = WindowedVocoder(np.zeros(3000, np.float32), second)
         heard: list[np.ndarray] = []
         speaking = pipeline(vocoder=vocoder).speak(
-            "ab", VOICE, SpeechOptions(), play=Player(heard.append, lambda _: None)
+            "ab", VOICE, SpeechOptions(raw=True), play=Player(heard.append, lambda _: None)
         )
         with pytest.raises(InputError, match=message):
             list(speaking)

@@ -636,7 +636,7 @@ class TestQualityCommand:
 def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio
     perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
-    def judge_clip(_truth, _subject, utterance, _variation, **_: object) -> ClipResult:
+    def judge_clip(_truth, _subject, utterance, **_: object) -> ClipResult:
         return ClipResult(
             utterance.id,
             utterance.voice,

@@ -42,6 +42,8 @@ import CoreML
         #expect(found.map(\.silence) == text.chunks.map(\.pauseSamples))
         #expect(found.map { $0.startSample + $0.silence } == text.chunks.map(\.startSample))
         for (piece, chunk) in zip(found, text.chunks) {
+            let heard = [1, chunk.edges.count - 2].map { Double(chunk.startSample + chunk.edges[$0]) / 24000 }
+            #expect(piece.words.first?.seconds.lowerBound == heard[0] && piece.words.last?.seconds.upperBound == heard[1])
             #expect(piece.words.map(\.text) == chunk.words.map(\.text) && piece.words.map(\.place) == chunk.words.map { $0.start..<$0.end })
         }
         let wave = try Data(contentsOf: bundle.folder.appendingPathComponent("vectors/\(text.file)")).dropFirst(44)
