@@ -109,13 +109,23 @@ def speech_lines(name: str) -> list[Line]:
     ]
 
 
-def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
+class Said(NamedTuple):
+    """What an utterance says, without its features."""
+
+    id: str
+    text: str
+    phonemes: str
+
+
+def require_disjoint(
+    tuned: Iterable[Utterance], judged: Iterable[Utterance] | Iterable[Said]
+) -> None:
     """Raise InputError when an utterance of `tuned` has the text or the phonemes of one that is
     judged.
     """
-    judged_ids = {letters(other.text): other.id for other in judged} | {
-        other.phonemes: other.id for other in judged
-    }
+    judged_ids: dict[str, str] = {}
+    for other in judged:
+        judged_ids |= {letters(other.text): other.id, other.phonemes: other.id}
     for utterance in tuned:
         for key in (letters(utterance.text), utterance.phonemes):
             if key in judged_ids:

@@ -95,14 +95,19 @@ def dialect_phonemes(line: Line, voice: str) -> str:
     return line.phonemes_gb if voice.startswith("b") else line.phonemes_us
 
 
+def lines_by_voice(checkpoint: Checkpoint, name: str) -> list[tuple[str, Line]]:
+    """Each line of a set and the voice that it is spoken by."""
+    voices = speakers(checkpoint, name)
+    return [(voices[number % len(voices)], line) for number, line in enumerate(speech_lines(name))]
+
+
 def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     """The set "tuning", "judged" or "second" as this checkpoint speaks it, with the ids NAME-00,
     NAME-01, ...
 
     Raises InputError for a checkpoint without voices or encoder, and for a damaged cached file.
     """
-    voices, lines = speakers(checkpoint, name), speech_lines(name)
-    voiced_lines = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
+    voices, voiced_lines = speakers(checkpoint, name), lines_by_voice(checkpoint, name)
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
     if path.is_file():
         stored = read_npz(path, "; delete it and it is made again")
@@ -169,7 +174,7 @@ def _features(
 
 
 def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
-    code = source_sha256("core", "encoder", "vocoder", "quantize")
+    code = source_sha256("core", "encoder", "vocoder", "quantize/speech.py", "quantize/corpus.py")
     # the number of threads changes the last bits of a sum
     made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {code}"
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())

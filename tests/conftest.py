@@ -23,7 +23,6 @@ from tests.builds import (  # noqa: F401  fixtures
     checkpoint_once,
     copied,
     g2p_weights,
-    instant,
     once,
     packages_once,
     small_config,

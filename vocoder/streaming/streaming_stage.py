@@ -65,7 +65,6 @@ from kokoro_ane.vocoder.vocoder_stage import (
     CheckedVocoder,
     VocoderFacts,
     check_buckets_of,
-    enveloped_in,
     fill_figures,
 )
 from mlprogram import Program
@@ -164,22 +163,6 @@ class StreamingStage(CheckedVocoder):
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions, in windows."""
         return StreamingChain(programs, self.lengths.in_windows()).render(self.speech)
-
-    def enveloped(self, name: str) -> set[str]:
-        """Layers that divide their input by an envelope."""
-        inside = "" if name == DECODER else "generator."
-        root = self.vocoder if name == DECODER else self.layers_of(name)
-        return {
-            inside + path.removesuffix(".conv")
-            for path in enveloped_in(root)
-            if inside or not path.startswith("generator.")
-        }
-
-    def layers_of(self, name: str) -> torch.nn.Module:
-        """The module whose convolutions a function has."""
-        return (
-            self.modules[name] if name == DECODER else self.modules[name].get_submodule("generator")
-        )
 
     def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
         """The windows in PyTorch, of this type behind a float32 decoder."""
