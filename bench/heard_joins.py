@@ -5,10 +5,9 @@ of one word that a recognizer of 64 knows.
         [--voices af_heart,bm_george]
 
 Silence is where samples stay below -40 dBFS. --raw leaves every chunk as the models made it, as
-before joins were cut. The PyTorch runtime speaks. The last line of stdout is one JSON object.
+before joins were cut. The PyTorch runtime speaks. A pipe's last line is one JSON object.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 
@@ -182,8 +181,8 @@ def main(argv: list[str] | None = None) -> int:
         ]
         print_table(name, tuple(rows[0]), cells)
         results[name] = rows
-    print(json.dumps({"voices": voices, "raw": arguments.raw} | results))
-    return EXIT_GOOD
+    report = {"voices": voices, "raw": arguments.raw} | results
+    return conclude(arguments, report, EXIT_GOOD, "what is heard was measured")
 
 
 if __name__ == "__main__":
