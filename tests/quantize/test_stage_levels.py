@@ -230,7 +230,7 @@ class TestPackage:
 
         def spoilt(package: Path, stored: dict[str, dict[str, Table]]) -> object:
             other = {
-                f: {n: Table(form.index[::-1], form.table) for n, form in forms.items()}
+                f: {n: form.with_index(form.index.flip(0), form.axis) for n, form in forms.items()}
                 for f, forms in stored.items()
             }
             return whole(package, other)
