@@ -115,7 +115,9 @@ def main(argv: list[str] | None = None) -> int:
     variations = Variations.of(checkpoint, SEED)
     report = {"checkpoint": checkpoint.name, "stored": variations.provenance or None}
     code = EXIT_GOOD if variations.file else EXIT_UNDECIDED
-    return conclude(arguments, report, code, variations.line)
+    print(variations.line)
+    meaning = "stored" if variations.file else "not stored; the judge measures"
+    return conclude(arguments, report, code, meaning)
 
 
 if __name__ == "__main__":
