@@ -4,6 +4,7 @@ again while nothing that makes them has changed; read by all, spoilt in copies.
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -261,3 +262,13 @@ def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:  # the p
 # the `quantize` operations of a program, in order
 def quantize_ops(program: Program) -> list[Operation]:
     return [op for op in program.operations if op.op_type == "quantize"]
+
+
+def uninstall(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Let an installed package be looked for in vain."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == package else find(name, *rest),
+    )
