@@ -38,8 +38,7 @@ from kokoro_ane.core.identity import sha256_of_json
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged, write_json
 from kokoro_ane.core.tensor_files import keep_npz, read_npz
-from kokoro_ane.eval.metrics.listeners import words_of
-from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.quantize.corpus import speech_lines, words_of
 
 HEARING = "heard"  # beside the stages
 SETS = (JUDGED, SECOND)

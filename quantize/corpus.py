@@ -10,6 +10,7 @@ core/data/check_speech.npz is a sentence spoken by flite, with which builds are 
 tests/data/demo-voice has more of that kind.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,16 @@ class Utterance:
     def frames(self) -> int:
         """F: 40 a second."""
         return int(self.durations.sum())
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a
+    hyphen parts words.
+    """
+    from kokoro_ane.g2p.normalize import normalize  # late: only the judge counts words
+
+    spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
+    return tuple(re.findall(r"[a-z']+", spoken.lower()))
 
 
 def within(clip: Utterance, frames: float) -> Utterance:

@@ -28,7 +28,6 @@ from kokoro_ane.eval.metrics.listeners import (
     recognized,
     voiceprint_of,
     words_heard,
-    words_of,
 )
 from kokoro_ane.eval.metrics.local import (
     click_db,
@@ -54,7 +53,7 @@ from kokoro_ane.eval.natural import text_array
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
-from kokoro_ane.quantize.corpus import Utterance, within
+from kokoro_ane.quantize.corpus import Utterance, within, words_of
 from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
