@@ -246,16 +246,15 @@ _BLOCKS = (
     " give wrong sums for block scales"
 )
 # Layers that move by more than two columns at a time. "With palettized kernels, stride support is
-# very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so a search
-# gives them integers, and so do levels whose tables hold integers. `pooled` stands in the streaming
-# layouts for the first two.
+# very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so they have
+# integers instead. `pooled` stands in the streaming layouts for the first two.
 STRIDED = ("generator.ups.*", "generator.noise_convs.0", "pooled.low", "pooled.up")
 _STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
     Method("fp16", "16-bit floats"),
     Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
-    Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8)),
-    Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6)),
+    Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8), parts=_STRIDED),
+    Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6), parts=_STRIDED),
     Method("p4", "palette, 4 bits", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
         "w4",
@@ -353,7 +352,7 @@ _EXACT = Method(
     check_snr_db=100.0,
 )
 _FEW = tuple(
-    dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB)
+    dataclasses.replace(METHODS[name], check_snr_db=_BROKEN_DB, parts=())
     for name in ("fp16", "w8", "p8", "p6")
 )
 STAGE_METHODS = MappingProxyType(

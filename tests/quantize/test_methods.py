@@ -27,6 +27,7 @@ from kokoro_ane.quantize.methods import (
     BlockWeights,
     LinearWeights,
     PaletteWeights,
+    is_strided,
     method_named,
     with_settings,
 )
@@ -175,7 +176,7 @@ class TestPlan:
             LARGE.name: (PaletteWeights(6), False),
             SMALL.name: (None, False),
             STYLE.name: (PaletteWeights(6), False),
-            UPS.name: (PaletteWeights(6), False),
+            UPS.name: (LinearWeights(), False),
         }
         plan = self.planned("w8a8")
         assert {name for name, (_, int8_input) in plan.items() if int8_input} == {
@@ -192,13 +193,26 @@ class TestPlan:
         assert plan[SMALL.name] == (None, False)
         assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
 
-    @pytest.mark.parametrize(
-        "name", ["generator.ups.0", "generator.ups.1", "generator.noise_convs.0"]
-    )
-    def test_a_search_offers_no_palette_to_a_strided_layer(self, name: str) -> None:
-        strided = dataclasses.replace(LARGE, name=name)
-        assert [level for level in LEVELS_FOR[SIZE_18] if changes(strided, level)] == ["w8"]
+    @pytest.mark.parametrize("method", ["p8", "p6"])
+    def test_strided_layers_have_integers_in_the_place_of_palettes(self, method: str) -> None:
+        strided = [
+            dataclasses.replace(LARGE, name=name)
+            for name in ("generator.ups.0", "generator.ups.1", "generator.noise_convs.0")
+        ]
+        plan = plan_for(METHODS[method], (LARGE, *strided), None)
+        assert [type(entry.weights) for entry in plan] == [PaletteWeights, *[LinearWeights] * 3]
+        # nor does a search offer them one
+        levels = [level for level in LEVELS_FOR[SIZE_18] if changes(strided[0], level)]
+        assert levels == ["w8"]
         assert "p6g_gptq" in [level for level in LEVELS_FOR[SIZE_18] if changes(LARGE, level)]
+
+    @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
+    def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name: str) -> None:
+        levels = load_recipe(RECIPES / f"{name}.json").levels
+        strided = {layer: level for layer, level in levels.items() if is_strided(layer)}
+        assert strided == dict.fromkeys(
+            ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), "w8"
+        )
 
     def test_a_part_of_a_method_has_weights_of_its_own(self) -> None:
         method = dataclasses.replace(METHODS["p6"], parts=(("generator.ups.*", LinearWeights()),))
