@@ -200,7 +200,10 @@ class TestPlan:
             for name in ("generator.ups.0", "generator.ups.1", "generator.noise_convs.0")
         ]
         plan = plan_for(METHODS[method], (LARGE, *strided), None)
-        assert [type(entry.weights) for entry in plan] == [PaletteWeights, *[LinearWeights] * 3]
+        assert [type(plan[layer.name].weights) for layer in (LARGE, *strided)] == [
+            PaletteWeights,
+            *[LinearWeights] * 3,
+        ]
         # nor does a search offer them one
         levels = [level for level in LEVELS_FOR[SIZE_18] if changes(strided[0], level)]
         assert levels == ["w8"]
