@@ -1,4 +1,4 @@
-"""docs/reference.md: public calls, the fields of a bundle's manifest.json, the help of every verb.
+"""docs/reference.md: public calls, fields of a bundle's manifest.json, gates, help of every verb.
 
     python docs/reference.py            # write the page
     python docs/reference.py --check    # exit 1 where the page is not what the code says
@@ -83,6 +83,21 @@ def manifest_fields() -> Iterator[str]:
         yield ""
 
 
+def gates() -> Iterator[str]:
+    """Every limit of the vocoder's levels, with its reason."""
+    from kokoro_ane.eval.gates import COMMON, FP16_ONLY
+
+    yield "## Gates\n"
+    yield "| gate | limit | reason |\n| --- | --- | --- |"
+    for gate in (*COMMON, *FP16_ONLY):
+        limit = gate.rule(gate.limit)
+        if gate.multiple is not None:
+            limit += f", <= {gate.multiple:g} seed variation"
+        only = " (fp16)" if gate in FP16_ONLY else ""
+        yield f"| `{gate.name}`{only} | {limit} | {gate.reason} |"
+    yield ""
+
+
 def helps() -> Iterator[str]:
     """`--help` of every verb, as a terminal of 100 columns shows it."""
     yield "## Every verb\n"
@@ -103,7 +118,9 @@ def helps() -> Iterator[str]:
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *public_calls(), *manifest_fields(), *helps()]).rstrip() + "\n"
+    return (
+        "\n".join([HEAD, *public_calls(), *manifest_fields(), *gates(), *helps()]).rstrip() + "\n"
+    )
 
 
 @command
