@@ -9,7 +9,6 @@ import ast
 import importlib
 import re
 import runpy
-from pathlib import Path
 
 import pytest
 
@@ -26,9 +25,7 @@ OLD_COMMAND = re.compile(r"`[\w.]+\.\w+(?: [^`]*)?` (?:of|at) (?:commit )?[0-9a-
 
 def blocks(language: str) -> list[str]:
     shown = rf"^```{language}\n(.*?)^```"
-    return [
-        block for text in TEXTS.values() for block in re.findall(shown, text, re.DOTALL | re.M)
-    ]
+    return [block for text in TEXTS.values() for block in re.findall(shown, text, re.DOTALL | re.M)]
 
 
 def bare(lines: str) -> str:
