@@ -19,12 +19,10 @@ import numpy as np
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
 
 if TYPE_CHECKING:
-    import pocketsphinx
-
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.pipeline.synthesis import Speech
 
@@ -139,27 +137,17 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def decoder_of(words: tuple[str, ...]) -> "pocketsphinx.Decoder":
-    """A recognizer that knows these words, lower case, and no other. InputError: a word that is not
-    in its dictionary.
-    """
+def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+    """How many of 64 replies are recognized, in texts of eight and each alone."""
     import pocketsphinx
 
-    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
-    unlisted = [word for word in words if decoder.lookup_word(word) is None]
-    if unlisted:
-        raise InputError(f"the recognizer does not know {', '.join(unlisted)}")
-    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
-    decoder.add_jsgf_string("closed", grammar)
-    decoder.activate_search("closed")
-    return decoder
-
-
-def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
-    """How many replies are recognized among 64, in texts of eight and each alone."""
     from kokoro_ane.eval.metrics.listeners import recognized
 
-    decoder, rows = decoder_of(REPLIES), []
+    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
+    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(REPLIES)};"
+    decoder.add_jsgf_string("closed", grammar)
+    decoder.activate_search("closed")
+    rows = []
     for together in (TOGETHER, 1):
         missed: list[str] = []
         for voice in voices:
@@ -168,7 +156,7 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
                 replies = REPLIES[start : start + together]
                 text = " ".join(f"{reply.capitalize()}." for reply in replies)
                 for reply, speech in zip(replies, speaks(text, voice), strict=True):
-                    # a recognizer wants the silence that stands beside a sentence
+                    # a recognizer wants silence beside a sentence
                     padded = np.pad(speech.samples, SAMPLE_RATE_HZ // 5)
                     if recognized(at_16_khz(padded), decoder) != (reply,):
                         missed.append(f"{reply} ({voice})")
