@@ -38,8 +38,6 @@ _REPLIES = (
     " upstairs nowhere together"
 )
 REPLIES = tuple(_REPLIES.split())
-# in one text so many replies are spoken
-TOGETHER = 8
 # of more than 300 phonemes without a mark: cut in two
 LONG = (
     "she walked along the river past the old mill and over the wooden bridge that her father had"
@@ -148,7 +146,7 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     decoder.add_jsgf_string("closed", grammar)
     decoder.activate_search("closed")
     rows = []
-    for together in (TOGETHER, 1):
+    for together in (8, 1):
         missed: list[str] = []
         for voice in voices:
             print(f"{together} in a text, {voice}", file=sys.stderr)
