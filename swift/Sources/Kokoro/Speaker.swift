@@ -67,7 +67,7 @@ public actor Speaker {
                         let share = Joins.Share(durations: rest.durations, edges: rest.edges, samples: first.samples)
                         return (progress.said(chunk, share, first.gain, rest), progress)
                     }
-                    let spoken = try synthesis.speak(parts, row: row, speed: pace, seed: seed, raw: request.raw, stop: Task.checkCancellation)
+                    let spoken = try synthesis.speak(parts, row: row, speed: pace, seed: seed, stop: Task.checkCancellation)
                     guard let shares = Joins.shares(spoken, parts) else {
                         progress.putBack(call)
                         continue
