@@ -100,19 +100,18 @@ def fewer_self_checks() -> Iterator[None]:
     conversion's time; here only where the program comes in, behind dead code and where it is
     written. The bytes are the same, and the package is executed and compared.
     """
+    from unittest import mock
+
     from coremltools.converters.mil.mil import Program
 
     validate = Program.validate
 
-    def essential(program: Program, check_essential_scope: bool | None = False) -> None:
+    def essential(program: Program, check_essential_scope: bool = False) -> None:
         if check_essential_scope:
             validate(program, check_essential_scope)
 
-    Program.validate = essential
-    try:
+    with mock.patch.object(Program, "validate", essential):
         yield
-    finally:
-        Program.validate = validate
 
 
 def convert(function: Function, precision: str, target: str) -> "ct.models.MLModel":
