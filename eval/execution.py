@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -203,11 +203,11 @@ def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Ti
     return bench_of(plan).measured(manifest, *of_clip)
 
 
-def natural_here(plan: Plan, stage: str, clip: Utterance) -> None:
-    """In a worker process: measure the natural variation of a clip, and keep it where the plan
-    says.
+def natural_here(plan: Plan, task: tuple[str, Utterance]) -> None:
+    """In a worker process: measure the natural variation of a stage and a clip, and keep it where
+    the plan says.
     """
-    reference = bench_of(plan).reference
+    (stage, clip), reference = task, bench_of(plan).reference
     COMPARISONS[stage](reference).natural(clip)
     reference.forget(clip)
 
@@ -287,20 +287,32 @@ class Workers:
                 yield clip, self._bench.measured(manifest, execution, clip)
             return
         sha256 = Manifest.load(manifest).package_sha256
-        measure = partial(measured_here, self._plan, sha256, manifest.absolute(), execution)
-        unmeasured, losses = {clip.id: clip for clip in clips}, 0
-        while unmeasured:
+        measured = partial(measured_here, self._plan, sha256, manifest.absolute(), execution)
+        yield from self._handed_out(measured, clips)
+
+    def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[None]:
+        """Measure the natural variation of these stages and clips; answer for each when it is kept
+        where the reference's variations say.
+        """
+        for _ in self._handed_out(partial(natural_here, self._plan), tasks):
+            yield
+
+    def _handed_out(
+        self, call: Callable[[Any], Any], items: Sequence[Any]
+    ) -> Generator[tuple[Any, Any], None, None]:
+        """Each item and what `call` answers in a worker process, in the order in which they end."""
+        left, losses = dict(enumerate(items)), 0
+        while left:
             self._executor = self._executor or self._started()
-            tasks = {self._executor.submit(measure, clip): clip for clip in unmeasured.values()}
+            tasks = {self._executor.submit(call, item): place for place, item in left.items()}
             broken = False
             try:
                 for done in as_completed(tasks):
                     if isinstance(done.exception(), BrokenProcessPool):
                         broken = True
                         continue
-                    timed = done.result()
-                    del unmeasured[tasks[done].id]
-                    yield tasks[done], timed
+                    result = done.result()
+                    yield left.pop(tasks[done]), result
             finally:
                 self._abandoned |= any(not task.cancel() and not task.done() for task in tasks)
             if not broken:
@@ -312,7 +324,7 @@ class Workers:
                     f"worker processes were ended {MOST_LOSSES} times, perhaps for want of memory:"
                     " --workers 1 needs half of it"
                 )
-            print(f"a worker process ended: {len(unmeasured)} clips are left", file=sys.stderr)
+            print(f"a worker process ended: {len(left)} clips are left", file=sys.stderr)
             self._executor.shutdown(wait=True)
             self._executor = None
 

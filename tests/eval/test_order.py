@@ -144,6 +144,7 @@ def workers_that_die(
         return Timed(ClipResult(each.id, "v", 1.0, "", {"pesq": 4.5}, {}), 1.0)
 
     monkeypatch.setattr(execution, "measured_here", measure)
+    monkeypatch.setattr(execution, "natural_here", lambda plan, task: measure(plan, task[1]))
     monkeypatch.setattr(execution, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(2))
     return Workers(Reference(checkpoint, 0), 2)
 
@@ -156,8 +157,12 @@ def test_a_worker_that_dies_costs_its_clip(
     declared, deaths = Execution.of("declared"), {"judged-03": 1, "judged-09": 1}
     with workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers:
         done = [each.id for each, _ in workers.measure(Path("x.json"), declared, CLIPS)]
+        deaths |= {"judged-05": 1}
+        natural = list(workers.natural([("vocoder", each) for each in CLIPS]))
     assert sorted(done) == [each.id for each in CLIPS]
-    assert "a worker process ended: 2 clips are left" in capsys.readouterr().err
+    assert len(natural) == len(CLIPS)
+    errors = capsys.readouterr().err.splitlines()
+    assert errors == [f"a worker process ended: {count} clips are left" for count in (2, 1)]
 
 
 def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
