@@ -21,14 +21,13 @@ from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
+from kokoro_ane.pipeline.joins import STEP, Loudness
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.pipeline.synthesis import Speech
 
 Speaks = Callable[[str, str], "list[Speech]"]  # text and voice to chunks
-STEP = 60  # samples, 2.5 ms
-QUIET = 0.01
 _REPLIES = (
     "yes no okay sure maybe never always thanks hello goodbye please sorry absolutely exactly"
     " perfect wonderful nothing everything somebody nobody tomorrow today yesterday tonight later"
@@ -82,18 +81,12 @@ def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     return speaks
 
 
-def loud_steps(samples: np.ndarray) -> np.ndarray:
-    """Numbers of the steps of 2.5 ms that are not silent."""
-    count = len(samples) // STEP
-    return np.flatnonzero(np.abs(samples[: count * STEP]).reshape(count, STEP).max(axis=1) > QUIET)
-
-
 def silences(speeches: "list[Speech]") -> Iterator[float]:
     """Seconds of silence at each join: from the last sound before it to the first behind it."""
     for before, after in zip(speeches, speeches[1:], strict=False):
         if len(before.samples) and len(after.samples):
-            tail = len(before.samples) - STEP * (int(loud_steps(before.samples)[-1]) + 1)
-            lead = STEP * int(loud_steps(after.samples)[0])
+            tail = len(before.samples) - STEP * (int(Loudness(before.samples).loud[-1]) + 1)
+            lead = STEP * int(Loudness(after.samples).loud[0])
             yield (tail + after.pause + lead) / SAMPLE_RATE_HZ
 
 
@@ -115,7 +108,7 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     for voice in voices:
         offset = 0
         for speech in speaks(SENTENCES, voice):
-            loud = STEP * loud_steps(speech.audio) + offset
+            loud = STEP * Loudness(speech.audio).loud + offset
             runs = np.split(loud, np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10) + 1)
             words = [one for one in words_of(speech, offset) if one[0].source != "punctuation"]
             begins, ends = (

@@ -49,7 +49,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "KokoroEncoder-tiny-fp16"
 # of the shared packages: tests/conftest.py
 BUCKETS = "--buckets 40,160,640 --token-buckets 16,64,192".split()
-pytestmark = pytest.mark.usefixtures("quick_conversion")
 
 
 def some_ids(tiny_checkpoint: Checkpoint, count: int) -> list[int]:
