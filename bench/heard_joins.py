@@ -161,8 +161,8 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
                     if recognized(at_16_khz(padded), decoder) != (reply,):
                         missed.append(f"{reply} ({voice})")
         count = len(REPLIES) * len(voices)
-        rows.append({"replies in a text": together, "recognized": count - len(missed)})
-        rows[-1] |= {"of": count, "missed": " ".join(missed)}
+        row = {"replies in a text": together, "recognized": count - len(missed), "of": count}
+        rows.append(row | {"missed": " ".join(missed)})
     return rows
 
 
