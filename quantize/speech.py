@@ -11,7 +11,8 @@ user's cache folder, by checkpoint, voices, texts, threads and the code that mak
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import BOUNDARY_ID, JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.steps import run_steps
 from kokoro_ane.core.tensor_files import keep_npz, read_npz
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
@@ -46,7 +47,6 @@ from kokoro_ane.quantize.corpus import (
 from kokoro_ane.quantize.sources import source_sha256
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
-from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
 SPEAKERS = (
@@ -208,55 +208,31 @@ def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
     return checkpoint.load_part(TextEncoder(checkpoint.config), "text_encoder")
 
 
-@dataclass(frozen=True, eq=False)
-class Speaker:
-    """What FEATURE_STEPS work with in place of a chain: a voice [510, 1, 256] and the harmonic
-    source. These steps let neither encoder nor vocoder compute.
-    """
-
-    voice: np.ndarray
-    source: HarmonicSource
-    first_frames: int | None = None  # whole utterances
-
-    @property
-    def encoder(self) -> "Speaker":
-        """The speaker itself: the steps read `first_frames` of an encoder."""
-        return self
-
-    @property
-    def vocoder(self) -> "Speaker":
-        """The speaker itself: the steps read `source` of a vocoder."""
-        return self
-
-
 @torch.no_grad()
 def vocoder_inputs(
-    checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int
-) -> VocoderInputs:
-    """All five inputs of the vocoder for one utterance, with the noise drawn from `seed`."""
-    text = encoder(torch.from_numpy(utterance.input_ids).long()[None], None)  # [1, hidden, 1, T]
-    return _inputs_by_steps(checkpoint, vocoder, utterance, seed, {"text": text.numpy()})
-
-
-def with_text_features(
-    checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int
-) -> VocoderInputs:
-    """The same five inputs, where the text features asr [1, hidden, F] exist already."""
-    return _inputs_by_steps(checkpoint, vocoder, utterance, seed, {"asr": asr.numpy()})
-
-
-def _inputs_by_steps(
     checkpoint: Checkpoint,
     vocoder: Vocoder,
+    text: TextEncoder | Tensor,
     utterance: Utterance,
     seed: int,
-    text_features: Tensors,
 ) -> VocoderInputs:
-    """The inputs by the chain's steps for style row, alignment and harmonic source. Durations, F0
-    and energy are the utterance's.
+    """All five inputs of the vocoder for one utterance, with the noise drawn from `seed`, by the
+    chain's steps for style row, alignment and harmonic source. Durations, F0 and energy are the
+    utterance's. `text`: the encoder of text features, or asr [1, hidden, F] where these exist.
     """
-    speaker = Speaker(checkpoint.blend(utterance.voice).numpy(), vocoder.generator.m_source.host)
-    inputs = text_features | {
+    if isinstance(text, Tensor):
+        features = {"asr": text.numpy()}
+    else:
+        # [1, hidden, 1, T]
+        ids = torch.from_numpy(utterance.input_ids).long()[None]
+        features = {"text": text(ids, None).numpy()}
+    # these steps let neither encoder nor vocoder compute: whole utterances, the harmonic source
+    speaker = SimpleNamespace(
+        voice=checkpoint.blend(utterance.voice).numpy(),
+        encoder=SimpleNamespace(first_frames=None),
+        vocoder=SimpleNamespace(source=vocoder.generator.m_source.host),
+    )
+    inputs = features | {
         "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
         "durations": utterance.durations.astype(np.int64),
         "f0_hz": utterance.f0_hz[None],
