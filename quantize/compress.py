@@ -8,7 +8,7 @@ read back and executed.
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -179,10 +179,10 @@ class CompressedStage:
         return self.inside.target
 
     def parts(self) -> tuple[Part, ...]:
-        """The packages, by the level's name."""
+        """As many packages as the parents are, by the level's name."""
         level = level_name(self.level.method.name, self.parents[0].layout)
         return tuple(
-            self.inside.part(part.stage, level, part.functions) for part in self.inside.parts()
+            self.inside.part(part.stage, level, part.functions) for part in self.plain.parts()
         )
 
     def function(self, name: str) -> Function:
@@ -233,7 +233,8 @@ class CompressedStage:
         parent, compression = self.parent_of(*part.functions), self.level.as_dict()
         contract = self.inside.contract(part)
         if isinstance(self.plain, EncoderStage):
-            compression |= weight_changes(self.level, self.plain.encoder)
+            modules = [self.function(name).module for name in part.functions]
+            compression |= weight_changes(self.level, self.plain.encoder, modules)
         else:
             # predicted statistics that a level corrects stay the parent's
             contract |= {"inputs": parent.inputs, "outputs": parent.outputs}
@@ -292,12 +293,15 @@ def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -
     return figures
 
 
-def weight_changes(level: Level, encoder: Encoder) -> dict[str, Any]:
-    """How far a level moves the encoder's weights, for the manifest; a change is a share of its
-    tensor's largest.
+def weight_changes(level: Level, encoder: Encoder, modules: Iterable[nn.Module]) -> dict[str, Any]:
+    """How far a level moves the encoder's weights that one package's modules hold, for the
+    manifest; a change is a share of its tensor's largest.
     """
     plain, equal, count, largest = level.prepared(encoder), 0, 0, 0.0
+    held = {form.label for module in modules for form in stored_forms(module)}
     for path, form in level.forms.items():
+        if form.label not in held:
+            continue
         exact, stored = plain.get_submodule(path).weight, form.array()
         assert isinstance(exact, Tensor)
         weight = exact.detach().numpy().astype(stored.dtype)
@@ -305,10 +309,16 @@ def weight_changes(level: Level, encoder: Encoder) -> dict[str, Any]:
         largest = max(largest, float(np.abs(stored - weight).max() / np.abs(weight).max()))
     return {
         "lossless": level.method.lossless,
+        "compressed_ops": len(held),
         "compressed_weights": count,
         "equal_weights": equal,
         "largest_weight_error": largest,
     }
+
+
+def stored_forms(module: nn.Module) -> list[StoredWeight]:
+    """The forms that a module's layers hold."""
+    return [part for part in module.modules() if isinstance(part, StoredWeight)]
 
 
 def rendered_in_torch(stage: VocoderStage | StreamingStage) -> np.ndarray:
@@ -322,7 +332,7 @@ def require_stored(module: nn.Module, program: Program) -> None:
     """Raise CheckFailed where a package's function stores other constants than its module holds,
     or stores them otherwise. mlprogram reads them, which shares no code with what wrote them.
     """
-    forms = {part.label: part for part in module.modules() if isinstance(part, StoredWeight)}
+    forms = {form.label: form for form in stored_forms(module)}
     stored = {
         op.outputs[0].name.removesuffix(CAST): op
         for op in program.operations

@@ -17,7 +17,8 @@ from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import Function, convert
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.encoder.encoder_stage import EncoderPackage, EncoderStage
+from kokoro_ane.encoder.encoder_steps import Buckets
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_layers
@@ -278,6 +279,21 @@ class TestPackage:
         build = copied_encoder(tiny_build, tmp_path)
         with pytest.raises(CheckFailed, match="lossless compresses no weight"):
             build_encoder(STAGE_METHODS["encoder"]["lossless"], tiny_checkpoint, build)
+
+    @pytest.mark.slow
+    def test_two_packages_stay_two(
+        self, quick_conversion: None, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
+        """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
+        stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
+        builder.build(stage, tmp_path)
+        pairs = build_encoder(STAGE_METHODS["encoder"]["w8g"], tiny_checkpoint, tmp_path)
+        assert [parent.stage for parent, _ in pairs] == [child.stage for _, child in pairs]
+        assert [child.target for _, child in pairs] == ["iOS18", "iOS18"]
+        for _, child in pairs:
+            stored = Program(child.package_path).operations
+            kinds = [op.op_type for op in stored if op.op_type.startswith("constexpr_")]
+            assert child.compression["compressed_ops"] == len(kinds) > 0
 
     def test_flags_of_the_vocoder_are_refused(
         self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
