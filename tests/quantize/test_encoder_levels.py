@@ -14,7 +14,6 @@ from kokoro_ane.core import builder
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import ENCODER_NAME
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.export import Function, convert
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import EncoderPackage, EncoderStage
@@ -37,6 +36,8 @@ from kokoro_ane.quantize.methods import (
 from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored_forms import Integers, Table
 from mlprogram import Program
+
+LEVELS = STAGE_METHODS["encoder"]
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:
@@ -165,7 +166,7 @@ def test_moments_are_of_what_a_weight_multiplies(
 
 
 def test_mixed_gives_energy_fewer_bits_than_durations() -> None:
-    mixed = STAGE_METHODS["encoder"]["mixed"]
+    mixed = LEVELS["mixed"]
     names = (
         "predictor.text_encoder.lstms.0.weight_ih",
         "bert_encoder",
@@ -235,16 +236,15 @@ class TestPackage:
         # weight_hh is too small here to pay
         stored = [makers[lstm.inputs[name][0]] for name in ("weight_ih", "weight_hh")]
         assert stored == [kind, "const"]
-        method_of_it = STAGE_METHODS["encoder"][method]
-        path = level_path(method_of_it, tiny_checkpoint, build, ENCODER_NAME)
-        level = load_level(path, tiny_checkpoint, method_of_it)
+        path = level_path(LEVELS[method], tiny_checkpoint, build, ENCODER_NAME)
+        level = load_level(path, tiny_checkpoint, LEVELS[method])
         assert level is not None
         assert np.array_equal(
             level.forms["predictor.shared.weight_ih"].array(),
             program.constant(lstm.inputs["weight_ih"][0]),
         )
         with pytest.raises(InputError, match="was made from another method"):
-            load_level(path, tiny_checkpoint, STAGE_METHODS["encoder"]["w8"])
+            load_level(path, tiny_checkpoint, LEVELS["w8"])
 
     def test_a_constant_that_unpacks_to_something_else_is_refused(
         self,
@@ -254,19 +254,10 @@ class TestPackage:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         build = copied_encoder(tiny_build, tmp_path)
-
-        def spoilt(function: Function, precision: str, target: str) -> object:
-            tables = [form for form in function.module.modules() if isinstance(form, Table)]
-            for form in tables:
-                form.index = form.index.flip(0)
-            model = convert(function, precision, target)
-            for form in tables:
-                form.index = form.index.flip(0)
-            return model
-
-        monkeypatch.setattr(builder, "convert", spoilt)
+        whole = Table.array
+        monkeypatch.setattr(Table, "array", lambda form: whole(form)[::-1])
         with pytest.raises(CheckFailed, match="unpacks"):
-            build_encoder(STAGE_METHODS["encoder"]["p6"], tiny_checkpoint, build)
+            build_encoder(LEVELS["p6"], tiny_checkpoint, build)
         assert sorted(path.name for path in build.iterdir()) == [
             "KokoroEncoder-tiny-fp16.json",
             "KokoroEncoder-tiny-fp16.mlpackage",
@@ -278,7 +269,7 @@ class TestPackage:
     ) -> None:
         build = copied_encoder(tiny_build, tmp_path)
         with pytest.raises(CheckFailed, match="lossless compresses no weight"):
-            build_encoder(STAGE_METHODS["encoder"]["lossless"], tiny_checkpoint, build)
+            build_encoder(LEVELS["lossless"], tiny_checkpoint, build)
 
     @pytest.mark.slow
     def test_two_packages_stay_two(
@@ -287,7 +278,7 @@ class TestPackage:
         """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
         stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
         builder.build(stage, tmp_path)
-        pairs = build_encoder(STAGE_METHODS["encoder"]["w8g"], tiny_checkpoint, tmp_path)
+        pairs = build_encoder(LEVELS["w8g"], tiny_checkpoint, tmp_path)
         assert [parent.stage for parent, _ in pairs] == [child.stage for _, child in pairs]
         assert [child.target for _, child in pairs] == ["iOS18", "iOS18"]
         for _, child in pairs:
