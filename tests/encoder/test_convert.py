@@ -259,7 +259,7 @@ class TestPadding:
         x, inside = torch.zeros(1, 500, 12), torch.zeros(1, 500, 1)
         flagged, state = torch.cat([x, (1 - inside) * 1e4], dim=2), torch.zeros(2, 1, 8)
         _, hidden, cell = torch.lstm(
-            flagged, (state, state), lstm._weights(), True, 1, 0.0, False, True, True
+            flagged, (state, state), lstm.flag_weights(), True, 1, 0.0, False, True, True
         )
         assert hidden.abs().max() == 0
         assert cell.abs().max() == 0
