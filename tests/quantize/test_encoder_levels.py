@@ -241,9 +241,7 @@ class TestPackage:
             build_encoder(LEVELS["lossless"], tiny_checkpoint, build)
 
     @pytest.mark.slow
-    def test_two_packages_stay_two(
-        self, quick_conversion: None, tiny_checkpoint: Checkpoint, tmp_path: Path
-    ) -> None:
+    def test_two_packages_stay_two(self, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
         """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
         stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
         builder.build(stage, tmp_path)
