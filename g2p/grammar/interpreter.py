@@ -1,0 +1,325 @@
+"""The grammar's interpreter: at each place of a text the longest matching row wins, then its weight.
+
+    grammar = grammar_of("us")
+    grammar.normalize("Flight 112 leaves at 5:30pm.")   # Normalized
+    grammar.explain("5:30pm")                           # rows that matched, the winner first
+
+A plain word costs one look-up: only rows that list it are tried. Anything else tries the rows that
+can begin with its first character.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from kokoro_ane.g2p.grammar.table import Row, Slots, compile_row, read_table
+from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
+from kokoro_ane.g2p.normalize.characters import LATIN, Cleaned, clean
+from kokoro_ane.g2p.normalize.lines import BREAK, with_breaks
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind, Normalized, Token
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "grammar"
+LETTERS = re.compile(r"[^\W\d_]+")
+# A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
+PLAIN = re.compile(
+    r"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
+)
+PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
+WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
+SPOKEN = re.compile(
+    r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)"
+)
+CONTEXT = 40  # characters before a place that a row may ask for
+DEEPEST = 3  # grammars inside grammars: a slot that is read as text
+RUN = re.compile(r"\.{2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
+MARKS = frozenset(PUNCTUATION)
+SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
+
+
+class Spoken(NamedTuple):
+    """text[start:end] of the cleaned text as words; `row` decided (None: a word as it stands)."""
+
+    start: int
+    end: int
+    words: str
+    row: Row | None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a verbalizer may ask for."""
+
+    grammar: "Grammar"
+    known: Callable[[str], bool] | None  # whether a lexicon lists a string
+    depth: int
+
+
+def is_word(character: str) -> bool:
+    """Whether a character goes on with a word."""
+    return character.isalnum() or character == "_"
+
+
+@dataclass
+class Grammar:
+    """Rows, word sets and verbalizers of one dialect."""
+
+    dialect: Dialect
+    slots: Slots
+    rows: list[Row] = field(default_factory=list)
+    by_word: dict[str, list[Row]] = field(default_factory=dict)
+    by_character: dict[str, list[Row]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Put one row into the index."""
+        self.rows.append(row)
+        for word in row.starts.words:
+            self.by_word.setdefault(word, []).append(row)
+        for character in row.starts.characters:
+            self.by_character.setdefault(character, []).append(row)
+
+    # ---- classify
+
+    def candidates(self, text: str, place: int) -> list[Row]:
+        """Rows that can begin at `place`."""
+        character = text[place]
+        if not character.isalpha():
+            return self.by_character.get(character, [])
+        run = LETTERS.match(text, place)
+        listed = self.by_word.get(run[0].lower(), []) if run else []
+        if PLAIN.match(text, place) and not (place and is_word(text[place - 1])):
+            return listed
+        return listed + self.by_character.get(character, [])
+
+    def match(self, row: Row, text: str, place: int, last: Spoken | None) -> int:
+        """Where a match of `row` at `place` ends; `place` where there is none. `last`: the token
+        before.
+        """
+        match = row.pattern.match(text, place)
+        if not match or match.end() == place:
+            return place
+        end = match.end()
+        if not row.open_end and end < len(text) and is_word(text[end - 1]) and is_word(text[end]):
+            return place
+        if row.previous:
+            if not last or not last.row or last.row.kind not in row.previous:
+                return place
+            gap = text[last.end : place]
+            if gap and not (row.before and row.before.match(gap)):
+                return place
+        elif row.before and not row.before.search(text[max(0, place - CONTEXT) : place]):
+            return place
+        if row.joins and not self.joins(last, text, place, end):
+            return place
+        return end
+
+    def matches(self, text: str, place: int, last: Spoken | None) -> list[tuple[int, Row]]:
+        """(end, row) of each row that matches at `place`, best first."""
+        ends = ((self.match(row, text, place, last), row) for row in self.candidates(text, place))
+        return sorted(
+            ((end, row) for end, row in ends if end > place),
+            key=lambda item: (-item[0], -item[1].weight, item[1].number),
+        )
+
+    def joins(self, last: Spoken | None, text: str, place: int, end: int) -> bool:
+        """Whether a range may join the value before `place` to what begins at `end`: both of one
+        class, or a number without its unit before any value (5-10 kg, 9-5pm).
+        """
+        ranged = self.slots.sets["ranged"]
+        if not last or not last.row or end >= len(text):
+            return False
+        if text[last.end : place].strip() or last.row.kind not in ranged:
+            return False
+        following = self.matches(text, end, None)
+        kind = following[0][1].kind if following else ""
+        return kind in ranged and (kind == last.row.kind or last.row.kind == "cardinal"
+                                   or kind == "cardinal")
+
+    # ---- walk
+
+    def walk(self, text: str, context: Context) -> Iterator[Spoken]:
+        """The text's pieces in order, each with the row that decided."""
+        place, last, quoted = 0, None, False
+        while place < len(text):
+            character = text[place]
+            if character == " " or character == "\n":
+                place += 1
+                continue
+            matches = self.matches(text, place, last) if self.candidates(text, place) else []
+            if matches:
+                end, row = matches[0]
+                match = row.pattern.match(text, place)
+                assert match
+                words = self.fill(row, match, context)
+                is_short = text[end - 1] == "." and words[-1:] not in MARKS
+                if is_short and not row.has_context and self.ends_sentence(text, end):
+                    words += "."
+                last = Spoken(place, end, words, row)
+            elif character == "'":
+                opens = text[place + 1 : place + 2].isalnum() and not text[place - 1 : place].isalnum()
+                closes = quoted and not opens and text[place - 1 : place].strip() != ""
+                quoted = opens or (quoted and not closes)
+                last = Spoken(place, place + 1, "“" if opens else "”" if closes else "", None)
+            else:
+                last = self.default(text, place, last, context)
+            place = last.end
+            yield last
+
+    def ends_sentence(self, text: str, end: int) -> bool:
+        """Whether the full stop of a short form before `end` is the sentence's too."""
+        rest = text[end : end + CONTEXT].lstrip(' ")”\'\n')
+        if not rest:
+            return not text[end:].strip(' ")”\'\n')
+        first = LETTERS.match(rest)
+        starts = first is not None and first[0] in self.slots.sets["starter"]
+        return starts and text[end].isspace() and rest[first.end() :][:1] != "."  # type: ignore
+
+    def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
+        """A word, a mark; anything else is silent."""
+        match = WORD.match(text, place)
+        if match:
+            return Spoken(place, match.end(), match[0], None)
+        match = RUN.match(text, place)
+        if match:
+            run = match[0]
+            if run == "." and self.is_cut(text, place, last, context):
+                return Spoken(place, place + 1, "", None)
+            mark = "…" if run[:2] == ".." or run[0] == "…" else "—" if run[0] in "-—" else run[0]
+            return Spoken(place, match.end(), mark, None)
+        character = SAME_MARK.get(text[place], text[place])
+        if character == BREAK:
+            silent = last is None or last.words[-1:] in MARKS - {")", "”"}
+            return Spoken(place, place + 1, "" if silent else ".", None)
+        return Spoken(place, place + 1, character if character in MARKS else "", None)
+
+    def is_cut(self, text: str, place: int, last: Spoken | None, context: Context) -> bool:
+        """Whether the full stop at `place` stands behind a word cut short that no lexicon lists,
+        and a small letter follows.
+        """
+        if not last or last.end != place or context.known is None:
+            return False
+        follows = text[place + 1 : place + 2].isspace() and text[place + 1 :].lstrip()[:1].islower()
+        return follows and last.words.islower() and not context.known(last.words)
+
+    # ---- verbalize
+
+    def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
+        """The words of a row's say column."""
+        parts = {name: value or "" for name, value in match.groupdict().items()}
+        parts["0"] = match[0]
+        words = []
+        for optional, pieces in row.say:
+            slots = [piece[0] for piece in pieces if not isinstance(piece, str)]
+            if optional and not all(parts.get(slot) for slot in slots):
+                continue
+            for piece in pieces:
+                words.append(
+                    piece if isinstance(piece, str) else self.verbalize(*piece, parts, context)
+                )
+        return "".join(words)
+
+    def verbalize(
+        self, slot: str, verbalizers: tuple[str, ...], parts: dict[str, str], context: Context
+    ) -> str:
+        """The words of one slot."""
+        value, name = parts.get(slot, ""), slot.rstrip("0123456789")
+        if not verbalizers:
+            is_listed = name in self.slots.sets
+            return self.entry(name, value)[0] if is_listed else VERBALIZERS["amount"](
+                value, parts, context
+            )
+        for verbalizer in verbalizers:
+            if verbalizer == "text":
+                value = self.say(value, context) if context.depth < DEEPEST else value
+            else:
+                value = VERBALIZERS[verbalizer](value, parts, context)
+        return value
+
+    def entry(self, name: str, written: str) -> tuple[str, ...]:
+        """What a word set has for a written form: spoken, plural, more; the form where nothing."""
+        forms = self.slots.sets[name]
+        entry = forms.get(written) or forms.get(written.lower())
+        return entry if entry and entry[0] else (written, f"{written}s", "")
+
+    def say(self, text: str, context: Context) -> str:
+        """Words of a text inside a text."""
+        inner = Context(self, context.known, context.depth + 1)
+        return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
+
+    def normalize(self, text: str, known: Callable[[str], bool] | None = None) -> Normalized:
+        """Spoken tokens of `text` with their offsets, and what was left out by category."""
+        cleaned = clean(text)
+        pieces = list(self.walk(with_breaks(cleaned.text), Context(self, known, 0)))
+        drops = cleaned.drops + [
+            (*cleaned.span(piece.start, piece.end), piece.row.kind if piece.row else "symbol")
+            for piece in pieces
+            if not piece.words and cleaned.text[piece.start] != "\n"
+        ]
+        tokens = tuple(tokens_of(pieces, cleaned))
+        return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
+
+    def explain(self, text: str) -> Iterator[str]:
+        """One line a piece: what it is, how it is said, the row that decided; rows that lost."""
+        cleaned, last = clean(text).text, None
+        for piece in self.walk(cleaned, Context(self, None, 0)):
+            why = f"{piece.row.source} {piece.row.kind}" if piece.row else "as it stands"
+            yield f"{cleaned[piece.start : piece.end]!r} -> {piece.words!r}: {why}"
+            for end, row in self.matches(cleaned, piece.start, last)[1:]:
+                yield f"    not {row.source} {row.kind}: {cleaned[piece.start : end]!r}"
+            last = piece
+
+
+def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
+    """Spoken words one by one: `[FBI]` are letters, marks stand alone, hyphens part words."""
+    for match in SPOKEN.finditer(words):
+        if match[1] is not None:
+            yield match[1] + (match[2] or ""), "letters"
+        elif match[3]:
+            yield match[3], "punctuation"
+        else:
+            yield match[4].replace("‑", "-"), "word"
+
+
+def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
+    """Tokens with offsets of the original text."""
+    raw: list[tuple[str, int, int, Kind, bool]] = []
+    for start, end, words, row in spoken:
+        if row is None and words and words[0].isalpha():
+            raw.append((words, start, end, "word", False))
+            continue
+        for word, kind in pieces_of(words):
+            raw.append((word, start, end, kind, False))
+    for index, (word, start, end, kind, _) in enumerate(raw):
+        after = raw[index + 1] if index + 1 < len(raw) else None
+        parted = cleaned.text[end : end + 1] in (" ", "\n") or (
+            after is not None and kind != "punctuation"
+        )
+        is_apart = parted and (after is None or after[3] != "punctuation" or after[1] >= end + 1)
+        yield Token(word, *cleaned.span(start, end), kind, is_apart)
+
+
+@cache
+def grammar_of(dialect: Dialect) -> Grammar:
+    """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British."""
+    files = ["us.tsv"] + ["gb.tsv"] * (dialect == "gb")
+    lines = [
+        (f"{name}:{number}", columns)
+        for name in files
+        for number, columns in enumerate(read_table(FOLDER / name), 1)
+    ]
+    expressions = {columns[1]: columns[2] for _, columns in lines if columns[0] == "slot"}
+    sets: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, written, *spoken in read_table(FOLDER / "sets.tsv"):
+        for form in written.split("|"):
+            sets.setdefault(name, {})[form] = (*spoken, "", "", "")[:3]
+    grammar = Grammar(dialect, Slots(expressions, sets))
+    rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
+    for number, (written, words, domain) in enumerate(read_table(FOLDER / "whitelist.tsv"), 1):
+        literal = re.sub(r"([.+*?()|\[\]\\^$])", r"\\\1", written)
+        rows.append((f"whitelist.tsv:{number}", [domain, "", literal, "", words, "9"]))
+    for number, (source, columns) in enumerate(rows):
+        grammar.add(compile_row(number, columns, grammar.slots, source))
+    return grammar
