@@ -327,6 +327,55 @@ def outof(value: str, parts: Parts, context: "Context") -> str:
     return " out of ".join(amount(part, parts, context) for part in value.split("/"))
 
 
+def code(value: str, parts: Parts, context: "Context") -> str:
+    """A code by its groups: letters and digits one by one, a comma between groups."""
+    groups_of = re.findall(r"[A-Za-z\d]+", value)
+    words = []
+    for group in groups_of:
+        pieces = re.findall(r"[A-Za-z]+|\d+", group)
+        words.append(
+            " ".join(
+                number_words.digits(piece) if piece.isdigit() else f"[{piece.upper()}]"
+                for piece in pieces
+            )
+        )
+    return (", " if len(words) > 2 else " ").join(words)
+
+
+def monthday(value: str, parts: Parts, context: "Context") -> str:
+    """12/25 -> December twenty-fifth; in British the other way round."""
+    first, second = map(int, value.split("/"))
+    return f"{MONTHS[first - 1]} {number_words.ordinal(second, context.grammar.dialect)}"
+
+
+def zip_code(value: str, parts: Parts, context: "Context") -> str:
+    """The digits behind a state's letters."""
+    return groups(value[2:].strip(), parts, context)
+
+
+def decade(value: str, parts: Parts, context: "Context") -> str:
+    """90s -> nineties."""
+    return number_words.plural(number_words.cardinal(int(value[:-1]), context.grammar.dialect))
+
+
+def half(value: str, parts: Parts, context: "Context") -> str:
+    """a, p -> AM, PM."""
+    return f"[{value.upper()}M]"
+
+
+def military(value: str, parts: Parts, context: "Context") -> str:
+    """0730 -> zero seven thirty, 1600 -> sixteen hundred."""
+    dialect = context.grammar.dialect
+    hour, minute = int(value[:2]), int(value[2:])
+    start = ("zero " if hour < 10 else "") + number_words.cardinal(hour, dialect)
+    return f"{start} {number_words.cardinal(minute, dialect) if minute else 'hundred'}"
+
+
+def monthcaps(value: str, parts: Parts, context: "Context") -> str:
+    """The name of a month from its three capitals."""
+    return context.grammar.entry("monthcaps", re.sub("[^A-Z]", "", value))[0]
+
+
 def over(value: str, parts: Parts, context: "Context") -> str:
     """120/80 -> one hundred twenty over eighty."""
     return " over ".join(amount(part, parts, context) for part in value.split(" ")[0].split("/"))
@@ -394,12 +443,12 @@ def lower(value: str, parts: Parts, context: "Context") -> str:
     return value.lower()
 
 
-VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled} | {
+VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
     function.__name__: function
     for function in (
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
