@@ -315,6 +315,9 @@ def grammar_of(dialect: Dialect) -> Grammar:
     for name, written, *spoken in read_table(FOLDER / "sets.tsv"):
         for form in written.split("|"):
             sets.setdefault(name, {})[form] = (*spoken, "", "", "")[:3]
+    twice = sorted(expressions.keys() & sets.keys())
+    if twice:
+        raise ValueError(f"a slot and a word set are both named {', '.join(twice)}")
     grammar = Grammar(dialect, Slots(expressions, sets))
     rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
     for number, (written, words, domain) in enumerate(read_table(FOLDER / "whitelist.tsv"), 1):

@@ -240,7 +240,7 @@ def spell(part: str, context: "Context") -> str:
     low = part.lower()
     if low in sets["respelled"]:
         return sets["respelled"][low][0]
-    if low in sets["webword"]:
+    if low in sets["webword"] or (len(part) == 2 and context.known and context.known(low)):
         return part
     if low in sets["spelled"] or len(part) == 1:
         return f"[{part.upper()}]"
@@ -263,7 +263,9 @@ def name(value: str, parts: Parts, context: "Context") -> str:
         elif part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
             words.append(acronym(part, parts, context))
         elif part[0].isalpha():
-            as_letters = len(part) == 1 or (mixed and not re.search("[aeiouy]", part.lower()))
+            is_coded = (mixed or "_" in value) and part.lower() in context.grammar.slots.sets["spelled"]
+            as_letters = len(part) == 1 or is_coded
+            as_letters = as_letters or (mixed and not re.search("[aeiouy]", part.lower()))
             words.append(f"[{part.upper()}]" if as_letters else part)
     return " ".join(words)
 
@@ -376,6 +378,22 @@ def monthcaps(value: str, parts: Parts, context: "Context") -> str:
     return context.grammar.entry("monthcaps", re.sub("[^A-Z]", "", value))[0]
 
 
+def units(value: str, parts: Parts, context: "Context") -> str:
+    """The plural of a unit."""
+    one, plural_name, _ = context.grammar.entry("unit", value)
+    return plural_name or f"{one}s"
+
+
+def partof(value: str, parts: Parts, context: "Context") -> str:
+    """The first number of 22.1/24 GB."""
+    return amount(value.split("/")[0], parts, context)
+
+
+def kilo(value: str, parts: Parts, context: "Context") -> str:
+    """5K -> five K."""
+    return f"{number_words.cardinal(int(value[:-1]), context.grammar.dialect)} [K]"
+
+
 def over(value: str, parts: Parts, context: "Context") -> str:
     """120/80 -> one hundred twenty over eighty."""
     return " over ".join(amount(part, parts, context) for part in value.split(" ")[0].split("/"))
@@ -449,6 +467,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, units, partof, kilo, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
