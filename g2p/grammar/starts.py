@@ -88,7 +88,11 @@ def node_heads(name: str, value: Any) -> set[Head]:
             }
         return heads | {""} if low == 0 else heads
     if name == "IN":
-        return {class_characters(tuple(value))}
+        characters = class_characters(tuple(value))
+        letters = {character.lower() for character in characters}
+        # [Ee] goes on with a word as e does
+        is_letter = len(letters) == 1 and min(letters).isalpha()
+        return set(letters) if is_letter else {characters}
     if name in ("ASSERT", "ASSERT_NOT", "AT"):
         return {""}
     return {CHARACTERS}

@@ -127,7 +127,7 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> R
         expression = slots.expand(pattern)
         follow = f"(?={slots.expand(after, capture=False)})" if after else ""
         # a word of the context begins where a word begins
-        edge = r"\b" if before[:1].isalpha() or before.startswith(("{", "(?i:{", "(?:(?i:{")) else ""
+        edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
         context = rf"{edge}(?:{slots.expand(before, capture=False)})$" if before else None
         return Row(
             number=number,
