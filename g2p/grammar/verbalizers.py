@@ -337,7 +337,11 @@ def code(value: str, parts: Parts, context: "Context") -> str:
         pieces = re.findall(r"[A-Za-z]+|\d+", group)
         words.append(
             " ".join(
-                number_words.digits(piece) if piece.isdigit() else f"[{piece.upper()}]"
+                number_words.digits(piece)
+                if piece.isdigit()
+                else piece
+                if len(piece) > 3 and piece.islower() and is_speakable(piece)
+                else f"[{piece.upper()}]"
                 for piece in pieces
             )
         )
@@ -394,6 +398,46 @@ def kilo(value: str, parts: Parts, context: "Context") -> str:
     return f"{number_words.cardinal(int(value[:-1]), context.grammar.dialect)} [K]"
 
 
+def house(value: str, parts: Parts, context: "Context") -> str:
+    """The number of a house before a direction."""
+    return pairs(value.split(" ")[0], parts, context)
+
+
+def compass(value: str, parts: Parts, context: "Context") -> str:
+    """N -> north."""
+    return context.grammar.entry("direction", value)[0]
+
+
+def place(value: str, parts: Parts, context: "Context") -> str:
+    """A street's kind, short or whole."""
+    return context.grammar.entry("place", value)[0]
+
+
+def tablespoons(value: str, parts: Parts, context: "Context") -> str:
+    """An amount of tablespoons."""
+    return counted(value, "tablespoon", "tablespoons", False, context)
+
+
+def minutesof(value: str, parts: Parts, context: "Context") -> str:
+    """An amount of minutes."""
+    return counted(value, "minute", "minutes", False, context)
+
+
+def daysof(value: str, parts: Parts, context: "Context") -> str:
+    """An amount of days."""
+    return counted(value, "day", "days", False, context)
+
+
+def tag(value: str, parts: Parts, context: "Context") -> str:
+    """The words of a placeholder: <Enter>."""
+    return context.grammar.say(value.strip("</>"), context)
+
+
+def dollar(value: str, parts: Parts, context: "Context") -> str:
+    """A$AP, Ke$ha: the sign is an s."""
+    return value.replace("$", "s").capitalize()
+
+
 def over(value: str, parts: Parts, context: "Context") -> str:
     """120/80 -> one hundred twenty over eighty."""
     return " over ".join(amount(part, parts, context) for part in value.split(" ")[0].split("/"))
@@ -420,7 +464,7 @@ def phone(value: str, parts: Parts, context: "Context") -> str:
 
 def titled(value: str, parts: Parts, context: "Context") -> str:
     """A title without its dot."""
-    return context.grammar.entry("titled", value)[0]
+    return context.grammar.entry("titled", value.rstrip("."))[0]
 
 
 def spelled(value: str, parts: Parts, context: "Context") -> str:
@@ -467,6 +511,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, units, partof, kilo, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
