@@ -25,9 +25,9 @@ from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind, Normalized, Token
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "grammar"
 LETTERS = re.compile(r"[^\W\d_]+")
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
-PLAIN = re.compile(
-    r"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
-)
+ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
+WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
+PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-ÿ]+)(?:'[a-z]+)?){ENDED}")
 PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
 SPOKEN = re.compile(
@@ -37,6 +37,7 @@ CONTEXT = 40  # characters before a place that a row may ask for
 DEEPEST = 3  # grammars inside grammars: a slot that is read as text
 RUN = re.compile(r"\.{2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
 MARKS = frozenset(PUNCTUATION)
+STOPS, SPACES = frozenset(",.;:!?"), frozenset(("", " ", "\n"))  # no row begins with both
 SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
 
 
@@ -90,7 +91,7 @@ class Grammar:
             return self.by_character.get(character, [])
         run = LETTERS.match(text, place)
         listed = self.by_word.get(run[0].lower(), []) if run else []
-        if PLAIN.match(text, place) and not (place and is_word(text[place - 1])):
+        if WHOLE.match(text, place) and not (place and is_word(text[place - 1])):
             return listed
         return listed + self.by_character.get(character, [])
 
@@ -142,13 +143,20 @@ class Grammar:
 
     def walk(self, text: str, context: Context) -> Iterator[Spoken]:
         """The text's pieces in order, each with the row that decided."""
-        place, last, quoted = 0, None, False
+        place, last, quoted, by_word = 0, None, False, self.by_word
         while place < len(text):
+            plain = PLAIN.match(text, place)
+            if plain and plain[2].lower() not in by_word:
+                last = Spoken(plain.start(1), plain.end(), plain[1], None)
+                place = last.end
+                yield last
+                continue
             character = text[place]
             if character == " " or character == "\n":
                 place += 1
                 continue
-            matches = self.matches(text, place, last) if self.candidates(text, place) else []
+            ends_word = character in STOPS and text[place + 1 : place + 2] in SPACES
+            matches = [] if ends_word else self.matches(text, place, last)
             if matches:
                 end, row = matches[0]
                 match = row.pattern.match(text, place)
