@@ -64,6 +64,11 @@ def is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
+def is_override(character: str) -> bool:
+    """Whether a caller's placeholder stands there (result.py)."""
+    return "\ue000" <= character <= "\uf8ff"
+
+
 @dataclass
 class Grammar:
     """Rows, word sets and verbalizers of one dialect."""
@@ -198,6 +203,8 @@ class Grammar:
             mark = "…" if run[:2] == ".." or run[0] == "…" else "—" if run[0] in "-—" else run[0]
             return Spoken(place, match.end(), mark, None)
         character = SAME_MARK.get(text[place], text[place])
+        if is_override(character):
+            return Spoken(place, place + 1, character, None)
         if character == BREAK:
             silent = last is None or last.words[-1:] in MARKS - {")", "”"}
             return Spoken(place, place + 1, "" if silent else ".", None)
@@ -287,6 +294,8 @@ def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
             yield match[1] + (match[2] or ""), "letters"
         elif match[3]:
             yield match[3], "punctuation"
+        elif is_override(match[4]):
+            yield match[4], "override"
         else:
             yield match[4].replace("‑", "-"), "word"
 
@@ -295,7 +304,7 @@ def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
     """Tokens with offsets of the original text."""
     raw: list[tuple[str, int, int, Kind, bool]] = []
     for start, end, words, row in spoken:
-        if row is None and words and words[0].isalpha():
+        if row is None and words[:1].isalpha() and not is_override(words[0]):
             raw.append((words, start, end, "word", False))
             continue
         for word, kind in pieces_of(words):

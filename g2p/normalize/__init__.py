@@ -71,5 +71,6 @@ def normalize(text: str, *, dialect: Dialect = US, known: Known = None) -> Norma
 
     `known`: whether a lexicon lists a mixed-case string (iPhone) whole; such a one is not split.
     """
-    tokens, drops = analyse(text, dialect=dialect, known=known)
-    return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(drops))
+    from kokoro_ane.g2p.grammar import grammar_of
+
+    return grammar_of(dialect).normalize(text, known)
