@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from kokoro_ane.g2p.grammar.table import Row, Slots, compile_row, read_table
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
@@ -41,7 +40,8 @@ STOPS, SPACES = frozenset(",.;:!?"), frozenset(("", " ", "\n"))  # no row begins
 SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
 
 
-class Spoken(NamedTuple):
+@dataclass(slots=True)
+class Spoken:
     """text[start:end] of the cleaned text as words; `row` decided (None: a word as it stands)."""
 
     start: int
@@ -168,7 +168,7 @@ class Grammar:
                 assert match
                 words = self.fill(row, match, context)
                 is_short = text[end - 1] == "." and words[-1:] not in MARKS
-                if is_short and not row.has_context and self.ends_sentence(text, end):
+                if is_short and self.ends_sentence(text, end, row):
                     words += "."
                 last = Spoken(place, end, words, row)
             elif character == "'":
@@ -181,14 +181,18 @@ class Grammar:
             place = last.end
             yield last
 
-    def ends_sentence(self, text: str, end: int) -> bool:
+    def ends_sentence(self, text: str, end: int, row: Row) -> bool:
         """Whether the full stop of a short form before `end` is the sentence's too."""
         rest = text[end : end + CONTEXT].lstrip(' ")”\'\n')
         if not rest:
             return not text[end:].strip(' ")”\'\n')
         first = LETTERS.match(rest)
-        starts = first is not None and first[0] in self.slots.sets["starter"]
-        return starts and text[end].isspace() and rest[first.end() :][:1] != "."  # type: ignore
+        if first is None or row.has_context:
+            return False
+        starts = first[0] in self.slots.sets["starter"] or (
+            row.kind == "weekday" and first[0][0].isupper() and text[end].isspace()
+        )
+        return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
     def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
         """A word, a mark; anything else is silent."""
@@ -223,7 +227,7 @@ class Grammar:
 
     def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
         """The words of a row's say column."""
-        parts = {name: value or "" for name, value in match.groupdict().items()}
+        parts = {name: match[name] or "" for name in row.slots}
         parts["0"] = match[0]
         words = []
         for optional, pieces in row.say:
@@ -303,7 +307,8 @@ def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
 def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
     """Tokens with offsets of the original text."""
     raw: list[tuple[str, int, int, Kind, bool]] = []
-    for start, end, words, row in spoken:
+    for piece in spoken:
+        start, end, words, row = piece.start, piece.end, piece.words, piece.row
         if row is None and words[:1].isalpha() and not is_override(words[0]):
             raw.append((words, start, end, "word", False))
             continue

@@ -88,6 +88,7 @@ class Row:
     number: int
     kind: str
     pattern: re.Pattern[str]
+    slots: tuple[str, ...]  # names of the pattern's groups
     before: re.Pattern[str] | None
     previous: frozenset[str]  # classes that the token before must have; empty: any
     joins: bool  # `@same`: a value of a class that a range joins must follow
@@ -129,10 +130,12 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> R
         # a word of the context begins where a word begins
         edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
         context = rf"{edge}(?:{slots.expand(before, capture=False)})$" if before else None
+        compiled = re.compile(expression + follow)
         return Row(
             number=number,
             kind=kind,
-            pattern=re.compile(expression + follow),
+            pattern=compiled,
+            slots=tuple(compiled.groupindex),
             before=re.compile(context) if context else None,
             previous=previous,
             joins=joins,

@@ -28,7 +28,11 @@ VULGAR = {
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-ÿ]+|\d+|\S")
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"
-    r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$"
+    r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
+    r"|[JQV]$|[BCDFGHJKLMNPQRSTVWXZ]{4}$(?<!GHTS|GTHS)|^(?=.{4,5}$).*"
+    r"(?:[BCFGHJKMPQSTVXZ]D|[BDFGHJKMPQTVWXZ]C|[BCDFHJKLMPQSTVXZ]G"
+    r"|[BCDFGHJKNPQSTVXZ]B|[BCDGHJKNQSTVWXZ]F|[BCDFJKNPQTVXZ]M|[BCDFJKPQSTVZ]N"
+    r"|[BCDFGHJKNQTVZ]P|[BCDFGJLMNQSTVWXZ]R|[BDFGHJKMPQTVXZ]K)$"
 )
 
 
@@ -227,9 +231,12 @@ def month(value: str, parts: Parts, context: "Context") -> str:
 # ---- names and addresses
 
 
+VOWEL = re.compile("[aeiouyà-öø-ÿ]")
+
+
 def is_speakable(word: str) -> bool:
     """Whether letters can be read as a word."""
-    return len(word) > 2 and any(letter in "aeiouyà-ÿ" for letter in word)
+    return len(word) > 2 and VOWEL.search(word) is not None
 
 
 def spell(part: str, context: "Context") -> str:
@@ -282,7 +289,8 @@ def web(value: str, parts: Parts, context: "Context") -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
     signs, words = context.grammar.slots.sets["sign"], []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
-        words.append(signs[part][0] if part in signs else spell(part, context))
+        if part in signs or part[0].isalnum():
+            words.append(signs[part][0] if part in signs else spell(part, context))
     return " ".join(words)
 
 
@@ -303,7 +311,9 @@ def acronym(value: str, parts: Parts, context: "Context") -> str:
     ending = value[len(stem) :]
     if stem in sets["readcaps"]:
         return value
-    if stem in sets["spelledcaps"] or stem.lower() in sets["ambiguous"]:
+    if stem.lower() in sets["respelled"]:
+        return sets["respelled"][stem.lower()][0]
+    if len(stem) == 1 or stem in sets["spelledcaps"] or stem.lower() in sets["ambiguous"]:
         return f"[{stem}]{ending}"
     return value if is_common(stem, context) else f"[{stem}]{ending}"
 
@@ -345,7 +355,8 @@ def code(value: str, parts: Parts, context: "Context") -> str:
                 for piece in pieces
             )
         )
-    return (", " if len(words) > 2 else " ").join(words)
+    long = all(len(group) > 2 for group in groups_of)
+    return (", " if len(words) > 2 or long else " ").join(words)
 
 
 def monthday(value: str, parts: Parts, context: "Context") -> str:
@@ -438,6 +449,45 @@ def dollar(value: str, parts: Parts, context: "Context") -> str:
     return value.replace("$", "s").capitalize()
 
 
+def loud(value: str, parts: Parts, context: "Context") -> str:
+    """MID-WEEK is one word; in NON-GMO the prefix is a word and the rest letters."""
+    sets, pieces = context.grammar.slots.sets, value.split("-")
+    listed = context.known is not None and context.known(value.lower())
+    words = [
+        is_common(piece, context) or piece in sets["prefixcaps"]
+        for piece in pieces
+        if piece not in sets["spelledcaps"]
+    ]
+    if listed or (len(words) == len(pieces) and all(words)):
+        return value.lower().replace("-", "‑")
+    return " ".join(
+        piece.lower()
+        if piece in sets["prefixcaps"] and piece not in sets["spelledcaps"]
+        else acronym(piece, parts, context)
+        for piece in pieces
+    )
+
+
+def plurals(value: str, parts: Parts, context: "Context") -> str:
+    """One letter behind &, perhaps with an ending: M&Ms."""
+    return f"[{value[0]}]{value[1:]}"
+
+
+def stone(value: str, parts: Parts, context: "Context") -> str:
+    """12st -> twelve stone."""
+    return f"{count(value[:-2], parts, context)} stone"
+
+
+def alone(value: str, parts: Parts, context: "Context") -> str:
+    """The plural of a unit without a number."""
+    return context.grammar.entry("aloneunit", value)[1]
+
+
+def tollfree(value: str, parts: Parts, context: "Context") -> str:
+    """1-800- -> one, eight hundred."""
+    return f"one, {phone(value[2:5], parts, context)}"
+
+
 def over(value: str, parts: Parts, context: "Context") -> str:
     """120/80 -> one hundred twenty over eighty."""
     return " over ".join(amount(part, parts, context) for part in value.split(" ")[0].split("/"))
@@ -511,6 +561,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
