@@ -33,6 +33,7 @@ SPOKEN = re.compile(
     r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)"
 )
 CONTEXT = 40  # characters before a place that a row may ask for
+SAID = ("word", "letters")
 DEEPEST = 3  # grammars inside grammars: a slot that is read as text
 RUN = re.compile(r"\.{2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
 MARKS = frozenset(PUNCTUATION)
@@ -57,11 +58,6 @@ class Context:
     grammar: "Grammar"
     known: Callable[[str], bool] | None  # whether a lexicon lists a string
     depth: int
-
-
-def is_word(character: str) -> bool:
-    """Whether a character goes on with a word."""
-    return character.isalnum() or character == "_"
 
 
 def is_override(character: str) -> bool:
@@ -96,7 +92,8 @@ class Grammar:
             return self.by_character.get(character, [])
         run = LETTERS.match(text, place)
         listed = self.by_word.get(run[0].lower(), []) if run else []
-        if WHOLE.match(text, place) and not (place and is_word(text[place - 1])):
+        begins = place == 0 or text[place - 1] in SPACES
+        if begins and WHOLE.match(text, place):
             return listed
         return listed + self.by_character.get(character, [])
 
@@ -108,8 +105,6 @@ class Grammar:
         if not match or match.end() == place:
             return place
         end = match.end()
-        if not row.open_end and end < len(text) and is_word(text[end - 1]) and is_word(text[end]):
-            return place
         if row.previous:
             if not last or not last.row or last.row.kind not in row.previous:
                 return place
@@ -271,13 +266,14 @@ class Grammar:
     def normalize(self, text: str, known: Callable[[str], bool] | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
         cleaned = clean(text)
-        pieces = list(self.walk(with_breaks(cleaned.text), Context(self, known, 0)))
+        broken = with_breaks(cleaned.text)
+        pieces = list(self.walk(broken, Context(self, known, 0)))
         drops = cleaned.drops + [
             (*cleaned.span(piece.start, piece.end), piece.row.kind if piece.row else "symbol")
             for piece in pieces
             if not piece.words and cleaned.text[piece.start] != "\n"
         ]
-        tokens = tuple(tokens_of(pieces, cleaned))
+        tokens = tuple(tokens_of(pieces, broken, cleaned))
         return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
 
     def explain(self, text: str) -> Iterator[str]:
@@ -304,23 +300,30 @@ def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
             yield match[4].replace("‑", "-"), "word"
 
 
-def tokens_of(spoken: list[Spoken], cleaned: Cleaned) -> Iterator[Token]:
-    """Tokens with offsets of the original text."""
+def tokens_of(spoken: list[Spoken], text: str, cleaned: Cleaned) -> Iterator[Token]:
+    """Tokens with offsets of the original text; two spoken ones that touch (5pm, 10–15) are said
+    apart.
+    """
+    # word, start, end, kind, whether another piece of the same words follows
     raw: list[tuple[str, int, int, Kind, bool]] = []
     for piece in spoken:
-        start, end, words, row = piece.start, piece.end, piece.words, piece.row
-        if row is None and words[:1].isalpha() and not is_override(words[0]):
+        start, end, words = piece.start, piece.end, piece.words
+        if piece.row is None and words[:1].isalpha() and not is_override(words[0]):
             raw.append((words, start, end, "word", False))
             continue
-        for word, kind in pieces_of(words):
-            raw.append((word, start, end, kind, False))
-    for index, (word, start, end, kind, _) in enumerate(raw):
-        after = raw[index + 1] if index + 1 < len(raw) else None
-        parted = cleaned.text[end : end + 1] in (" ", "\n") or (
-            after is not None and kind != "punctuation"
-        )
-        is_apart = parted and (after is None or after[3] != "punctuation" or after[1] >= end + 1)
-        yield Token(word, *cleaned.span(start, end), kind, is_apart)
+        pieces = list(pieces_of(words))
+        for place, (word, kind) in enumerate(pieces, 1):
+            raw.append((word, start, end, kind, place < len(pieces)))
+    for index, (word, start, end, kind, goes_on) in enumerate(raw):
+        after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
+        if goes_on and after != "punctuation":
+            space = True
+        elif goes_on and kind not in SAID:
+            space = False
+        else:
+            space = text[end : end + 1].isspace() and text[end] != BREAK
+            space = space or (kind in SAID and after in SAID)
+        yield Token(word, *cleaned.span(start, end), kind, space)
 
 
 @cache

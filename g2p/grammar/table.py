@@ -93,7 +93,6 @@ class Row:
     previous: frozenset[str]  # classes that the token before must have; empty: any
     joins: bool  # `@same`: a value of a class that a range joins must follow
     has_context: bool  # whether `after` asks for something: a dot in the match ends no sentence
-    open_end: bool
     say: tuple[Section, ...]
     weight: int
     starts: Starts
@@ -130,7 +129,9 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> R
         # a word of the context begins where a word begins
         edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
         context = rf"{edge}(?:{slots.expand(before, capture=False)})$" if before else None
-        compiled = re.compile(expression + follow)
+        # a match that goes on inside a word is none, so that shorter alternatives are tried
+        ended = "" if open_end else r"(?!\B\w)"
+        compiled = re.compile(f"(?:{expression}){ended}{follow}")
         return Row(
             number=number,
             kind=kind,
@@ -140,7 +141,6 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> R
             previous=previous,
             joins=joins,
             has_context=bool(after) and not after.startswith("(?!"),
-            open_end=open_end,
             say=parse_say(say),
             weight=int(weight or 0),
             starts=starts_of(expression, open_end),

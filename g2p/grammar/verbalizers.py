@@ -176,8 +176,8 @@ def money_words(value: str, parts: Parts, context: "Context", single: bool) -> s
     one, many, minor = context.grammar.entry("currency", parts["currency"])
     if re.search(r",\d\d$", value):
         value = value.replace(".", "").replace(",", ".")
-    if parts.get("scale"):
-        scale = context.grammar.entry("scale", parts["scale"])[0]
+    if parts.get("scale") or parts.get("scaleword"):
+        scale = context.grammar.entry("scale", parts.get("scale") or parts["scaleword"])[0]
         return f"{amount(value, parts, context)} {scale} {one if single else many or one + 's'}"
     value = value.replace(",", "")
     whole, _, cents = value.partition(".")
@@ -289,7 +289,7 @@ def web(value: str, parts: Parts, context: "Context") -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
     signs, words = context.grammar.slots.sets["sign"], []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
-        if part in signs or part[0].isalnum():
+        if part in signs or part[0].isalpha() or part[0].isdecimal():
             words.append(signs[part][0] if part in signs else spell(part, context))
     return " ".join(words)
 
@@ -359,10 +359,31 @@ def code(value: str, parts: Parts, context: "Context") -> str:
     return (", " if len(words) > 2 or long else " ").join(words)
 
 
-def monthday(value: str, parts: Parts, context: "Context") -> str:
-    """12/25 -> December twenty-fifth; in British the other way round."""
-    first, second = map(int, value.split("/"))
-    return f"{MONTHS[first - 1]} {number_words.ordinal(second, context.grammar.dialect)}"
+def day_words(first: int, second: int, context: "Context") -> str:
+    """A day of two numbers in the dialect's order, or in the other one where that alone is a day."""
+    gb = context.grammar.dialect == GB
+    number, day = (second, first) if gb else (first, second)
+    if number > 12:
+        number, day = day, number
+    nth, name_of = number_words.ordinal(day, context.grammar.dialect), MONTHS[min(number, 12) - 1]
+    return f"the {nth} of {name_of}" if gb else f"{name_of} {nth}"
+
+
+def shortday(value: str, parts: Parts, context: "Context") -> str:
+    """12/25, 12/25/2026, 12.25.26: December twenty-fifth; two of them are a range."""
+    numbers = re.findall(r"\d+", value)
+    words = day_words(int(numbers[0]), int(numbers[1]), context)
+    if len(numbers) == 4:
+        return f"{words} to {day_words(int(numbers[2]), int(numbers[3]), context)}"
+    return f"{words}, {short(numbers[2], parts, context)}" if len(numbers) == 3 else words
+
+
+def isoday(value: str, parts: Parts, context: "Context") -> str:
+    """2026-03-15: March fifteenth, twenty twenty-six."""
+    numbers = re.findall(r"\d+", value)
+    month_day = (numbers[2], numbers[1]) if context.grammar.dialect == GB else numbers[1:3]
+    words = day_words(int(month_day[0]), int(month_day[1]), context)
+    return f"{words}, {year(numbers[0], parts, context)}"
 
 
 def zip_code(value: str, parts: Parts, context: "Context") -> str:
@@ -561,6 +582,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, plurals, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, monthday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, shortday, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
