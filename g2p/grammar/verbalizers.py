@@ -340,23 +340,29 @@ def outof(value: str, parts: Parts, context: "Context") -> str:
 
 
 def code(value: str, parts: Parts, context: "Context") -> str:
-    """A code by its groups: letters and digits one by one, a comma between groups."""
+    """A code by its groups, a comma between long ones: letters and digits one by one, short groups
+    of digits as numbers, words as words.
+    """
     groups_of = re.findall(r"[A-Za-z\d]+", value)
+    words = [code_group(group, len(groups_of) > 1, context) for group in groups_of]
+    is_long = len(words) > 2 or all(len(group) > 2 for group in groups_of)
+    return (", " if is_long else " ").join(words)
+
+
+def code_group(group: str, beside: bool, context: "Context") -> str:
+    """One group of a code; `beside`: others stand beside it."""
+    if group.isdecimal() and len(group) < 3 and group[0] != "0" and beside:
+        return number_words.cardinal(int(group), context.grammar.dialect)
     words = []
-    for group in groups_of:
-        pieces = re.findall(r"[A-Za-z]+|\d+", group)
-        words.append(
-            " ".join(
-                number_words.digits(piece)
-                if piece.isdigit()
-                else piece
-                if len(piece) > 3 and piece.islower() and is_speakable(piece)
-                else f"[{piece.upper()}]"
-                for piece in pieces
-            )
-        )
-    long = all(len(group) > 2 for group in groups_of)
-    return (", " if len(words) > 2 or long else " ").join(words)
+    for piece in re.findall(r"[A-Za-z]+|\d+", group):
+        is_word_like = len(piece) > 3 and is_speakable(piece.lower()) and not ODD.search(piece)
+        if piece.isdecimal():
+            words.append(number_words.digits(piece))
+        elif is_word_like and (piece.islower() or is_common(piece, context)):
+            words.append(piece.lower())
+        else:
+            words.append(f"[{piece.upper()}]")
+    return " ".join(words)
 
 
 def day_words(first: int, second: int, context: "Context") -> str:
@@ -530,7 +536,7 @@ def phone(value: str, parts: Parts, context: "Context") -> str:
     """An area code: 800 -> eight hundred, others digit by digit."""
     if value[1:] == "00" and value[0] != "0":
         return f"{number_words.cardinal(int(value[0]), context.grammar.dialect)} hundred"
-    return number_words.digits(value)
+    return number_words.digits(value, "oh" if context.grammar.dialect == GB else "zero")
 
 
 def titled(value: str, parts: Parts, context: "Context") -> str:
