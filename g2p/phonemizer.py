@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 UserWords = Path | str | Mapping[str, str] | None
 Fallback = Callable[[str], str | None]  # a word, its phonemes
-Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
+Normalizer = Callable[..., Normalized]  # a text as Normalized
 # sentences read together, so that the neural model is asked once for all of them; the first goes
 # alone, for latency
 BATCH = 16
@@ -205,8 +205,8 @@ class G2P:
         phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
         want of anything better. Both are for English. Raises InputError for a bad one of these.
         """
+        from kokoro_ane.g2p.grammar import grammar_of
         from kokoro_ane.g2p.lexicon import user_lexicon
-        from kokoro_ane.g2p.normalize import normalize
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind not in (US, GB):
@@ -225,7 +225,7 @@ class G2P:
         words = Lexicon.load(kind, user.words)
         neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
         return cls(
-            partial(normalize, known=words.lists),
+            partial(grammar_of(kind).normalize, known=words.lists),
             words,
             LateHeteronyms(),
             neural,
@@ -327,7 +327,7 @@ class G2P:
                 dropped=dict(dropped),
                 drops=tuple(sorted((*marked.drops, *rates.wrong))),
             )
-        return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
+        return Sentence(offset, text, marked, self._normalizer(marked.text))
 
     def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
         self._reader.prepare(

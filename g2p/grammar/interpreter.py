@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from kokoro_ane.g2p.grammar.starts import Starts
 from kokoro_ane.g2p.grammar.table import Row, Slots, compile_row, read_table
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
 from kokoro_ane.g2p.normalize.characters import LATIN, Cleaned, clean
@@ -29,9 +30,8 @@ WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
 PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-ÿ]+)(?:'[a-z]+)?){ENDED}")
 PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
-SPOKEN = re.compile(
-    r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)"
-)
+INSIDE = re.compile(r"\B\w")  # a word goes on here
+SPOKEN = re.compile(r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)")
 CONTEXT = 40  # characters before a place that a row may ask for
 SAID = ("word", "letters")
 DEEPEST = 3  # grammars inside grammars: a slot that is read as text
@@ -43,12 +43,15 @@ SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
 
 @dataclass(slots=True)
 class Spoken:
-    """text[start:end] of the cleaned text as words; `row` decided (None: a word as it stands)."""
+    """text[start:end] of the cleaned text as words; `kind` is its class (empty: a word or mark as
+    it stands), `source` names the row that decided.
+    """
 
     start: int
     end: int
     words: str
-    row: Row | None
+    kind: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,31 +74,34 @@ class Grammar:
 
     dialect: Dialect
     slots: Slots
-    rows: list[Row] = field(default_factory=list)
-    by_word: dict[str, list[Row]] = field(default_factory=dict)
-    by_character: dict[str, list[Row]] = field(default_factory=dict)
+    by_word: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    by_character: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    # one-off forms: written -> words; and the longest of them by what it begins with
+    literals: dict[str, str] = field(default_factory=dict)
+    longest: dict[str, int] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
-        """Put one row into the index."""
-        self.rows.append(row)
-        for word in row.starts.words:
-            self.by_word.setdefault(word, []).append(row)
-        for character in row.starts.characters:
-            self.by_character.setdefault(character, []).append(row)
+    def add_literal(self, written: str, words: str) -> None:
+        """Put a one-off form into the index."""
+        self.literals[written] = words
+        run = LETTERS.match(written)
+        first = run[0].lower() if run else written[0]
+        self.longest[first] = max(self.longest.get(first, 0), len(written))
+        if run:
+            self.by_word.setdefault(first, ())
 
     # ---- classify
 
-    def candidates(self, text: str, place: int) -> list[Row]:
+    def candidates(self, text: str, place: int) -> tuple[Row, ...]:
         """Rows that can begin at `place`."""
         character = text[place]
         if not character.isalpha():
-            return self.by_character.get(character, [])
+            return self.by_character.get(character, ())
         run = LETTERS.match(text, place)
-        listed = self.by_word.get(run[0].lower(), []) if run else []
+        listed = self.by_word.get(run[0].lower(), ()) if run else ()
         begins = place == 0 or text[place - 1] in SPACES
         if begins and WHOLE.match(text, place):
             return listed
-        return listed + self.by_character.get(character, [])
+        return listed + self.by_character.get(character, ())
 
     def match(self, row: Row, text: str, place: int, last: Spoken | None) -> int:
         """Where a match of `row` at `place` ends; `place` where there is none. `last`: the token
@@ -106,7 +112,7 @@ class Grammar:
             return place
         end = match.end()
         if row.previous:
-            if not last or not last.row or last.row.kind not in row.previous:
+            if not last or last.kind not in row.previous:
                 return place
             gap = text[last.end : place]
             if gap and not (row.before and row.before.match(gap)):
@@ -125,19 +131,29 @@ class Grammar:
             key=lambda item: (-item[0], -item[1].weight, item[1].number),
         )
 
+    def literal(self, text: str, place: int) -> int:
+        """Where the longest form of the whitelist at `place` ends; `place` where there is none."""
+        run = LETTERS.match(text, place)
+        longest = self.longest.get(run[0].lower() if run else text[place], 0)
+        for end in range(min(len(text), place + longest), place, -1):
+            if text[place:end] in self.literals and not INSIDE.match(text, end):
+                return end
+        return place
+
     def joins(self, last: Spoken | None, text: str, place: int, end: int) -> bool:
         """Whether a range may join the value before `place` to what begins at `end`: both of one
         class, or a number without its unit before any value (5-10 kg, 9-5pm).
         """
         ranged = self.slots.sets["ranged"]
-        if not last or not last.row or end >= len(text):
+        if not last or end >= len(text):
             return False
-        if text[last.end : place].strip() or last.row.kind not in ranged:
+        if text[last.end : place].strip() or last.kind not in ranged:
             return False
         following = self.matches(text, end, None)
         kind = following[0][1].kind if following else ""
-        return kind in ranged and (kind == last.row.kind or last.row.kind == "cardinal"
-                                   or kind == "cardinal")
+        return kind in ranged and (
+            kind == last.kind or last.kind == "cardinal" or kind == "cardinal"
+        )
 
     # ---- walk
 
@@ -147,7 +163,7 @@ class Grammar:
         while place < len(text):
             plain = PLAIN.match(text, place)
             if plain and plain[2].lower() not in by_word:
-                last = Spoken(plain.start(1), plain.end(), plain[1], None)
+                last = Spoken(plain.start(1), plain.end(), plain[1])
                 place = last.end
                 yield last
                 continue
@@ -157,20 +173,27 @@ class Grammar:
                 continue
             ends_word = character in STOPS and text[place + 1 : place + 2] in SPACES
             matches = [] if ends_word else self.matches(text, place, last)
-            if matches:
-                end, row = matches[0]
+            end = matches[0][0] if matches else place
+            literal_end = place if ends_word else self.literal(text, place)
+            if literal_end > place and literal_end >= end:
+                words = self.literals[text[place:literal_end]]
+                last = Spoken(place, literal_end, words, "whitelist", "whitelist.tsv")
+            elif matches:
+                row = matches[0][1]
                 match = row.pattern.match(text, place)
                 assert match
                 words = self.fill(row, match, context)
                 is_short = text[end - 1] == "." and words[-1:] not in MARKS
                 if is_short and self.ends_sentence(text, end, row):
                     words += "."
-                last = Spoken(place, end, words, row)
+                last = Spoken(place, end, words, row.kind, row.source)
             elif character == "'":
-                opens = text[place + 1 : place + 2].isalnum() and not text[place - 1 : place].isalnum()
+                opens = (
+                    text[place + 1 : place + 2].isalnum() and not text[place - 1 : place].isalnum()
+                )
                 closes = quoted and not opens and text[place - 1 : place].strip() != ""
                 quoted = opens or (quoted and not closes)
-                last = Spoken(place, place + 1, "“" if opens else "”" if closes else "", None)
+                last = Spoken(place, place + 1, "“" if opens else "”" if closes else "")
             else:
                 last = self.default(text, place, last, context)
             place = last.end
@@ -178,9 +201,9 @@ class Grammar:
 
     def ends_sentence(self, text: str, end: int, row: Row) -> bool:
         """Whether the full stop of a short form before `end` is the sentence's too."""
-        rest = text[end : end + CONTEXT].lstrip(' ")”\'\n')
+        rest = text[end : end + CONTEXT].lstrip(" \")”'\n")
         if not rest:
-            return not text[end:].strip(' ")”\'\n')
+            return not text[end:].strip(" \")”'\n")
         first = LETTERS.match(rest)
         if first is None or row.has_context:
             return False
@@ -193,21 +216,21 @@ class Grammar:
         """A word, a mark; anything else is silent."""
         match = WORD.match(text, place)
         if match:
-            return Spoken(place, match.end(), match[0], None)
+            return Spoken(place, match.end(), match[0])
         match = RUN.match(text, place)
         if match:
             run = match[0]
             if run == "." and self.is_cut(text, place, last, context):
-                return Spoken(place, place + 1, "", None)
+                return Spoken(place, place + 1, "")
             mark = "…" if run[:2] == ".." or run[0] == "…" else "—" if run[0] in "-—" else run[0]
-            return Spoken(place, match.end(), mark, None)
+            return Spoken(place, match.end(), mark)
         character = SAME_MARK.get(text[place], text[place])
         if is_override(character):
-            return Spoken(place, place + 1, character, None)
+            return Spoken(place, place + 1, character)
         if character == BREAK:
             silent = last is None or last.words[-1:] in MARKS - {")", "”"}
-            return Spoken(place, place + 1, "" if silent else ".", None)
-        return Spoken(place, place + 1, character if character in MARKS else "", None)
+            return Spoken(place, place + 1, "" if silent else ".")
+        return Spoken(place, place + 1, character if character in MARKS else "")
 
     def is_cut(self, text: str, place: int, last: Spoken | None, context: Context) -> bool:
         """Whether the full stop at `place` stands behind a word cut short that no lexicon lists,
@@ -242,8 +265,10 @@ class Grammar:
         value, name = parts.get(slot, ""), slot.rstrip("0123456789")
         if not verbalizers:
             is_listed = name in self.slots.sets
-            return self.entry(name, value)[0] if is_listed else VERBALIZERS["amount"](
-                value, parts, context
+            return (
+                self.entry(name, value)[0]
+                if is_listed
+                else VERBALIZERS["amount"](value, parts, context)
             )
         for verbalizer in verbalizers:
             if verbalizer == "text":
@@ -269,7 +294,7 @@ class Grammar:
         broken = with_breaks(cleaned.text)
         pieces = list(self.walk(broken, Context(self, known, 0)))
         drops = cleaned.drops + [
-            (*cleaned.span(piece.start, piece.end), piece.row.kind if piece.row else "symbol")
+            (*cleaned.span(piece.start, piece.end), piece.kind or "symbol")
             for piece in pieces
             if not piece.words and cleaned.text[piece.start] != "\n"
         ]
@@ -280,7 +305,7 @@ class Grammar:
         """One line a piece: what it is, how it is said, the row that decided; rows that lost."""
         cleaned, last = clean(text).text, None
         for piece in self.walk(cleaned, Context(self, None, 0)):
-            why = f"{piece.row.source} {piece.row.kind}" if piece.row else "as it stands"
+            why = f"{piece.source} {piece.kind}" if piece.kind else "as it stands"
             yield f"{cleaned[piece.start : piece.end]!r} -> {piece.words!r}: {why}"
             for end, row in self.matches(cleaned, piece.start, last)[1:]:
                 yield f"    not {row.source} {row.kind}: {cleaned[piece.start : end]!r}"
@@ -308,7 +333,7 @@ def tokens_of(spoken: list[Spoken], text: str, cleaned: Cleaned) -> Iterator[Tok
     raw: list[tuple[str, int, int, Kind, bool]] = []
     for piece in spoken:
         start, end, words = piece.start, piece.end, piece.words
-        if piece.row is None and words[:1].isalpha() and not is_override(words[0]):
+        if not piece.kind and words[:1].isalpha() and not is_override(words[0]):
             raw.append((words, start, end, "word", False))
             continue
         pieces = list(pieces_of(words))
@@ -337,17 +362,30 @@ def grammar_of(dialect: Dialect) -> Grammar:
     ]
     expressions = {columns[1]: columns[2] for _, columns in lines if columns[0] == "slot"}
     sets: dict[str, dict[str, tuple[str, ...]]] = {}
+    entries: dict[tuple[str, ...], tuple[str, ...]] = {}
     for name, written, *spoken in read_table(FOLDER / "sets.tsv"):
         for form in written.split("|"):
-            sets.setdefault(name, {})[form] = (*spoken, "", "", "")[:3]
+            entry = (*spoken, "", "", "")[:3]
+            sets.setdefault(name, {})[form] = entries.setdefault(entry, entry)
     twice = sorted(expressions.keys() & sets.keys())
     if twice:
         raise ValueError(f"a slot and a word set are both named {', '.join(twice)}")
     grammar = Grammar(dialect, Slots(expressions, sets))
+    for written, words, _ in read_table(FOLDER / "whitelist.tsv"):
+        grammar.add_literal(written, words)
+    by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
+    by_character: dict[str, list[Row]] = {}
     rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
-    for number, (written, words, domain) in enumerate(read_table(FOLDER / "whitelist.tsv"), 1):
-        literal = re.sub(r"([.+*?()|\[\]\\^$])", r"\\\1", written)
-        rows.append((f"whitelist.tsv:{number}", [domain, "", literal, "", words, "9"]))
     for number, (source, columns) in enumerate(rows):
-        grammar.add(compile_row(number, columns, grammar.slots, source))
+        row, starts = compile_row(number, columns, grammar.slots, source)
+        for word in starts.words:
+            by_word.setdefault(word, []).append(row)
+        for character in starts.characters:
+            by_character.setdefault(character, []).append(row)
+    # one tuple for all places that try the same rows
+    same: dict[tuple[int, ...], tuple[Row, ...]] = {}
+    for index, table in ((grammar.by_word, by_word), (grammar.by_character, by_character)):
+        for start, candidates in table.items():
+            numbers = tuple(row.number for row in candidates)
+            index[start] = same.setdefault(numbers, tuple(candidates))
     return grammar

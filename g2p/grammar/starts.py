@@ -1,13 +1,13 @@
 """What can begin a match of a row, read from its parsed expression: nobody writes an index.
 
-    starts_of("(?:kg|lb)s?", open_end=False)     # Starts(words={"kg", "kgs", "lb", "lbs"})
-    starts_of("[0-9]{1,3}", open_end=False)      # Starts(characters={"0", ..., "9"})
+starts_of("(?:kg|lb)s?", open_end=False)     # Starts(words={"kg", "kgs", "lb", "lbs"})
+starts_of("[0-9]{1,3}", open_end=False)      # Starts(characters={"0", ..., "9"})
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 # Characters that rows begin with: Latin, Greek, signs.
@@ -98,7 +98,7 @@ def node_heads(name: str, value: Any) -> set[Head]:
     return {CHARACTERS}
 
 
-@lru_cache(maxsize=None)
+@cache
 def class_characters(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
     """Characters of CHARACTERS, space and line feed that a class of an expression has."""
     return frozenset(

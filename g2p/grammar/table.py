@@ -95,7 +95,6 @@ class Row:
     has_context: bool  # whether `after` asks for something: a dot in the match ends no sentence
     say: tuple[Section, ...]
     weight: int
-    starts: Starts
     source: str
 
 
@@ -112,8 +111,8 @@ def parse_say(say: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> Row:
-    """The row of `columns`. Raises ValueError that names the row where it cannot be compiled."""
+def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
+    """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row where it cannot be compiled."""
     if not 3 <= len(columns) <= len(COLUMNS):
         raise ValueError(f"{source}: {len(columns)} columns where {len(COLUMNS)} are wanted")
     kind, before, pattern, after, say, weight = [*columns, "", "", ""][: len(COLUMNS)]
@@ -132,7 +131,7 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> R
         # a match that goes on inside a word is none, so that shorter alternatives are tried
         ended = "" if open_end else r"(?!\B\w)"
         compiled = re.compile(f"(?:{expression}){ended}{follow}")
-        return Row(
+        row = Row(
             number=number,
             kind=kind,
             pattern=compiled,
@@ -143,8 +142,8 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> R
             has_context=bool(after) and not after.startswith("(?!"),
             say=parse_say(say),
             weight=int(weight or 0),
-            starts=starts_of(expression, open_end),
             source=source,
         )
+        return row, starts_of(expression, open_end)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error

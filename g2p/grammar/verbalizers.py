@@ -17,9 +17,20 @@ if TYPE_CHECKING:
 Parts = dict[str, str]
 Verbalizer = Callable[[str, Parts, "Context"], str]
 
-MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 HALVES = {1: "half", 2: "halves"}
 VULGAR = {
     "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
@@ -270,7 +281,9 @@ def name(value: str, parts: Parts, context: "Context") -> str:
         elif part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
             words.append(acronym(part, parts, context))
         elif part[0].isalpha():
-            is_coded = (mixed or "_" in value) and part.lower() in context.grammar.slots.sets["spelled"]
+            is_coded = (mixed or "_" in value) and part.lower() in context.grammar.slots.sets[
+                "spelled"
+            ]
             as_letters = len(part) == 1 or is_coded
             as_letters = as_letters or (mixed and not re.search("[aeiouy]", part.lower()))
             words.append(f"[{part.upper()}]" if as_letters else part)
