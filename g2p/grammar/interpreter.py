@@ -30,6 +30,7 @@ WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
 PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-ÿ]+)(?:'[a-z]+)?){ENDED}")
 PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
+CLITIC = re.compile(r"'s(?!\w)")
 INSIDE = re.compile(r"\B\w")  # a word goes on here
 SPOKEN = re.compile(r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)")
 CONTEXT = 40  # characters before a place that a row may ask for
@@ -196,6 +197,12 @@ class Grammar:
                 last = Spoken(place, place + 1, "“" if opens else "”" if closes else "")
             else:
                 last = self.default(text, place, last, context)
+            if (
+                last.kind
+                and CLITIC.match(text, last.end)
+                and last.words[-1:].isalpha() | (last.words[-1:] == "]")
+            ):
+                last.words, last.end = f"{last.words}'s", last.end + 2
             place = last.end
             yield last
 

@@ -513,6 +513,17 @@ def plurals(value: str, parts: Parts, context: "Context") -> str:
     return f"[{value[0]}]{value[1:]}"
 
 
+def ampersand(value: str, parts: Parts, context: "Context") -> str:
+    """AT&T: letters on both sides."""
+    return " and ".join(f"[{part}]" for part in value.split("&"))
+
+
+def millions(value: str, parts: Parts, context: "Context") -> str:
+    """12m, 100m+ -> twelve million, one hundred million plus."""
+    number = amount(value.rstrip("+mM"), parts, context)
+    return f"{number} million{' plus' if value[-1] == '+' else ''}"
+
+
 def stone(value: str, parts: Parts, context: "Context") -> str:
     """12st -> twelve stone."""
     return f"{count(value[:-2], parts, context)} stone"
@@ -601,6 +612,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, plurals, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, shortday, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, shortday, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
