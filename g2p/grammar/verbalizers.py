@@ -353,25 +353,27 @@ def outof(value: str, parts: Parts, context: "Context") -> str:
 
 
 def code(value: str, parts: Parts, context: "Context") -> str:
-    """A code by its groups, a comma between long ones: letters and digits one by one, short groups
-    of digits as numbers, words as words.
+    """A code by its groups: letters and digits one by one, words as words; a comma between groups
+    of digits; short groups alone (combo 12-30-8) are numbers.
     """
     groups_of = re.findall(r"[A-Za-z\d]+", value)
-    words = [code_group(group, len(groups_of) > 1, context) for group in groups_of]
-    is_long = len(words) > 2 or all(len(group) > 2 for group in groups_of)
-    return (", " if is_long else " ").join(words)
+    if len(groups_of) > 1 and all(re.fullmatch(r"[1-9]\d?", group) for group in groups_of):
+        return ", ".join(count(group, parts, context) for group in groups_of)
+    words = code_group(groups_of[0], context)
+    for before, group in zip(groups_of, groups_of[1:], strict=False):
+        numeric = before[-1].isdecimal() and group[0].isdecimal()
+        words += (", " if numeric else " ") + code_group(group, context)
+    return words
 
 
-def code_group(group: str, beside: bool, context: "Context") -> str:
-    """One group of a code; `beside`: others stand beside it."""
-    if group.isdecimal() and len(group) < 3 and group[0] != "0" and beside:
-        return number_words.cardinal(int(group), context.grammar.dialect)
+def code_group(group: str, context: "Context") -> str:
+    """One group of a code."""
     words = []
     for piece in re.findall(r"[A-Za-z]+|\d+", group):
-        is_word_like = len(piece) > 3 and is_speakable(piece.lower()) and not ODD.search(piece)
+        is_listed = context.known is not None and context.known(piece.lower())
         if piece.isdecimal():
             words.append(number_words.digits(piece))
-        elif is_word_like and (piece.islower() or is_common(piece, context)):
+        elif len(piece) > 3 and (is_listed or (piece.islower() and is_speakable(piece))):
             words.append(piece.lower())
         else:
             words.append(f"[{piece.upper()}]")
