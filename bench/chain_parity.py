@@ -5,13 +5,12 @@ sentences, voices in turn.
         [--voices af_heart,am_adam,bf_emma,bm_george,af_bella]
 
 `vocoder`: our vocoder on upstream's own features. `chain`: everything from the phonemes on. Exit 1
-when a duration differs or a figure is below --limit dB. The last line of stdout is one JSON object.
+when a duration differs or a figure is below --limit dB. A pipe's last line is one JSON object.
 """
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
@@ -98,8 +97,10 @@ def main(argv: list[str] | None = None) -> int:
     worst = {name: min(row[name] for row in rows) for name in FIGURES}
     changed = sum(row["durations_changed"] for row in rows)
     good = not changed and min(worst.values()) >= arguments.limit
-    print(json.dumps({"good": good, "durations_changed": changed, "worst": worst, "rows": rows}))
-    return EXIT_GOOD if good else EXIT_REJECTED
+    report = {"good": good, "durations_changed": changed, "worst": worst, "rows": rows}
+    if good:
+        return conclude(arguments, report, EXIT_GOOD, "every sentence keeps the limit")
+    return conclude(arguments, report, EXIT_REJECTED, "a duration or a figure differs")
 
 
 if __name__ == "__main__":

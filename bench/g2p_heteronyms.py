@@ -7,11 +7,10 @@ A sentence is right when the sense chosen sounds like the expected one. espeak-n
 from misaki's, so it gets the sense whose phonemes are nearest to what it says about that place, and
 a tie counts for it. `best fixed` knows the answers: the sense most frequent in the set, word by
 word. `shuffled` is ours with the other words in random order. Exit 0: every limit holds; 1: one is
-missed. The last line of stdout is one JSON object.
+missed. A pipe's last line is one JSON object.
 """
 
 import csv
-import json
 import random
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.chain_speed import print_markdown
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
@@ -221,18 +221,16 @@ def main(argv: list[str] | None = None) -> int:
     good = word_us <= LIMIT_US and all(
         shares["ours"] >= max(LIMIT, shares["best fixed"]) for shares in figures.values()
     )
-    print(
-        json.dumps(
-            {
-                "accuracy": figures,
-                "sentence_us": sentence_us,
-                "word_us": word_us,
-                "espeak_sentence_us": espeak_us,
-                "good": good,
-            }
-        )
-    )
-    return EXIT_GOOD if good else EXIT_REJECTED
+    report = {
+        "accuracy": figures,
+        "sentence_us": sentence_us,
+        "word_us": word_us,
+        "espeak_sentence_us": espeak_us,
+        "good": good,
+    }
+    if good:
+        return conclude(arguments, report, EXIT_GOOD, "every word keeps its limit")
+    return conclude(arguments, report, EXIT_REJECTED, "a word misses its limit")
 
 
 if __name__ == "__main__":

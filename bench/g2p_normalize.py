@@ -5,11 +5,10 @@ plain and hostile.
 
 A case counts when the tokens are the expected ones, marks included. A spoken form is written with
 spaces between words, `[FBI]` for letters and marks of punctuation as they are; the case of words
-does not count, and hyphens separate words. Exit 0: every limit holds; 1: one is missed. The last
-line of stdout is one JSON object.
+does not count, and hyphens separate words. Exit 0: every limit holds; 1: one is missed. A pipe's
+last line is one JSON object.
 """
 
-import json
 import re
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.chain_speed import print_markdown
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.result import Dialect, Normalized
@@ -226,8 +226,10 @@ def main(argv: list[str] | None = None) -> int:
     good = accuracy >= LIMIT and figures["plain_word_us"] <= PLAIN_LIMIT_US
     sizes = Counter(case.part for case in cases)
     result = {"cases": len(cases), "sets": sizes, "ours": round(accuracy, 4)}
-    print(json.dumps(result | figures | {"good": good}))
-    return EXIT_GOOD if good else EXIT_REJECTED
+    report = result | figures | {"good": good}
+    if good:
+        return conclude(arguments, report, EXIT_GOOD, "accuracy and speed keep their limits")
+    return conclude(arguments, report, EXIT_REJECTED, "accuracy or speed misses its limit")
 
 
 if __name__ == "__main__":

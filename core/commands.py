@@ -1,14 +1,16 @@
 """What the commands that build packages are asked for, as frozen options; the command line that
-says the same, which every "not built" message names; the flags that several commands share.
+says the same, which every "not built" message names; the flags that several commands share; how
+every command ends.
 
     options = BuildOptions("vocoder", layout="streaming", checkpoint="kokoro-int8")
     options.command  # kokoro-ane build vocoder --layout streaming --checkpoint kokoro-int8
     options_of(BuildOptions, arguments)  # filled by the flags of a command line
+    return conclude(arguments, report, exit_of(verdict), "w8a8 ships")
 """
 
 import argparse
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +23,8 @@ from kokoro_ane.core.contract import (
     PADDED,
     STREAMED,
 )
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED
+from mlprogram.errors import conclude as conclude_program
 
 DEFAULT_BUILD, CORE_ML = Path("build"), "coreml"
 Options = TypeVar("Options")
@@ -107,6 +111,25 @@ def command_for(name: str) -> str:
     rooms = {G2P_NAME: "g2p", ENCODER_NAME: "encoder"}
     stage = next((room for stage, room in rooms.items() if name.startswith(stage)), "vocoder")
     return BuildOptions(stage).command
+
+
+def exit_of(verdict: str, may_be_released: bool = True) -> int:
+    """The exit code of a verdict, for every command that has one. `quality` asks whether the level
+    ships; `release` and `bundle` ask whether it may be released too, and what ships and may not is
+    still open.
+    """
+    if verdict == "SHIP":
+        return EXIT_GOOD if may_be_released else EXIT_UNDECIDED
+    return EXIT_REJECTED if verdict == "REJECT" else EXIT_UNDECIDED
+
+
+def conclude(
+    arguments: argparse.Namespace, report: Mapping[str, Any], code: int, meaning: str
+) -> int:
+    """End a command: `exit CODE: meaning` for a person at a terminal, the report as one JSON object
+    for a pipe and for --json. `meaning`: what the code says, and what to do next. Returns the code.
+    """
+    return conclude_program(report, code, meaning, getattr(arguments, "json", False))
 
 
 def print_table(

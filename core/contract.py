@@ -7,7 +7,7 @@ F = frames (40 per second, 600 samples at 24 kHz), S = 120 F + 1 spectrum column
 
 from dataclasses import dataclass
 
-from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.errors import InputError, UtteranceTooLong
 
 SAMPLE_RATE_HZ = 24_000
 FRAME_SAMPLES = 600
@@ -39,6 +39,9 @@ AFFINE, STYLE_AFFINE = "affine", "style_affine"
 
 # frames: 0.5 s to 30 s
 DEFAULT_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 560, 740, 980, 1200)
+# of the padded layout, 13.5 s: the Neural Engine of M5 takes 65,536 columns, and 546 frames have
+# 65,521 (mlprogram's rule axis-65536). A longer sentence is cut, or takes a streaming layout.
+PADDED_BUCKETS = (20, 40, 60, 80, 104, 136, 180, 240, 320, 420, 540)
 # one minute; above that the spectrum axis passes 288,000 columns and nobody has run it
 MAX_BUCKET_FRAMES = 2400
 
@@ -67,13 +70,15 @@ def check_buckets(buckets: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def bucket_for(frames: int, buckets: tuple[int, ...]) -> int:
-    """The smallest bucket that holds `frames`, or InputError when none does."""
+    """The smallest bucket that holds `frames`. Raises UtteranceTooLong when none does, InputError
+    where there are none.
+    """
     if frames < 1:
         raise InputError(f"features hold {frames} frames: at least 1 is needed")
     for bucket in buckets:
         if frames <= bucket:
             return bucket
-    raise InputError(
+    raise UtteranceTooLong(
         f"features hold {frames} frames ({frames / FRAMES_PER_SECOND:.1f} s) but the largest bucket"
         f" is {buckets[-1]} ({buckets[-1] / FRAMES_PER_SECOND:.1f} s): split the text or build with"
         " a larger bucket"

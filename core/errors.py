@@ -27,17 +27,8 @@ from mlprogram.errors import one_line
 OWN = ("kokoro_ane", "mlprogram", "training", "bench")  # a module of these that is missing is a bug
 # in the middle of a file: Python does not say which
 DISK_FAILED = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
-# 3: undecided, or good and not releasable
+# 3: undecided, or good and not releasable; core.commands.exit_of
 EXIT_GOOD, EXIT_REJECTED, EXIT_BAD_INPUT, EXIT_UNDECIDED = 0, 1, 2, 3
-
-
-def exit_of(verdict: str, releasable: bool) -> int:
-    """The one rule of quality, release and bundle: 0 is for what ships and may be released; what
-    ships and may not is still open.
-    """
-    return {"SHIP": EXIT_GOOD if releasable else EXIT_UNDECIDED, "REJECT": EXIT_REJECTED}.get(
-        verdict, EXIT_UNDECIDED
-    )
 
 
 class InputError(ValueError):

@@ -46,6 +46,11 @@ class TensorType:
     dtype: type[np.generic]
     shapes: tuple[tuple[int, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        # coremltools issue 2730: a batch of several enumerated sizes may come back as one row
+        if len({shape[:1] for shape in self.shapes}) > 1:
+            raise InputError(f"{self.name}: the first axis of {self.shapes} is enumerated")
+
 
 @dataclass(frozen=True, eq=False)
 class Function:
@@ -100,6 +105,11 @@ def convert(function: Function, precision: str, target: str) -> "ct.models.MLMod
     with quiet_coremltools(), full_disk_is_an_oserror():
         import coremltools as ct
 
+        # a module with operators of its own brings their converters (quantize/stored_forms.py)
+        for module in function.module.modules():
+            register = getattr(module, "register_converters", None)
+            if register is not None:
+                register()
         with torch.no_grad():
             traced = torch.jit.trace(function.module.eval(), function.example, check_trace=False)
         return ct.convert(

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from kokoro_ane.core.errors import InputError
+
 Tensors = dict[str, np.ndarray]
 EQUAL = float("inf")  # the tolerance of what is counted, moved or padded, but not computed
 
@@ -44,6 +46,12 @@ class Step:
             "reads": list(self.reads),
             "writes": tolerance,
         }
+
+
+def require_shape(name: str, value: Any, shape: tuple[int, ...], reason: str) -> None:
+    """Raise InputError, naming the tensor and the `reason` for its shape, where it has another."""
+    if tuple(value.shape) != shape:
+        raise InputError(f"{name} has shape {list(value.shape)}, but {reason} need {list(shape)}")
 
 
 def run_steps(

@@ -29,12 +29,20 @@ SAID_OF_MEMORY = (
 
 
 class Parser(argparse.ArgumentParser):
-    """A usage error is one line; help that cannot be written is an error. The description: the
-    first line of `doc`, None with -OO.
+    """A usage error is one line; help that cannot be written is an error; every command has
+    --json (core.commands.conclude). The description: the first line of `doc`, None with -OO.
     """
 
     def __init__(self, prog: str | None = None, doc: str | None = None, **more: Any) -> None:
-        super().__init__(prog=prog, **({"description": (doc or "").partition("\n")[0]} | more))
+        # A command whose --json names a file (`ane`) replaces the flag.
+        usual = {"description": (doc or "").partition("\n")[0], "conflict_handler": "resolve"}
+        super().__init__(prog=prog, **(usual | more))
+        self.add_argument(
+            "--json",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="end stdout with one JSON object on a terminal too, as a pipe gets it",
+        )
 
     def error(self, message: str) -> NoReturn:
         """Say it, and where help is."""

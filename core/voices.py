@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIXES = (".pt", ".bin", ".npy")  # read in this order when a folder has one voice twice
+DEFAULT_VOICE = "af_heart"  # as of upstream
 BIN_BYTES = 4 * math.prod(VOICE_SHAPE)  # raw float32, little-endian
 
 
@@ -84,12 +85,12 @@ class VoiceLibrary:
         )
 
     def chosen(self, text: str | None) -> tuple[str, np.ndarray]:
-        """A voice or a blend as it was asked for, else the first, with its style pack. InputError
-        where the folder holds none.
+        """A voice or a blend as it was asked for, else upstream's default, or the first where the
+        folder lacks that; with its style pack. InputError where the folder holds none.
         """
         if not self.names:
             raise InputError(f"{self.folder} holds no voice")
-        name = text or self.names[0]
+        name = text or (DEFAULT_VOICE if DEFAULT_VOICE in self.names else self.names[0])
         return name, self.blend(name)
 
     def blend(self, text: str) -> np.ndarray:

@@ -38,7 +38,7 @@ from kokoro_ane.core.contract import (
     bucket_for,
 )
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed, run_steps
+from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed, require_shape, run_steps
 from kokoro_ane.core.voices import style_row
 
 if TYPE_CHECKING:
@@ -246,7 +246,12 @@ def _duration(context: Context, tensors: Tensors) -> Tensors:
     inputs = (tensors["input_ids"], style, tensors["speed"].astype(style.dtype))
     raw, hidden, text = computed(backend.functions.duration, *inputs, arrays=backend.arrays)
     count = len(tensors["ids"])
-    return {"raw": raw[0, :count], "hidden": hidden[..., :count], "text": text[..., :count]}
+    cut = {"raw": raw[..., :count], "hidden": hidden[..., :count], "text": text[..., :count]}
+    for name, value in cut.items():
+        # raw [1, n], hidden and text [1, C, 1, n]
+        lead = (1,) if name == "raw" else value.shape[:-1]
+        require_shape(name, value, (*lead, count), f"{count} tokens")
+    return cut | {"raw": cut["raw"][0]}
 
 
 def _round(context: Context, tensors: Tensors) -> Tensors:
@@ -280,8 +285,12 @@ def _prosody(context: Context, tensors: Tensors) -> Tensors:
         tensors["style_prosody"],
         arrays=backend.arrays,
     )
-    valid = PROSODY_PER_FRAME * len(tensors["token_of_frame"])
-    return {"f0_hz": f0_hz[:, :valid], "energy": energy[:, :valid]}
+    frames = len(tensors["token_of_frame"])
+    valid = PROSODY_PER_FRAME * frames
+    cut = {"f0_hz": f0_hz[..., :valid], "energy": energy[..., :valid]}
+    for name, value in cut.items():
+        require_shape(name, value, (1, valid), f"{frames} frames")
+    return cut
 
 
 STEPS = (

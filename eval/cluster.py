@@ -18,8 +18,7 @@ from typing import Any
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.execution import Engine, Execution, Plan, has_bench, measured_here
-from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.execution import Engine, Execution, Plan, Timed, has_bench, measured_here
 from kokoro_ane.eval.store import MEASURING, store_key
 from kokoro_ane.quantize.sources import source_sha256
 
@@ -75,7 +74,7 @@ def measured_there(
     manifest: Path,
     execution: Execution,
     *of_clip: Any,
-) -> ClipResult:
+) -> Timed:
     """Measure a clip on a worker, which has to be the same as the run's own process."""
     from distributed import get_worker
 
@@ -102,7 +101,9 @@ def require_same(key: Mapping[str, Any], plan: Plan, address: str) -> None:
     worker_key = (
         {"source_sha256": source_sha256(*MEASURING)}
         if has_bench(plan)
-        else store_key(Checkpoint.from_folder(plan.checkpoint.folder), plan.seed)
+        else store_key(
+            Checkpoint.from_folder(plan.checkpoint.folder), plan.seed, plan.variations.sha256
+        )
     )
     other = next((name for name, value in worker_key.items() if value != key.get(name)), None)
     if other is not None:

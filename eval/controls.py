@@ -8,17 +8,16 @@ if each were a compression level.
     # of the whole chain, on the tuning set: docs/release.md
     kokoro-ane controls --stage product
 
-Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. The
-last line of stdout is one JSON object.
+Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. A
+pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, seed_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, seed_argument
 from kokoro_ane.core.contract import BOTH, JUDGED, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
@@ -108,6 +107,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.eval.control_trials import ControlTrials, Setting
+    from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.renditions import COMPARISONS
     from kokoro_ane.quantize.speech import own_speech
@@ -119,7 +119,8 @@ def main(argv: list[str] | None = None) -> int:
         clips = own_speech(checkpoint, TUNING)[:count]
     else:
         clips = judged_clips(checkpoint, texts, count)
-    reference = Reference(checkpoint, arguments.seed, arguments.renders)
+    variations = Variations.of(checkpoint, arguments.seed)
+    reference = Reference(checkpoint, arguments.seed, arguments.renders, variations)
     trials = ControlTrials(Setting(reference, clips, arguments.build), stage)
     progress = track(controls, "controls", console=Console(stderr=True), transient=True)
     outcomes = [outcome for control in progress if (outcome := trials.outcome(control))]
@@ -142,8 +143,9 @@ def main(argv: list[str] | None = None) -> int:
         "clips": len(clips),
         "seed": arguments.seed,
     }
-    print(json.dumps(record))
-    return EXIT_GOOD if rejected + passed == len(outcomes) else EXIT_REJECTED
+    if rejected + passed == len(outcomes):
+        return conclude(arguments, record, EXIT_GOOD, "the gates tell every error from no harm")
+    return conclude(arguments, record, EXIT_REJECTED, "a gate is blind to an error, or too strict")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ figure.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import VocoderComparison
 from kokoro_ane.eval.report_figures import whole_of
 from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.store import variation_name
 from kokoro_ane.eval.verdict import (
     BOOTSTRAP_SEED,
     CONFIDENCE,
@@ -180,10 +178,7 @@ def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]
     """
     store, reference, first = context.store, context.reference, context.clips[0]
     comparison = VocoderComparison(reference)
-    other_seed = [
-        store.figures(variation_name(clip, VOCODER), partial(comparison.variation, clip))
-        for clip in context.clips
-    ]
+    other_seed = [comparison.variation(clip) for clip in context.clips]
     threads = store.figures(
         f"{VOCODER}-variation/threads", lambda: thread_variation(reference, first)
     )

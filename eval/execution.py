@@ -3,7 +3,7 @@
     # the whole chain of packages; without manifests: features in PyTorch fp32
     execution = Execution.of("declared", encoder_manifests)
     with Workers(reference, Engine.of_processes(2)) as workers:
-        for clip, result in workers.measure(manifest_path, execution, clips, {}): ...
+        for clip, (result, seconds) in workers.measure(manifest_path, execution, clips): ...
 
 The reference is always the fp32 chain. Noise is the same on both sides, durations must be. Each
 process opens the checkpoint once and a package when its first clip comes; the figures are those of
@@ -16,21 +16,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
@@ -38,6 +35,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.judge import ClipResult, judge_clip
+from kokoro_ane.eval.natural import Variations
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     COMPARISONS,
@@ -52,9 +50,9 @@ from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 
 DECLARED = "declared"
-THREADS, LOG_EVERY_S = "OMP_NUM_THREADS", 15.0
-SPEED_OVER_S = 600.0  # a clip may take a minute, and the time left is told from several
-Variations = Mapping[str, dict[str, float]]  # natural variations by clip id, where measured before
+THREADS = "OMP_NUM_THREADS"
+# A worker may die by chance, or for want of memory; a clip that kills every worker would end none.
+MOST_LOSSES = 3
 
 
 @dataclass(frozen=True)
@@ -107,6 +105,13 @@ def opened(manifest: Path, how: str) -> Any:
     return module_of(DEFAULT_RUNTIME).open_vocoder(manifest, how)
 
 
+class Timed(NamedTuple):
+    """Figures of a clip, and how long it took without the opening of models."""
+
+    result: ClipResult
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a worker process needs before it can measure a clip."""
@@ -115,6 +120,7 @@ class Plan:
     seed: int
     renders: Path | None
     threads: int
+    variations: Variations = field(default_factory=Variations)
 
 
 class ClipBench:
@@ -130,7 +136,10 @@ class ClipBench:
     @cached_property
     def reference(self) -> Reference:
         """The fp32 model's renders, opened when the first clip needs them."""
-        return self._reference or Reference(self.plan.checkpoint, self.plan.seed, self.plan.renders)
+        plan = self.plan
+        return self._reference or Reference(
+            plan.checkpoint, plan.seed, plan.renders, plan.variations
+        )
 
     def subject(self, manifest: Path, execution: Execution) -> Subject:
         """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged."""
@@ -145,26 +154,22 @@ class ClipBench:
             return ProductSubject(reader, vocoder)
         return VocoderSubject(self.reference, vocoder, reader)
 
-    def measured(
-        self,
-        manifest: Path,
-        execution: Execution,
-        clip: Utterance,
-        variation: dict[str, float] | None,
-    ) -> ClipResult:
+    def measured(self, manifest: Path, execution: Execution, clip: Utterance) -> Timed:
         """Measure one clip. Packages stay open until others are judged."""
         # Packages of another level are closed first: fourteen open ones took 6 GB.
         key = manifest, execution
         if key not in self._open:
             comparison = COMPARISONS[execution.stage](self.reference)
             self._open = {key: (comparison, self.subject(manifest, execution))}
-        return judge_clip(*self._open[key], clip, variation)
+        start = time.monotonic()
+        result = judge_clip(*self._open[key], clip)
+        return Timed(result, time.monotonic() - start)
 
 
 _BENCHES: list[ClipBench] = []  # of a worker process: one, of the plan in work
 
 
-def _start(threads: int) -> None:
+def start_worker(threads: int) -> None:
     """A worker begins: Ctrl-C is for the parent, which ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -184,7 +189,7 @@ def has_bench(plan: Plan) -> bool:
     return any(bench.plan == plan for bench in _BENCHES)
 
 
-def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> ClipResult:
+def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Timed:
     """In a worker process: `ClipBench.measured`. `package`: the hash of what `manifest` has to
     describe.
     """
@@ -198,6 +203,16 @@ def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Cl
     return _BENCHES[0].measured(manifest, *of_clip)
 
 
+def natural_here(plan: Plan, stage: str, clip: Utterance) -> None:
+    """In a worker process: measure the natural variation of a clip, and keep it where the plan
+    says.
+    """
+    if not has_bench(plan):
+        _BENCHES[:] = [ClipBench(plan)]
+    COMPARISONS[stage](_BENCHES[0].reference).natural(clip)
+    _BENCHES[0].reference.forget(clip)
+
+
 @dataclass(frozen=True)
 class Engine:
     """Who measures: so many processes, the executor that hands a plan's clips to them, what they
@@ -207,7 +222,7 @@ class Engine:
 
     count: int
     start: Callable[[Plan], Executor]
-    measure: Callable[..., ClipResult]
+    measure: Callable[..., Timed]
     lost: Mapping[type[Exception], str]
     remote: bool = True
 
@@ -217,11 +232,12 @@ class Engine:
 
         def start(plan: Plan) -> Executor:
             return ProcessPoolExecutor(
-                count, multiprocessing.get_context("spawn"), _start, (plan.threads,)
+                count, multiprocessing.get_context("spawn"), start_worker, (plan.threads,)
             )
 
         message = (
-            "a worker process was ended, perhaps for want of memory: --workers 1 needs half of it"
+            f"worker processes were ended {MOST_LOSSES} times, perhaps for want of memory:"
+            " --workers 1 needs half of it"
         )
         return cls(count, start, measured_here, {BrokenProcessPool: message}, remote=False)
 
@@ -265,10 +281,17 @@ class Workers:
             reference.seed,
             renders.absolute() if renders else None,
             torch.get_num_threads(),
+            replace(reference.variations),
         )
         self._bench = ClipBench(self._plan, reference)
         self._engine = engine
         self._executor: Executor | None = None
+        self._abandoned = False  # clips that nobody waits for are in work
+
+    @property
+    def count(self) -> int:
+        """How many clips are measured at once."""
+        return self._engine.count
 
     def __enter__(self) -> Self:
         return self
@@ -284,74 +307,51 @@ class Workers:
         if self._engine.remote:
             self._executor.shutdown(wait=kind is None)  # else clips in work are cancelled
             return
-        if kind is not None:
+        if kind is not None or self._abandoned:
             for process in multiprocessing.active_children():
                 process.terminate()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def measure(
-        self,
-        manifest: Path,
-        execution: Execution,
-        clips: Sequence[Utterance],
-        variations: Variations,
-    ) -> Iterator[tuple[Utterance, ClipResult]]:
-        """Yield every clip with its figures, in the order in which they are done."""
-        if not clips:
-            return
+        self, manifest: Path, execution: Execution, clips: Sequence[Utterance]
+    ) -> Generator[tuple[Utterance, Timed], None, None]:
+        """Begin the clips in their order; yield each with its figures when it is done. Whoever
+        takes no more leaves the rest unmeasured.
+        """
         if not self._engine.remote and 1 in (self._engine.count, len(clips)):
             for clip in clips:
-                variation = variations.get(clip.id)
-                yield clip, self._bench.measured(manifest, execution, clip, variation)
+                yield clip, self._bench.measured(manifest, execution, clip)
             return
-        self._executor = self._executor or self._engine.start(self._plan)
-        # so that the last ones to end are short
-        longest_first = sorted(clips, key=lambda clip: -clip.frames)
         sha256 = Manifest.load(manifest).package_sha256
         measure = partial(self._engine.measure, self._plan, sha256, manifest.absolute(), execution)
-        tasks = {
-            self._executor.submit(measure, clip, variations.get(clip.id)): clip
-            for clip in longest_first
-        }
-        try:
-            for done in as_completed(tasks):
-                yield tasks[done], done.result()
-        except tuple(self._engine.lost) as problem:
-            lost = self._engine.lost.items()
-            raise InputError(
-                next(words for kind, words in lost if isinstance(problem, kind))
-            ) from None
+        unmeasured, losses = {clip.id: clip for clip in clips}, 0
+        while unmeasured:
+            self._executor = self._executor or self._engine.start(self._plan)
+            tasks = {self._executor.submit(measure, clip): clip for clip in unmeasured.values()}
+            broken = None
+            try:
+                for done in as_completed(tasks):
+                    if isinstance(done.exception(), BrokenProcessPool):
+                        broken = done.exception()
+                        continue
+                    timed = done.result()
+                    del unmeasured[tasks[done].id]
+                    yield tasks[done], timed
+            except tuple(self._engine.lost) as problem:
+                raise InputError(self._meaning(problem)) from None
+            finally:
+                self._abandoned |= any(not task.cancel() and not task.done() for task in tasks)
+            if broken is None:
+                continue
+            # A worker that dies costs its clip: new ones measure what is left.
+            losses += 1
+            if losses == MOST_LOSSES:
+                raise InputError(self._meaning(broken))
+            print(f"a worker process ended: {len(unmeasured)} clips are left", file=sys.stderr)
+            self._executor.shutdown(wait=True)
+            self._executor = None
 
-
-class Progress(Bar):
-    """Clips of the level in work, on stderr: a bar with the time left, of which nothing remains
-    when it ends; a line every 15 s where stderr is no terminal.
-    """
-
-    def __init__(self) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-        console = Console(stderr=True)
-        super().__init__(
-            *columns,
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-            speed_estimate_period=SPEED_OVER_S,
-        )
-        self.logged = time.monotonic()
-
-    def begin(self, name: str, done: int, total: int) -> None:
-        """Show a level instead of the last one, and how many of its clips were measured before."""
-        for level in self.task_ids:
-            self.remove_task(level)
-        self.add_task(name, completed=done, total=total)
-
-    def measured(self) -> None:
-        """Count one clip."""
-        (level,) = self.tasks
-        self.advance(level.id)
-        if self.disable and time.monotonic() - self.logged >= LOG_EVERY_S and not level.finished:
-            self.logged = time.monotonic()
-            line = f"{level.description}: {level.completed} of {level.total} clips"
-            print(line, file=sys.stderr)
+    def _meaning(self, problem: BaseException) -> str:
+        """What an error of the engine means."""
+        lost = self._engine.lost.items()
+        return next(words for kind, words in lost if isinstance(problem, kind))

@@ -6,7 +6,7 @@ decided("w8", results).decision.verdict
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC
 from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST, Gate, gates_for
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.renditions import Comparison, Subject
+from kokoro_ane.eval.natural import MEASURED
+from kokoro_ane.eval.renditions import Comparison, Natural, Subject
 from kokoro_ane.eval.verdict import DEVICE_DOUBT, Check, Decision, Figures, decide, statistic
 from kokoro_ane.quantize.corpus import Utterance
 
@@ -22,7 +23,8 @@ from kokoro_ane.quantize.corpus import Utterance
 @dataclass(frozen=True)
 class ClipResult:
     """Figures of one clip: the subject's, and the natural variation of the fp32 model. `defect`:
-    why the subject gave no audio, or no prosody.
+    why the subject gave no audio, or no prosody. `origin`: where the variation is from
+    (eval/natural.py).
     """
 
     id: str
@@ -32,6 +34,7 @@ class ClipResult:
     figures: dict[str, float]
     variation: dict[str, float]
     defect: str | None = None
+    origin: str = MEASURED
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,17 @@ def judge_clip(
         if not np.isfinite(list(figures.values())).all():
             defect, figures = "holds NaN or infinity", {}
     seconds = clip.frames / FRAMES_PER_SECOND
-    variation = variation or comparison.variation(clip, only)
-    return ClipResult(clip.id, clip.voice, seconds, clip.text, figures, variation, defect)
+    natural = Natural(variation) if variation else comparison.natural(clip, only)
+    return ClipResult(
+        clip.id,
+        clip.voice,
+        seconds,
+        clip.text,
+        figures,
+        natural.figures,
+        defect,
+        natural.origin,
+    )
 
 
 def decided(
@@ -109,9 +121,11 @@ def decided(
     claim: str = NUMERIC,
     defects: Sequence[str] = (),
     gates: Sequence[Gate] = (),
+    stopped: str = "",
 ) -> Judgement:
     """The decision over measured clips. `defects`: what is wrong with the package, whatever its
     clips sound like. `gates`: where they are not those of a padded vocoder of that level.
+    `stopped`: why there are not all clips, which the last reason says.
     """
     sound = [clip for clip in results if clip.defect is None]
     silent = [f"{clip.id}: the package's output {clip.defect}" for clip in results if clip.defect]
@@ -127,7 +141,22 @@ def decided(
         (*defects, *silent),
         doubts,
     )
+    if stopped:
+        decision = replace(decision, reasons=(*decision.reasons, stopped))
     return Judgement(method, tuple(results), decision)
+
+
+def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:
+    """Whether a clip alone makes every decision that it is part of a REJECT: it gave no audio, or
+    breaks a gate on the worst clip whose limit no other clip moves.
+    """
+    if clip.defect is not None:
+        return True
+    return any(
+        gate.margin(clip.figures[gate.metric], gate.limit) < 0
+        for gate in gates
+        if gate.statistic == WORST and gate.multiple is None and gate.metric in clip.figures
+    )
 
 
 def check_record(check: Check) -> dict[str, Any]:

@@ -29,17 +29,17 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.eval import ENCODER
+from kokoro_ane.eval import ENCODER, PRODUCT
 from kokoro_ane.eval.channel_gains import wrong_scales
 from kokoro_ane.eval.execution import DECLARED, Execution
-from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import ClipResult, Judgement, decided
+from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
+from kokoro_ane.eval.judge import ClipResult, Judgement, breaks, decided
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.store import clip_name, variation_name
+from kokoro_ane.eval.store import clip_name
 from kokoro_ane.eval.verdict import SHIP, UNDECIDED
 from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.quantize.genuine import require_genuine
+from kokoro_ane.quantize.corpus import Utterance, within
 from kokoro_ane.quantize.locator import (
     HALF,
     built,
@@ -48,6 +48,7 @@ from kokoro_ane.quantize.locator import (
     missing,
 )
 from kokoro_ane.quantize.methods import Method, method_named
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.registry import PACKAGE
 from kokoro_ane.vocoder.streaming.windows import fixed_windows
@@ -58,6 +59,8 @@ from mlprogram.examine.storage import Storage
 
 FORMAT = 3
 NAMED = 3  # broken gates that a line names
+# of the longest bucket: an encoder's level may say a clip in a few frames more
+PRODUCT_SHARE = 0.95
 # two seconds: the shape that placement is forecast for, where the package has it
 FORECAST_FRAMES = 80
 
@@ -196,6 +199,8 @@ def full_record(
             "features": execution.features,
             "set": context.texts,
             "fewest_clips": FEWEST_CLIPS,
+            "variation": context.reference.variations.provenance
+            | {"clips": dict(Counter(clip.origin for clip in judgement.clips))},
             "commit": commit(),
             "libraries": context.store.key["libraries"],
         },
@@ -290,14 +295,14 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
     """Judge a vocoder's package that is there. InputError for one that is not what its name says
-    (quantize/genuine.py).
+    (runtimes/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
     facts = cached_facts(manifest, context)
     wrong = wrong_channels(method, manifest, context)
     gates = gates_for(method.name, manifest.layout)
-    results = measured_clips(manifest.level, manifest, context)
-    judgement = decided(method.name, results, context.claim, wrong, gates)
+    results, stopped = measured_clips(manifest.level, manifest, context, gates, wrong)
+    judgement = decided(method.name, results, context.claim, wrong, gates, stopped)
     record = full_record(judgement, [manifest], context, facts.bytes, facts)
     return JudgedLevel(
         manifest.level,
@@ -318,8 +323,9 @@ def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
     for manifest in manifests:
         manifest.verify()
     context = replace(context, execution=Execution.of(DECLARED, paths, ENCODER))
-    results = measured_clips(name, manifests[0], context)
-    judgement = decided(name, results, context.claim, gates=gates_for(name, stage=ENCODER))
+    gates = gates_for(name, stage=ENCODER)
+    results, stopped = measured_clips(name, manifests[0], context, gates)
+    judgement = decided(name, results, context.claim, gates=gates, stopped=stopped)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
     record = full_record(judgement, manifests, context, size_bytes)
     return JudgedLevel(
@@ -352,30 +358,70 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
     return context.store.figures(name, lambda: {"wrong": wrong_scales(*paths, balanced)})["wrong"]
 
 
-def measured_clips(name: str, manifest: Manifest, context: JudgeContext) -> list[ClipResult]:
-    """Figures of every clip, measured at most once, in the clips' order. `manifest`: the vocoder's,
-    or the encoder's where that is judged; `name`: for the progress display.
+def in_order(clips: Sequence[Utterance]) -> list[Utterance]:
+    """The order in which clips are measured: two of middle length, which tell soon whether a gate
+    breaks, then by falling length, so that no worker waits long for the last one.
+    """
+    falling = sorted(clips, key=lambda clip: (-clip.frames, clip.id))
+    middle = len(falling) // 2
+    return falling[middle : middle + 2] + falling[:middle] + falling[middle + 2 :]
+
+
+def fitting(clips: Sequence[Utterance], stage: str, frames: int) -> list[Utterance]:
+    """The clips as packages of so many frames take them."""
+    if stage == ENCODER:
+        return list(clips)
+    # what a package does not take, an app cuts: of such a clip its first words are judged
+    longest = frames * (PRODUCT_SHARE if stage == PRODUCT else 1)
+    return [within(clip, longest) for clip in clips]
+
+
+def measured_clips(
+    name: str,
+    manifest: Manifest,
+    context: JudgeContext,
+    gates: Sequence[Gate],
+    defects: Sequence[str] = (),
+) -> tuple[list[ClipResult], str]:
+    """Figures of the clips, measured at most once, in the clips' order, and "" or why there are not
+    all of them: the first clip, in the order of measuring, that breaks a gate by itself ends it,
+    and so does the first one of a package with `defects`. `manifest`: the vocoder's, or the
+    encoder's where that is judged; `name`: for the progress display.
     """
     # Whatever was measured before is read; what is measured now is kept clip by clip, so that an
     # interrupted run loses one clip at most.
     store, execution = context.store, context.execution
-    names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in context.clips}
+    clips = in_order(fitting(context.clips, execution.stage, manifest.buckets[-1]))
+    names = {clip.id: clip_name(manifest.package_sha256, execution, clip) for clip in clips}
     results = {
         clip_id: ClipResult(**figures)
         for clip_id, clip_file in names.items()
         if (figures := store.find(clip_file)) is not None
     }
-    unmeasured = [clip for clip in context.clips if clip.id not in results]
-    context.progress.begin(name, len(results), len(context.clips))
-    variations = {
-        clip.id: variation
-        for clip in unmeasured
-        if (variation := store.find(variation_name(clip, execution.stage))) is not None
-    }
-    measured = context.workers.measure(manifest.path, execution, unmeasured, variations)
-    for clip, result in measured:
-        results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
-        if clip.id not in variations:
-            store.keep(variation_name(clip, execution.stage), result.variation)
-        context.progress.measured()
-    return [results[clip.id] for clip in context.clips]
+
+    def decisive() -> int | None:
+        """How many clips decide; None where all that are measured up to the first gap do not."""
+        for count, clip in enumerate(clips, 1):
+            if clip.id not in results:
+                return None
+            if defects or breaks(gates, results[clip.id]):
+                return count
+        return None
+
+    unmeasured = [clip for clip in clips if clip.id not in results]
+    context.progress.begin(name, len(results), unmeasured, context.workers.count)
+    count = None if context.all_clips else decisive()
+    if count is None:
+        measured = context.workers.measure(manifest.path, execution, unmeasured)
+        for clip, (result, seconds) in measured:
+            results[clip.id] = ClipResult(**store.keep(names[clip.id], asdict(result)))
+            context.progress.measured(clip, seconds)
+            if not context.all_clips and (count := decisive()):
+                measured.close()
+                break
+    count = count or len(clips)
+    stopped = f"decided after {count} of {len(clips)} clips: --all-clips measures the others"
+    return (
+        [results[clip.id] for clip in sorted(clips[:count], key=lambda clip: clip.id)],
+        stopped if count < len(clips) else "",
+    )

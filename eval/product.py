@@ -96,8 +96,8 @@ def judged_product(
     if not record.get("reasons"):
         execution = Execution.of(context.execution.precision, paths, PRODUCT)
         context = replace(context, execution=execution)
-        results = measured_clips(name, manifest, context)
-        judgement = decided(name, results, context.claim, gates=PRODUCT_GATES)
+        results, stopped = measured_clips(name, manifest, context, PRODUCT_GATES)
+        judgement = decided(name, results, context.claim, gates=PRODUCT_GATES, stopped=stopped)
         record |= full_record(judgement, [manifest, *encoders], context, facts.bytes)
     return JudgedLevel(
         name,

@@ -12,9 +12,10 @@ fp32 model, sentence by sentence.
 
 A package that is not built yet is built first, another runtime's file is named with its command;
 clips that were measured before are read from BUILD/release/cache, and an interrupted run goes on
-where it stopped. Exit 0: SHIP, and it may be released. Exit 1: REJECT. Exit 2: bad input. Exit 3:
-UNDECIDED, or SHIP of what may not be released. The last line of stdout is one JSON object; every
-clip's figures are in build/quality/NAME.json. docs/metrics.md says what is measured and why.
+where it stopped. Exit 0: SHIP, whosever weights they are (`release` and `bundle` say whether they
+may be released). Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. A pipe's last line is one
+JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is
+measured and why.
 """
 
 # run as a file: put the repository root, not eval/, first on sys.path
@@ -25,16 +26,15 @@ if __package__ in (None, ""):
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import options_of
+from kokoro_ane.core.commands import conclude, exit_of, options_of
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import InputError, Parser, command, exit_of
+from kokoro_ane.core.errors import InputError, Parser, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
@@ -178,13 +178,14 @@ def judge_level(options: QualityOptions) -> "tuple[JudgedLevel, Path]":
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    level, out = judge_level(options_of(QualityOptions, parse_arguments(argv)))
+    arguments = parse_arguments(argv)
+    level, out = judge_level(options_of(QualityOptions, arguments))
     from kokoro_ane.eval.levels import short_record
-    from kokoro_ane.eval.terminal import print_judgement
+    from kokoro_ane.eval.terminal import meaning_of, print_judgement
 
-    print_judgement(level)
-    print(json.dumps(short_record(level.record, out), allow_nan=False))
-    return exit_of(level.verdict, level.record["releasable"])
+    print_judgement(level, out)
+    report = short_record(level.record, out)
+    return conclude(arguments, report, exit_of(level.verdict), meaning_of(level))
 
 
 if __name__ == "__main__":

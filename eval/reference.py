@@ -5,14 +5,16 @@ against.
     renders = reference.of(clip)  # the sentence, the same by three other seeds, a held vowel
 
 The features (text encoder, style row, F0, energy and durations) are the checkpoint's own and
-identical for all renders; only the harmonic source's noise differs in the other seeds. With a
-folder, renders are kept there: a further level costs only its own execution.
+identical for all renders; only the harmonic source's noise differs in the other seeds, which are
+rendered where nothing is stored of them (eval/natural.py). With a folder, the reference is kept
+there: a further level costs only its own execution.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,7 +26,10 @@ from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.encoder.prosody import TextEncoder
+from kokoro_ane.eval import VOCODER
+from kokoro_ane.eval.metrics.allowance import Allowance
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
+from kokoro_ane.eval.natural import HEARING, Variations, sound_probe
 from kokoro_ane.quantize.corpus import Utterance, require_disjoint
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.runtimes.torch_runtime import torch_encoder
@@ -47,44 +52,67 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ReferenceRenders:
-    """One sentence by the fp32 model, as it is and with other noise; a held vowel of its voice, the
-    same ways, [n] float64 each.
+    """One sentence by the fp32 model [600 F] float64, and a held vowel of its voice [n]; what is
+    stored of other seeds, or else their renders.
     """
 
-    baseline: Baseline
+    text: str
+    reference: np.ndarray
     pitch_hz: float
     vowel: np.ndarray
-    vowel_other_seeds: tuple[np.ndarray, ...]
+    heard: Heard | None
+    allowed: Allowance | None
+    render_seeds: Callable[[], tuple[tuple[np.ndarray, np.ndarray], ...]]
 
-    @property
-    def reference(self) -> np.ndarray:
-        """The sentence as it is [600 F] float64."""
-        return self.baseline.reference
+    @cached_property
+    def probe(self) -> np.ndarray:
+        """By which stored items are known to be of this reference."""
+        return sound_probe(self.reference, self.vowel)
 
-    def trial(
-        self,
-        test: np.ndarray,
-        vowel: np.ndarray,
-        clock: np.ndarray | None = None,
-        without_seed: int | None = None,
-    ) -> Trial:
+    @cached_property
+    def seeds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Sentence and vowel by each other seed."""
+        return self.render_seeds()
+
+    @cached_property
+    def sentence(self) -> Baseline:
+        """The sentence, without other seeds."""
+        return Baseline(self.reference, (), self.text, self.heard)
+
+    @cached_property
+    def baseline(self) -> Baseline:
+        """The sentence, with what other seeds allow."""
+        if self.allowed is not None:
+            return replace(self.sentence, allowed=self.allowed)
+        return self._seeded
+
+    @cached_property
+    def _seeded(self) -> Baseline:
+        """The sentence, with its other seeds."""
+        return replace(self.sentence, other_seeds=tuple(sentence for sentence, _ in self.seeds))
+
+    def trial(self, test: np.ndarray, vowel: np.ndarray, clock: np.ndarray | None = None) -> Trial:
         """A subject's sentence and vowel against the fp32 model's; `clock`: the fp32 model on the
-        subject's own features; `without_seed`: the index of another seed that does not count.
+        subject's own features.
         """
-        sentence = self.baseline
-        if without_seed is not None:
-            sentence = sentence.without(without_seed)
-        tone = Tone(self.pitch_hz, self.vowel, vowel)
-        seeds, text = sentence.other_seeds, sentence.text
-        return Trial(sentence.reference, test, seeds, tone, text, sentence, clock)
+        return self._trial(self.baseline, test, vowel, clock)
 
     def seed_trials(self) -> list[Trial]:
         """Return each other seed as if it were judged, against the ones that are left."""
-        pairs = zip(self.baseline.other_seeds, self.vowel_other_seeds, strict=True)
         return [
-            self.trial(signal, vowel, without_seed=seed)
-            for seed, (signal, vowel) in enumerate(pairs)
+            self._trial(self._seeded.without(seed), *signals)
+            for seed, signals in enumerate(self.seeds)
         ]
+
+    def _trial(
+        self,
+        sentence: Baseline,
+        test: np.ndarray,
+        vowel: np.ndarray,
+        clock: np.ndarray | None = None,
+    ) -> Trial:
+        tone = Tone(self.pitch_hz, self.vowel, vowel)
+        return Trial(self.reference, test, (), tone, sentence.text, sentence, clock)
 
 
 class Reference:
@@ -92,8 +120,15 @@ class Reference:
     judges nothing.
     """
 
-    def __init__(self, checkpoint: Checkpoint, seed: int, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        seed: int,
+        folder: Path | None = None,
+        variations: Variations | None = None,
+    ) -> None:
         self.checkpoint, self.seed, self.folder = checkpoint, seed, folder
+        self.variations = variations or Variations()
         self._renders: dict[str, ReferenceRenders] = {}  # by clip
         self._last: tuple[Utterance, VocoderInputs] | None = None  # the clip in work
 
@@ -108,8 +143,8 @@ class Reference:
 
     @cached_property
     def _eager(self) -> EagerVocoder:
-        """The same network in two thirds of the time, 100 dB from it: for the other seeds and the
-        clock.
+        """The same network in three quarters of the time, 100 dB from it: for the other seeds and
+        the clock.
         """
         return EagerVocoder(self.vocoder)
 
@@ -160,45 +195,51 @@ class Reference:
             self._renders[utterance.id] = self._read_or_rendered(utterance)
         return self._renders[utterance.id]
 
+    def forget(self, utterance: Utterance) -> None:
+        """Take the renders of a clip out of memory."""
+        self._renders.pop(utterance.id, None)
+
     def _read_or_rendered(self, utterance: Utterance) -> ReferenceRenders:
         path = self.folder / f"{utterance.id}.npz" if self.folder else None
-        if path is None:
-            return _renders(utterance.text, self._rendered(utterance))
-        if not path.is_file():
+        if path is None or not path.is_file():
             signals = self._rendered(utterance)
-            heard = Heard(signals["reference"].astype(np.float64)).plain()
-            arrays = signals | {name: np.asarray(value) for name, value in heard.items()}
-            # By rename: a file that is there is whole.
-            with staged(path) as aside, aside.open("wb") as stream:
-                np.savez(stream, allow_pickle=False, **arrays)
-        return _renders(utterance.text, read_npz(path, "; delete it and it is rendered again"))
+            if path is not None:
+                # By rename: a file that is there is whole.
+                with staged(path) as aside, aside.open("wb") as stream:
+                    np.savez(stream, allow_pickle=False, **signals)
+        else:
+            signals = read_npz(path, "; delete it and it is rendered again")
+        reference, vowel = (signals[name].astype(np.float64) for name in ("reference", "vowel"))
+        probe = sound_probe(reference, vowel)
+        heard = self.variations.find(HEARING, utterance.id, probe)
+        allowed = self.variations.find(VOCODER, utterance.id, probe)
+        return ReferenceRenders(
+            utterance.text,
+            reference,
+            float(signals["pitch_hz"]),
+            vowel,
+            Heard.read(heard[0]) if heard else None,
+            Allowance.read(allowed[0]) if allowed else None,
+            partial(self._rendered_seeds, utterance),
+        )
 
     def _rendered(self, utterance: Utterance) -> dict[str, np.ndarray]:
-        """Signals [600 F] and [3, 600 F] float32, the vowel's [n] and [3, n], its pitch in Hz."""
-        vocoders: list[Vocoder | EagerVocoder] = [self.vocoder, *[self._eager] * OTHER_SEEDS]
-        sentences, vowels = [], []
-        for other_seed, vocoder in enumerate(vocoders):
-            sentences.append(render_reference(vocoder, self.inputs(utterance, other_seed)))
-            vowel, pitch_hz = self.vowel_inputs(utterance, other_seed)
-            vowels.append(render_reference(vocoder, vowel))
+        """A signal [600 F] float32, the vowel's [n], its pitch in Hz."""
+        vowel, pitch_hz = self.vowel_inputs(utterance)
         return {
-            "reference": sentences[0],
-            "other_seeds": np.stack(sentences[1:]),
-            "vowel": vowels[0],
-            "vowel_other_seeds": np.stack(vowels[1:]),
+            "reference": render_reference(self.vocoder, self.inputs(utterance)),
+            "vowel": render_reference(self.vocoder, vowel),
             "pitch_hz": np.asarray(pitch_hz),
         }
 
-
-def _renders(text: str, arrays: dict[str, Any]) -> ReferenceRenders:
-    """Take what `Reference._rendered` makes, and what the models heard in it, where it is there."""
-    reference, seeds, vowel, vowel_seeds = (
-        arrays[name].astype(np.float64)
-        for name in ("reference", "other_seeds", "vowel", "vowel_other_seeds")
-    )
-    heard = Heard.read(arrays) if "words" in arrays else None
-    baseline = Baseline(reference, tuple(seeds), text, heard)
-    return ReferenceRenders(baseline, float(arrays["pitch_hz"]), vowel, tuple(vowel_seeds))
+    def _rendered_seeds(self, utterance: Utterance) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        return tuple(
+            (
+                self.clock(self.inputs(utterance, other_seed)),
+                self.clock(self.vowel_inputs(utterance, other_seed)[0]),
+            )
+            for other_seed in range(1, OTHER_SEEDS + 1)
+        )
 
 
 @torch.no_grad()

@@ -8,18 +8,17 @@ name one level and say why.
 Packages that are missing are built first. What was measured before is read from
 BUILD/release/cache: an interrupted run goes on where it stopped. Exit 0: the named level may be
 released. Exit 1: no level ships. Exit 2: bad input. Exit 3: undecided, or not releasable
-(kokoro-int8 is judged like the hub's weights and never released). The last line of stdout is one
-JSON object; all of it is in BUILD/release/decision.json (with --product, product.json).
+(kokoro-int8 is judged like the hub's weights and never released). A pipe's last line is one JSON
+object; all of it is in BUILD/release/decision.json (with --product, product.json).
 """
 
 import argparse
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import options_of
-from kokoro_ane.core.errors import InputError, Parser, command, exit_of
+from kokoro_ane.core.commands import conclude, exit_of, options_of
+from kokoro_ane.core.errors import InputError, Parser, command
 from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.pipeline.decision_file import read_decision
@@ -167,7 +166,8 @@ def release(options: ReleaseOptions) -> Released:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    options = options_of(ReleaseOptions, parse_arguments(argv))
+    arguments = parse_arguments(argv)
+    options = options_of(ReleaseOptions, arguments)
     released = release(options)
     from kokoro_ane.eval.terminal import print_products, print_release
 
@@ -181,8 +181,10 @@ def main(argv: list[str] | None = None) -> int:
         "levels": {level.method: level.verdict for level in released.levels},
         "file": str(released.file),
     }
-    print(json.dumps(short, allow_nan=False))
-    return exit_of(choice.verdict, choice.releasable)
+    code = exit_of(choice.verdict, choice.releasable)
+    released_level = "nothing" if code else choice.level
+    meaning = f"{released_level} may be released; every figure is in {released.file}"
+    return conclude(arguments, short, code, meaning)
 
 
 if __name__ == "__main__":

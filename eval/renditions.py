@@ -23,11 +23,18 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import Encoded, EncoderBackend, encode, whole_frames
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.eval.gates import WORST
-from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
+from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure, spread
 from kokoro_ane.eval.metrics.framing import defect
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial
 from kokoro_ane.eval.metrics.trial import Retimed, Trial
+from kokoro_ane.eval.natural import (
+    HEARING,
+    MEASURED,
+    Item,
+    figures_item,
+    figures_of,
+    prosody_probe,
+)
 from kokoro_ane.eval.reference import Reference, Renderer
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import with_text_features
@@ -171,9 +178,18 @@ class ProductSubject:
         return Rendition(samples, clock=clock, durations=durations)
 
 
+@dataclass(frozen=True)
+class Natural:
+    """The natural variation of a clip (eval/metrics/catalog.py, spread), and where it is from."""
+
+    figures: dict[str, float]
+    origin: str = MEASURED
+
+
 class Comparison(ABC):
     """How renditions of one stage are compared with the fp32 model's."""
 
+    stage: str
     # in words, for tables; two metrics that tell most
     scale: str
     shown: tuple[str, str]
@@ -195,21 +211,41 @@ class Comparison(ABC):
     def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
         """Yield figures of the fp32 model as it could as well have spoken."""
 
+    def spread(self, rows: Sequence[dict[str, float]]) -> dict[str, float]:
+        """The natural variation, of the neighbours' figures."""
+        return spread(rows)
+
+    def natural(self, clip: Utterance, only: Sequence[str] = ()) -> Natural:
+        """The natural variation, stored or measured; in every metric, or in those of `only`."""
+        variations, probe = self.reference.variations, self.probe(clip)
+        if stored := variations.find(self.stage, clip.id, probe):
+            item, origin = stored
+            figures = figures_of(item)
+            names = [name for name in figures if not only or name.split()[0] in only]
+            return Natural({name: figures[name] for name in names}, origin)
+        figures = self.spread(list(self.neighbours(clip, only)))
+        if not only:
+            for kind, item in self.items(clip, figures).items():
+                variations.keep(kind, clip.id, {"probe": probe, **item})
+        return Natural(figures)
+
+    @abstractmethod
+    def probe(self, clip: Utterance) -> np.ndarray:
+        """By what a stored item is known to be of the fp32 model's clip."""
+
+    def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
+        """What is kept of a clip whose natural variation was measured, by kind."""
+        return {self.stage: figures_item(figures)}
+
     def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
-        """The natural variation: each metric's mean over the neighbours, and under "NAME worst" the
-        worst of them.
-        """
-        # By metric the mean limits means of clips, and the worst neighbour the worst clip.
-        rows = list(self.neighbours(clip, only))
-        means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-        return means | {
-            f"{name} {WORST}": METRICS[name].worst([row[name] for row in rows]) for name in means
-        }
+        """Return the natural variation alone."""
+        return self.natural(clip, only).figures
 
 
 class VocoderComparison(Comparison):
     """Sound on equal features; the natural variation is that of other noise seeds."""
 
+    stage = VOCODER
     scale, shown = "fp32 with another noise seed", ("pesq", "mcd_db")
 
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
@@ -232,10 +268,23 @@ class VocoderComparison(Comparison):
         """Measure each other seed as if it were judged, against the ones that are left."""
         return (measure(trial, only) for trial in self.reference.of(clip).seed_trials())
 
+    def probe(self, clip: Utterance) -> np.ndarray:
+        """Of the fp32 sound."""
+        return self.reference.of(clip).probe
+
+    def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
+        """What other seeds allow, too, and what is heard in the reference."""
+        baseline = self.reference.of(clip).baseline
+        return {
+            VOCODER: figures_item(figures) | baseline.allowance.plain(),
+            HEARING: baseline.heard.plain(),
+        }
+
 
 class EncoderComparison(Comparison):
     """Prosody on equal alignment; the natural variation is that of the neighbouring style rows."""
 
+    stage = ENCODER
     scale, shown = "fp32 with a neighbouring style row", ("f0_cents", "tokens_changed_percent")
 
     def __init__(self, reference: Reference) -> None:
@@ -259,6 +308,10 @@ class EncoderComparison(Comparison):
             rendition = EncoderSubject(Reader(self.reference, step=step)).render(clip)
             yield self.figures(clip, rendition, only)
 
+    def probe(self, clip: Utterance) -> np.ndarray:
+        """Of the fp32 prosody."""
+        return prosody_probe(clip.durations, clip.f0_hz)
+
 
 class ProductComparison(Comparison):
     """Sound in its own time, brought to the reference's token by token (eval/metrics/trial.py,
@@ -266,6 +319,7 @@ class ProductComparison(Comparison):
     seed.
     """
 
+    stage = PRODUCT
     scale, shown = "fp32 with a neighbouring style row, another noise seed", ("pesq", "mcd_db")
 
     def defect(self, clip: Utterance, rendition: Rendition) -> str | None:
@@ -294,7 +348,7 @@ class ProductComparison(Comparison):
             renders.reference,
             rendition.samples,
             text=clip.text,
-            sentence=renders.baseline,
+            sentence=renders.sentence,
             durations=(clip.durations.astype(np.int64), durations),
         )
         return figures | measure(retimed, heard)
@@ -306,11 +360,18 @@ class ProductComparison(Comparison):
             rendition = Rendition(self.reference.clock(inputs), durations=durations)
             yield self.figures(clip, rendition, only or (*SCALED, *DURATIONS))
 
-    def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
+    def spread(self, rows: Sequence[dict[str, float]]) -> dict[str, float]:
         """Return means alone: no worst clip of a product has a limit in variations."""
-        return {
-            name: value for name, value in super().variation(clip, only).items() if name in METRICS
-        }
+        return {name: value for name, value in spread(rows).items() if name in METRICS}
+
+    def probe(self, clip: Utterance) -> np.ndarray:
+        """Of the fp32 sound."""
+        return self.reference.of(clip).probe
+
+    def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
+        """What is heard in the reference, too."""
+        heard = self.reference.of(clip).sentence.heard.plain()
+        return {PRODUCT: figures_item(figures), HEARING: heard}
 
 
 COMPARISONS: Mapping[str, type[Comparison]] = MappingProxyType(

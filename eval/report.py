@@ -4,18 +4,17 @@ beside it.
     kokoro-ane report [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
 
 Reads BUILD/release/decision.json (`kokoro-ane release` writes it) and renders a few clips again for
-the players. Exit 0: written. Exit 2: bad input, or packages other than the decision is about. The
-last line of stdout is one JSON object.
+the players. Exit 0: written. Exit 2: bad input, or packages other than the decision is about. A
+pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, seed_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, seed_argument
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of
 
@@ -154,8 +153,8 @@ def main(argv: list[str] | None = None) -> int:
     size, listening = html.stat().st_size, str(folder / "listening")
     print(f"{html}  {size / 1e6:.1f} MB, {len(packages)} levels, {len(heard)} clips each")
     print(f"{listening}  {pairs} blinded pairs")
-    print(json.dumps({"report": str(html), "bytes": size, "listening": listening, "pairs": pairs}))
-    return EXIT_GOOD
+    summary = {"report": str(html), "bytes": size, "listening": listening, "pairs": pairs}
+    return conclude(arguments, summary, EXIT_GOOD, f"written; open {html} in a browser")
 
 
 if __name__ == "__main__":

@@ -96,6 +96,11 @@ def judged_levels(record: Record) -> list[Record]:
     return [level for level in record["levels"] if level.get("clips")]
 
 
+def all_clips(record: Record) -> list[Record]:
+    """The clips of the level that was measured on most: others may have been rejected earlier."""
+    return max((level["clips"] for level in judged_levels(record)), key=len, default=[])
+
+
 def gated(record: Record) -> list[str]:
     """List every metric that has a gate, in the order of the gates."""
     checks = [check for level in judged_levels(record) for check in level["checks"]]

@@ -21,6 +21,7 @@ from kokoro_ane.eval.listening import REFERENCE, Audition, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
     Record,
+    all_clips,
     digits_of,
     figure,
     gated,
@@ -124,7 +125,7 @@ def decision(record: Record) -> dict[str, Any]:
     when, of what and by what it was made.
     """
     source, level = record["provenance"], record["level"]
-    clips = [clip for judged in judged_levels(record)[:1] for clip in judged["clips"]]
+    clips = all_clips(record)
     voices = len({clip["voice"] for clip in clips})
     made = (
         f"{source['date']}, commit {short(source['commit'])}. {source['checkpoint']}, {len(clips)}"

@@ -14,6 +14,7 @@ from kokoro_ane.eval.gates import MEAN
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
     Record,
+    all_clips,
     digits_of,
     figure,
     judged_levels,
@@ -37,7 +38,7 @@ def strip_plot(record: Record, metric: str) -> dict[str, Any] | None:
     levels, digits = judged_levels(record), digits_of(metric)
     # Natural variation stands first, without gates: the scale for all other rows.
     rows: list[tuple[str, list[Record], list[Record]]] = []
-    rows.append(("another seed", [clip["variation"] for clip in levels[0]["clips"]], []))
+    rows.append(("another seed", [clip["variation"] for clip in all_clips(record)], []))
     for level in levels:
         gates = [check for check in level["checks"] if metric_of(check) == metric]
         rows.append((level["method"], [clip["figures"] for clip in level["clips"]], gates))

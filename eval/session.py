@@ -7,6 +7,7 @@ judged.
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ from kokoro_ane.core.commands import (
 )
 from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, PADDED, SECOND
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.process import scratch
 from kokoro_ane.eval import ENCODER, VOCODER
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
-    from kokoro_ane.eval.execution import Execution, Progress, Workers
+    from kokoro_ane.eval.execution import Execution, Workers
+    from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference
     from kokoro_ane.eval.store import Store
     from kokoro_ane.quantize.corpus import Utterance
@@ -38,6 +41,7 @@ FEATURES = (PYTORCH, PACKAGE) = ("torch", "package")
 # of mlprogram: Core ML's storage types; a model of the Neural Engine's arithmetic
 PRECISIONS = ("declared", "ane_numerics")
 MAX_WORKERS = 64
+DEFAULT_WORKERS = min(2, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +57,10 @@ class SessionOptions:
     precision: str = "declared"
     features: str = PYTORCH
     claim: str = NUMERIC
-    workers: int = 1
+    workers: int = DEFAULT_WORKERS
     scheduler: str | None = None
+    all_clips: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,7 @@ class JudgeContext:
     execution: "Execution"
     claim: str
     may_build: bool
+    all_clips: bool
     workers: "Workers"
     progress: "Progress"
 
@@ -125,8 +132,18 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         type=int,
-        default=2,
+        default=DEFAULT_WORKERS,
         help="processes that measure clips, to the same figures (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--all-clips",
+        action="store_true",
+        help="measure every clip, also where one has broken a gate",
+    )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="measure everything here, whatever is stored or was measured before",
     )
     parser.add_argument(
         "--scheduler",
@@ -149,11 +166,12 @@ def session(
     from kokoro_ane.eval.execution import (
         Engine,
         Execution,
-        Progress,
         Workers,
         arithmetic,
         shared_cores,
     )
+    from kokoro_ane.eval.natural import Variations
+    from kokoro_ane.eval.progress import Progress
     from kokoro_ane.eval.reference import Reference, judged_clips
     from kokoro_ane.eval.store import Store
     from kokoro_ane.pipeline.package_builds import build_package
@@ -183,8 +201,14 @@ def session(
         of_encoder = getattr(arguments, "stage", VOCODER) == ENCODER
         texts = arguments.set or (BOTH if of_encoder else JUDGED)
         clips = tuple(judged_clips(checkpoint, texts, arguments.clips))
-        store = Store.open(cache, checkpoint, arguments.seed)
-        reference = Reference(checkpoint, arguments.seed, store.renders)
+        # Nothing is read, and nothing is left behind: figures of this run alone.
+        if arguments.fresh:
+            cache, variations = stack.enter_context(scratch()), Variations()
+        else:
+            variations = Variations.of(checkpoint, arguments.seed)
+        print(variations.line, file=sys.stderr)
+        store = Store.open(cache, checkpoint, arguments.seed, variations.sha256)
+        reference = Reference(checkpoint, arguments.seed, store.renders, variations)
         if arguments.scheduler:
             engine = stack.enter_context(cluster(arguments.scheduler, store.key))
         else:
@@ -200,6 +224,7 @@ def session(
             execution=Execution.of(precision, package),
             claim=arguments.claim,
             may_build=may_build,
+            all_clips=arguments.all_clips,
             workers=stack.enter_context(Workers(reference, engine)),
             progress=stack.enter_context(Progress()),
         )

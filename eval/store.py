@@ -30,8 +30,10 @@ from kokoro_ane.quantize.sources import source_sha256
 MEASURING = ("core", "g2p", "encoder", "vocoder", "quantize", "runtimes", "eval")  # rooms
 
 
-def store_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
-    """All that figures hang on but the package and the clip, as this process has it."""
+def store_key(checkpoint: Checkpoint, seed: int, variation: str = "") -> dict[str, Any]:
+    """All that figures hang on but the package and the clip, as this process has it. `variation`:
+    the SHA-256 of the stored one, where one is used.
+    """
     return {
         "checkpoint_sha256": checkpoint.content_sha256,
         "weights_sha256": checkpoint.sha256,
@@ -39,6 +41,7 @@ def store_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
         "source_sha256": source_sha256(*MEASURING),
         "libraries": tool_versions(),
         "threads": torch.get_num_threads(),
+        "variation_sha256": variation,
     }
 
 
@@ -52,9 +55,9 @@ class Store:
     key: dict[str, Any]
 
     @classmethod
-    def open(cls, cache: Path, checkpoint: Checkpoint, seed: int) -> "Store":
+    def open(cls, cache: Path, checkpoint: Checkpoint, seed: int, variation: str = "") -> "Store":
         """Open the store of this key under `cache`."""
-        key = store_key(checkpoint, seed)
+        key = store_key(checkpoint, seed, variation)
         store = cls(cache / sha256_of_json(key)[:16], key)
         for folder in (store.folder, *store.folder.glob("[!.]*/")):
             # a killed run may have left a figure half-written where this one has nothing to write
@@ -92,8 +95,3 @@ class Store:
 def clip_name(package_sha256: str, execution: Execution, clip: Utterance) -> str:
     """Name the figures of a clip for a package."""
     return f"{package_sha256[:16]}-{execution.name}/{clip.id}"
-
-
-def variation_name(clip: Utterance, stage: str) -> str:
-    """The name of the fp32 model's natural variation in a clip, which is that of every package."""
-    return f"{stage}-variation/{clip.id}"

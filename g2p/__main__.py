@@ -4,12 +4,11 @@
     # streamed, one line a sentence; without text and --file: stdin
     kokoro-ane g2p --file book.txt
 
-Exit 0: something to say. Exit 2: bad input. The last line of stdout is one JSON object; `phonemes`
-there is null beyond 100,000 symbols.
+Exit 0: something to say. Exit 2: bad input. A pipe's last line is one JSON object; `phonemes` there
+is null beyond 100,000 symbols.
 """
 
 import argparse
-import json
 import os
 import sys
 from collections import Counter
@@ -17,8 +16,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
@@ -55,21 +55,18 @@ class Summary:
         if self.symbols <= SHOWN_SYMBOLS:
             self.phonemes.append(result.phonemes)
 
-    def line(self, dialect: str) -> str:
-        """One JSON object."""
+    def report(self, dialect: str) -> dict[str, Any]:
+        """The JSON object of the last line."""
         shown = " ".join(self.phonemes) if self.symbols <= SHOWN_SYMBOLS else None
-        return json.dumps(
-            {
-                "dialect": dialect,
-                "sentences": self.sentences,
-                "words": self.words,
-                "symbols": self.symbols,
-                "sources": self.sources,
-                "dropped": self.dropped,
-                "phonemes": shown,
-            },
-            ensure_ascii=False,
-        )
+        return {
+            "dialect": dialect,
+            "sentences": self.sentences,
+            "words": self.words,
+            "symbols": self.symbols,
+            "sources": self.sources,
+            "dropped": self.dropped,
+            "phonemes": shown,
+        }
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -231,8 +228,8 @@ def main(argv: list[str] | None = None) -> int:
             + ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items())),
             file=sys.stderr,
         )
-    print(summary.line(arguments.dialect))
-    return EXIT_GOOD
+    meaning = f"{summary.symbols} phonemes; sentences: {summary.sentences}"
+    return conclude(arguments, summary.report(arguments.dialect), EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Kokoro's phoneme symbols and what is done with them: sounds for the neural models, stress moved
-up or down, errors counted.
+up or down, edits counted.
 
     # (tag, letters ...); the tag asks for an answer like the gold list's
     ids = encode("o'clock")
     AMERICAN.cut("həlˈO")         # ("h", "ə", "l", "ˈO"): a vowel and its stress are one sound
     restress("fɔɹ", 0.5)          # "fˌɔɹ": a capitalised function word
-    # edits per sound (PER) and wrong words (WER), in percent
-    error_rates(["kˈæt"], ["kˈæt"]).per
+    edit_distance("kˈæt", "kˈAt")     # 1
 
 Stress levels are misaki's, so `[word](-1)` means what its users know: -2 no stress at all, -1 one
 step down, 0 and -0.5 no primary, 0.5 and 1 secondary where there was none (1 also lifts a secondary
@@ -247,19 +246,6 @@ def voice_language(voice: str) -> Language:
     return language_code
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Percent. PER divides all edits by all symbols of the references; a stress mark counts as a
-    symbol in the stressed figures.
-    """
-
-    per: float
-    wer: float
-    stressed_per: float
-    stressed_wer: float
-    words: int
-
-
 def edit_distance(produced: Sequence[str], expected: Sequence[str]) -> int:
     """Fewest insertions, deletions and substitutions, each of cost 1 (Levenshtein 1966)."""
     row = list(range(len(expected) + 1))
@@ -268,25 +254,3 @@ def edit_distance(produced: Sequence[str], expected: Sequence[str]) -> int:
         for j, other in enumerate(expected, start=1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (symbol != other))
     return row[-1]
-
-
-def error_rates(produced: Sequence[str], expected: Sequence[str]) -> Rates:
-    """Rates of answers against references, one string of Kokoro symbols a word. Raises ValueError:
-    other counts, or nothing to compare.
-    """
-    if len(produced) != len(expected) or not expected:
-        raise ValueError(
-            f"{len(produced)} answers for {len(expected)} references: the same number, at least one"
-        )
-    bare = (
-        [without_stress(phonemes) for phonemes in produced],
-        [without_stress(phonemes) for phonemes in expected],
-    )
-    return Rates(*_per_and_wer(*bare), *_per_and_wer(produced, expected), words=len(expected))
-
-
-def _per_and_wer(produced: Sequence[str], expected: Sequence[str]) -> tuple[float, float]:
-    edits = [edit_distance(one, other) for one, other in zip(produced, expected, strict=True)]
-    return 100 * sum(edits) / sum(map(len, expected)), 100 * sum(edit > 0 for edit in edits) / len(
-        edits
-    )

@@ -24,6 +24,7 @@ from kokoro_ane.g2p.normalize.short_forms import WORDS, is_signed
 from kokoro_ane.g2p.normalize.state import CUT, MONTH_FORMS, WEEKDAYS
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
+from kokoro_ane.g2p.ssml import MARKUP
 from kokoro_ane.g2p.word_lists import word_sets
 
 BLOCK = 4096  # characters looked at together: small, so that the first sentence is there early
@@ -31,11 +32,21 @@ MAX_SEGMENT = 4000  # characters: a sentence without an end is cut at a clause, 
 AHEAD = 64  # characters that must be there behind a sentence end to judge it
 _CUTS = (re.compile(r"[;:—,](?=\s)"), re.compile(r"\s"))
 SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
-_END = re.compile(r"""[.!?…。！？]+["'”’)\]»]*(?=\s)|\n[ \t\r]*\n""")
+_END = re.compile(r"""(?<![.!?…。！？])[.!?…。！？]++["'”’)\]»]*+(?=\s)|\n[ \t\r]*\n|\x1d++""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
 _SECONDS = re.compile(r"\d\s?sec$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
+
+
+BLOCK_END = "\x1d"  # white space to every pattern
+PARAGRAPHS = ("p", "paragraph", "sentence", "speak")
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s*$")
+_NEXT_S = re.compile(r"\s*<(?:s|/p|/speak)\b", re.IGNORECASE)
+# Markup that may end in what has not arrived
+_OPENED = re.compile(
+    r"<(?:(phoneme|sub|say-as)\b|[/?A-Za-z][^<>]{0,600}$|!--|!\[CDATA|!DOCTYPE)", re.IGNORECASE
+)
 
 
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said:
@@ -53,7 +64,7 @@ def sentence_ends(text: str) -> Iterator[int]:
     """
     last = 0
     for match in _END.finditer(text):
-        if text[match.start()] == "\n" or _ends(text, match, last):
+        if text[match.start()] in ("\n", BLOCK_END) or _ends(text, match, last):
             last = match.end()
             yield last
 
@@ -226,8 +237,9 @@ def _bare(buffer: str, offset: int, start: int, end: int) -> Iterator[tuple[int,
 def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
     """Spans of `buffer` that are whole sentences whatever comes next; with `final` all of it."""
     links = [match.span() for match in LINK.finditer(buffer)] if "[" in buffer else []
-    safe = len(buffer) if final else _settled(buffer, links)
-    start = 0
+    shown = masked(buffer)
+    safe = len(buffer) if final else _settled(buffer, shown, links)
+    buffer, start = shown, 0
     for end in (
         *(end for end in sentence_ends(buffer) if end <= safe and not _inside(end, links)),
         *((len(buffer),) if final else ()),
@@ -241,11 +253,39 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
         start = cut
 
 
-def _settled(buffer: str, links: list[tuple[int, int]]) -> int:
+def masked(text: str) -> str:
+    """`text` with markup in marks of the same length, by which sentences are cut: a tag at either
+    end of a paragraph or a sentence as BLOCK_END, others as brackets.
+    """
+    return MARKUP.sub(lambda match: _mask(text, match), text) if "<" in text else text
+
+
+def _mask(text: str, match: re.Match[str]) -> str:
+    length, name = len(match[0]), (match["name"] or "").lower()
+    if match["element"]:
+        return "x" * length
+    is_end = (
+        match["closes"]
+        and name == "s"
+        and _SENTENCE_END.search(text, max(0, match.start() - 40), match.start())
+    )
+    if name in PARAGRAPHS or is_end or (name == "s" and _NEXT_S.match(text, match.end())):
+        return BLOCK_END * length
+    if name == "s":
+        return " " * length
+    return (")" if match["closes"] or match["empty"] else "(") * length
+
+
+def _settled(buffer: str, shown: str, links: list[tuple[int, int]]) -> int:
     """Up to where nothing that arrives later changes a decision: not into an override that may
-    still be open.
+    still be open, nor into markup. `shown`: the buffer, masked.
     """
     safe = len(buffer) - AHEAD
+    for opener in _OPENED.finditer(buffer, max(0, len(buffer) - MAX_SEGMENT)):
+        # what MARKUP matched is masked
+        if shown[opener.start()] == "<" or (opener[1] and shown[opener.start()] != "x"):
+            safe = min(safe, opener.start())
+            break
     tail = max(len(buffer) - MAX_TEXT - MAX_TARGET - AHEAD, 0)
     opened = buffer.find("[", tail)
     while opened >= 0 and _inside(opened + 1, links):

@@ -11,54 +11,15 @@ from typing import Any
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import KNOWN, to_kokoro
+from kokoro_ane.g2p.word_lists import pairs
 
-ESPEAK_SYMBOLS = {
-    "ʔˌn\u0329": "ʔn",
-    "ʔn\u0329": "ʔn",
-    "a^ɪ": "I",
-    "a^ʊ": "W",
-    "d^ʒ": "ʤ",
-    "e^ɪ": "A",
-    "t^ʃ": "ʧ",
-    "ɔ^ɪ": "Y",
-    "ə^l": "ᵊl",
-    "o^ʊ": "O",
-    "ʲo": "jo",
-    "ʲə": "jə",
-    "e": "A",
-    "ʲ": "",
-    "ɚ": "əɹ",
-    "r": "ɹ",
-    "x": "k",
-    "ç": "k",
-    "ɐ": "ə",
-    "ɬ": "l",
-    "\u0303": "",
-}
-# in this order
-AFTERWARDS = (
-    ("ɜːɹ", "ɜɹ"),
-    ("ɜː", "ɜɹ"),
-    ("ɪə", "iə"),
-    ("ː", ""),
-    ("o", "ɔ"),
-    ("^", ""),
-    ("-", ""),
-    (" ", ""),
+ESPEAK_SYMBOLS = pairs(
+    "ʔˌn̩:ʔn ʔn̩:ʔn a^ɪ:I a^ʊ:W d^ʒ:ʤ e^ɪ:A t^ʃ:ʧ ɔ^ɪ:Y ə^l:ᵊl o^ʊ:O ʲo:jo ʲə:jə e:A ʲ:"
+    " ɚ:əɹ r:ɹ x:k ç:k ɐ:ə ɬ:l ̃:"
 )
-UPSTREAM = {
-    "a^ɪ": "I",
-    "a^ʊ": "W",
-    "d^z": "ʣ",
-    "d^ʒ": "ʤ",
-    "e^ɪ": "A",
-    "o^ʊ": "O",
-    "s^s": "S",
-    "t^s": "ʦ",
-    "t^ʃ": "ʧ",
-    "ə^ʊ": "Q",
-    "ɔ^ɪ": "Y",
-}
+# in this order
+AFTERWARDS = pairs("ɜːɹ:ɜɹ ɜː:ɜɹ ɪə:iə ː: o:ɔ ^: -:") | {" ": ""}
+UPSTREAM = pairs("a^ɪ:I a^ʊ:W d^z:ʣ d^ʒ:ʤ e^ɪ:A o^ʊ:O s^s:S t^s:ʦ t^ʃ:ʧ ə^ʊ:Q ɔ^ɪ:Y")
 SWITCH = re.compile(r"\(([a-z^]+)\)")
 SYLLABIC = re.compile("(\\S)\u0329")
 
@@ -120,6 +81,6 @@ def from_espeak(answer: str) -> str:
     for theirs, ours in sorted(ESPEAK_SYMBOLS.items(), key=lambda pair: -len(pair[0])):
         matches = matches.replace(theirs, ours)
     matches = SYLLABIC.sub(r"ᵊ\1", matches).replace("\u0329", "")
-    for theirs, ours in AFTERWARDS:
+    for theirs, ours in AFTERWARDS.items():
         matches = matches.replace(theirs, ours)
     return to_kokoro(matches)

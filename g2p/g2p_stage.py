@@ -42,34 +42,29 @@ if TYPE_CHECKING:
     import coremltools as ct
 
 IDS, LOGITS = "ids", "logits"
-# words in one call; letters of the longest and the tag
-WORDS, SYMBOLS = (1, 8, 64), (8, 12, 16, 24, MAX_LETTERS + 1)
-SHAPES = tuple((words, symbols) for words in WORDS for symbols in SYMBOLS)
-
-
-def shape_for(words: int, symbols: int, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
-    """The smallest of `shapes` (words, symbols) that holds so many. Raises InputError when none
-    does.
-    """
-    fitting = [(w, s) for w, s in shapes if w >= words and s >= symbols]
-    if not fitting:
-        raise InputError(
-            f"{words} words of {symbols} symbols: the package takes at most {max(shapes)}"
-        )
-    return min(fitting, key=lambda shape: (shape[0] * shape[1], shape))
+# words in one call, never enumerated (core/export.py); letters of the longest and the tag
+WORDS, SYMBOLS = 16, (8, 12, 16, 24, MAX_LETTERS + 1)
+SHAPES = tuple((WORDS, symbols) for symbols in SYMBOLS)
 
 
 def package_run(program: Program) -> Run:
-    """ids [B, S] -> logits [B, S, 2 * sounds] by the package."""
-    shapes = tuple(tuple(shape) for shape in program.inputs[IDS].shapes)
+    """ids [B, S] -> logits [B, S, 2 * sounds] by the package, in calls of as many words as it
+    takes.
+    """
+    rows, lengths = program.inputs[IDS].shape[0], [s for _, s in program.inputs[IDS].shapes]
 
     def run(ids: np.ndarray) -> np.ndarray:
         words, symbols = ids.shape
-        wide = shape_for(words, symbols, shapes)
-        padded = np.full(wide, PADDING, dtype=np.int32)
+        fitting = [length for length in lengths if length >= symbols]
+        if not fitting:
+            raise InputError(f"{symbols} symbols: the package takes at most {max(lengths)}")
+        # whole calls
+        padded = np.full((words + -words % rows, min(fitting)), PADDING, dtype=np.int32)
         padded[:words, :symbols] = ids
         padded[words:, 0] = 1  # a row of nothing but padding would attend to nothing
-        return program({IDS: padded})[LOGITS].numpy()[:words, :symbols]
+        calls = padded.reshape(-1, rows, padded.shape[1])  # [calls, rows, S]
+        logits = [program({IDS: call})[LOGITS].numpy() for call in calls]
+        return np.concatenate(logits)[:words, :symbols]
 
     return run
 
@@ -230,7 +225,6 @@ class G2PStage:
             "dtype": "int32",
             "padding": PADDING,
             "shapes": [list(shape) for shape in SHAPES],
-            "words": list(WORDS),
             "first": {tag: 1 + place for place, tag in enumerate(TAGS)},
             "letters": LETTER_ID,
         }

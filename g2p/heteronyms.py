@@ -11,12 +11,12 @@ sleeve). A cue is a word within REACH words, or with a place (`-1:deep`: the wor
 where none has more. Figures and what stays undecided: docs/g2p-models.md.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kokoro_ane.g2p.alphabet import PAUSES
+from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.clauses import (
     COLLECTIVE,
     CUED,
@@ -31,7 +31,7 @@ from kokoro_ane.g2p.clauses import (
 )
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
-from kokoro_ane.g2p.word_lists import DATA, word_set
+from kokoro_ane.g2p.word_lists import word_set
 
 REACH = 12
 PLACES = (-3, -2, -1, 1, 2)
@@ -71,10 +71,7 @@ class Senses:
     cues: Mapping[str, Cues]
 
 
-_SENSES, _FRAGMENTS = (
-    json.loads((DATA / name).read_text(encoding="utf-8")).items()
-    for name in ("cues.json", "fragments.json")
-)
+_SENSES, _FRAGMENTS = (table(name).items() for name in ("cues.json", "fragments.json"))
 SENSES: Mapping[str, Senses] = {
     word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()})
     for word, one in _SENSES
@@ -83,7 +80,7 @@ FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {
     word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS
 }
 # senses that a part of speech does not tell: cues hold in sentences too
-ANYWHERE = frozenset(("DEER", "NUMB", "JOB", "PLACE"))
+ANYWHERE = word_set("DEER NUMB JOB PLACE")
 LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
 
 

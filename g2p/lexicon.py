@@ -294,6 +294,13 @@ def accented(entry: Found, word: str) -> Found:
     """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has
     nj.
     """
+    open_senses = [
+        phonemes
+        for phonemes in (entry.senses or {}).values()
+        if phonemes and _ENDS_OPEN.search(phonemes.rstrip("z"))
+    ]
+    if word.endswith(("é", "és")) and open_senses:  # résumé is no verb
+        entry = Found(open_senses[0], entry.source, entry.confidence)
     if word.endswith(
         ("é", "ée") if word[:1].isupper() else ("é", "ée", "és")
     ) and not _ENDS_OPEN.search(entry.phonemes.rstrip("z")):

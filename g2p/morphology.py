@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, restress
 from kokoro_ane.g2p.result import GB, US, Dialect
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
 VOICELESS = frozenset("ptkfθsʃʧ")
 SIBILANTS = frozenset("szʃʒʧʤ")
@@ -171,31 +171,10 @@ def fold(text: str) -> str:
 
 
 _PLAIN = str.maketrans(
-    {
-        "ø": "o",
-        "Ø": "O",
-        "ß": "ss",
-        "æ": "ae",
-        "Æ": "AE",
-        "œ": "oe",
-        "Œ": "OE",
-        "ð": "th",
-        "Ð": "Th",
-        "þ": "th",
-        "Þ": "Th",
-        "đ": "d",
-        "Đ": "D",
-        "ł": "l",
-        "Ł": "L",
-        "ı": "i",
-        "ħ": "h",
-        "Ħ": "H",
-        "ŋ": "ng",
-        "Ŋ": "Ng",
-        "’": "'",
-        "‘": "'",
-        "ʼ": "'",
-    }
+    pairs(
+        "ø:o Ø:O ß:ss æ:ae Æ:AE œ:oe Œ:OE ð:th Ð:Th þ:th Þ:Th đ:d Đ:D ł:l Ł:L ı:i ħ:h Ħ:H"
+        " ŋ:ng Ŋ:Ng ’:' ‘:' ʼ:'"
+    )
 )
 
 

@@ -37,6 +37,7 @@ from kokoro_ane.g2p.alphabet import (
     encode,
     speakable,
 )
+from kokoro_ane.g2p.bundled import DATA, content
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess
 
 EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
@@ -334,8 +335,8 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 WEIGHTS_OF = {
-    US: Path(__file__).parent / "data" / "model.npz",
-    GB: Path(__file__).parent / "data" / "model_gb.npz",
+    US: DATA / "model.npz",
+    GB: DATA / "model_gb.npz",
 }
 WEIGHTS = WEIGHTS_OF[US]
 AGAIN = (
@@ -361,9 +362,9 @@ def load_arrays(path: Path | None = None) -> tuple[dict[str, np.ndarray], Config
     """
     path = path or WEIGHTS
     manifest = read_manifest(path)
-    content = _checked(path, manifest)
+    weights = _checked(path, manifest)
     try:
-        return _state(content), Config(
+        return _state(weights), Config(
             **manifest["config"] | {"answers": tuple(manifest["config"]["answers"])}
         )
     except (KeyError, TypeError, ValueError, OSError) as problem:
@@ -379,6 +380,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """What stands beside the weights: sha256, config, training. Raises InputError when it is
     missing or not JSON.
     """
+    if path.parent == DATA:
+        content(path.with_suffix(".json"))  # raises InputError where it is not as it was hashed
     manifest = read_json(path.with_suffix(".json"), f"the manifest of the weights; {AGAIN}")
     if not isinstance(manifest, dict) or "sha256" not in manifest or "config" not in manifest:
         raise InputError(

@@ -10,9 +10,10 @@ offsets mapped back.
     [FBI](characters)    letter by letter        [pause 300ms], [pause 1.5s]   silence
     [text](anything else)   a link: the text is said, the target is not
 
-Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">): g2p/ssml.py. What does not
-parse stays text and is counted: unclosed or nested brackets, phonemes outside Kokoro's vocabulary,
-empty phonemes.
+Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">) and other tools' tags
+([pause:1.5s], <|im_start|>): g2p/ssml.py. An element may hold several sentences: what is open at
+one's end is given to the next. What does not parse stays text and is counted: unclosed or nested
+brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 """
 
 import re
@@ -23,17 +24,34 @@ from dataclasses import dataclass, replace
 
 from kokoro_ane.g2p.alphabet import to_kokoro, unknown_symbol
 from kokoro_ane.g2p.normalize.number_words import ONES, SCALES, TENS
-from kokoro_ane.g2p.result import Kind, Token
-from kokoro_ane.g2p.ssml import PATTERN, Rates, request_of, shortened
+from kokoro_ane.g2p.normalize.tags import is_tag
+from kokoro_ane.g2p.result import US, Kind, Language, Token
+from kokoro_ane.g2p.ssml import (
+    BLOCKS,
+    DEEPEST,
+    NAMES,
+    PATTERN,
+    TOOLS,
+    Opened,
+    name_of,
+    opened,
+    request_of,
+    shortened,
+    tool_pause_s,
+)
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
 LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
-PAUSE = r"\[pause (?P<pause>\d{1,5}(?:\.\d{1,3})?)\s?(?P<of>ms|s)\]"
 MAX_PAUSE_S = 10.0
+SLOWEST, FASTEST = 0.5, 2.0  # of the pace, all open elements together
 SAY_AS = ("characters", "spell-out", "digits")
-_LINKED = rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|{PAUSE}|[\ue000-\uf8ff]|{PATTERN}"
-_FIRST = re.compile(_LINKED, re.IGNORECASE)
+_LINKED = (
+    rf"{LINK.pattern}(['’](?:s|d|ll|ve|re|m)\b)?|(?P<private>[\ue000-\uf8ff])|{TOOLS}|{PATTERN}"
+)
+_ANY = re.compile(_LINKED, re.IGNORECASE)
+_FIRST = re.compile(r"[\[{<\\\ue000-\uf8ff]")
+_TAGS = re.compile(r"<[^<>]*>")
 _STRESS = re.compile(r"[+-]?(?:[0-9]{1,3}|0\.5)")
 _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
 
@@ -44,8 +62,8 @@ class Override:
     flags.
     """
 
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
     phonemes: str | None = None
     stress: float | None = None
     flags: str = ""
@@ -98,7 +116,12 @@ class Marked:
     drops: tuple[tuple[int, int, str], ...] = ()
     # and where it stood; a piece of phonemes stands for more than one character
     sources: tuple[tuple[int, int], ...] = ((0, 0),)
-    rates: Rates | None = None  # paces, by characters of the text as given
+    paces: tuple[tuple[int, int, float], ...] = ()  # by characters of the text as given
+    open: tuple[str, ...] = ()  # start tags of elements that go on behind the text
+
+    def pace_at(self, place: int) -> float:
+        """The share of the usual pace at a character of the text as given."""
+        return next((pace for start, end, pace in self.paces if start <= place < end), 1.0)
 
     @property
     def plain(self) -> bool:
@@ -127,147 +150,212 @@ class Marked:
         return self.text[self.starts[piece] : after] == PLACEHOLDER or piece_length != length
 
 
-def extract(text: str, phrases: "Phrases | None" = None) -> Marked:
+def extract(
+    text: str,
+    phrases: "Phrases | None" = None,
+    outer: tuple[str, ...] = (),
+    language: Language = US,
+) -> Marked:
     """Take the overrides out of `text`, and the phrases of a lexicon. Private-use characters of the
-    user are dropped and counted.
+    user are dropped and counted. `outer`: start tags of elements that are open where it begins.
     """
-    if phrases is None and "[" not in text and _FIRST.search(text) is None:
+    if phrases is None and not outer and _FIRST.search(text) is None:
         return Marked(text)
-    work, place = _Work(), 0
-    for match in (phrases.pattern if phrases else _FIRST).finditer(text):
-        work.keep(text, place, match.start())
+    work, place = _Work(text, language, [opened(tag) for tag in outer]), 0
+    pattern = phrases.pattern if phrases else _ANY
+    match = pattern.search(text)
+    while match:
+        work.keep(place, match.start())
         place = match.end()
-        if phrases and match["phrase"]:
-            work.placeholder(
-                Override(
-                    work.length,
-                    work.length + 1,
-                    phonemes=phrases.phonemes(match["phrase"]),
-                    user=True,
-                ),
-                *match.span(),
-            )
-        elif match["pause"]:
-            seconds = float(match["pause"]) * (0.001 if match["of"] == "ms" else 1.0)
-            work.placeholder(
-                Override(work.length, work.length + 1, pause_s=min(seconds, MAX_PAUSE_S)),
-                *match.span(),
-            )
-        elif match["element"] or match["break"] is not None or match["stray"]:
-            work.ssml(match)
-        elif match.group(1) is None:
+        if match["name"]:
+            work.tag(match)
+        elif work.is_silent:
+            work.drop(*match.span(), "markup")
+        elif phrases and match["phrase"]:
+            spoken = phrases.phonemes(match["phrase"])
+            work.placeholder(Override(phonemes=spoken, user=True), *match.span())
+        elif match["element"]:
+            place = work.element(match)
+        elif match["tool"]:
+            seconds = tool_pause_s(match)
+            if seconds is None:
+                work.drop(*match.span(), f"tag not understood: {match[0][:60]}")
+            else:
+                work.pause(seconds, *match.span())
+        elif match["private"]:
             work.drop(*match.span(), "private use")
+        elif match["cdata"]:
+            work.keep(*match.span("cdata"))
+        elif match[1] is None:  # a comment, an instruction, a document type
+            is_type = match[0][:3].upper() == "<!D" and "speak" in match[0]
+            work.drop(*match.span(), shortened(match[0]) if is_type else "markup")
         else:
-            work.override(text, match)
-    work.keep(text, place, len(text))
-    clean = "".join(work.pieces)
-    marked = Marked(
-        clean,
-        tuple(work.overrides),
-        None,
-        tuple(work.starts) or (0,),
-        (),
-        tuple(work.sources) or ((0, 0),),
-    )
-    for match in _UNCLOSED.finditer(clean):
-        work.drop(*marked.original(*match.span()), "unclosed override")
-    return replace(
-        marked,
-        dropped=dict(Counter(why for _, _, why in work.drops)),
-        drops=tuple(sorted(work.drops)),
-    )
+            work.override(match)
+        match = pattern.search(text, place)
+    work.keep(place, len(text))
+    return work.marked()
 
 
 class _Work:
-    """Pieces of the cleaned text as they are found."""
+    """Pieces of the cleaned text as they are found, and the elements that are open."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str, language: Language, outer: list[Opened]) -> None:
+        self.text, self.language, self.open = text, language, outer
+        self.begins = [0 for _ in outer]  # of the open elements, in the cleaned text
         self.pieces: list[str] = []
         self.starts: list[int] = []
         self.sources: list[tuple[int, int]] = []
+        self.paces: list[tuple[int, int, float]] = []
         self.overrides: list[Override] = []
         self.drops: list[tuple[int, int, str]] = []
         self.length = 0
 
+    @property
+    def is_silent(self) -> bool:
+        return any(one.is_silent for one in self.open)
+
     def drop(self, start: int, end: int, why: str) -> None:
         self.drops.append((start, end, why))
 
-    def keep(self, text: str, start: int, end: int) -> None:
-        if start < end:
-            self.add(text[start:end], start, end)
+    def keep(self, start: int, end: int) -> None:
+        if start < end and self.is_silent:
+            self.drop(start, end, "markup")
+        elif start < end:
+            self.add(self.text[start:end], start, end)
 
     def add(self, piece: str, start: int, end: int) -> None:
         self.pieces.append(piece)
         self.starts.append(self.length)
         self.sources.append((start, end))
         self.length += len(piece)
+        pace = 1.0
+        for one in self.open:
+            pace *= one.pace
+        if pace != 1:
+            self.paces.append((start, end, min(max(pace, SLOWEST), FASTEST)))
 
     def placeholder(self, override: Override, start: int, end: int) -> None:
-        self.overrides.append(override)
+        place = self.length
+        self.overrides.append(replace(override, start=place, end=place + 1))
         self.add(PLACEHOLDER, start, end)
 
-    def ssml(self, match: re.Match[str]) -> None:
-        """An element as the override that it is; malformed, its words stay and its tags are
-        named.
-        """
-        element, content = (match["element"] or "break").lower(), match["content"] or ""
-        override = (
-            None
-            if match["stray"]
-            else request_of(element, match["attributes"] or match["break"] or "", content)
-        )
-        start, end = match.span("content") if content else match.span()
-        if override is None:
-            self.drop(
-                match.start(),
-                start if content else end,
-                shortened(match.string[match.start() : start if content else end]),
-            )
-            self.keep(match.string, start, end if content else start)
-        elif override.kind == "alias":
-            self.add(str(override.value), start, end)
-        elif override.kind == "stress":
-            begin = self.length
-            self.keep(match.string, start, end)
-            self.overrides.append(Override(begin, self.length, stress=float(override.value)))
-        elif override.kind == "pause" and override.value:
-            self.placeholder(
-                Override(
-                    self.length, self.length + 1, pause_s=min(float(override.value), MAX_PAUSE_S)
-                ),
-                start,
-                end,
-            )
-        elif override.kind == "phonemes":
-            self.placeholder(
-                Override(self.length, self.length + 1, phonemes=str(override.value)), start, end
-            )
-        elif override.kind == "say_as":
-            self.placeholder(
-                Override(self.length, self.length + 1, say_as=str(override.value)), start, end
-            )
+    def pause(self, seconds: float, start: int, end: int) -> None:
+        """A pause, or words apart where it has no length."""
+        if seconds:
+            self.placeholder(Override(pause_s=min(seconds, MAX_PAUSE_S)), start, end)
+        else:
+            self.drop(start, end, "markup")
+            self.add(" ", start, end)
 
-    def override(self, text: str, match: re.Match[str]) -> None:
+    def element(self, match: re.Match[str]) -> int:
+        """An element that something else is said for. Answers where the text goes on; its words are
+        read where it is malformed.
+        """
+        content = _TAGS.sub("", match["content"])
+        name, span = match["element"].lower(), match.span("content")
+        request = request_of(name, match["values"], content, self.language)
+        if request is None:
+            self.drop(match.start(), span[0], shortened(self.text[match.start() : span[0]]))
+            return span[0]
+        if request.kind == "alias":
+            self.add(str(request.value), *span)
+        elif request.kind == "phonemes":
+            self.placeholder(Override(phonemes=str(request.value)), *span)
+        else:
+            self.placeholder(Override(say_as=str(request.value)), *span)
+        return match.end()
+
+    def tag(self, match: re.Match[str]) -> None:
+        """A tag of SSML; inside <speak> every tag is."""
+        name, span = name_of(match["name"]), match.span()
+        is_speech = name in NAMES and (name != "sub" or "alias" in match["attributes"])
+        if not any(one.name == "speak" for one in self.open) and not (
+            (name == "speak" and not self.length)
+            or ((is_speech or ":" in name) and is_tag(self.text, match))
+        ):
+            self.keep(*span)
+            return
+        if name in ("break", "silence"):
+            request = None if match["closes"] else request_of(name, match["attributes"], "", US)
+            if request is not None and not self.is_silent:
+                self.pause(float(request.value), *span)
+                return
+            self.drop(*span, "markup" if match["closes"] else shortened(match[0]))
+        elif match["closes"]:
+            self.close(name, span)
+        else:
+            self.begin(match)
+        before = self.text[: span[0]][-1:]
+        if not self.is_silent and (name in BLOCKS or before in (*".!?…,;:",)):
+            self.add(" ", *span)
+
+    def begin(self, match: re.Match[str]) -> None:
+        """A start tag, or an element that holds nothing."""
+        one = opened(match[0])
+        is_counted = one.counted or len(self.open) >= DEEPEST
+        self.drop(*match.span(), shortened(match[0]) if is_counted else "markup")
+        if one.has_effect and not match["empty"] and len(self.open) < DEEPEST:
+            self.open.append(one)
+            self.begins.append(self.length)
+
+    def close(self, name: str, span: tuple[int, int]) -> None:
+        """An end tag: its element ends, and what it holds. One of no element is counted."""
+        names = [one.name for one in self.open]
+        is_lost = Opened("", name).has_effect and name not in names
+        self.drop(*span, shortened(self.text[span[0] : span[1]]) if is_lost else "markup")
+        while name in names:
+            one, begin = self.open.pop(), self.begins.pop()
+            self.stress(one, begin)
+            if one.name == name:
+                break
+
+    def stress(self, one: Opened, begin: int) -> None:
+        """The words since `begin` are as loud as the element asks."""
+        if one.stress is not None:
+            self.overrides.append(Override(begin, self.length, stress=one.stress))
+
+    def marked(self) -> Marked:
+        """The whole text's."""
+        for one, begin in reversed([*zip(self.open, self.begins, strict=True)]):
+            self.stress(one, begin)
+        clean = "".join(self.pieces)
+        marked = Marked(
+            clean,
+            tuple(self.overrides),
+            None,
+            tuple(self.starts) or (0,),
+            (),
+            tuple(self.sources) or ((0, 0),),
+            tuple(self.paces),
+            tuple(one.tag for one in self.open),
+        )
+        for match in _UNCLOSED.finditer(clean):
+            self.drop(*marked.original(*match.span()), "unclosed override")
+        return replace(
+            marked,
+            dropped=dict(Counter(why for _, _, why in self.drops)),
+            drops=tuple(sorted(self.drops)),
+        )
+
+    def override(self, match: re.Match[str]) -> None:
         """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other
         target is counted as dropped.
         """
         start, end, target = match.start(1), match.end(1), match.group(2)
         begin, phonemes = self.length, _phonemes(target)
         if phonemes and unknown_symbol(phonemes) is None and match.group(1).strip():
-            self.overrides.append(Override(begin, begin + 1, phonemes=phonemes))
-            self.add(PLACEHOLDER, start, end)
+            self.placeholder(Override(phonemes=phonemes), start, end)
             if match.group(3):
-                self.overrides.append(Override(begin + 1, begin + 2, clitic=match.group(3)[1:]))
-                self.add(PLACEHOLDER, match.start(3), match.end(3))
+                self.placeholder(Override(clitic=match.group(3)[1:]), *match.span(3))
             return
         if target.lower().removeprefix("say-as ") in SAY_AS and any(
             map(str.isalnum, match.group(1))
         ):
-            self.placeholder(Override(begin, begin + 1, say_as=match.group(1)), start, end)
+            self.placeholder(Override(say_as=match.group(1)), start, end)
             return
-        self.keep(text, start, end)
+        self.keep(start, end)
         if match.group(3):
-            self.keep(text, match.start(3), match.end(3))
+            self.keep(match.start(3), match.end(3))
         if phonemes is not None:
             self.drop(
                 *match.span(2),

@@ -21,7 +21,8 @@ import numpy as np
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.word_lists import DATA, word_set, word_sets
+from kokoro_ane.g2p.bundled import DATA, content
+from kokoro_ane.g2p.word_lists import pairs, word_set, word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
 
@@ -43,80 +44,19 @@ def nth(words: tuple[str, ...], word: str, occurrence: int) -> int:
     return places[occurrence]
 
 
-LETTERS = {
-    "nn": "n",
-    "nnp": "n",
-    "nns": "N",
-    "nnps": "N",
-    "vb": "v",
-    "vbp": "v",
-    "vbz": "z",
-    "vbd": "d",
-    "vbn": "e",
-    "vbg": "g",
-    "jj": "j",
-    "jjr": "j",
-    "jjs": "j",
-    "rb": "r",
-    "rbr": "r",
-    "rbs": "r",
-    "rp": "r",
-    "md": "M",
-    "dt": "D",
-    "pdt": "D",
-    "prp": "P",
-    "in": "I",
-    "of": "I",
-    "to": "T",
-    "cc": "C",
-    "wdt": "W",
-    "wp": "W",
-    "wrb": "W",
-    "cd": "0",
-    "ex": "X",
-    "pos": "'",
-}
-PRONOUNS = (
-    dict.fromkeys(["my", "your", "his", "her", "its", "our", "their", "whose"], "S")
-    | dict.fromkeys(["i", "he", "she", "we", "they", "you", "it"], "P")
-    | dict.fromkeys(
-        [
-            "me",
-            "him",
-            "us",
-            "them",
-            "myself",
-            "himself",
-            "herself",
-            "itself",
-            "themselves",
-            "yourself",
-            "ourselves",
-        ],
-        "O",
-    )
+LETTERS = pairs(
+    "nn:n nnp:n nns:N nnps:N vb:v vbp:v vbz:z vbd:d vbn:e vbg:g jj:j jjr:j jjs:j rb:r"
+    " rbr:r rbs:r rp:r md:M dt:D pdt:D prp:P in:I of:I to:T cc:C wdt:W wp:W wrb:W cd:0"
+    " ex:X pos:'"
 )
-CONTRACTIONS = (
-    ("n't", "M"),
-    ("'ll", "PM"),
-    ("'d", "PM"),
-    ("'ve", "Pv"),
-    ("'re", "Pv"),
-    ("'m", "Pv"),
-    ("'s", "n'"),
-    ("s'", "N'"),
+PRONOUNS = pairs(
+    "my:S your:S his:S her:S its:S our:S their:S whose:S i:P he:P she:P we:P they:P you:P it:P me:O"
+    " him:O us:O them:O myself:O himself:O herself:O itself:O themselves:O yourself:O ourselves:O"
 )
-ENDINGS = tuple(
-    (ending, letters)
-    for letters, endings in (
-        ("r", "ly"),
-        ("g", "ing"),
-        ("ed", "ed"),
-        ("j", "ous ful able ible less ive"),
-        ("n", "ness ment tion sion ity ss us is"),
-        ("N", "s"),
-    )
-    for ending in endings.split(" ")
+CONTRACTIONS = pairs("n't:M 'll:PM 'd:PM 've:Pv 're:Pv 'm:Pv 's:n' s':N'")
+ENDINGS = pairs(
+    "ly:r ing:g ed:ed ous:j ful:j able:j ible:j less:j ive:j ness:n ment:n tion:n sion:n ity:n ss:n"
+    " us:n is:n s:N"
 )
 SHARE = 0.1  # a reading under this share is left out of the class
 
@@ -150,31 +90,15 @@ def guess(word: str) -> str:
         return word[:1]
     if word[0].isdigit():
         return "0"
-    for ending, letter in CONTRACTIONS:
+    for ending, letter in CONTRACTIONS.items():
         if lower.endswith(ending):
             return letter
     if word[0].isupper():
         return "n"
-    for ending, letter in ENDINGS:
+    for ending, letter in ENDINGS.items():
         if lower.endswith(ending):
             return letter
     return "n"
-
-
-def of_readings(readings: Mapping[str, float], prior: Mapping[str, float]) -> str:
-    """Class from log P(word | tag) and log P(tag)."""
-    shares: dict[str, float] = {}
-    for tag, value in readings.items():
-        if tag in LETTERS:
-            letter = LETTERS[tag]
-            shares[letter] = shares.get(letter, 0.0) + math.exp(value + prior[tag])
-    total = sum(shares.values())
-    return "".join(
-        sorted(
-            (letter for letter in shares if shares[letter] >= SHARE * total),
-            key=lambda letter: -shares[letter],
-        )
-    )
 
 
 EDGE = "#"
@@ -285,17 +209,15 @@ def clause(
 PATH = DATA / "tagger.npz"
 FORMAT = 1
 TAGS = ("nn", "nns", "jj", "rb", "vb", "vbp", "vbz", "vbd", "vbn", "vbg", "dt", "in", "wdt")
-FINITE, FINITE_LETTERS = frozenset(("vb", "vbp", "vbz", "vbd")), frozenset("vzdM")
+FINITE, FINITE_LETTERS = word_set("vb vbp vbz vbd"), frozenset("vzdM")
 # log-odds for the finite tags where a sentence has no other verb; set on the sentences to tune on
 VERBLESS = 2.5
 ENDS = frozenset(".?!…")
 BASE = ("nn", "jj", "rb", "vb", "vbp")
 PAST = (*BASE, "vbd", "vbn")
 FORMS = {
-    "ing": ("vbg", "nn", "jj"),
-    "ed": ("vbd", "vbn", "jj"),
-    "s": ("nns", "vbz"),
-    "that": ("dt", "in", "wdt", "rb"),
+    form: tuple(tags.split("/"))
+    for form, tags in pairs("ing:vbg/nn/jj ed:vbd/vbn/jj s:nns/vbz that:dt/in/wdt/rb").items()
 }
 # base and past alike
 IRREGULAR = word_set(
@@ -321,16 +243,11 @@ class Tagger:
         format.
         """
         try:
-            content = path.read_bytes()
-        except (FileNotFoundError, IsADirectoryError):
-            raise InputError(
-                f"{path} does not exist: `python -m training.tagger` writes it"
-            ) from None
-        try:
-            return cls.from_arrays(read_npz(io.BytesIO(content)))
+            return cls.from_arrays(read_npz(io.BytesIO(content(path))))
         except (ValueError, KeyError) as problem:
             raise InputError(
                 f"{path} is no tagger of format {FORMAT} ({problem}): `python -m training.tagger`"
+                " writes one"
             ) from None
 
     @classmethod

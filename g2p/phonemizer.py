@@ -43,7 +43,7 @@ from kokoro_ane.g2p.result import (
     tokens_of,
 )
 from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
-from kokoro_ane.g2p.ssml import rate_spans
+from kokoro_ane.g2p.word_lists import pairs
 
 if TYPE_CHECKING:
     from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
@@ -72,19 +72,7 @@ class ReadsSentences(Protocol):
     def words(self, sentence: Sentence) -> tuple[tuple[Word, ...], int]: ...
 
 
-CLOSED = {
-    "M": "MD",
-    "D": "DT",
-    "S": "PRP$",
-    "P": "PRP",
-    "O": "PRP",
-    "I": "IN",
-    "T": "TO",
-    "C": "CC",
-    "W": "WP",
-    "0": "CD",
-    "X": "EX",
-}
+CLOSED = pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
 
 
 class LateNeural:
@@ -305,29 +293,19 @@ class G2P:
     def _results(self, text: str | Iterable[str]) -> Iterator[tuple[int, Result]]:
         batch: list[Sentence] = []
         size = 1
-        outer: tuple[float, ...] = ()
+        outer: tuple[str, ...] = ()
         for offset, sentence in segments(text):
             batch.append(self._sentence(offset, sentence, outer))
-            rates = batch[-1].marked.rates
-            outer = rates.open if rates is not None else ()
+            outer = batch[-1].marked.open
             if len(batch) == size:
                 yield from self._read(batch)
                 batch, size = [], min(2 * size, BATCH)
         yield from self._read(batch)
 
-    def _sentence(self, offset: int, text: str, outer: tuple[float, ...] = ()) -> Sentence:
-        """Before its words are read; `outer`: the paces of elements that are still open."""
-        marked = extract(text, self._phrases)
-        if outer or "prosody" in text:
-            rates = rate_spans(text, outer, 0)
-            dropped = Counter(marked.dropped) + Counter(why for _, _, why in rates.wrong)
-            marked = replace(
-                marked,
-                rates=rates,
-                dropped=dict(dropped),
-                drops=tuple(sorted((*marked.drops, *rates.wrong))),
-            )
-        return Sentence(offset, text, marked, self._normalizer(marked.text))
+    def _sentence(self, offset: int, text: str, outer: tuple[str, ...] = ()) -> Sentence:
+        """Before its words are read; `outer`: start tags of elements that are still open."""
+        marked = extract(text, self._phrases, outer, self._dialect)
+        return Sentence(offset, text, marked, self._normalizer(marked.text, dialect=self._dialect))
 
     def _read(self, batch: Sequence[Sentence]) -> Iterator[tuple[int, Result]]:
         self._reader.prepare(
@@ -348,9 +326,11 @@ class G2P:
                     )
                     for word in words
                 )
-            rates = sentence.marked.rates
-            if rates is not None:
-                words = tuple(replace(word, rate=rates.at(word.start - offset)) for word in words)
+            marked = sentence.marked
+            if marked.paces:
+                words = tuple(
+                    replace(word, rate=marked.pace_at(word.start - offset)) for word in words
+                )
             dropped = (
                 Counter(sentence.marked.dropped)
                 + Counter(sentence.normalized.dropped)

@@ -127,12 +127,8 @@ class SpokenToken:
     end_ts: float | None = None
 
 
-MARK_TAGS = {
+MARK_TAGS = dict.fromkeys(";:—…", ":") | {
     ",": ",",
-    ";": ":",
-    ":": ":",
-    "—": ":",
-    "…": ":",
     "(": "-LRB-",
     ")": "-RRB-",
     "“": "``",

@@ -29,6 +29,8 @@ from kokoro_ane.g2p.weak_forms import (
 
 # misaki says the point of 3.1 without stress, and the voice was trained on it
 DECIMAL_POINT = "pYnt"
+# words either side that decide a heteronym: a text without sentences takes linear time
+NEAR = 40
 
 
 class Heteronyms(Protocol):
@@ -182,7 +184,9 @@ class SentenceReader:
                 return next(letters, DEFAULT)
             if not used_to(word, ahead):
                 return DEFAULT
-            return self._heteronyms.choose([token.text for token in tokens], place, keys)
+            first = max(0, place - NEAR)
+            words = [token.text for token in tokens[first : place + NEAR]]
+            return self._heteronyms.choose(words, place - first, keys)
 
         phonemes = sense(reading.senses or {DEFAULT: reading.phonemes}, ahead, shouted, choose)
         return (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.result import Token
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_set, word_sets
 
 Choose = Callable[[tuple[str, ...]], str]  # one of the keys of a heteronym's senses
 
@@ -30,38 +30,16 @@ class Ahead:
 END = Ahead()
 # lower-case word to its form (before a pause, before a consonant, before a vowel); None: what the
 # lexicon says
-WEAK: Mapping[str, tuple[str | None, str | None, str | None]] = {
-    "the": ("ðə", "ðə", "ði"),
-    "a": ("ˈA", "ɐ", "ɐ"),
-    "an": ("ɐn", "ɐn", "ɐn"),
-    "to": (None, "tə", "tʊ"),
-    "in": ("ˈɪn", "ɪn", "ɪn"),
-    "am": (None, "ɐm", "ɐm"),
-    "i": ("ˌI", "ˌI", "ˌI"),
+WEAK: Mapping[str, tuple[str | None, ...]] = {
+    word: tuple(form or None for form in forms.split("/"))
+    for word, forms in pairs(
+        "the:ðə/ðə/ði a:ˈA/ɐ/ɐ an:ɐn/ɐn/ɐn to:/tə/tʊ in:ˈɪn/ɪn/ɪn am:/ɐm/ɐm i:ˌI/ˌI/ˌI"
+    ).items()
 }
 
 
 # Behind these `in` is an adverb (came in and sat down), not a preposition.
-AFTER_PARTICLE = frozenset(
-    (
-        "and",
-        "or",
-        "but",
-        "to",
-        "with",
-        "from",
-        "on",
-        "for",
-        "when",
-        "then",
-        "again",
-        "because",
-        "if",
-        "through",
-        "as",
-        "at",
-    )
-)
+AFTER_PARTICLE = word_set("and or but to with from on for when then again because if through as at")
 # Capitals that are more often a word said loudly (it IS true; IN NO EVENT) than letters. IT only in
 # a shouted sentence; for WHO the tagger decides.
 LOUD, BEFORE_LOUD_IT, BEFORE_LETTER, AFTER_LETTER, JOINED_LETTER = word_sets(

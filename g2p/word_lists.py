@@ -10,7 +10,6 @@ of both accents (Wells, Accents of English, 1982: the lexical sets); spelling te
 ɔː, which American merges. What the lists are for, and how often they are right: docs/g2p.md.
 """
 
-import gzip
 import hashlib
 import json
 import re
@@ -22,9 +21,9 @@ from pathlib import Path
 
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import to_kokoro
+from kokoro_ane.g2p.bundled import AGAIN, DATA, table, text
 from kokoro_ane.g2p.result import GB, US, Dialect
 
-DATA = Path(__file__).parent / "data"
 CMUDICT = DATA / "cmudict.txt.gz"
 OURS: Mapping[Dialect, Path] = {US: DATA / "ours_us.tsv", GB: DATA / "ours_gb.tsv"}
 
@@ -34,10 +33,15 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def pairs(text: str) -> dict[str, str]:
+    """A table written as text: `pairs("a:be ce:d_e")` is `{"a": "be", "ce": "d e"}`."""
+    return dict(pair.replace("_", " ").split(":") for pair in text.split())
+
+
 def word_sets(file: str, names: str) -> list[frozenset[str]]:
     """The sets of words in g2p/data/FILE.json by their names."""
-    table = json.loads((DATA / f"{file}.json").read_text(encoding="utf-8"))
-    return [word_set(table[name]) for name in names.split()]
+    sets = table(f"{file}.json")
+    return [word_set(sets[name]) for name in names.split()]
 
 
 class ListFile(Mapping[str, str]):
@@ -52,17 +56,11 @@ class ListFile(Mapping[str, str]):
     def entries(self) -> dict[str, str]:
         """Word to phonemes."""
         try:
-            content = self.path.read_bytes()
-            text = (gzip.decompress(content) if self.path.suffix == ".gz" else content).decode(
-                "utf-8"
-            )
-            pairs = (line.partition("\t") for line in text.split("\n") if line and line[0] != "#")
-            return {word: phonemes for word, _, phonemes in pairs}
-        except (OSError, EOFError, ValueError) as problem:
-            raise InputError(
-                f"{self.path} is no list of words ({problem}): `git checkout g2p/data` brings it"
-                " back"
-            ) from None
+            lines = text(self.path).split("\n")
+        except (OSError, EOFError, UnicodeDecodeError) as problem:
+            raise InputError(f"{self.path} is no list of words ({problem}); {AGAIN}") from None
+        pairs = (line.partition("\t") for line in lines if line and line[0] != "#")
+        return {word: phonemes for word, _, phonemes in pairs}
 
     def __contains__(self, word: object) -> bool:
         return word in self.entries
@@ -81,7 +79,7 @@ def extra_senses(dialect: Dialect) -> dict[str, dict[str, str]]:
     """Senses that misaki's gold list lacks, ours, by word and key: `{"lead": {"METAL": "lˈɛd"},
     ...}`.
     """
-    return json.loads((DATA / "senses.json").read_text(encoding="utf-8"))[dialect]
+    return table("senses.json")[dialect]
 
 
 MISAKI_VERSION = "0.9.4"

@@ -9,15 +9,15 @@ All three are fitted on words that CMUdict has and the other lists lack, where `
 times in 100 and the network 74; tables are g2p/data/origins.json.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, VOWELS, restress
-from kokoro_ane.g2p.word_lists import DATA, word_set
+from kokoro_ane.g2p.bundled import table
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
-TABLES = json.loads((DATA / "origins.json").read_text(encoding="utf-8"))
+TABLES = table("origins.json")
 SHORT = word_set(TABLES["short_parts"])  # words of three letters that people build others with
 ENDINGS = word_set(TABLES["endings"])  # of names and derived words: no second half
 PREFIXES = word_set(TABLES["prefixes"])  # leave the stress to what follows
@@ -201,9 +201,9 @@ def _with_name_ending(letters: str, head: str, ending: str) -> str:
     return (restress(head, -1) if PRIMARY in ending else head) + ending.lstrip("<")
 
 
-FULL = {"a": "æ", "e": "ɛ", "i": "ɪ", "o": "ɑ", "u": "ʌ", "y": "ɪ"}  # vowels that were weak
+FULL = pairs("a:æ e:ɛ i:ɪ o:ɑ u:ʌ y:ɪ")  # vowels that were weak
 ACUTE = re.compile("[áéíóú]")
-ACCENTED = {"á": "ɑ", "é": "A", "í": "ɪ", "ó": "ɔ", "ú": "ʊ"}  # the same under an accent
+ACCENTED = pairs("á:ɑ é:A í:ɪ ó:ɔ ú:ʊ")  # the same under an accent
 VOWEL_LETTERS = re.compile("[aeiouyáéíóúàèìòùâêîôûäëïöüãõ]+")
 
 

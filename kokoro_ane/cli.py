@@ -33,6 +33,10 @@ COMMANDS = MappingProxyType(
             "measure every layer, find a recipe for `mixed`",
         ),
         "controls": ("kokoro_ane.eval.controls", "prove that the gates reject known errors"),
+        "variation": (
+            "kokoro_ane.eval.variation",
+            "what the model does to itself, stored for verdicts",
+        ),
         "g2p": ("kokoro_ane.g2p.__main__", "text to phonemes"),
         "describe": ("kokoro_ane.pipeline.examine", "what a package is made of"),
         "ane": ("kokoro_ane.pipeline.examine", "what a chip's Neural Engine takes of a package"),

@@ -9,20 +9,20 @@
     # of the package that `build vocoder --layout streaming` built
     kokoro-ane quantize --method w8a8 --layout streaming
 
-Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last
-line of stdout is one JSON object. How good the result sounds is decided by eval/quality.py.
+Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. A pipe's
+last line is one JSON object. How good the result sounds is decided by eval/quality.py.
 """
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import (
     CORE_ML,
     QuantizeOptions,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
     print_table,
@@ -74,8 +74,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def print_report(manifest: "Manifest", parent_bytes: int) -> None:
-    """Human table, then one JSON line."""
+def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
+    """Print the checks as a table; returns the report."""
     from kokoro_ane.core.checks import Check
 
     compression, share = manifest.compression, manifest.package_bytes / parent_bytes
@@ -97,7 +97,7 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         print(f"not for the Neural Engine: {compression['unfit_for_engine']}")
     if not manifest.releasable:
         print(not_releasable(manifest.checkpoint["name"]))
-    report = {
+    return {
         "manifest": str(manifest.path),
         "package_bytes": manifest.package_bytes,
         "share_of_parent": round(share, 4),
@@ -105,15 +105,18 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> None:
         "compression": compression,
         "checks": manifest.checks,
     }
-    print(json.dumps(report))
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    for parent, manifest in quantize(options_of(QuantizeOptions, parse_arguments(argv))):
-        print_report(manifest, parent.package_bytes)
-    return EXIT_GOOD
+    arguments = parse_arguments(argv)
+    options = options_of(QuantizeOptions, arguments)
+    for parent, manifest in quantize(options):
+        report = print_report(manifest, parent.package_bytes)
+    stage = "" if options.stage == "vocoder" else f" --stage {options.stage}"
+    meaning = f"built, and every check holds; `kokoro-ane quality --method {options.method}{stage}`"
+    return conclude(arguments, report, EXIT_GOOD, f"{meaning} judges its sound")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,11 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import json_text
 from kokoro_ane.pipeline.vector_files import INDEX, load_index
+from kokoro_ane.runtimes.registry import PACKAGE
 
 FORMAT, NAME = 3, "manifest.json"
+# what was reported of the systems that run packages, by range and route, with sources
+ADVISORIES = Path(__file__).resolve().parents[1] / "core" / "data" / "advisories.json"
 VOCABULARY, VOICES = "vocabulary.json", "voices"
 LEXICON, TEXT, VECTORS = "lexicon", "text", "vectors"
 G2P_IN_TEXT = f"no package: {TEXT}/ holds its network"
@@ -146,6 +149,9 @@ class Assembly:
             )
         # what an app needs to call an encoder, copied so that it reads one file
         contract = ("functions", "token_buckets", "compute_units", "alignment")
+        advisories = []
+        if vocoder.package.endswith(PACKAGE):
+            advisories = read_json(ADVISORIES, "a part of kokoro-ane is missing")["advisories"]
         data = {
             "format": FORMAT,
             "checkpoint": checkpoint,
@@ -153,6 +159,7 @@ class Assembly:
             "withheld": withheld,
             "method": vocoder.method,
             "layout": vocoder.layout,
+            "advisories": advisories,
             "audio": {
                 "rate_hz": SAMPLE_RATE_HZ,
                 "frame_samples": FRAME_SAMPLES,

@@ -9,8 +9,9 @@ name.
     kokoro-ane build encoder --runtime onnx
     kokoro-ane build g2p [--method fp16]
 
-Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. The last
-line of stdout is one JSON object.
+What is there already, made by the same options, checkpoint, sources and libraries, is not built
+again without --again. Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit
+2: bad input. A pipe's last line is one JSON object.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from kokoro_ane.core.commands import (
     BuildOptions,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
 )
@@ -70,6 +72,7 @@ def _package_flags(parser: argparse.ArgumentParser, target: str) -> None:
         help=f"minimum deployment target (default: {target})",
     )
     build_argument(parser, "folder for packages and manifests", "--out")
+    parser.add_argument("--again", action="store_true", help="build anew what is there and current")
 
 
 def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
@@ -128,11 +131,12 @@ def token_buckets(text: str) -> tuple[int, ...]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    manifests = build(options_of(BuildOptions, parse_arguments(argv)))
+    arguments = parse_arguments(argv)
+    manifests = build(options_of(BuildOptions, arguments), arguments.again)
     from kokoro_ane.core.builder import print_report
 
-    print_report(manifests)
-    return EXIT_GOOD
+    meaning = "built, and every check holds; `kokoro-ane speak` and `kokoro-ane quality` execute it"
+    return conclude(arguments, print_report(manifests), EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,10 @@ card with the decision table, licences, SHA256SUMS. Encoder and vocoder are buil
 missing. A bundle of a checkpoint that may not be released carries its name in its own. Exit 0:
 written, verified, and BUILD/release/decision.json says SHIP for this very package, from a commit
 (with --verify: intact). Exit 1: the level was judged and rejected. Exit 2: bad input. Exit 3:
-written and verified, not releasable. The last line of stdout is one JSON object.
+written and verified, not releasable. A pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,12 +27,14 @@ from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
     build_argument,
     checkpoint_argument,
+    conclude,
+    exit_of,
     layout_argument,
     options_of,
     print_table,
 )
 from kokoro_ane.core.contract import PADDED
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command, exit_of
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.runtimes.registry import (
     DEFAULT_RUNTIME,
     RUNTIMES,
@@ -190,8 +191,8 @@ def bundle(options: BundleOptions) -> Bundle:
     return Bundle(folder, "SHIP", *verify_bundle(folder))
 
 
-def print_report(folder: Path, bundle: Bundle) -> None:
-    """Human table, then one JSON line."""
+def print_report(folder: Path, bundle: Bundle) -> dict[str, Any]:
+    """Print the parts as a table; returns the report."""
     sizes: dict[str, list[int]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         sizes.setdefault(path.relative_to(folder).parts[0], []).append(path.stat().st_size)
@@ -199,15 +200,13 @@ def print_report(folder: Path, bundle: Bundle) -> None:
     rows = ((part, str(len(files)), f"{sum(files) / 1e6:.2f}") for part, files in sizes.items())
     print_table(str(folder), ("part", "files", "MB"), rows, right=True)
     print(", ".join(f"{count} {what}" for what, count in bundle.checked.items()))
-    if not bundle.data["releasable"]:
-        print(f"{bundle.data['withheld']}; the model card says so")
     report = {
         "bundle": str(folder),
         "bytes": sum(sizes["all"]),
         "releasable": bundle.data["releasable"],
         "method": bundle.data["method"],
     }
-    print(json.dumps(report | dict(bundle.checked)))
+    return report | dict(bundle.checked)
 
 
 @command
@@ -218,16 +217,17 @@ def main(argv: list[str] | None = None) -> int:
         from kokoro_ane.pipeline.bundle_files import verify_bundle
 
         folder = arguments.verify
-        print_report(folder, Bundle(folder, "", *verify_bundle(folder)))
-        return EXIT_GOOD
+        report = print_report(folder, Bundle(folder, "", *verify_bundle(folder)))
+        return conclude(arguments, report, EXIT_GOOD, "intact: every hash and vector agrees")
     made = bundle(options_of(BundleOptions, arguments))
     if made.folder is None:
-        verdict, reason = made.verdict, made.data["reason"]
-        print(f"{verdict}  nothing was bundled: {reason}")
-        print(json.dumps({"bundle": None, "verdict": verdict, "reason": reason}))
-        return exit_of(verdict, releasable=False)
-    print_report(made.folder, made)
-    return exit_of(made.verdict, made.data["releasable"])
+        report = {"bundle": None, "verdict": made.verdict, "reason": made.data["reason"]}
+        print(f"{made.verdict}  nothing was bundled: {made.data['reason']}")
+        return conclude(arguments, report, exit_of(made.verdict, False), "nothing was bundled")
+    report = print_report(made.folder, made)
+    code = exit_of(made.verdict, made.data["releasable"])
+    why = made.data["withheld"] or "it may be released"
+    return conclude(arguments, report, code, f"written and verified; {why}")
 
 
 if __name__ == "__main__":

@@ -6,17 +6,16 @@ what was judged, byte for byte.
 Methods duration, prosody and vocoder, at any of the lengths that the packages have; what lies
 between them is the host's (docs/synthesis.md). The bundle is verified first; the packages are taken
 out of the written file again and compared. The delegate itself runs on Apple's systems only. Exit
-0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. The last line
-of stdout is one JSON object.
+0: written. Exit 1: the file does not hold what the bundle holds. Exit 2: bad input. A pipe's last
+line is one JSON object.
 """
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import print_table
+from kokoro_ane.core.commands import conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed, InputError, Parser, command
 from kokoro_ane.runtimes.registry import PACKAGE, check_runtime, level_for
 
@@ -97,8 +96,8 @@ def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     return rows
 
 
-def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> None:
-    """Human table, then one JSON line."""
+def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -> dict[str, Any]:
+    """Print the methods as a table; returns the report."""
     size, cells = path.stat().st_size, []
     for row in rows:
         ends = ", ".join(f"{name} {low} to {high}" for name, (low, high) in row["lengths"].items())
@@ -107,8 +106,7 @@ def print_report(path: Path, rows: list[dict[str, Any]], data: dict[str, Any]) -
     print_table(f"{path}  {size / 1e6:.1f} MB", headings, cells)
     if not data["releasable"]:
         print(data["withheld"])
-    report = {"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}
-    print(json.dumps(report))
+    return {"file": str(path), "bytes": size, "releasable": data["releasable"], "methods": rows}
 
 
 @command
@@ -130,8 +128,8 @@ def main(argv: list[str] | None = None) -> int:
     with staged(out, ours) as aside:
         write(manifests, aside)
         rows = compare(aside, manifests)
-    print_report(out, rows, data)
-    return EXIT_GOOD
+    report = print_report(out, rows, data)
+    return conclude(arguments, report, EXIT_GOOD, "written; it holds what the bundle holds")
 
 
 if __name__ == "__main__":

@@ -6,24 +6,27 @@ beside what the packages compute and move.
     # anywhere
     kokoro-ane device-report --read device.json --build build
 
-Every enumerated shape of a package: nearness in dB of each output to the package as mlprogram
-executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10 predictions for each
-choice of compute units; or Core ML's refusal. --read finds the packages by hash, and prints
-operations, multiply-accumulates and bytes moved beside the times of CPU and Neural Engine, and the
-share that the rules of placement forecast beside the measured one. Exit 0: every shape was
-measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report. The last
-line of stdout is one JSON object.
+Each of several packages is opened by a process of its own, because Core ML was reported to abort
+one at load. Every enumerated shape of a package: nearness in dB of each output to the package as
+mlprogram executes it, on seeded noise; Core ML's placement; load time, 3 warm-ups and 10
+predictions for each choice of compute units; or Core ML's refusal. --read finds the packages by
+hash, and prints operations, multiply-accumulates and bytes moved beside the times of CPU and Neural
+Engine, and the share that the rules of placement forecast beside the measured one. Exit 0: every
+shape was measured. Exit 1: one was refused. Exit 2: no Mac, or a file that is not such a report.
+A pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 import platform
 import statistics
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from kokoro_ane.core.commands import build_argument, print_table
+from kokoro_ane.core.commands import build_argument, conclude, print_table
 from kokoro_ane.core.data_files import conform
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from mlprogram.errors import ProgramError
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 FORMAT, LARGEST_DB = 2, 200.0  # 2: rows name their function
 PLACED = "CPU_AND_NE"  # the compute units that a placement is forecast for
+COMMAND = (sys.executable, "-m", "kokoro_ane.pipeline.device_report")
 
 
 class Timed(TypedDict):
@@ -87,6 +91,20 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def refused_row(
+    program: "OpenProgram", shapes: dict[str, tuple[int, ...]], refused: str | None = None
+) -> Row:
+    """Nothing but why; a row to be filled in where it was not refused."""
+    return Row(
+        function=program.function.name,
+        shapes={tensor: list(shape) for tensor, shape in shapes.items()},
+        refused=refused,
+        near_db={},
+        placement={},
+        timings={},
+    )
+
+
 def measured_row(
     core_ml: "CoreML", program: "OpenProgram", shapes: dict[str, tuple[int, ...]]
 ) -> Row:
@@ -98,15 +116,7 @@ def measured_row(
     from mlprogram import MLModel
     from mlprogram.examine.device import measure
 
-    name = program.function.name
-    row = Row(
-        function=name,
-        shapes={tensor: list(shape) for tensor, shape in shapes.items()},
-        refused=None,
-        near_db={},
-        placement={},
-        timings={},
-    )
+    name, row = program.function.name, refused_row(program, shapes)
     try:
         facts = measure(core_ml, program, shapes)
     except ProgramError as problem:
@@ -150,6 +160,37 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
         peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         packages=entries,
     )
+
+
+def measured_apart(packages: list[Path], command: Sequence[str] = COMMAND) -> Report:
+    """The reports of `command`, run for one package after the other, as one. A package that ends
+    its process has one row, which says so. Raises InputError as the command does.
+    """
+    from kokoro_ane.core.checks import open_functions
+    from kokoro_ane.core.export import package_sha256
+
+    parts: list[Report] = []
+    entries: list[Measured] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for package in packages:
+            out = Path(folder) / "device.json"
+            arguments = [*command, str(package), "--out", str(out)]
+            run = subprocess.run(arguments, capture_output=True, text=True)
+            if run.returncode == EXIT_GOOD:
+                parts.append(read_report(out))
+                entries += parts[-1]["packages"]
+                continue
+            if run.returncode > 0:
+                raise InputError(f"{package}: {(run.stderr.splitlines() or ['no reason'])[-1]}")
+            program = open_functions(package)[0]
+            reason = f"the process that opened it ended by signal {-run.returncode}"
+            row = refused_row(program, program.shapes({}), reason)
+            sha256 = package_sha256(package)
+            entries.append({"package": package.name, "sha256": sha256, "rows": [row]})
+    if not parts:
+        raise InputError(f"Core ML ended the process of every package, {packages[0]} first")
+    peak_mib = max(part["peak_mib"] for part in parts)
+    return parts[0] | {"packages": entries, "peak_mib": peak_mib}
 
 
 def read_report(path: Path) -> Report:
@@ -264,8 +305,9 @@ def main(argv: list[str] | None = None) -> int:
             title = f"{report['chip']}, {report['system']}: counted, and measured"
             print_table(title, HEADINGS, map(cells, rows))
             refused = any(row["refused"] for row in rows)
-            print(json.dumps({"chip": report["chip"], "refused": refused, "rows": rows}))
-            return EXIT_REJECTED if refused else EXIT_GOOD
+            short = {"chip": report["chip"], "refused": refused, "rows": rows}
+            meaning = "a package was refused" if refused else "every package ran"
+            return conclude(arguments, short, EXIT_REJECTED * refused, meaning)
         from kokoro_ane.core.staging import json_of, write_json
         from mlprogram.examine.device import load_core_ml
 
@@ -275,13 +317,16 @@ def main(argv: list[str] | None = None) -> int:
                 "device-report measures packages on a Mac: name them there, or --read a file that"
                 " it wrote"
             )
-        report = measured(core_ml, arguments.packages, f"macOS {platform.mac_ver()[0]}")
+        if len(arguments.packages) > 1:
+            report = measured_apart(arguments.packages)
+        else:
+            report = measured(core_ml, arguments.packages, f"macOS {platform.mac_ver()[0]}")
     except ProgramError as problem:
         raise InputError(str(problem)) from None
     write_json(arguments.out, report, json_of("chip", "packages"))
     count = sum(len(package["rows"]) for package in report["packages"])
-    print(json.dumps({"wrote": str(arguments.out), "rows": count}))
-    return EXIT_GOOD
+    meaning = f"measured; send {arguments.out}, or --read it beside the same packages"
+    return conclude(arguments, {"wrote": str(arguments.out), "rows": count}, EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

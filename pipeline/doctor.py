@@ -3,16 +3,15 @@
     kokoro-ane doctor [--build build]
 
 Nothing is downloaded. Exit 0: everything that a build needs is there. Exit 2: something is missing.
-The last line of stdout is one JSON object.
+A pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kokoro_ane.core.commands import build_argument, print_table
+from kokoro_ane.core.commands import build_argument, conclude, print_table
 from kokoro_ane.core.errors import EXIT_BAD_INPUT, EXIT_GOOD, InputError, Parser, command
 
 NEEDED = (
@@ -27,6 +26,7 @@ NEEDED = (
     "soundfile",
     "safetensors",
 )
+WHOLE = "whole"
 EXTRAS = {
     "onnx": "kokoro-int8: real Kokoro from registry packages",
     "matplotlib": "plot: curves of a report and of validate",
@@ -68,7 +68,7 @@ def checkpoints() -> dict[str, bool]:
 
 
 def packages(build: Path) -> dict[str, str]:
-    """Built packages by manifest: "whole", or what is wrong with it."""
+    """Built packages by manifest: WHOLE, or what is wrong with it."""
     from kokoro_ane.core.manifest import Manifest
 
     states = {}
@@ -76,7 +76,7 @@ def packages(build: Path) -> dict[str, str]:
         if path.with_suffix(".mlpackage").is_dir():
             try:
                 Manifest.load(path).verify()
-                states[path.stem] = "whole"
+                states[path.stem] = WHOLE
             except InputError as problem:
                 states[path.stem] = str(problem)
     return states
@@ -88,20 +88,22 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     versions = {name: installed(name) for name in (*NEEDED, *EXTRAS)}
     homes, built = checkpoints(), packages(arguments.build)
+    needed = ", ".join(f"{name} {versions[name] or 'MISSING'}" for name in NEEDED)
+    rows = [("every build", needed)]
     # what is missing is named with what it is for
-    rows = [
-        (name, number or "missing", EXTRAS.get(name, "every build"))
-        for name, number in versions.items()
-    ]
+    rows += [(name, versions[name] or f"missing; for {use}") for name, use in EXTRAS.items()]
     for name, there in homes.items():
-        rows.append((f"checkpoint {name}", "at hand" if there else "not at hand", "--checkpoint"))
-    rows += [(name, state, f"package in {arguments.build}") for name, state in built.items()]
+        rows.append((f"checkpoint {name}", "at hand" if there else "not at hand"))
+    whole = ", ".join(name for name, state in built.items() if state == WHOLE)
+    rows.append((f"packages in {arguments.build}", whole or "none"))
+    rows += [(name, state) for name, state in built.items() if state != WHOLE]
     title = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    print_table(title, ("what", "found", "for"), rows)
+    print_table(title, ("what", "there is"), rows)
     missing = [name for name in NEEDED if versions[name] is None]
     report = {"missing": missing, "versions": versions, "checkpoints": homes, "packages": built}
-    print(json.dumps(report))
-    return EXIT_BAD_INPUT if missing else EXIT_GOOD
+    code = EXIT_BAD_INPUT if missing else EXIT_GOOD
+    what = f"missing: {', '.join(missing) or 'nothing that a build needs'}"
+    return conclude(arguments, report, code, f"{what} (`make venv` installs all)")
 
 
 if __name__ == "__main__":

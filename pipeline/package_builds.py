@@ -6,10 +6,22 @@ the two a missing package needs.
     built(request, build_package)  # quantize.locator: only what is not there
 """
 
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, PADDED, STREAMED, TOKEN_BUCKETS
+from kokoro_ane.core.contract import (
+    DEFAULT_BUCKETS,
+    G2P_NAME,
+    PADDED,
+    PADDED_BUCKETS,
+    STREAMED,
+    TOKEN_BUCKETS,
+)
 from kokoro_ane.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +31,8 @@ if TYPE_CHECKING:
     from kokoro_ane.vocoder.layouts import PaddedLayout
     from kokoro_ane.vocoder.vocoder_stage import VocoderStage
 
+WHERE = ("out", "checkpoint", "weights")  # options that say where something stands, not what it is
+Opened = Callable[[], "Checkpoint"]
 STAGES, PRECISIONS = ("g2p", "encoder", "vocoder"), ("fp16", "fp32")
 
 
@@ -30,9 +44,10 @@ def build_package(options: BuildOptions | QuantizeOptions) -> None:
         quantize(options)
 
 
-def build(options: BuildOptions) -> "tuple[Manifest, ...]":
+def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
     """Write a stage's packages into `options.out`; each was executed and compared with PyTorch
-    before it got its name.
+    before it got its name. Packages that are there and that the same options, checkpoint, sources
+    and libraries made are not built anew, unless `again`.
 
     Raises InputError: an unknown name, a checkpoint or folder that cannot be used; CheckFailed: a
     package missed a limit, nothing was kept.
@@ -44,29 +59,82 @@ def build(options: BuildOptions) -> "tuple[Manifest, ...]":
         raise InputError(f"there is no stage {options.stage!r}: give one of {', '.join(STAGES)}")
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
+    if options.stage != "g2p" and options.runtime != CORE_ML:
+        from kokoro_ane.runtimes.registry import check_runtime
+
+        # a flag that only packages have, or a library that is not installed, before anything of
+        # that runtime is asked and before seconds go into a checkpoint
+        check_runtime(options.runtime, "fp32", layout=options.layout)
+    from kokoro_ane.core.checkpoint import open_checkpoint
+
+    # opened once, and not before what costs less was checked
+    opened = cache(lambda: open_checkpoint(options.checkpoint))
+    if not again and any(options.out.glob("*.json")):
+        from kokoro_ane.core.builder import current
+
+        there = current(*_identity(options, opened))
+    else:
+        there = ()
+    if there:
+        names = ", ".join(manifest.package for manifest in there)
+        print(f"{names}: built before, and current (--again builds anew)", file=sys.stderr)
+        return there
     kind = None
     if options.stage == "g2p":
         stage = _g2p_stage(options)
     elif options.runtime != CORE_ML:
-        stage, kind = _portable_stage(options)
+        stage, kind = _portable_stage(options, opened)
     elif options.stage == "encoder":
-        stage = _encoder_stage(options)
+        stage = _encoder_stage(options, opened)
     elif options.layout in STREAMED:
-        stage = _streaming_stage(options)
+        stage = _streaming_stage(options, opened)
     else:
-        from kokoro_ane.core.checkpoint import open_checkpoint
         from kokoro_ane.vocoder.layouts import layout_named
 
         stage = vocoder_stage(
-            open_checkpoint(options.checkpoint),
+            opened(),
             layout_named(options.layout),
-            options.buckets or DEFAULT_BUCKETS,
+            options.buckets or PADDED_BUCKETS,
             options.precision,
             options.target or "iOS17",
         )
     from kokoro_ane.core import builder
 
-    return builder.build(stage, options.out, kind)
+    return builder.build(stage, options.out, kind, _identity(options, opened)[1])
+
+
+def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:
+    """Where the manifests of a build stand, and the hash of all that decides what is written."""
+    from kokoro_ane.core.data_files import sha256_of
+    from kokoro_ane.core.identity import sha256_of_json
+    from kokoro_ane.core.manifest import PACKAGE_TOOLS, tool_versions
+    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.quantize.sources import source_sha256
+
+    rooms, tools = ["core", options.stage, "quantize"], tuple[str, ...](PACKAGE_TOOLS)
+    paths: tuple[Path, ...]
+    if options.stage == "g2p":
+        from kokoro_ane.g2p.neural import WEIGHTS
+
+        level = "" if options.method == "w8" else f"-{options.method}"
+        paths = (options.out / f"{G2P_NAME}{level}.json",)
+        weights = options.weights or WEIGHTS
+        made_from = sha256_of(weights) if weights.is_file() else ""
+    else:
+        if options.runtime != CORE_ML:
+            from kokoro_ane.runtimes.exported import kind_of
+            from kokoro_ane.runtimes.registry import module_of
+
+            rooms, tools = [*rooms, "runtimes"], kind_of(module_of(options.runtime)).tools
+        checkpoint = opened()
+        files = "" if options.runtime == CORE_ML else options.runtime
+        request = Request(checkpoint, options.out, options.precision, options.layout, files)
+        paths = request.encoders if options.stage == "encoder" else (request.vocoder,)
+        made_from = checkpoint.content_sha256
+    asked = {name: value for name, value in asdict(options).items() if name not in WHERE}
+    plain = {name: str(value) for name, value in asked.items()}
+    key = [plain, made_from, source_sha256(*rooms), tool_versions(tools)]
+    return paths, sha256_of_json(key)
 
 
 def _g2p_stage(options: BuildOptions) -> "Stage":
@@ -80,8 +148,7 @@ def _g2p_stage(options: BuildOptions) -> "Stage":
     return G2PStage(options.weights or WEIGHTS, options.method, options.target or "iOS17")
 
 
-def _encoder_stage(options: BuildOptions) -> "Stage":
-    from kokoro_ane.core.checkpoint import open_checkpoint
+def _encoder_stage(options: BuildOptions, opened: Opened) -> "Stage":
     from kokoro_ane.core.export import quiet_coremltools
 
     with quiet_coremltools():
@@ -89,8 +156,7 @@ def _encoder_stage(options: BuildOptions) -> "Stage":
         from kokoro_ane.encoder.encoder_steps import Buckets
     # lengths are checked before seconds go into opening the checkpoint
     buckets = Buckets(options.token_buckets or TOKEN_BUCKETS, options.buckets or DEFAULT_BUCKETS)
-    checkpoint = open_checkpoint(options.checkpoint)
-    return EncoderStage(checkpoint, buckets, options.precision, options.target or "iOS18")
+    return EncoderStage(opened(), buckets, options.precision, options.target or "iOS18")
 
 
 def vocoder_stage(
@@ -110,13 +176,12 @@ def vocoder_stage(
     return VocoderStage(checkpoint, layout, buckets, precision, target, speech)
 
 
-def _streaming_stage(options: BuildOptions) -> "Stage":
+def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
     """The vocoder in three functions, checked with four and a half seconds."""
     if options.target == "iOS17":
         raise InputError(
             f"--target iOS17 is not for --layout {options.layout}: its three functions need iOS 18"
         )
-    from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
     from kokoro_ane.vocoder.streaming.streaming_package import Lengths
@@ -124,7 +189,7 @@ def _streaming_stage(options: BuildOptions) -> "Stage":
 
     # likewise before the checkpoint is opened
     lengths = Lengths.of(options.buckets or BUCKETS)
-    checkpoint = open_checkpoint(options.checkpoint)
+    checkpoint = opened()
     speech = check_speech(checkpoint, min(CHECK_FRAMES, lengths.decoder[-1]))
     predictor = predictor_of(checkpoint)
     return StreamingStage(
@@ -132,16 +197,13 @@ def _streaming_stage(options: BuildOptions) -> "Stage":
     )
 
 
-def _portable_stage(options: BuildOptions) -> "tuple[Stage, Kind]":
+def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind]":
     """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence,
     as packages are.
     """
-    from kokoro_ane.core.checkpoint import open_checkpoint
-    from kokoro_ane.runtimes.registry import check_runtime, module_of
+    from kokoro_ane.runtimes.registry import module_of
 
-    # InputError for a flag that only packages have, before seconds go into a checkpoint
-    check_runtime(options.runtime, "fp32", layout=options.layout)
-    checkpoint, runtime = open_checkpoint(options.checkpoint), module_of(options.runtime)
+    checkpoint, runtime = opened(), module_of(options.runtime)
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.runtimes.exported import (
         CHECKED_FRAMES,

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.data_files import conform, parse_json, read_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import LOCK, locked
@@ -115,11 +114,12 @@ class Entry:
     peak: float
     sha256: str
     offset: int  # samples before it in audio.f32
+    edges: tuple[int, ...]
 
     @property
     def samples(self) -> int:
         """Without the pause."""
-        return FRAME_SAMPLES * sum(self.durations)
+        return self.edges[-1]
 
 
 class ResumeState:
@@ -184,7 +184,17 @@ class ResumeState:
         if hashlib.sha256(data).hexdigest() != entry.sha256:
             return None
         samples = np.frombuffer(data, "<f4")
-        return Speech(index, chunk, entry.durations, samples, entry.pause, entry.gain, entry.peak)
+        return Speech(
+            index,
+            chunk,
+            entry.durations,
+            samples,
+            entry.pause,
+            entry.gain,
+            entry.peak,
+            {},
+            entry.edges,
+        )
 
     def keep(self, speech: Speech) -> None:
         """Write a finished chunk: samples, then its line. One that came from here is left as it
@@ -212,6 +222,7 @@ class ResumeState:
             "peak": speech.peak,
             "sha256": hashlib.sha256(data).hexdigest(),
             "offset": self._end,
+            "edges": speech.edges,
         }
         self._lines.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._lines.flush()
@@ -255,11 +266,17 @@ def read_entries(folder: Path) -> list[Entry]:
                 break  # what was no UTF-8
             fields = parse_json(line, str(path))
             conform(fields, Entry, str(path))
-            entry = Entry(**fields | {"durations": tuple(fields["durations"])})
+            lists = {name: tuple(fields[name]) for name in ("durations", "edges")}
+            entry = Entry(**fields | lists)
         except InputError:
             break
+        if len(entry.edges) != len(entry.durations) + 1:
+            break
         end = (entry.offset + entry.samples) * BYTES
-        if min(entry.offset, entry.pause, *entry.durations) < 0 or end > audio.stat().st_size:
+        if (
+            min(entry.offset, entry.pause, *entry.durations, *entry.edges) < 0
+            or end > audio.stat().st_size
+        ):
             break
         entries.append(entry)
     return entries

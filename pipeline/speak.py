@@ -3,17 +3,16 @@
     kokoro-ane speak "Hello." --voice slt -o hello.wav [--checkpoint FOLDER] [--method w8a8] \\
         [--runtime torch|mlprogram|coreml|onnx]
     kokoro-ane speak --file book.txt -o book.flac --timestamps words.json [--resume]
-    echo "Hello." | kokoro-ane speak - --stream | aplay
+    echo "Hello." | kokoro-ane speak - --stream | aplay     # or what is still being written
 
-Exit 0: spoken. Exit 2: bad input, one line says which. The last line of stdout is one JSON object;
-with --stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
+Exit 0: spoken. Exit 2: bad input, one line says which. A pipe's last line is one JSON object; with
+--stream stdout is audio, and the table and the JSON line go to stderr. Finished chunks of an
 interrupted run stay in OUT.parts/ until --resume has used them.
 """
 
 import argparse
 import hashlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from kokoro_ane.core.commands import (
     DEFAULT_BUILD,
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     options_of,
     print_table,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.pipeline.audio import Sink
+    from kokoro_ane.pipeline.live_text import LiveText
     from kokoro_ane.pipeline.resume import ResumeState
     from kokoro_ane.pipeline.synthesis import Pipeline, SynthesisStats
     from kokoro_ane.runtimes.registry import Opened
@@ -110,7 +111,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--voice",
         help=(
-            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)"
+            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
+            " checkpoint has it, else its first)"
         ),
     )
     parser.add_argument("--speed", type=float, default=1.0, help="0.25 to 4; 2 is twice as fast")
@@ -308,7 +310,7 @@ def resume_state_of(out: Path, made_with: dict[str, Any], resume: bool) -> "Iter
 
 def played(
     options: SpeakOptions,
-    text: str,
+    text: "str | LiveText",
     pipeline: "Pipeline",
     voice: "np.ndarray",
     made_with: dict[str, Any],
@@ -328,7 +330,7 @@ def played(
     from kokoro_ane.pipeline.synthesis import Player, SpeechOptions, SynthesisStats
 
     stats = SynthesisStats()
-    how = SpeechOptions(options.speed, options.seed, fade_ticks=True)
+    how = SpeechOptions(options.speed, options.seed)
     with ExitStack() as stack:
         state = stamps = None
         target: Sink = ArraySink()
@@ -349,7 +351,9 @@ def played(
         console = Console(stderr=True)
         hidden = options.quiet or not console.is_terminal
         bar = stack.enter_context(Progress(console=console, transient=True, disable=hidden))
-        task = bar.add_task("speaking", total=len(text))
+        # how long a text from a pipe is, its end says
+        total = len(text) if isinstance(text, str) else None
+        task = bar.add_task("speaking", total=total)
         # a stream is played as it is computed, window by window where the vocoder has windows
         play = Player(write, stats.heard) if options.stream else None
         more = {"earlier": state.earlier} if state else {"play": play}
@@ -362,7 +366,7 @@ def played(
             if state:
                 state.keep(speech)
             words = speech.chunk.words  # none: the silence at the end
-            bar.update(task, completed=words[-1].end if words else len(text))
+            bar.update(task, completed=words[-1].end if words else total)
         if trimmed:
             trimmed.finish()
             stats.seconds_trimmed = trimmed.cut / SAMPLE_RATE_HZ
@@ -386,11 +390,19 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.g2p.alphabet import dialect_of, voice_language
     from kokoro_ane.pipeline.audio import ArraySink
+    from kokoro_ane.pipeline.live_text import LiveText, is_pipe
     from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import PhonemeReader, TextReader, read_text
+    from kokoro_ane.pipeline.text import STDIN, PhonemeReader, TextReader, read_text
     from kokoro_ane.runtimes.registry import RUNTIMES
 
-    text, build = read_text(options.text, options.file, stdin), options.build
+    build = options.build
+    text: str | LiveText
+    source = [options.text, options.file and str(options.file)]
+    if options.stream and {*source} == {STDIN, None} and is_pipe(stdin):
+        # what is still being written is spoken as its sentences complete
+        text, digest_of = LiveText(stdin), ""
+    else:
+        text = digest_of = read_text(options.text, options.file, stdin)
     # a package that was built anew is opened anew
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
     stamp = (Path.cwd(), *manifests)
@@ -411,7 +423,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         PhonemeReader() if options.phonemes else TextReader.load(dialect, options.lexicon, program)
     )
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
-    made_with = settings(options, runtime, text, voice, models)
+    made_with = settings(options, runtime, digest_of, voice, models)
     stats, sink = played(options, text, pipeline, voice, made_with)
     report = {
         "checkpoint": checkpoint.name,
@@ -473,7 +485,8 @@ def in_words(report: dict[str, Any]) -> list[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    options = options_of(SpeakOptions, parse_arguments(argv))
+    arguments = parse_arguments(argv)
+    options = options_of(SpeakOptions, arguments)
     if options.out is None and options.stream is None:
         raise InputError("give -o FILE.wav (or .flac), or --stream")
     report = speak(options, sys.stdin.buffer).report
@@ -497,8 +510,7 @@ def main(argv: list[str] | None = None) -> int:
     title = f"{shown}  {report['voice']}, {report['runtime']}{level}, {report['checkpoint']}"
     with redirect_stdout(sys.stderr if options.stream else sys.stdout):
         print_report(report, title)
-        print(json.dumps(report, ensure_ascii=False))
-    return EXIT_GOOD
+        return conclude(arguments, report, EXIT_GOOD, f"spoken to {report['out']}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Synthesis: phonemes through the chain of steps to samples; text through it chunk by chunk, each
-chunk independent of all others.
+"""Synthesis: phonemes through the chain of steps to samples; text through it call by call, each
+call independent of all others, and joined with the silence that the text asks for.
 
     chain = Chain(vocab, voice, encoder, vocoder)
     run_steps(STEPS, chain, begin("həlˈO.", speed=1.0, seed=0))["samples"]              # [600F]
@@ -11,7 +11,7 @@ difference. docs/synthesis.md says them for other languages, with test vectors o
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,22 +19,33 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
-from kokoro_ane.core.steps import Step, Tensors, run_steps
+from kokoro_ane.core.steps import Step, Tensors, require_shape, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.result import Result
 from kokoro_ane.pipeline.audio import StreamFinish, TickFade, finished, join_db
+from kokoro_ane.pipeline.joins import (
+    JoinTrim,
+    NoPause,
+    Share,
+    edges_of,
+    heard,
+    shares_of,
+    with_pauses,
+)
 from kokoro_ane.pipeline.text import (
     LONGEST_PHONEMES,
     Chunk,
     Pauses,
     Phonemizer,
+    calls,
     chunks,
     halves,
+    joined_call,
 )
-from kokoro_ane.vocoder.packing import Array, as_array, require_finite
-from kokoro_ane.vocoder.vocoder_steps import BROKEN, VOCODER, VocoderBackend
+from kokoro_ane.vocoder.packing import Array, as_array
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
+from kokoro_ane.vocoder.vocoder_steps import VOCODER, VocoderBackend, require_sound
 
 STAGES = ("g2p", "encoder", "source", "vocoder", "join")
 
@@ -77,29 +88,53 @@ STEPS = (
         _finish,
     ),
 )
-# what comes before a vocoder that gives its samples in windows
-BEFORE_VOCODER = STEPS[: [step.name for step in STEPS].index(VOCODER)]
+# durations are settled here; and what comes before a vocoder that gives its samples in windows
+ROUNDED, BEFORE_VOCODER = (
+    STEPS[: [step.name for step in STEPS].index(name)] for name in ("align", VOCODER)
+)
 
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """How a text is spoken. Chunk k draws its noise from seed + k. `fade_ticks`: what clicks behind
-    a chunk's last word (audio.py).
+    """How a text is spoken. A call whose first chunk is k draws its noise from seed + k.
+
+    raw: each chunk in a call of its own and as the models made it: with their silence at both ends,
+    which stands beside the pauses, and their ticks.
     """
 
     speed: float = 1.0
     seed: int = 0
     pauses: Pauses = field(default_factory=Pauses)
-    fade_ticks: bool = False
+    raw: bool = False
+
+    def silence(self, before: "Speech | None", chunk: Chunk) -> int:
+        """Samples of silence between the last sound before `chunk` and its first."""
+        # a silence that the text asks for is the same at every pace
+        if chunk.before_s is not None:
+            return int(chunk.before_s * SAMPLE_RATE_HZ + 0.5)
+        return self.pauses.samples(before.chunk.ending, self.speed) if before else 0
+
+
+@dataclass
+class Level:
+    """The peak of a call's waveforms, before fades and gain, and what it was turned down by."""
+
+    peak: float = 0.0
+    gain: float = 1.0
+
+    def add(self, waveform: np.ndarray, gain: float) -> None:
+        """The next piece [n]."""
+        self.peak, self.gain = max(self.peak, float(np.abs(waveform).max())), gain
 
 
 @dataclass(frozen=True)
 class Speech:
-    """One spoken chunk. durations [n + 2] frames, boundary tokens included; samples [600 F]
-    float32, faded and within full scale.
+    """One spoken chunk. durations [n + 2] frames as the model gave them, boundary tokens included;
+    samples float32, faded and within full scale.
 
     pause: samples of silence before it. peak: of the model's own waveform. seconds: spent by stage;
-    empty for a chunk of an earlier run.
+    empty for a chunk of an earlier run. edges [n + 3]: where each token is heard to begin in
+    `samples`, and where the last ends; by default what the durations say.
     """
 
     index: int
@@ -110,10 +145,15 @@ class Speech:
     gain: float
     peak: float
     seconds: Mapping[str, float] = field(default_factory=dict)
+    edges: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.edges:
+            object.__setattr__(self, "edges", tuple(edges_of(self.durations).tolist()))
 
     @property
     def audio(self) -> np.ndarray:
-        """Silence, then the chunk: [pause + 600 F] float32."""
+        """Silence, then the chunk: [pause + samples] float32."""
         return np.concatenate([np.zeros(self.pause, np.float32), self.samples])
 
 
@@ -152,44 +192,59 @@ class Pipeline:
 
     def speak(
         self,
-        text: str,
+        text: str | Iterable[str],
         voice: Array,
         options: SpeechOptions,
         earlier: Callable[[int, Chunk], Speech | None] = lambda _index, _chunk: None,
         play: Player | None = None,
     ) -> Iterator[Speech]:
-        """Audio of `text` as it is finished. voice [510, 1, 256]. `earlier` gives what an earlier
-        run left of a chunk. `play` takes each window of a chunk before the chunk is yielded, where
-        the vocoder has windows (vocoder/streaming), else each chunk.
+        """Audio of `text`, a whole or parts in order, as it is finished. voice [510, 1, 256].
+
+        `earlier` gives what an earlier run left of a chunk. `play` takes each window of a chunk
+        before the chunk is yielded, where the vocoder has windows (vocoder/streaming), else each
+        chunk.
 
         Raises InputError: nothing to say, speed out of range, phonemes outside the vocabulary.
         """
         check_speed(options.speed)
-        self.dropped, index, pause, started = {}, 0, 0, self.clock()
-        for sentence in chunks(self._counted(self.g2p.sentences(text)), text, self.longest):
-            phonemized, waiting = self.clock() - started, [sentence]
+        self.dropped, index, started = {}, 0, self.clock()
+        before: Speech | None = None
+        for call in self._calls(text, options.raw):
+            phonemized, waiting = self.clock() - started, [call]
             # a chunk that the encoder refuses is cut in two, and each half is tried like a chunk of
             # the text
             while waiting:
-                chunk = waiting.pop()
-                # a silence that the text asks for is the same at every pace
-                if chunk.before_s is not None:
-                    pause = int(chunk.before_s * SAMPLE_RATE_HZ + 0.5)
+                call = waiting.pop()
+                stored = [earlier(index + place, chunk) for place, chunk in enumerate(call)]
                 try:
-                    speech = earlier(index, chunk) or self._spoken(
-                        chunk, index, voice, options, pause, phonemized, play
+                    made = (
+                        stored
+                        if all(stored)
+                        else self._spoken(call, index, voice, options, before, phonemized, play)
                     )
-                except UtteranceTooLong:
-                    waiting.extend(reversed(halves(chunk)))
+                except (UtteranceTooLong, NoPause):
+                    parts = call if len(call) > 1 else halves(call[0])
+                    waiting.extend((part,) for part in reversed(parts))
                     continue
-                yield speech
-                index, phonemized = index + 1, 0.0
-                pause = options.pauses.samples(chunk.ending, options.speed)
+                for kept, speech in zip(stored, made, strict=True):
+                    before = kept or speech
+                    assert before is not None  # one of the two is
+                    yield before
+                index, phonemized = index + len(call), 0.0
             started = self.clock()
         if not index:
             counts = ", ".join(f"{count} {what}" for what, count in self.dropped.items())
             left_out = f" (left out: {counts})" if counts else ""
             raise InputError(f"nothing to say: the text holds no word{left_out}")
+
+    def _calls(self, text: str | Iterable[str], raw: bool) -> Iterator[tuple[Chunk, ...]]:
+        """Chunks of each call, their words' places counted in the whole text."""
+        offset = 0
+        for part in (text,) if isinstance(text, str) else text:
+            planned = chunks(self._counted(self.g2p.sentences(part)), part, self.longest)
+            for call in ((chunk,) for chunk in planned) if raw else calls(planned):
+                yield tuple(chunk.moved(offset) for chunk in call) if offset else call
+            offset += len(part)
 
     def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
         for result in results:
@@ -199,67 +254,113 @@ class Pipeline:
 
     def _spoken(
         self,
-        chunk: Chunk,
+        call: tuple[Chunk, ...],
         index: int,
         voice: Array,
         options: SpeechOptions,
-        pause: int,
+        before: Speech | None,
         phonemized: float,
         play: Player | None,
-    ) -> Speech:
+    ) -> list[Speech]:
+        """The chunks of one call, each joined to what was spoken before it. Raises NoPause where
+        the model runs two of them together.
+        """
         seconds = {"g2p": phonemized} | dict.fromkeys(STAGES[1:], 0.0)
-        silence = np.zeros(pause, np.float32)
-        if not chunk.phonemes:  # silence that the text asks for behind its last word
+        if not call[0].phonemes:  # silence that the text asks for behind its last word
+            pause, nothing = options.silence(before, call[0]), np.zeros(0, np.float32)
             if play:
-                play(silence)
-            return Speech(index, chunk, (), np.zeros(0, np.float32), pause, 1.0, 0.0, seconds)
+                play(np.zeros(pause, np.float32))
+            return [Speech(index, call[0], (), nothing, pause, 1.0, 0.0, seconds)]
         # a mark in the text changes the pace of its own words, within what the model can say
         chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
-        speed = min(max(options.speed * chunk.rate, MIN_SPEED), MAX_SPEED)
-        tensors = begin(chunk.phonemes, speed, options.seed + index)
-        windowed = play is not None and hasattr(self.vocoder, "pieces")
-        steps = BEFORE_VOCODER if windowed else STEPS
-        tensors = run_steps(steps, chain, tensors, self.clock, seconds)
-        durations, fade = tensors["durations"].tolist(), None
-        if options.fade_ticks:
-            fade = TickFade(durations, chunk.phonemes, FRAME_SAMPLES * sum(durations))
-        if play and windowed:
-            play(silence)
-            tensors |= self._played(tensors, play, fade, seconds)
+        speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
+        phonemes = joined_call(call)
+        inputs = begin(phonemes, speed, options.seed + index)
+        tensors = run_steps(ROUNDED, chain, inputs, self.clock, seconds)
+        durations = with_pauses(tensors["durations"], [chunk.phonemes for chunk in call])
+        tensors |= {"durations": durations}
+        tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
+        frames, level = durations.tolist(), Level()
+        pieces = self._pieces(chain, tensors, play is not None and len(call) == 1, level, seconds)
+        if not options.raw:
+            pieces = map(TickFade(frames, phonemes, FRAME_SAMPLES * sum(frames)), pieces)
+        if len(call) > 1:
+            shares = shares_of(np.concatenate([*pieces]), frames, [one.phonemes for one in call])
         else:
-            if fade:
-                tensors["samples"] = fade(tensors["samples"])
-            if play:
-                play(np.concatenate([silence, tensors["samples"]]))
-        samples, gain = tensors["samples"], float(tensors["gain"][0])
-        # the peak is the model's own, before fades and gain
-        peak = float(np.abs(tensors["waveform"]).max())
-        return Speech(index, chunk, tuple(durations), samples, pause, gain, peak, seconds)
+            shares = [Share(tuple(frames), edges_of(frames), pieces)]
+        speeches = []
+        for place, (chunk, share) in enumerate(zip(call, shares, strict=True)):
+            pause = options.silence(before, chunk)
+            first = before is None and chunk.before_s is None
+            trim = None if options.raw else JoinTrim(share.edges, chunk.phonemes, first)
+            samples, edges = _joined(share, chunk.phonemes, pause, trim, play)
+            # what a call takes is counted with its first chunk
+            spent = dict.fromkeys(STAGES, 0.0) if place else seconds
+            before = Speech(
+                index + place,
+                chunk,
+                share.durations,
+                samples,
+                pause,
+                level.gain,
+                level.peak,
+                spent,
+                edges,
+            )
+            speeches.append(before)
+        return speeches
 
-    def _played(
-        self, tensors: Tensors, play: Player, fade: TickFade | None, seconds: dict[str, float]
-    ) -> Tensors:
-        """What the steps behind `pack` make, window by window, each played before the next one is
-        computed, `fade` behind the last word.
+    def _pieces(
+        self,
+        chain: Chain,
+        tensors: Tensors,
+        windowed: bool,
+        level: Level,
+        seconds: dict[str, float],
+    ) -> Iterator[np.ndarray]:
+        """Finished samples of what the steps before the vocoder made: window by window where it has
+        windows and `windowed`, else in one piece.
         """
+        if not (windowed and hasattr(self.vocoder, "pieces")):
+            tensors = run_steps(STEPS, chain, tensors, self.clock, seconds)
+            level.add(tensors["waveform"], float(tensors["gain"][0]))
+            yield tensors["samples"]
+            return
         frames, started = tensors["asr"].shape[-1], self.clock()
         finish = StreamFinish(FRAME_SAMPLES * frames)
-        inputs = (tensors[name] for name in ("features", "style"))
-        raw, samples = [], []
-        # the caller knows that it has pieces
-        for piece in self.vocoder.pieces(*inputs, frames):  # type: ignore[attr-defined]
-            raw.append(as_array(piece))
-            require_finite("waveform", raw[-1], BROKEN)
-            finished_piece = finish(raw[-1])
-            samples.append(fade(finished_piece) if fade else finished_piece)
+        waveforms = []
+        for piece in self.vocoder.pieces(tensors["features"], tensors["style"], frames):
+            waveform = as_array(piece)
+            require_sound(waveform)
+            waveforms.append(waveform)
+            samples = finish(waveform)
+            level.add(waveform, finish.gain)
+            # the time that playing takes is not the vocoder's
             seconds[VOCODER] += self.clock() - started
-            play(samples[-1])
+            yield samples
             started = self.clock()
-        return {
-            "waveform": np.concatenate(raw),
-            "samples": np.concatenate(samples),
-            "gain": np.array([finish.gain], np.float32),
-        }
+        require_shape(
+            "waveform", np.concatenate(waveforms), (FRAME_SAMPLES * frames,), f"{frames} frames"
+        )
+
+
+def _joined(
+    share: Share, phonemes: str, pause: int, trim: JoinTrim | None, play: Player | None
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """A chunk's samples, cut by `trim`, each piece given to `play` as it is there, behind `pause`
+    samples of silence; and where its tokens are heard in them.
+    """
+    kept = [np.zeros(0, np.float32)]
+    if play:
+        play(np.zeros(pause, np.float32))
+    for piece in share.pieces:
+        kept.append(trim(piece) if trim else piece)
+        if play:
+            play(kept[-1])
+    samples, edges = np.concatenate(kept), share.edges
+    if trim:
+        edges = heard(samples, edges - trim.start, phonemes)
+    return samples, tuple(edges.tolist())
 
 
 class SynthesisStats:

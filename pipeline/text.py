@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 # about 20 s at pace 1: below both limits of the packages, 510 phonemes and 30 s
 LONGEST_PHONEMES = 300
-PARAGRAPH_BREAK = re.compile(r"[^\S\n]*\n[^\S\n]*\n")
+# a chunk of fewer shares its call with such neighbours, as long as the call is no longer
+SHORT_PHONEMES, MOST_SHARED = 12, 60
+# a blank line, or the end of an element <p>, perhaps behind ends of others
+PARAGRAPH_BREAK = re.compile(
+    r"[^\S\n]*\n[^\S\n]*\n|(?:\s*</(?!p\s*>)[\w:-]{1,40}\s*>){0,9}\s*</p\s*>", re.IGNORECASE
+)
 Ending = Literal["paragraph", "sentence", "clause", "none"]
 
 
@@ -67,6 +72,11 @@ class Chunk:
         """The share of the usual pace; every word of a chunk has the same."""
         return self.words[0].rate if self.words else 1.0
 
+    def moved(self, offset: int) -> "Chunk":
+        """The chunk of a part that begins at `offset` of the text."""
+        words = [replace(one, start=one.start + offset, end=one.end + offset) for one in self.words]
+        return replace(self, words=tuple(words))
+
     @classmethod
     def of(cls, words: tuple[Word, ...], ending: Ending | None = None) -> "Chunk":
         """Join the words; without `ending` the last mark decides."""
@@ -90,7 +100,7 @@ def chunks(
         for words in between_pauses(tuple(word for word in result.words if word.phonemes)):
             chunk = replace(Chunk.of(words), before_s=silence_s)
             if speakable(chunk.phonemes):
-                if PARAGRAPH_BREAK.match(text, words[-1].end):
+                if ends_paragraph(text, words[-1].end):
                     chunk = replace(chunk, ending="paragraph")
                 yield from cut(chunk, longest)
                 silence_s, spoken = None, True
@@ -99,6 +109,35 @@ def chunks(
                 silence_s = (silence_s or 0.0) + words[-1].pause_s
     if silence_s is not None and spoken:
         yield Chunk((), "", (), "none", before_s=silence_s)
+
+
+def ends_paragraph(text: str, place: int) -> bool:
+    """Whether a paragraph of the whole text ends at a character: an entrance of the rules too."""
+    return PARAGRAPH_BREAK.match(text, place) is not None
+
+
+def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
+    """Chunks that the models say in one call: very short neighbours of one pace, which Kokoro says
+    badly alone; any other chunk by itself.
+    """
+    call: tuple[Chunk, ...] = ()
+    for chunk in chunks:
+        short = 0 < len(chunk.phonemes) < SHORT_PHONEMES
+        length = len(joined_call((*call, chunk)))
+        if call and not (short and chunk.rate == call[0].rate and length <= MOST_SHARED):
+            yield call
+            call = ()
+        call = (*call, chunk)
+        if not short:
+            yield call
+            call = ()
+    if call:
+        yield call
+
+
+def joined_call(call: tuple[Chunk, ...]) -> str:
+    """The phonemes of a call, a space between its chunks."""
+    return " ".join([chunk.phonemes for chunk in call])
 
 
 def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:

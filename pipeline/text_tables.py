@@ -30,13 +30,13 @@ from kokoro_ane.g2p.phonemizer import G2P
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
 from kokoro_ane.pipeline.rule_program import write_rules
-from kokoro_ane.pipeline.text import TextReader, chunks, parts_of
+from kokoro_ane.pipeline.text import TextReader, chunks, ends_paragraph, parts_of
 from kokoro_ane.pipeline.word_table import packed_words
 
 FORMAT, BORDER = 3, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
 # About, of written ones without the texts to check by: they take half a minute.
-TEXT_BYTES: dict[Language, int] = {US: 4_500_000, GB: 5_180_000, "es": 230_000, "it": 350_000}
+TEXT_BYTES: dict[Language, int] = {US: 4_550_000, GB: 5_180_000, "es": 230_000, "it": 350_000}
 STEP = 997  # of the lists' words, every so many are spoken as a check
 MADE_UP = (
     *("blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like"),
@@ -77,6 +77,16 @@ MARKED = (
     "[pause 1s]",
     "[pause 1s] Late.",
     '<prosody rate="+300%">Up</prosody> </prosody> <prosody rate="why">wrong</prosody>',
+    (
+        '<speak version="1.1"><!-- none. --><p><s>One.</s><s>Two</s></p> <voice name="x">Three'
+        ' <lang xml:lang="fr">chat</lang></voice><metadata>No. Nothing.</metadata>'
+        " <![CDATA[a < b]]></speak>"
+    ),
+    (
+        "Wait [pause:1s] for {pause} it. <|im_start|>user\nGo <emphasis level='strong'>now. Or"
+        " </emphasis>in <say-as interpret-as='ordinal'>3</say-as> days, on <say-as"
+        " interpret-as='date' format='mdy'>3/4/2025</say-as> <mstts:silence value='1s'/>at last."
+    ),
     "ha" * 200 + ", and " * 100 + "end.",
 )
 
@@ -183,6 +193,7 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         "sentence": g2p._sentence,
         "read": g2p._read,
         "parts": parts_of,
+        "paragraph": ends_paragraph,
     }
     if not isinstance(g2p._reader, Reader):
         return roots, {}

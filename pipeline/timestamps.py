@@ -1,5 +1,4 @@
-"""When each word and phoneme is heard: sums of the durations, 600 samples to a frame, written as
-the audio is.
+"""When each word and phoneme is heard, by durations and energy (joins.py), written as the audio is.
 
     tokens = with_times(g2p(text)[1], speeches)      # misaki's way: tokens with start_ts and end_ts
 
@@ -21,12 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.result import PUNCTUATION, SpokenToken, Word
+from kokoro_ane.g2p.ssml import BLOCKS, PATTERN, TOOLS
+from kokoro_ane.pipeline.live_text import LiveText
 from kokoro_ane.pipeline.synthesis import Speech
 
 DIGITS = 6  # a sample is 41.7 microseconds
@@ -41,8 +40,7 @@ def edges_of(speech: Speech, offset: int) -> list[int]:
     """Where each token of a chunk begins, and where the last ends, in samples: [tokens + 1]. Its
     pause begins at sample `offset`.
     """
-    frames = np.concatenate([[0], np.cumsum(speech.durations)])
-    return list(map(int, offset + speech.pause + FRAME_SAMPLES * frames))
+    return [offset + speech.pause + edge for edge in speech.edges]
 
 
 def words_of(speech: Speech, offset: int) -> list[tuple[Word, float, float]]:
@@ -134,8 +132,11 @@ class Timestamps:
 
 
 LINE, LINES, LONGEST_S = 42, 2, 7.0
-# what stands between two words, their own brackets included
-MARKUP = re.compile(r"\]\([^()]*\)|\[pause [^\]]*\]|\[")
+# what stands between two words and inside of them: what is not said, tags, overrides' brackets
+MARKUP = re.compile(
+    rf"<(?P<unsaid>desc|metadata)\b[^<>]*>.*?</(?P=unsaid)\s*>|\]\([^()]*\)|{TOOLS}|{PATTERN}|\[",
+    re.IGNORECASE | re.DOTALL,
+)
 SPACES = re.compile(r"\s+")
 Timed = tuple[Word, float, float]
 
@@ -149,7 +150,7 @@ class Cue:
     text: str
 
 
-def shown(words: Sequence[Timed], text: str) -> str:
+def shown(words: Sequence[Timed], text: str | LiveText) -> str:
     """The words as the text has them; what stands between two is kept unless it is markup or white
     space.
     """
@@ -158,13 +159,18 @@ def shown(words: Sequence[Timed], text: str) -> str:
         # "2026" is several spoken words and one written item
         if word.start < last:  # several spoken words of one written item
             continue
-        gap = MARKUP.sub("", text[last : word.start]) if last >= 0 else ""
-        pieces += [SPACES.sub(" ", gap), SPACES.sub(" ", word.text)]
+        gap = text[last : word.start] if last >= 0 else ""
+        pieces += [SPACES.sub(" ", MARKUP.sub(_apart, piece)) for piece in (gap, word.text)]
         last = word.end
     return "".join(pieces)
 
 
-def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
+def _apart(match: re.Match[str]) -> str:
+    """White space in the place of a tag that parts words."""
+    return " " if (match["name"] or "").lower() in BLOCKS else ""
+
+
+def cues(words: Sequence[Timed], text: str | LiveText) -> Iterator[Cue]:
     """The words of one chunk in cues."""
     while words:
         count = _fitting(words, text)
@@ -172,7 +178,7 @@ def cues(words: Sequence[Timed], text: str) -> Iterator[Cue]:
         words = words[count:]
 
 
-def _fitting(words: Sequence[Timed], text: str) -> int:
+def _fitting(words: Sequence[Timed], text: str | LiveText) -> int:
     """How many words make the next cue; marks stay with the word before them."""
     most = 1
     while most < len(words):
@@ -214,7 +220,7 @@ def clock(time_s: float, point: str) -> str:
 class Subtitles:
     """Cues written chunk by chunk."""
 
-    def __init__(self, file: TextIO, text: str, suffix: str) -> None:
+    def __init__(self, file: TextIO, text: str | LiveText, suffix: str) -> None:
         self.file, self.text, self.point = file, text, "," if suffix == ".srt" else "."
         self.samples, self.count = 0, 0
         if suffix == ".vtt":
@@ -241,7 +247,7 @@ SUFFIXES = (".json", ".srt", ".vtt")
 
 
 @contextlib.contextmanager
-def times_to(path: Path, text: str) -> Iterator[Timestamps | Subtitles]:
+def times_to(path: Path, text: str | LiveText) -> Iterator[Timestamps | Subtitles]:
     """A file that appears under its name when it is complete: .json, or subtitles as .srt or .vtt.
     `text`: what is spoken.
     """

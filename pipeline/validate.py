@@ -7,18 +7,18 @@ intermediate compared.
         [--save-dir out]
 
 Exit 0: every intermediate keeps its limit. Exit 1: one does not; the first bad stage is named. Exit
-2: bad input. The last line of stdout is one JSON object; --save-dir keeps the tensors (.npz), the
+2: bad input. A pipe's last line is one JSON object; --save-dir keeps the tensors (.npz), the
 figures (.json) and a plot (.png).
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import (
     build_argument,
     checkpoint_argument,
+    conclude,
     layout_argument,
     seed_argument,
 )
@@ -44,7 +44,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--voice",
         help=(
-            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: the checkpoint's first)"
+            "a voice, or a blend such as af_heart:0.7,am_adam:0.3 (default: af_heart where the"
+            " checkpoint has it, else its first)"
         ),
     )
     parser.add_argument("--speed", type=float, default=1.0)
@@ -214,8 +215,9 @@ def main(argv: list[str] | None = None) -> int:
     }
     if arguments.save_dir:
         save(arguments.save_dir, runs, report)
-    print(json.dumps(report))
-    return EXIT_REJECTED if any(bad.values()) else EXIT_GOOD
+    missing = [name for name in bad if bad[name]]
+    code = EXIT_REJECTED if missing else EXIT_GOOD
+    return conclude(arguments, report, code, f"{len(missing)} of {len(bad)} miss a limit")
 
 
 if __name__ == "__main__":

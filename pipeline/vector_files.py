@@ -179,6 +179,7 @@ def _text(speeches: list[Speech]) -> dict[str, Any]:
                 "samples": len(speech.samples),
                 "seed": SEED + speech.index,
                 "durations": list(speech.durations),
+                "edges": list(speech.edges),
                 "words": words,
             }
         )

@@ -8,15 +8,14 @@ OUT/index.json holds the steps (what each reads and writes, and how near a port 
 bucket lists, hashes of the packages, and for every tensor its file, shape, dtype and SHA-256.
 OUT/UTTERANCE/NAME.npy are the tensors, OUT/voice.npy the voice they speak with, OUT/text.wav the
 joined chunks of `text`. --check replays each step on the stored tensors. Exit 0: written, or every
-step agrees. Exit 1: a step does not. Exit 2: bad input. The last line of stdout is one JSON object.
+step agrees. Exit 1: a step does not. Exit 2: bad input. A pipe's last line is one JSON object.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import build_argument, checkpoint_argument, layout_argument
+from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, layout_argument
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
     )
     layout_argument(parser)
-    parser.add_argument("--voice", help="a voice or a blend (default: the checkpoint's first)")
+    parser.add_argument("--voice", help="a voice or a blend (default: as `kokoro-ane speak`)")
     return parser.parse_args(argv)
 
 
@@ -96,8 +95,9 @@ def main(argv: list[str] | None = None) -> int:
     rows = check_vectors(folder, chain, packages)
     print_rows(f"{folder}, every step replayed on its stored inputs", rows)
     missed = [row.as_dict() for row in rows if row.verdict != GOOD]
-    print(json.dumps(more | {"tensors": len(rows), "missed": missed}))
-    return EXIT_REJECTED if missed else EXIT_GOOD
+    more |= {"tensors": len(rows), "missed": missed}
+    meaning = f"{len(missed)} of {len(rows)} tensors differ"
+    return conclude(arguments, more, EXIT_REJECTED if missed else EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

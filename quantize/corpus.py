@@ -10,13 +10,15 @@ core/data/check_speech.npz is a sentence spoken by flite, with which builds are 
 tests/data/demo-voice has more of that kind.
 """
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kokoro_ane.core.contract import PROSODY_PER_FRAME
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.tensor_files import read_npz
 
@@ -54,6 +56,51 @@ class Utterance:
         return int(self.durations.sum())
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a
+    hyphen parts words.
+    """
+    from kokoro_ane.g2p.normalize import normalize  # late: only the judge counts words
+
+    spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
+    return tuple(re.findall(r"[a-z']+", spoken.lower()))
+
+
+def within(clip: Utterance, frames: float) -> Utterance:
+    """The clip, or as many of its first words as last at most `frames` with its closing token. The
+    text stays whole: word errors are compared, not counted.
+
+    Raises InputError where not even the first word fits.
+    """
+    if clip.frames <= frames:
+        return clip
+    closing = int(clip.durations[-1])
+    ends = np.cumsum(clip.durations)
+    # token i + 1 is phoneme i: the token before a space is the last one of a word
+    fitting = [
+        place
+        for place, symbol in enumerate(clip.phonemes)
+        if symbol == " " and ends[place] + closing <= frames
+    ]
+    if not fitting:
+        raise InputError(f"{clip.id}: no word of it fits {frames:g} frames")
+    words = fitting[-1]
+
+    def kept(values: np.ndarray, first: int, last: int) -> np.ndarray:
+        return np.concatenate([values[:first], values[len(values) - last :]])
+
+    columns = PROSODY_PER_FRAME * int(ends[words]), PROSODY_PER_FRAME * closing
+    return replace(
+        clip,
+        id=f"{clip.id}-within-{frames:g}",
+        phonemes=clip.phonemes[:words],
+        input_ids=kept(clip.input_ids, words + 1, 1),
+        durations=kept(clip.durations, words + 1, 1),
+        f0_hz=kept(clip.f0_hz, *columns),
+        energy=kept(clip.energy, *columns),
+    )
+
+
 def unseen_sentences() -> list[str]:
     """102 sentences to listen to; nothing is tuned or gated on them."""
     return (DATA / "unseen.txt").read_text(encoding="utf-8").splitlines()
@@ -73,13 +120,23 @@ def speech_lines(name: str) -> list[Line]:
     ]
 
 
-def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
+class Said(NamedTuple):
+    """What an utterance says, without its features."""
+
+    id: str
+    text: str
+    phonemes: str
+
+
+def require_disjoint(
+    tuned: Iterable[Utterance], judged: Iterable[Utterance] | Iterable[Said]
+) -> None:
     """Raise InputError when an utterance of `tuned` has the text or the phonemes of one that is
     judged.
     """
-    judged_ids = {letters(other.text): other.id for other in judged} | {
-        other.phonemes: other.id for other in judged
-    }
+    judged_ids: dict[str, str] = {}
+    for other in judged:
+        judged_ids |= {letters(other.text): other.id, other.phonemes: other.id}
     for utterance in tuned:
         for key in (letters(utterance.text), utterance.phonemes):
             if key in judged_ids:

@@ -80,6 +80,7 @@ class PaletteWeights:
     gptq: the indices are fitted to what the layer reads in the tuning set's sentences.
     rows: output channels that share one table; 0 means the whole tensor, anything else needs
     iOS 18. More rows share one where tables would take over TABLE_SHARE of the indices' bytes.
+    int8_entries: the tables hold integers of 8 bits and one scale each, which needs iOS 18.
     Example: `[512, 256, 1, 3]` with bits=6, rows=16 -> 32 tables of 64 values.
     """
 
@@ -87,6 +88,7 @@ class PaletteWeights:
     keep_up_to: int = SMALL
     gptq: bool = False
     rows: int = 0
+    int8_entries: bool = False
 
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
@@ -208,7 +210,7 @@ class Method:
     unfit_for_engine: str | None = None
     # of one clip against the parent; below this the package is broken, not merely coarse
     check_snr_db: float = 15.0
-    # of the encoder: the first pattern that a weight's name fits decides, else `weights`
+    # the first pattern that a weight's name (encoder) or a layer's (vocoder) fits, else `weights`
     parts: tuple[tuple[str, Weights], ...] = ()
 
     @property
@@ -217,7 +219,7 @@ class Method:
         return isinstance(self.weights, OwnGrid)
 
     def weights_of(self, name: str) -> Weights | None:
-        """The scheme of the encoder's weight of that name."""
+        """The scheme of the encoder's weight, or of the vocoder's layer, of that name."""
         return next(
             (weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights
         )
@@ -243,6 +245,12 @@ _BLOCKS = (
     "int4 weights in blocks are unpacked on the GPU; the Neural Engine's compiler is reported to"
     " give wrong sums for block scales"
 )
+# Layers that move by more than two columns at a time. "With palettized kernels, stride support is
+# very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so a search
+# gives them integers, and so do levels whose tables hold integers. `pooled` stands in the streaming
+# layouts for the first two.
+STRIDED = ("generator.ups.*", "generator.noise_convs.0", "pooled.low", "pooled.up")
+_STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
     Method("fp16", "16-bit floats"),
     Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
@@ -266,6 +274,28 @@ _ALL = (
         activations=Activations(),
         # real Kokoro has 7.8 dB, which is coarse: that is for the judge to reject
         check_snr_db=5.0,
+    ),
+    # The tables' entries are integers, so that an engine can multiply integers: apple/coremltools
+    # issue 2410 calls that very likely the best from A17 Pro and M4 on.
+    Method(
+        "p6a8",
+        "palettes of int8, 6 bits, and 8-bit activations",
+        parent="fp16",
+        weights=PaletteWeights(6, gptq=True, rows=16, int8_entries=True),
+        parts=_STRIDED,
+        activations=Activations(),
+        target="iOS18",
+        check_snr_db=5.0,
+    ),
+    Method(
+        "p4a8",
+        "palettes of int8, 4 bits, and 8-bit activations",
+        parent="fp16",
+        weights=PaletteWeights(4, gptq=True, rows=ROWS, int8_entries=True),
+        parts=_STRIDED,
+        activations=Activations(),
+        target="iOS18",
+        check_snr_db=0.0,
     ),
     Method(
         "mixed",
@@ -336,6 +366,11 @@ STAGE_METHODS = MappingProxyType(
 )
 
 
+def is_strided(layer: str) -> bool:
+    """Whether a layer's weights may be no palette, see STRIDED."""
+    return any(fnmatchcase(layer, pattern) for pattern in STRIDED)
+
+
 CONVERTED = ("fp16", "fp32")  # made by the converter; every other level is made from fp16
 LEVELS = (*CONVERTED, *(name for name in METHODS if name not in CONVERTED))
 
@@ -390,7 +425,7 @@ STARTS = {INT8_MACS: "w8", SIZE: "fp16", SIZE_18: "fp16"}  # the level every lay
 LEVELS_FOR = {
     INT8_MACS: ("w8", "w8a8"),
     SIZE: ("fp16", "w8", "p6", "p4", "p6_gptq", "p4_gptq"),
-    SIZE_18: ("fp16", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
+    SIZE_18: ("fp16", "w8", "p8", "p6g_gptq", "p4g_gptq", "p3g_gptq"),
 }
 # Levels that are not measured: their distance is another level's, times the ratio of the errors
 # that the best tables of so many bits have for a normal density (Max 1960; of 4 bits: 0.0095).

@@ -8,17 +8,16 @@
 
 --int8-macs: at least this share of multiply-accumulates in int8, all weights int8. --size,
 --size18: at most this share of the fp16 package, float activations. An interrupted run goes on
-where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. The last line of stdout is one
-JSON object.
+where it stopped. Exit 0: recipe and plot written. Exit 2: bad input. A pipe's last line is one JSON
+object.
 """
 
 import argparse
 import importlib.util
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import bytes_of, staged
 from kokoro_ane.quantize.methods import (
@@ -190,8 +189,8 @@ def _curve(axes: "Axes", result: "SearchResult", kind: str) -> None:
     axes.legend()
 
 
-def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> None:
-    """Print a table for people, then one line of JSON."""
+def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> dict[str, Any]:
+    """Print the most sensitive layers as a table; returns the report."""
     rows = [
         (
             entry.layer,
@@ -215,7 +214,7 @@ def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> 
         f" {result.together_db2**0.5:.3f} dB with all layers together; another noise seed, nothing"
         f" compressed: {result.seed_db2**0.5:.3f} dB"
     )
-    figures = {
+    return {
         "recipe": str(recipe_file),
         "plot": str(plot_file),
         "budget": dict(result.recipe.budget),
@@ -223,7 +222,6 @@ def print_report(result: "SearchResult", recipe_file: Path, plot_file: Path) -> 
         "spectral_distance_together_db2": result.together_db2,
         "spectral_distance_of_a_seed_db2": result.seed_db2,
     }
-    print(json.dumps(figures))
 
 
 @command
@@ -253,21 +251,20 @@ def main(argv: list[str] | None = None) -> int:
     parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
     # after the cheap checks, because these imports take seconds
     with quiet_coremltools():
-        from kokoro_ane.quantize.layer_plan import program_layers
         from kokoro_ane.quantize.measure import LayerTrials
+        from kokoro_ane.quantize.plan import vocoder_layers
         from kokoro_ane.quantize.search import find_recipe
         from kokoro_ane.vocoder.decoder import Vocoder
-        from mlprogram import Program
 
     require_matplotlib()
-    layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
+    layers = vocoder_layers(Vocoder.of(checkpoint))
     settings = method_named("mixed").activations if kind == INT8_MACS else None
     trials = LayerTrials.of(
         checkpoint,
         tuple(layer for layer in layers if not layer.is_tail),
         settings,
         arguments.clips,
-        kind != INT8_MACS,
+        LEVELS_FOR[kind],
     )
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])
@@ -278,8 +275,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     result.recipe.save(recipe_file)
     plot_search(result, kind, plot_file)
-    print_report(result, recipe_file, plot_file)
-    return EXIT_GOOD
+    report = print_report(result, recipe_file, plot_file)
+    meaning = f"{recipe_file} written; `kokoro-ane quantize --method mixed` applies it"
+    return conclude(arguments, report, EXIT_GOOD, meaning)
 
 
 if __name__ == "__main__":

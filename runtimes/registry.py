@@ -52,8 +52,12 @@ class Opened:
         cls, encoder: "EncoderBackend", vocoder: Any, encoders: "Iterable[Manifest]"
     ) -> "Opened":
         """With the hash of each package or file by its name. `encoders`: the encoder's
-        manifests.
+        manifests. What is longer than the vocoder takes is refused once its durations are known.
         """
+        limits = encoder.limits
+        if vocoder.buckets is not None:
+            total_frames = min(limits.total_frames, vocoder.buckets[-1])
+            encoder = replace(encoder, limits=replace(limits, total_frames=total_frames))
         made_of = {
             manifest.path.stem: manifest.package_sha256
             for manifest in (*encoders, vocoder.manifest)

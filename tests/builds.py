@@ -1,17 +1,20 @@
-"""Packages of tiny checkpoints for the tests: built once a session, by whichever worker asks first,
-read by all, spoilt in copies.
+"""Packages of tiny checkpoints for the tests: built once, by whichever worker asks first, and not
+again while nothing that makes them has changed; read by all, spoilt in copies.
 """
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import coremltools as ct
 import pytest
 import torch
 from filelock import FileLock
@@ -19,21 +22,22 @@ from filelock import FileLock
 from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.manifest import Manifest, tool_versions
 from kokoro_ane.g2p.network import LetterToSound, save_weights
 from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
-from kokoro_ane.quantize import compress as compression
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.layer_plan import program_layers
 from kokoro_ane.quantize.locator import find_package
 from kokoro_ane.quantize.methods import METHODS, Activations, Method
+from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from mlprogram import Program
 from mlprogram.graph import Operation
+from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -66,18 +70,59 @@ def small_config(kernel: int = 3) -> dict[str, Any]:
 def once(factory: pytest.TempPathFactory, key: Any, make: Callable[[Path], object]) -> Path:
     """The folder that `make` fills, for a key that JSON can say; made aside and renamed, so that a
     failure leaves nothing.
+
+    What `make` filled stays in KEPT for the next session, under a hash of the key and of all that
+    makes it (`state_of`); a session works on a copy. A clean clone and `make clean` begin anew.
     """
     base = factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
     home.mkdir(exist_ok=True)
-    folder = home / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    maker = getattr(make, "func", make).__code__.co_filename
+    asked = json.dumps([key, state_of(maker)], sort_keys=True).encode()
+    folder = home / hashlib.sha256(asked).hexdigest()[:16]
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            aside = factory.mktemp("aside") / folder.name
-            aside.mkdir()
-            make(aside)
+            aside, kept = factory.mktemp("aside") / folder.name, KEPT / folder.name
+            if kept.exists():
+                os.utime(kept)
+                shutil.copytree(kept, aside)
+            else:
+                aside.mkdir()
+                make(aside)
+                keep(aside, kept)
             aside.rename(folder)
     return folder
+
+
+KEPT = ROOT / ".pytest_cache" / "made"
+KEPT_COUNT = 60  # folders, of two or three states of the tree
+MAKERS = ("core", "g2p", "encoder", "vocoder", "quantize", "runtimes", "pipeline", "mlprogram/src")
+
+
+@cache
+def state_of(maker: str) -> str:
+    """One hash over everything that can change what is made: code and data of the rooms that make
+    it, libraries, the tests' helpers and the file that asks.
+    """
+    digest = hashlib.sha256(json.dumps(tool_versions(), sort_keys=True).encode())
+    files = [*ROOT.glob("tests/*.py"), ROOT / "constraints.txt", Path(maker)]
+    files += [path for room in MAKERS for path in (ROOT / room).rglob("*") if path.is_file()]
+    for path in sorted(path for path in files if "__pycache__" not in path.parts):
+        digest.update(f"{path}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def keep(made: Path, kept: Path) -> None:
+    """Copy a folder to where the next session looks, by rename; the oldest ones go."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
+        copy = Path(shutil.copytree(made, Path(aside) / kept.name))
+        # Another session may have been as quick.
+        with suppress(OSError):
+            copy.rename(kept)
+    oldest = sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+    for path in oldest[:-KEPT_COUNT]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def checkpoint_once(
@@ -123,6 +168,20 @@ def without_self_checks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Program, "validate", lambda *_, **__: None)
 
 
+def with_shared_text_tables(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> None:
+    """A language's text tables, three seconds of a bundle, are written once a session; every bundle
+    gets a copy.
+    """
+
+    def written(folder: Path, language: str) -> None:
+        if language not in TEXT_BYTES:
+            write_text_tables(folder, language)  # which refuses it
+        key, make = ["text tables", language], partial(write_text_tables, language=language)
+        shutil.copytree(once(factory, key, make), folder, dirs_exist_ok=True)
+
+    patch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", written)
+
+
 @pytest.fixture(scope="session")
 def g2p_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the smallest G2P network, random: its package takes two seconds to build. Shared, too."""
@@ -150,11 +209,8 @@ def quick(name: str) -> Method:
 
 
 # every level in turn; AdaIN affines and the pitch and energy filters w8
-def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
-    layers = program_layers(
-        Program(find_package(build, checkpoint, METHODS["fp16"]).package_path),
-        Vocoder.of(checkpoint),
-    )
+def recipe_of(checkpoint: Checkpoint) -> Recipe:
+    layers = vocoder_layers(Vocoder.of(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {
         x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5]
@@ -184,7 +240,7 @@ def built(
     def make(out: Path) -> None:
         build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
         for name in COMPRESSED:
-            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
+            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint))
 
     return checkpoint, once(tmp_path_factory, [checkpoint.sha256, COMPRESSED], make)
 
@@ -193,18 +249,6 @@ def built(
 # the same in a folder of its own, to be spoilt
 def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
     return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
-
-
-@pytest.fixture
-def instant(
-    copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Checkpoint, Path]:
-    """`copied`, with compression replaced by the w8 package that it gave before."""
-    before = shutil.copytree(manifest_of(copied, "w8").package_path, copied[1] / "before.mlpackage")
-    monkeypatch.setattr(
-        compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True)
-    )
-    return copied
 
 
 def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:  # the verified manifest
@@ -218,3 +262,13 @@ def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:  # the p
 # the `quantize` operations of a program, in order
 def quantize_ops(program: Program) -> list[Operation]:
     return [op for op in program.operations if op.op_type == "quantize"]
+
+
+def uninstall(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Let an installed package be looked for in vain."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == package else find(name, *rest),
+    )

@@ -5,6 +5,7 @@ its packages.
 import gc
 import os
 import signal
+import tempfile
 
 # before torch is imported: threads that fight over busy cores are many times slower
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,10 +24,10 @@ from tests.builds import (  # noqa: F401  fixtures
     checkpoint_once,
     copied,
     g2p_weights,
-    instant,
     once,
     packages_once,
     small_config,
+    with_shared_text_tables,
     without_self_checks,
 )
 from tests.random_checkpoint import tiny_config, write_checkpoint
@@ -46,6 +47,17 @@ def pytest_configure() -> None:
     signal.signal(
         signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM)
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for temporary files of this process and its children: a test beside it may kill a
+    process, and what that leaves is told by whoever comes next.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -76,6 +88,14 @@ def quick_conversion() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def quick_bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Bundles in this process with text tables that are written once."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_shared_text_tables(patch, tmp_path_factory)
+        yield
+
+
+@pytest.fixture(scope="session")
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """Upstream's architecture, 1/16 as wide, one residual block a stage, random weights, not
     releasable.
@@ -93,7 +113,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_build(
-    tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path_factory: pytest.TempPathFactory
+    tiny_checkpoint: Checkpoint,
+    quick_conversion: None,
+    quick_bundles: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before
     writing.
@@ -112,15 +135,10 @@ def tiny_vectors(
     tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The chain's test vectors of it. Shared, too."""
-    given = [
-        "--checkpoint",
-        str(tiny_checkpoint.folder),
-        "--build",
-        str(tiny_build),
-        *VECTORS_VOICE,
-    ]
+    given = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}"
 
     def make(aside: Path) -> None:
-        assert write_vectors([*given, "--out", str(aside / "vectors")]) == 0
+        flags = f"{given} --out {aside}/vectors".split()
+        assert write_vectors([*flags, *VECTORS_VOICE]) == 0
 
     return once(tmp_path_factory, ["vectors", tiny_checkpoint.sha256], make) / "vectors"

@@ -9,12 +9,11 @@ of them, at several speeds, and what every norm of the generator measures is rec
 prose of Python's documentation, cut and joined anew, with words of the lexicon in it; none of them
 is in a set that tunes or judges. Speech shorter than FEWEST_FRAMES, which the layout measures
 itself, is left out. One sentence in eight is held out, and the printed error is that of those. Two
-processes that are started in one folder share the work. Exit 0: written. Exit 2: bad input. The
-last line of stdout is one JSON object.
+processes that are started in one folder share the work. Exit 0: written. Exit 2: bad input. A
+pipe's last line is one JSON object.
 """
 
 import gzip
-import json
 import random
 import re
 import sys
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, UtteranceTooLong, command
 from kokoro_ane.core.staging import check_output, staged
 from kokoro_ane.core.steps import run_steps
@@ -87,7 +86,7 @@ def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
     """Yield texts without end. Three in ten are whole sentences; the others are pieces of several,
     with a fifth of the words exchanged for words of the lexicon.
     """
-    from kokoro_ane.g2p.word_lists import DATA
+    from kokoro_ane.g2p.bundled import DATA
 
     rng, sentences = random.Random(seed), prose()
     with gzip.open(DATA / "cmudict.txt.gz", "rt", encoding="latin-1") as stream:
@@ -466,8 +465,8 @@ def main(argv: list[str] | None = None) -> int:
         ("by", "error"),
         rows,
     )
-    print(json.dumps(figures | {"out": str(out), "bytes": out.stat().st_size}))
-    return EXIT_GOOD
+    report = figures | {"out": str(out), "bytes": out.stat().st_size}
+    return conclude(arguments, report, EXIT_GOOD, f"fitted: {out}")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ held-out gold words, in one run, with one thread.
 relative (training/g2p_words.py). `merged` forgives what lexica disagree on: the flap T counts as t,
 and unstressed ɪ, ᵻ, ᵊ count as ə. Reliability is measured before and after the confidence was
 fitted (training/g2p_network.py). Exit 0: the network is ahead of espeak-ng and the package answers
-as PyTorch does (British: PER at most 6 %). Exit 1: not. The last line of stdout is one JSON object.
+as PyTorch does (British: PER at most 6 %). Exit 1: not. A pipe's last line is one JSON object.
 """
 
-import json
+import argparse
 import re
 import sys
 import time
@@ -24,11 +24,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 if TYPE_CHECKING:
-    from kokoro_ane.g2p.alphabet import Rates
     from kokoro_ane.g2p.result import Dialect, Guess
+    from training.error_rates import Rates
     from training.g2p_words import Split
 
 OURS, PACKAGE, ESPEAK = "ours", "package", "espeak-ng"
@@ -56,7 +57,7 @@ def merged(phonemes: str) -> str:
 
 def row(reader: str, read: Reader, name: str, words: dict[str, str]) -> Row:
     """The answers of one reader, timed and compared with the lexicon's."""
-    from kokoro_ane.g2p.alphabet import error_rates
+    from training.error_rates import error_rates
 
     # CPU time: other work on the machine does not count
     started = time.process_time()
@@ -225,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
             raise InputError("--package holds the American network: not with --dialect gb")
         rows, figures = british()
         print_table(rows)
-        return finished(arguments.out, {"rows": [asdict(one) for one in rows], **figures})
+        return finished(arguments, {"rows": [asdict(one) for one in rows], **figures})
     if arguments.package is not None and not arguments.package.is_dir():
         raise InputError(
             f"--package {arguments.package}: no such package; `kokoro-ane build g2p` builds one"
@@ -268,17 +269,18 @@ def main(argv: list[str] | None = None) -> int:
         f" {figures['fewer_than_espeak']['wer']} % words"
     )
     figures["good"] = figures["ahead"] and not (figures["package"] or {}).get("differing")
-    return finished(arguments.out, figures)
+    return finished(arguments, figures)
 
 
-def finished(out: Path | None, figures: dict[str, Any]) -> int:
+def finished(arguments: argparse.Namespace, figures: dict[str, Any]) -> int:
     """Write and print the figures; returns the exit code."""
-    if out is not None:
+    if arguments.out is not None:
         from kokoro_ane.core.staging import check_output, write_json
 
-        write_json(check_output(out), figures)
-    print(json.dumps(figures, ensure_ascii=False))
-    return EXIT_GOOD if figures["good"] else EXIT_REJECTED
+        write_json(check_output(arguments.out), figures)
+    if figures["good"]:
+        return conclude(arguments, figures, EXIT_GOOD, "the error rates keep their limits")
+    return conclude(arguments, figures, EXIT_REJECTED, "an error rate misses its limit")
 
 
 if __name__ == "__main__":

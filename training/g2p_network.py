@@ -13,7 +13,7 @@ one machine and one version of PyTorch.
 
 Writes the averaged weights as g2p/data/model.npz with their manifest (or to --out). Exit 0:
 finished, or at --until. Exit 1: stopped early by --minutes; state and weights are written. Exit 2:
-bad input. The last line of stdout is one JSON object.
+bad input. A pipe's last line is one JSON object.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.g2p.alphabet import ALPHABETS, AMERICAN, BRITISH
 from kokoro_ane.g2p.result import GB, US, Dialect
@@ -110,9 +111,9 @@ def errors_on(model: "LetterToSound", split: Split, alphabet: "Alphabet") -> dic
     """The percentages of wrong sounds and words, without stress, on samples of the held-out
     lists.
     """
-    from kokoro_ane.g2p.alphabet import error_rates
     from kokoro_ane.g2p.network import torch_run
     from kokoro_ane.g2p.neural import NeuralG2P
+    from training.error_rates import error_rates
 
     reader = NeuralG2P(torch_run(model), alphabet)
     errors: dict[str, float] = {}
@@ -131,7 +132,7 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
     if arguments.calibrate:
-        return calibrate()
+        return calibrate(arguments)
     from kokoro_ane.g2p.network import load_model, save_weights
     from kokoro_ane.g2p.neural import WEIGHTS_OF, Config
     from training.loop import Plan, Trainer, begun, examples_of
@@ -178,20 +179,18 @@ def main(argv: list[str] | None = None) -> int:
     }
     out = arguments.out or WEIGHTS_OF[arguments.dialect]
     save_weights(trainer.average, out, training)
-    print(
-        json.dumps(
-            {
-                "weights": out.name,
-                "finished": finished,
-                "seconds": round(time.monotonic() - started),
-                **training,
-            }
-        )
-    )
-    return EXIT_GOOD if finished else EXIT_REJECTED
+    figures = {
+        "weights": out.name,
+        "finished": finished,
+        "seconds": round(time.monotonic() - started),
+        **training,
+    }
+    if finished:
+        return conclude(arguments, figures, EXIT_GOOD, "trained to the end of the plan")
+    return conclude(arguments, figures, EXIT_REJECTED, "stopped before the end of the plan")
 
 
-def calibrate() -> int:
+def calibrate(arguments: argparse.Namespace) -> int:
     """Fit p' = sigmoid(slope * logit(p) + shift) by maximum likelihood (Platt 1999, in logits) and
     write it into the manifest.
 
@@ -221,8 +220,8 @@ def calibrate() -> int:
     print(
         f"{len(words)} words: said {100 * chances.mean():.1f} %, right {100 * right.mean():.1f} %"
     )
-    print(json.dumps({**confidence, "said": float(chances.mean()), "right": float(right.mean())}))
-    return EXIT_GOOD
+    figures = {**confidence, "said": float(chances.mean()), "right": float(right.mean())}
+    return conclude(arguments, figures, EXIT_GOOD, "calibrated")
 
 
 def tuning_words(split: Split) -> dict[str, str]:

@@ -6,13 +6,12 @@ reads them.
 
 The words come from wordfreq, `pip install --no-deps wordfreq==3.1.1` (CC BY-SA 4.0); no frequency
 is stored. HELD_OUT of the 40,000 commonest, drawn by SHA-256 of seed and word, grow no tree. The
-list holds the words that the trees read wrong, held-out ones included. The last line of stdout is
-one JSON object.
+list holds the words that the trees read wrong, held-out ones included. A pipe's last line is one
+JSON object.
 """
 
 import gzip
 import hashlib
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -24,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
+from kokoro_ane.g2p.bundled import DATA
 from kokoro_ane.g2p.espeak import espeak_of
 from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES, LetterLanguage
 from kokoro_ane.g2p.languages.letter_trees import (
@@ -40,7 +41,6 @@ from kokoro_ane.g2p.languages.letter_trees import (
     padded,
     window,
 )
-from kokoro_ane.g2p.word_lists import DATA
 
 # words that no tree sees, and of how many commonest ones they are drawn
 HELD_OUT, COMMON = 2000, 40_000
@@ -315,17 +315,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the words that no tree sees")
     arguments = parser.parse_args(argv)
     words = frequent_words(arguments.language)
-    print(
-        json.dumps(
-            vars(arguments)
-            | train(
-                LETTER_LANGUAGES[arguments.language],
-                words,
-                frozenset(held_out(words, arguments.seed)),
-            )
-        )
-    )
-    return EXIT_GOOD
+    sealed = frozenset(held_out(words, arguments.seed))
+    figures = train(LETTER_LANGUAGES[arguments.language], words, sealed)
+    return conclude(arguments, vars(arguments) | figures, EXIT_GOOD, "grown and written")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Two minutes on one core. It learns from the silver tags of WordNet's sentences a
 made up by a small grammar. One sentence of twenty is held out; the accuracy on it is printed.
 """
 
-import json
 import math
 import pathlib
 import random
@@ -21,18 +20,20 @@ import scipy.sparse
 from rich.console import Console
 from rich.progress import track
 
+from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.g2p.part_of_speech import (
     BASE,
     IRREGULAR,
+    LETTERS,
     PAST,
     PRONOUNS,
+    SHARE,
     TAGS,
     Classes,
     Tagger,
     guess,
     keys,
-    of_readings,
     possible,
 )
 from kokoro_ane.g2p.word_lists import read
@@ -55,6 +56,22 @@ HELD_OUT = 20  # one sentence of so many is kept out of training
 KNOWN, SENTENCE, DEFINITION, PATTERN = 0, 1, 2, 3
 PATTERNS = 30_000  # made-up sentences
 CLIP = 0.9999  # this share of the weights fits into int8
+
+
+def of_readings(readings: Mapping[str, float], prior: Mapping[str, float]) -> str:
+    """Class from log P(word | tag) and log P(tag)."""
+    shares: dict[str, float] = {}
+    for tag, value in readings.items():
+        if tag in LETTERS:
+            letter = LETTERS[tag]
+            shares[letter] = shares.get(letter, 0.0) + math.exp(value + prior[tag])
+    total = sum(shares.values())
+    return "".join(
+        sorted(
+            (letter for letter in shares if shares[letter] >= SHARE * total),
+            key=lambda letter: -shares[letter],
+        )
+    )
 
 
 def sentences(silver: Silver, count: int, seed: int) -> Iterator[Tagged]:
@@ -360,17 +377,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     for name, value in held_out.items():
         print(f"held out, {name:10s} {100 * value:5.1f} %")
-    print(
-        json.dumps(
-            {
-                "words": len(items.labels),
-                "features": len(tagger.rows),
-                "bytes": size,
-                "held_out": held_out,
-            }
-        )
-    )
-    return EXIT_GOOD
+    figures = {
+        "words": len(items.labels),
+        "features": len(tagger.rows),
+        "bytes": size,
+        "held_out": held_out,
+    }
+    return conclude(arguments, figures, EXIT_GOOD, f"trained: {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import numpy as np
 
 from kokoro_ane.core.contract import COLUMNS_PER_FRAME, PROSODY_PER_FRAME, SPECTRUM_CHANNELS
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.steps import require_shape
 
 FIELDS = ("asr", "f0_hz", "energy", "style", "spectrum")
 Array = Any  # np.ndarray or torch.Tensor; all five of one kind
@@ -62,11 +63,7 @@ class VocoderInputs:
         }
         for name, shape in expected.items():
             value = getattr(self, name)
-            if tuple(value.shape) != shape:
-                raise InputError(
-                    f"{name} has shape {list(value.shape)}, but {frames} frames of asr need"
-                    f" {list(shape)}"
-                )
+            require_shape(name, value, shape, f"{frames} frames of asr")
             require_finite(name, value)
 
     @property

@@ -8,13 +8,18 @@ itself.
 
 from typing import Protocol
 
-from kokoro_ane.core.contract import PROSODY_PER_FRAME
-from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed
-from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, require_finite
+import numpy as np
+
+from kokoro_ane.core.contract import FRAME_SAMPLES, PROSODY_PER_FRAME
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.steps import EQUAL, Step, Tensors, computed, require_shape
+from kokoro_ane.vocoder.packing import FIELDS, Array, VocoderInputs, as_array, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource, gaussian_noise, spectrum_of
 
 SOURCE, VOCODER = "source", "vocoder"  # stages, for the time spent
 BROKEN = "written as 16 bit it would be silence; the weights or the package are broken"
+# 50 ms at full scale without a movement: a clipped peak of a voice lasts a few samples
+PINNED_SAMPLES, FULL_SCALE = 2 * FRAME_SAMPLES, 0.999
 
 
 class VocoderBackend(Protocol):
@@ -47,6 +52,23 @@ class Context(Protocol):
     @property
     def vocoder(self) -> VocoderBackend:
         """Who computes."""
+
+
+def require_sound(waveform: Array) -> None:
+    """Raise InputError for NaN, infinity, or PINNED_SAMPLES equal samples at full scale or beyond
+    (sherpa-onnx issue 3754: a session that answers +1.0), in a whole waveform or a piece of it.
+    """
+    require_finite("waveform", waveform, BROKEN)
+    samples = as_array(waveform)
+    still = (np.diff(samples) == 0) & (np.abs(samples[1:]) >= FULL_SCALE)
+    # where a run begins and ends: a 0 on either side closes the first and the last one
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], still, [0]])))
+    longest = 1 + max(edges[1::2] - edges[::2], default=0)
+    if longest >= PINNED_SAMPLES:
+        raise InputError(
+            f"waveform holds {longest} equal samples at full scale: the weights, the package or"
+            " its runtime are broken"
+        )
 
 
 def _noise(_: Context, tensors: Tensors) -> Tensors:
@@ -89,7 +111,8 @@ def _vocoder(context: Context, tensors: Tensors) -> Tensors:
     (waveform,) = computed(
         render, tensors["features"], tensors["style"], arrays=context.vocoder.arrays
     )
-    require_finite("waveform", waveform, BROKEN)
+    require_sound(waveform)
+    require_shape("waveform", waveform, (FRAME_SAMPLES * frames,), f"{frames} frames")
     return {"waveform": waveform}
 
 

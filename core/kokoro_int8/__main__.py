@@ -6,12 +6,11 @@ python -m kokoro_ane.core.kokoro_int8 --voices kokoro-js-1.2.1.tgz
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from kokoro_ane.core.commands import print_table
-from kokoro_ane.core.errors import Parser, command
+from kokoro_ane.core.commands import conclude, print_table
+from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -63,8 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         "read": list(added),
         "releasable": checkpoint.releasable,
     }
-    print(json.dumps(report))
-    return 0
+    return conclude(arguments, report, EXIT_GOOD, "decoded and checked")
 
 
 if __name__ == "__main__":

@@ -8,18 +8,20 @@ A metric's formula is the docstring of its function; docs/metrics.md explains th
 those of its table cannot tell.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from kokoro_ane.eval.metrics import local, prosody_metrics, whole_clip
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial
 from kokoro_ane.eval.metrics.trial import Trial
 
 HIGHER, LOWER, ZERO = "higher", "lower", "nearest 0"
-SEEDS, TONE, TEXT = ("other_seeds",), ("tone",), ("text",)  # what some trials of sound do not have
+SEEDS, TONE, TEXT = ("scaled",), ("tone",), ("text",)  # what some trials of sound do not have
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Metric:
     def fits(self, trial: Trial | ProsodyTrial) -> bool:
         """Whether the trial has what this metric needs."""
         return isinstance(trial, self.trial) and all(
-            getattr(trial, part) not in (None, ()) for part in self.needs
+            getattr(trial, part) not in (None, False) for part in self.needs
         )
 
     def worst(self, values: Iterable[float]) -> float:
@@ -277,5 +279,16 @@ def measure(trial: Trial | ProsodyTrial, only: Collection[str] = ()) -> dict[str
     return {
         name: metric.function(trial)
         for name, metric in METRICS.items()
-        if metric.fits(trial) and (not only or name in only)
+        if (not only or name in only) and metric.fits(trial)
+    }
+
+
+def spread(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The natural variation of one clip, from the figures of its neighbours: each metric's mean,
+    and under "NAME worst" the worst of them.
+    """
+    # By metric the mean limits means of clips, and the worst neighbour the worst clip.
+    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    return means | {
+        f"{name} worst": METRICS[name].worst([row[name] for row in rows]) for name in means
     }

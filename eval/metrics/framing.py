@@ -25,6 +25,7 @@ LOWEST_HZ, HIGHEST_HZ = 60, 400
 VOICED_ABOVE = 0.55  # of the normalized autocorrelation
 OCTAVE_COST = 0.04  # a lag of twice the length must correlate better by this
 QUIET_DB = -40.0  # below the loudest frame nothing is voiced
+GROSS_SHARE = 0.2  # farther apart than this is another octave, not another pitch
 ORDER, ALPHA = 24, 0.466  # of the mel-cepstrum
 # samples, 85 ms; from this coherence on a bin weighs no more
 DELAY_FRAME, MOST_COHERENCE = 2048, 0.9999

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, WINDOW, at_16_khz, at_least
-from kokoro_ane.g2p.normalize import normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -233,15 +232,19 @@ def words_heard(signal: np.ndarray) -> tuple[str, ...]:
     return recognized(at_16_khz(signal))
 
 
-def recognized(samples: np.ndarray) -> tuple[str, ...]:
-    """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
-    it.
+def recognized(
+    samples: np.ndarray, decoder: "pocketsphinx.Decoder | None" = None
+) -> tuple[str, ...]:
+    """What the recognizer, or a decoder of other words, hears in samples [n] at 16 kHz. What it
+    heard before has no part in it.
     """
+    decoder = decoder or _decoder()
     # The recognizer takes 16-bit samples.
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
-    decoder, fresh_mean = _decoder()
-    decoder.set_cmn(fresh_mean)  # its cepstral mean would carry over
+    # Its mean, gain and noise would carry over: with set_cmn alone what was heard before changed
+    # words of the next clip.
+    decoder.reinit_feat()
     decoder.start_utt()
     decoder.process_raw(audio.tobytes(), full_utt=True)
     decoder.end_utt()
@@ -250,17 +253,8 @@ def recognized(samples: np.ndarray) -> tuple[str, ...]:
 
 
 @cache
-def _decoder() -> "tuple[pocketsphinx.Decoder, str]":
+def _decoder() -> "pocketsphinx.Decoder":
     _needs("pocketsphinx")
     import pocketsphinx
 
-    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")
-    return decoder, decoder.get_cmn()
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a
-    hyphen parts words.
-    """
-    spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
-    return tuple(re.findall(r"[a-z']+", spoken.lower()))
+    return pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")

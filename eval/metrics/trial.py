@@ -11,7 +11,7 @@ opposite polarity is turned over before it is measured: a sign cannot be heard, 
 `polarity` sees it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -20,6 +20,7 @@ import numpy as np
 
 from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.eval.metrics.allowance import Allowance, Seed, View
 from kokoro_ane.eval.metrics.framing import (
     FRAME_HOP,
     FRAME_LENGTH,
@@ -76,20 +77,21 @@ class Heard:
         """MOS."""
         return distillmos_of(self._signal)
 
-    def plain(self) -> dict[str, Any]:
-        """Ask every model, and return the answers for a file."""
-        names = ("voiceprint", "dnsmos", "distillmos")
-        return {"words": " ".join(self.words)} | {name: getattr(self, name) for name in names}
+    def plain(self) -> dict[str, np.ndarray]:
+        """Ask every model, and return the answers as arrays for a file."""
+        words = np.frombuffer(" ".join(self.words).encode(), np.uint8)
+        scores = np.array([self.dnsmos, self.distillmos])
+        return {"words": words, "voiceprint": self.voiceprint, "scores": scores}
 
     @classmethod
-    def read(cls, plain: dict[str, Any]) -> Self:
+    def read(cls, plain: Mapping[str, np.ndarray]) -> Self:
         """Take the answers from a file: no model is asked."""
         heard = cls(np.zeros(0))
         heard.__dict__ |= {
-            "words": tuple(str(plain["words"]).split()),
-            "voiceprint": np.asarray(plain["voiceprint"]),
-            "dnsmos": float(plain["dnsmos"]),
-            "distillmos": float(plain["distillmos"]),
+            "words": tuple(plain["words"].tobytes().decode().split()),
+            "voiceprint": plain["voiceprint"],
+            "dnsmos": float(plain["scores"][0]),
+            "distillmos": float(plain["scores"][1]),
         }
         return heard
 
@@ -97,13 +99,14 @@ class Heard:
 @dataclass(frozen=True, eq=False)
 class Baseline:
     """Reference [samples], the same sentence under other seeds, its text; `cached`: what the models
-    heard in the reference, where that was measured before.
+    heard in the reference, `allowed`: what the other seeds allow, where that was measured before.
     """
 
     reference: np.ndarray
     other_seeds: tuple[np.ndarray, ...] = ()
     text: str | None = None
     cached: Heard | None = None
+    allowed: Allowance | None = None
 
     @cached_property
     def active(self) -> np.ndarray:
@@ -136,19 +139,9 @@ class Baseline:
         return mel_cepstrum(self.spectrum)
 
     @cached_property
-    def seed_cepstra(self) -> tuple[np.ndarray, ...]:
-        """Mel-cepstra of the other seeds at the same frames, [active, 25] each."""
-        return tuple(mel_cepstrum(self.floored(signal)) for signal in self.other_seeds)
-
-    @cached_property
     def pitch(self) -> PitchTrack:
         """F0 of the reference, tracked."""
         return track_pitch(self.reference)
-
-    @cached_property
-    def seed_pitches(self) -> tuple[PitchTrack, ...]:
-        """F0 of the other seeds."""
-        return tuple(track_pitch(signal) for signal in self.other_seeds)
 
     @cached_property
     def windows(self) -> Windows:
@@ -156,23 +149,40 @@ class Baseline:
         return windows_of(self.reference)
 
     @cached_property
-    def seed_windows(self) -> tuple[Windows, ...]:
-        """The other seeds in 60 ms windows."""
-        return tuple(windows_of(signal) for signal in self.other_seeds)
+    def seeds(self) -> tuple[Seed, ...]:
+        """How far each other seed is from the reference."""
+        reference = View(self.reference, self.windows, self.pitch, self.cepstrum)
+        views = (
+            View(
+                signal,
+                windows_of(signal),
+                track_pitch(signal),
+                mel_cepstrum(self.floored(signal)),
+            )
+            for signal in self.other_seeds
+        )
+        return tuple(Seed.of(reference, view) for view in views)
+
+    @cached_property
+    def allowance(self) -> Allowance:
+        """What other seeds do at each place. Raises InputError where there is none."""
+        if self.allowed is None and not self.other_seeds:
+            raise InputError(
+                "this metric needs the reference under other noise seeds: Trial(reference, test,"
+                " other_seeds)"
+            )
+        return self.allowed or Allowance.of(self.seeds)
 
     def without(self, index: int) -> "Baseline":
         """The same sentence with one other seed fewer: what that seed is compared with. Nothing is
         computed again.
         """
-
-        def without_it(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-            return parts[:index] + parts[index + 1 :]
-
-        fewer = Baseline(self.reference, without_it(self.other_seeds), self.text)
+        left = [place for place in range(len(self.other_seeds)) if place != index]
+        seeds = tuple(self.other_seeds[place] for place in left)
+        fewer = Baseline(self.reference, seeds, self.text)
         for name in ("active", "power_floor", "spectrum", "cepstrum", "pitch", "windows", "heard"):
             fewer.__dict__[name] = getattr(self, name)
-        for name in ("seed_cepstra", "seed_pitches", "seed_windows"):
-            fewer.__dict__[name] = without_it(getattr(self, name))
+        fewer.__dict__["seeds"] = tuple(self.seeds[place] for place in left)
         return fewer
 
     @cached_property
@@ -261,6 +271,16 @@ class Trial:
     def baseline(self) -> Baseline:
         """What does not depend on the test."""
         return self.sentence or Baseline(self.reference, tuple(self.other_seeds), self.text)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether it is known what other seeds do."""
+        return bool(self.baseline.other_seeds) or self.baseline.allowed is not None
+
+    @property
+    def allowance(self) -> Allowance:
+        """What other seeds do at each place."""
+        return self.baseline.allowance
 
     @cached_property
     def alignment(self) -> tuple[int, float]:

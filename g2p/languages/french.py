@@ -12,7 +12,7 @@ from kokoro_ane.g2p.languages.grammar import grammar_of, read_words
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
 from kokoro_ane.g2p.normalize.number_words import roman_value
 from kokoro_ane.g2p.normalize.state import Scan
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
 FR = read_words("french")
 SIZES = ((10**12, "billion"), (10**9, "milliard"), (10**6, "million"))
@@ -167,4 +167,4 @@ def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
     return first + end + latent if plain == end else f"{first}{end}/{first}{plain}{latent}"
 
 
-ELIDED = {"c": "s", "d": "d", "j": "ʒ", "l": "l", "m": "m", "n": "n", "s": "s", "t": "t", "qu": "k"}
+ELIDED = pairs("c:s d:d j:ʒ l:l m:m n:n s:s t:t qu:k")

@@ -8,13 +8,13 @@ Words and tables are data (g2p/data/spanish.json, italian.json); here is what th
 by.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kokoro_ane.g2p.word_lists import DATA, word_set
+from kokoro_ane.g2p.bundled import table
+from kokoro_ane.g2p.word_lists import word_set
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,9 @@ class Grammar:
 
 def read_words(language: str) -> dict[str, Any]:
     """The tables of a language; a line of words as a tuple."""
-    table = json.loads((DATA / f"{language}.json").read_text(encoding="utf-8"))
-    return (
-        table
-        | {name: tuple(words.split()) for name, words in table["numbers"].items()}
-        | {"months": tuple(table["months"].split())}
-    )
+    words = table(f"{language}.json")
+    numbers = {name: tuple(names.split()) for name, names in words["numbers"].items()}
+    return words | numbers | {"months": tuple(words["months"].split())}
 
 
 def grammar_of(words: Mapping[str, Any], **functions: Any) -> Grammar:

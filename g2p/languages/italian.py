@@ -9,65 +9,32 @@ longest context it has first; it was learned from what espeak-ng says of many wo
 Italian voices were trained on that (commit ec85133).
 """
 
-import gzip
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.bundled import DATA, text
+from kokoro_ane.g2p.word_lists import pairs
 
-TABLE = Path(__file__).resolve().parents[1] / "data" / "italian.txt.gz"
+TABLE = DATA / "italian.txt.gz"
 STRESS, EDGE = "'", "#"
 VOWELS = "aeiouyàèéìòóù"
-SAID = {"à": "a", "è": "ɛ", "é": "e", "ì": "i", "ò": "ɔ", "ó": "o", "ù": "u"}
+SAID = pairs("à:a è:ɛ é:e ì:i ò:ɔ ó:o ù:u")
 # Letters to the sounds they may be, the first that fits; one choice is certain, of several the
 # table chooses.
-SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("gli(?=[aeou])", ("ʎ", "ɡli")),
-    ("gl(?=i)", ("ʎ", "ɡl")),
-    ("gn", ("ɲ",)),
-    ("sci(?=[aeou])", ("ʃ", "ʃi")),
-    ("sc(?=[eièé])", ("ʃ",)),
-    ("cci(?=[aeouò])", ("ʧː", "ʧːi")),
-    ("cc(?=[eièéì])", ("ʧː",)),
-    ("cch", ("kː",)),
-    ("cc|cq|ck|kk", ("kː",)),
-    ("ci(?=[aeouàòù])", ("ʧ", "ʧi")),
-    ("c(?=[eièéì])", ("ʧ",)),
-    ("ch|c|k", ("k",)),
-    ("ggi(?=[aeouò])", ("ʤː", "ʤːi")),
-    ("gg(?=[eièéì])", ("ʤː",)),
-    ("ggh?", ("ɡː",)),
-    ("gi(?=[aeouàòù])", ("ʤ", "ʤi")),
-    ("g(?=[eièéì])", ("ʤ",)),
-    ("gh|g", ("ɡ",)),
-    ("q", ("k",)),
-    ("zz", ("ʦː", "ʣː")),
-    ("z", ("ʦ", "ʣ")),
-    ("ss", ("S",)),
-    ("s", ("s", "z")),
-    ("rr", ("rɾ",)),
-    ("r", ("r", "ɾ")),
-    ("bb", ("bː",)),
-    ("dd", ("dː",)),
-    ("tt", ("tː",)),
-    ("pp", ("pː",)),
-    ("x", ("ks",)),
-    ("ç", ("s",)),
-    ("w", ("v", "w")),
-    ("j", ("j", "ʤ", "i")),
-    ("h", ("",)),
-    ("ñ", ("ɲ",)),
-    ("a", ("a",)),
-    ("e", ("e", "ɛ")),
-    ("i", ("i", "ɪ", "j")),
-    ("y", ("i", "ɪ", "j")),
-    ("o", ("o", "ɔ")),
-    ("u", ("u", "ʊ", "w")),
+SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
+    (pattern, tuple(forms.split(",")))
+    for pattern, forms in pairs(
+        "gli(?=[aeou]):ʎ,ɡli gl(?=i):ʎ,ɡl gn:ɲ sci(?=[aeou]):ʃ,ʃi sc(?=[eièé]):ʃ"
+        " cci(?=[aeouò]):ʧː,ʧːi cc(?=[eièéì]):ʧː cch:kː cc|cq|ck|kk:kː ci(?=[aeouàòù]):ʧ,ʧi"
+        " c(?=[eièéì]):ʧ ch|c|k:k ggi(?=[aeouò]):ʤː,ʤːi gg(?=[eièéì]):ʤː ggh?:ɡː"
+        " gi(?=[aeouàòù]):ʤ,ʤi g(?=[eièéì]):ʤ gh|g:ɡ q:k zz:ʦː,ʣː z:ʦ,ʣ ss:S s:s,z rr:rɾ r:r,ɾ"
+        " bb:bː dd:dː tt:tː pp:pː x:ks ç:s w:v,w j:j,ʤ,i h: ñ:ɲ a:a e:e,ɛ i:i,ɪ,j y:i,ɪ,j"
+        " o:o,ɔ u:u,ʊ,w"
+    ).items()
 )
 _LETTERS = re.compile("|".join(f"({pattern})" for pattern, _ in SPELLINGS))
 # How many letters before and after are looked at, each window inside the one before it.
@@ -128,19 +95,8 @@ def whole(word: str) -> str:
 @cache
 def table() -> Mapping[str, str]:
     """The bundled choices."""
-    return read_table(TABLE)
-
-
-def read_table(path: Path) -> Mapping[str, str]:
-    """Key to choice of a file. Raises InputError when it is missing or damaged."""
-    try:
-        lines = gzip.decompress(path.read_bytes()).decode("utf-8").split("\n")
-        pairs = (line.partition("\t") for line in lines if line)
-        return {key: choice for key, _, choice in pairs}
-    except (OSError, EOFError, ValueError) as problem:
-        raise InputError(
-            f"{path} is no table of Italian ({problem}): `git checkout g2p/data` brings it back"
-        ) from None
+    pairs = (line.partition("\t") for line in text(TABLE).split("\n") if line)
+    return {key: choice for key, _, choice in pairs}
 
 
 def sounds(word: str, learned: Mapping[str, str] | None = None) -> str:
@@ -229,34 +185,11 @@ def folded(word: str) -> str:
     return "".join(c if c in letters_kept else unicodedata.normalize("NFD", c)[0] for c in word)
 
 
-LETTER_NAMES = {
-    "b": "bˈi",
-    "c": "ʧˈi",
-    "d": "dˈi",
-    "f": "ˈɛffe",
-    "g": "ʤˈi",
-    "h": "ˈakːa",
-    "j": "ilˈuŋɡa",
-    "k": "kˈapːa",
-    "l": "ˈɛlle",
-    "m": "ˈɛmme",
-    "n": "ˈɛnne",
-    "p": "pˈi",
-    "q": "kˈu",
-    "r": "ˈɛrɾe",
-    "s": "ˈɛSe",
-    "t": "tˈi",
-    "v": "vˈu",
-    "w": "dˈopːiavˌu",
-    "x": "ˈiks",
-    "y": "ˈipsilon",
-    "z": "ʣˈeta",
-    "a": "ˈa",
-    "e": "ˈe",
-    "i": "ˈi",
-    "o": "ˈɔ",
-    "u": "ˈu",
-}
+LETTER_NAMES = pairs(
+    "b:bˈi c:ʧˈi d:dˈi f:ˈɛffe g:ʤˈi h:ˈakːa j:ilˈuŋɡa k:kˈapːa l:ˈɛlle m:ˈɛmme n:ˈɛnne"
+    " p:pˈi q:kˈu r:ˈɛrɾe s:ˈɛSe t:tˈi v:vˈu w:dˈopːiavˌu x:ˈiks y:ˈipsilon z:ʣˈeta a:ˈa"
+    " e:ˈe i:ˈi o:ˈɔ u:ˈu"
+)
 
 
 def spelled(letters: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from kokoro_ane.g2p.alphabet import KNOWN, PRIMARY, SECONDARY
+from kokoro_ane.g2p.bundled import DATA
 from kokoro_ane.g2p.languages import french, portuguese
 from kokoro_ane.g2p.languages.grammar import Grammar, read_words
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
@@ -20,7 +21,7 @@ from kokoro_ane.g2p.languages.letter_trees import ACCENTS, BEFORE, SPAN, LetterT
 from kokoro_ane.g2p.languages.rule_reader import Language as Rules
 from kokoro_ane.g2p.languages.rule_reader import RuleReader
 from kokoro_ane.g2p.result import Language
-from kokoro_ane.g2p.word_lists import DATA, ListFile
+from kokoro_ane.g2p.word_lists import ListFile
 
 VOWEL = re.compile("[aeiouyà-öø-ÿ]")
 

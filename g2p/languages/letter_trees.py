@@ -10,11 +10,11 @@ grows them on what espeak-ng says of the commonest words; the words that they re
 beside them.
 """
 
+import io
 from dataclasses import dataclass
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.word_lists import DATA
+from kokoro_ane.g2p.bundled import DATA, content
 
 # the first: beyond the word
 LETTERS = "#abcdefghijklmnopqrstuvwxyzàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿœðþß"
@@ -80,11 +80,8 @@ class LetterTrees:
     @classmethod
     def load(cls, language: str) -> "LetterTrees":
         """The bundled trees. Raises InputError when they are missing or damaged."""
-        path = DATA / f"{language}.npz"
-        if not path.is_file():
-            raise InputError(f"{path} does not exist: `git checkout g2p/data` brings it back")
         names = ("where", "what", "no", "roots", "chunks")
-        arrays = read_npz(path, ": `git checkout g2p/data` brings it back", names)
+        arrays = read_npz(io.BytesIO(content(DATA / f"{language}.npz")), names=names)
         where, what, no, roots, chunks = (arrays[name].tolist() for name in names)
         return cls(where, what, no, roots, bytes(chunks).decode().split("\n"))
 

@@ -16,6 +16,7 @@ from kokoro_ane.g2p.languages.grammar import ITALIAN, SPANISH, Grammar
 from kokoro_ane.g2p.overrides import Override
 from kokoro_ane.g2p.result import Source, Token, Word
 from kokoro_ane.g2p.sentence import Sentence, mark_of, override_at, pause_mark
+from kokoro_ane.g2p.word_lists import pairs
 
 Code = Literal["es", "it"]
 
@@ -45,22 +46,7 @@ LANGUAGES: Mapping[Code, Language] = {
         ITALIAN, italian.sounds, italian.spelled, italian.weakened, italian.joined, 0.85
     ),
 }
-FOREIGN = str.maketrans(
-    {
-        "æ": "ae",
-        "œ": "oe",
-        "ø": "o",
-        "ð": "d",
-        "þ": "t",
-        "ł": "l",
-        "đ": "d",
-        "ħ": "h",
-        "ŧ": "t",
-        "ŋ": "n",
-        "ĸ": "k",
-        "ı": "i",
-    }
-)
+FOREIGN = str.maketrans(pairs("æ:ae œ:oe ø:o ð:d þ:t ł:l đ:d ħ:h ŧ:t ŋ:n ĸ:k ı:i"))
 REMEMBERED = 50_000  # readings kept
 
 

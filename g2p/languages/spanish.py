@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.word_lists import pairs
 
 
 @dataclass(frozen=True)
@@ -59,85 +60,28 @@ def with_stress(sounds: Sequence[Sound], marks: Mapping[int, str]) -> str:
     return "".join(marks.get(place, "") + sound.symbol for place, sound in enumerate(sounds))
 
 
-PLAIN = {"á": "a", "é": "e", "í": "i", "ó": "o", "ú": "u", "ü": "u"}
+PLAIN = pairs("á:a é:e í:i ó:o ú:u ü:u")
 ACCENTS = "áéíóú"
 VOWELS = "aeiouáéíóúü"
 LETTERS = Rules(
-    (
-        ("qu(?=[eiéí])", "k"),
-        ("q", "k"),
-        ("gu(?=[eiéí])", "ɡ"),
-        ("cch", "ʧ"),
-        ("ch", "ʧ"),
-        ("ll(?=[aeiouáéíóúy])", "ʎ"),
-        ("ll", "l"),
-        ("rr", "r"),
-        ("sh", "ʃ"),
-        ("ph", "f"),
-        ("ck", "k"),
-        ("c(?=[eiéíy])", "θ"),
-        ("c", "k"),
-        ("g(?=[eiéíy])", "x"),
-        ("g", "ɡ"),
-        ("j", "x"),
-        ("zz", "ʦ"),
-        ("z", "θ"),
-        ("ñ", "ɲ"),
-        ("v", "b"),
-        ("(?<=m[eé])x(?=ic)", "x"),
-        ("^x", "s"),
-        ("x", "ks"),
-        ("^ps", "s"),
-        ("^gn", "n"),
-        ("tt", "t"),
-        ("ss", "s"),
-        ("ng$", "ŋ"),
-        ("y(?=[aeiouáéíóú])", "ʝ"),
-        ("y", "i"),
-        ("ç", "s"),
-        ("^r", "r"),
-        ("(?<=[nls])r", "r"),
-        ("r", "ɾ"),
+    tuple(
+        pairs(
+            "qu(?=[eiéí]):k q:k gu(?=[eiéí]):ɡ cch:ʧ ch:ʧ ll(?=[aeiouáéíóúy]):ʎ ll:l rr:r sh:ʃ"
+            " ph:f ck:k c(?=[eiéíy]):θ c:k g(?=[eiéíy]):x g:ɡ j:x zz:ʦ z:θ ñ:ɲ v:b"
+            " (?<=m[eé])x(?=ic):x ^x:s x:ks ^ps:s ^gn:n tt:t ss:s ng$:ŋ y(?=[aeiouáéíóú]):ʝ y:i"
+            " ç:s ^r:r (?<=[nls])r:r r:ɾ"
+        ).items()
     )
 )
 GLIDES = {"i": "j", "u": "w"}
-FALLING = {"ai": "I", "au": "W", "ei": "A", "eu": "eʊ", "oi": "oɪ", "ou": "ow"}
+FALLING = pairs("ai:I au:W ei:A eu:eʊ oi:oɪ ou:ow")
 SOFT = {"b": "β", "d": "ð", "ɡ": "ɣ"}
-HARD_BEFORE = {
-    "b": ("", "b", "p", "t", "k", "m", "n"),
-    "d": ("", "p", "t", "k", "m", "n", "s"),
-    "ɡ": ("", "p", "t", "k", "m", "n", "s"),
-}
+HARD_BEFORE = {"b": ("", *"bptkmn"), "d": ("", *"ptkmns"), "ɡ": ("", *"ptkmns")}
 CLUSTERS = frozenset("pbtdkɡf")
-LETTER_NAMES = {
-    "b": "be",
-    "c": "ce",
-    "d": "de",
-    "f": "efe",
-    "g": "ge",
-    "h": "hache",
-    "j": "jota",
-    "k": "ka",
-    "l": "ele",
-    "m": "eme",
-    "n": "ene",
-    "ñ": "eñe",
-    "p": "pe",
-    "q": "cu",
-    "r": "erre",
-    "s": "ese",
-    "t": "te",
-    "v": "uve",
-    "w": "uve doble",
-    "x": "equis",
-    "y": "ye",
-    "z": "zeta",
-    "a": "a",
-    "e": "e",
-    "i": "i",
-    "o": "o",
-    "u": "u",
-}
+LETTER_NAMES = pairs(
+    "b:be c:ce d:de f:efe g:ge h:hache j:jota k:ka l:ele m:eme n:ene ñ:eñe p:pe q:cu"
+    " r:erre s:ese t:te v:uve w:uve_doble x:equis y:ye z:zeta a:a e:e i:i o:o u:u"
+)
 
 
 def sounds(word: str) -> str:

@@ -12,6 +12,7 @@ accents of the text (NFC); spoken words (`twenty`, `dollars`) are lower case, na
 capitalized.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,7 @@ __all__ = ["analyse", "normalize"]
 
 
 SPOKEN = ("word", "letters")
+NUMERO = re.compile(r"\b[Nn][º°](?=\s?\d)")
 Known = Callable[[str], bool] | None
 
 
@@ -58,7 +60,7 @@ def analyse(
     text: str, *, dialect: Dialect = US, known: Known = None
 ) -> tuple[tuple[Token, ...], list[Drop]]:
     """Tokens, and each drop with its offsets: (start, end, category), in order."""
-    cleaned = clean(text)
+    cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
     state = Scan(with_breaks(cleaned.text), dialect, known=known)
     run(state)
     drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in state.drops]

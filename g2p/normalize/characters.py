@@ -14,37 +14,21 @@ import unicodedata
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.normalize.state import GREEK, Drop
+from kokoro_ane.g2p.word_lists import pairs
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
-SPOKEN = "•⌘⌥⇧⌃⋆∛∜°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→↑↓▲▼"  # the scan knows them
-ONE_FOR_ONE = {
-    "'": "‘’‚‛ʼʹʻ′＇´‹›",
-    '"': "″＂〃",
-    "“": "„«‟",
-    "”": "»",
-    "-": "‐‑⁃﹣",
-    "–": "‒",
-    "—": "―⸺⸻",
-    "…": "⋯",
-    "µ": "μ",
-    "×": "⋅✕✖",
-    "−": "➖",
+SPOKEN = "•⌘⌥⇧⌃⋆∛∜№°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→←↑↓▲▼"  # the scan knows them
+ONE_FOR_ONE = pairs(
+    "':‘’‚‛ʼʹʻ′＇´‹› \":″＂〃 “:„«‟ ”:» -:‐‑⁃﹣ →:⇒⟶⟹➔➜➝➞➡↔⇔⟷ Δ:∆ Σ:∑ –:‒ —:―⸺⸻ …:⋯ µ:μ"
+    " ×:⋅✕✖ −:➖ /:⁄∕ .:。．｡ ,:，、､ ⋆:★⭐ (:【〔 ):】〕 ~:∼〜 n:ŉ s:ſ"
+) | {
+    ":": "∶",
     " ": (
         "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
         "\u202f\u205f\u3000"
     ),
     "\n": "\u2028\u2029\u0085\v\f",
-    "/": "⁄∕",
-    ":": "∶",
-    ".": "。．｡",
-    ",": "，、､",
-    "⋆": "★⭐",
-    "(": "【〔",
-    ")": "】〕",
-    "~": "∼〜",
-    "n": "ŉ",
-    "s": "ſ",
 }
 TABLE = {ord(old): new for new, group in ONE_FOR_ONE.items() for old in group}
 INVISIBLE = (
@@ -72,6 +56,11 @@ SPECIAL = re.compile(
     f"]++)"
     f"|(?P<surrogate>[\ud800-\udfff]++)|(?P<other>[^\x00-\x7f{LATIN}{SPOKEN}{OVERRIDES}])"
 )
+
+
+IS_FOREIGN = re.compile(rf"[^\W\d_{LATIN}]")
+# don`t; not `code`s
+TICK = re.compile(rf"((?:^|[^`\w])[{LATIN}]{{1,20}})`(?=(?:t|s|re|ve|ll|d|m)(?!\w))")
 
 
 @dataclass
@@ -172,6 +161,8 @@ def clean(text: str) -> Cleaned:
     back as it is.
     """
     plain = text if text.isascii() else text.translate(TABLE)
+    if "`" in plain:
+        plain = TICK.sub(r"\1'", plain)
     if SPECIAL.search(plain) is None:
         return Cleaned(plain)
     pieces: list[str] = []
@@ -184,7 +175,9 @@ def clean(text: str) -> Cleaned:
         pieces.append(plain[position:start])
         starts.extend(range(position, start))
         ends.extend(range(position + 1, start + 1))
-        alone = not (plain[start - 1 : start] + plain[end : end + 1]).strip().isalpha()
+        # Δx is delta x; a letter of a Greek word has no name
+        beside = plain[max(0, start - 1) : start] + plain[end : end + 1]
+        alone = not IS_FOREIGN.search(beside)
         new, lost = replacement(match.lastgroup or "other", match.group(), alone)
         if lost:
             drops.append((start, end, lost))

@@ -37,15 +37,22 @@ from kokoro_ane.g2p.normalize.state import (
     WEEKDAYS,
     Scan,
 )
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_sets
 from kokoro_ane.g2p.word_parts import CAMEL
 
-RUN = re.compile(rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++)*+")
+# of so many parts at most: the reader goes one call deeper at every apostrophe
+RUN = re.compile(
+    rf"[{LATIN}\d]++(?:(?:['_]|-(?!-|\d{{1,2}}/\d|[A-Z]\.[A-Z]\.))++[{LATIN}\d]++){{0,64}}+"
+)
 PLAIN_PART = (
     rf"(?:[{LATIN}][{LOWER}]*+(?:'[{LATIN}]{{1,3}})?|O'[{UPPER}][{LOWER}]++|(?:Mc|Mac|De"
     rf"|Di|Fitz|Van|Le|La|Du)[{UPPER}][{LOWER}]++(?:'s)?)"
 )
 PLAIN_WORD = re.compile(rf"{PLAIN_PART}(?:-{PLAIN_PART}){{0,7}}")
+JOINED_NEXT = re.compile(rf"&[{UPPER}]")
+# th' end o' th' road: small words without their ending
+ELIDED_WORD = re.compile(r"(th|o|t|wi|an)'(?=\s+(?-i:[a-z]))", re.IGNORECASE)
+ELIDED_WORDS = pairs("th:the o:of t:the wi:with an:and")
 CAPITALS = re.compile(rf"([{UPPER}]{{2,}})('?s)?")
 ELISION = re.compile(rf"[{LATIN}]++(?:'[{LATIN}]++)++")
 SHARP = re.compile(r"([A-GJ])(#|\+\+)(?![\w#+])")
@@ -118,15 +125,7 @@ WEEKLY = re.compile(
     r"(Mo?|T[uh]|T(?=/Th)|We?|Fr?|S[au])([-–/])(T[uh]|We?|Fr?|S[au])(?:/(Fr?))?"
     r"(?=:?\s+(?:\d|only|at|from|closed|by|after|before|until)|[,;]|\s*$)"
 )
-WEEKLY_NAMES = {
-    "M": "Monday",
-    "T": "Tuesday",
-    "W": "Wednesday",
-    "F": "Friday",
-    "Th": "Thursday",
-    "Sa": "Saturday",
-    "Su": "Sunday",
-}
+WEEKLY_NAMES = pairs("M:Monday T:Tuesday W:Wednesday F:Friday Th:Thursday Sa:Saturday Su:Sunday")
 
 
 CHAT_NUMBER = re.compile(r"([24])(?=\s+([a-z]+))")
@@ -185,6 +184,11 @@ def capitals(scan: Scan, position: int, end: int, constant: bool = False) -> boo
     if not match:
         return False
     stem, ending = match[1], match[2] or ""
+    # AT&T: one by one, so that nobody reads a word
+    if len(stem) < 4 and JOINED_NEXT.match(scan.text, end):
+        for place, letter in enumerate(stem, position):
+            scan.letters(letter, place, place + 1, True)
+        return True
     shouted = is_common(stem) if constant else is_shouted(scan, stem, end)
     # IIRC
     spoken = (
@@ -268,6 +272,9 @@ def word(scan: Scan, position: int) -> int:
     if not match:
         return position
     end, text = match.end(), match[0]
+    elided = ELIDED_WORD.match(scan.text, position)
+    if elided and scan.text[position - 1 : position] not in ("'", '"') and not scan.quote_open:
+        return scan.say(ELIDED_WORDS[elided[1].lower()], position, elided.end())
     if end - position == 1:
         return single(scan, position)
     # Abraham left Ur. Jony Ive

@@ -29,7 +29,7 @@ from kokoro_ane.g2p.normalize.state import (
     read,
 )
 from kokoro_ane.g2p.result import GB
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import pairs, word_sets
 
 WINDS = re.compile(r"(?:NNE|ENE|ESE|SSE|SSW|WSW|WNW|NNW|NE|NW|SE|SW|[NSEW])(?![\w'&.-])")
 WIND_NEXT = re.compile(
@@ -48,16 +48,7 @@ SIDED = re.compile(
 )
 TURN = re.compile(r"([LRNSEW])(?=\s+(?:(?:on|onto)\s+[A-Z\d]|at\s))")
 BEFORE_TURN, ELEMENTS, PLAIN_FORMULAS = word_sets("words", "before_turn elements plain_formulas")
-WAYS = {
-    "N": "north",
-    "S": "south",
-    "E": "east",
-    "W": "west",
-    "NE": "northeast",
-    "NW": "northwest",
-    "SE": "southeast",
-    "SW": "southwest",
-}
+WAYS = pairs("N:north S:south E:east W:west NE:northeast NW:northwest SE:southeast SW:southwest")
 TURNS = WAYS | {"L": "left", "R": "right"}
 _TYPED = {form.lower(): name for form, name in WEEKDAY_NAMES.items()} | {
     str(number): name for number, name in enumerate(MONTHS, 1)
@@ -266,12 +257,8 @@ def genus(scan: Scan, position: int) -> int:
 def port(scan: Scan, position: int) -> int:
     """The port behind an address of four numbers or localhost."""
     match = PORT.match(scan.text, position)
-    address = (
-        scan.tokens
-        and scan.tokens[-1][2] == position
-        and ("dot" in (scan.previous(2), scan.previous(3)) or scan.previous() == "host")
-    )
-    if not match or not address:
+    is_address = "dot" in (scan.previous(2), scan.previous(3))
+    if not match or not is_address or scan.tokens[-1][2] != position:
         return position
     scan.space_last()
     return scan.say(f"port {number_piece(match[1], scan.dialect)}", position, match.end())
@@ -291,12 +278,11 @@ def verse(scan: Scan, position: int) -> int:
     )
 
 
-PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
+PIECES = pairs("K:king Q:queen R:rook B:bishop N:knight")
 MOVE = re.compile(r"([KQRBN])([a-h]?)([1-8]?)(x?)([a-h])([1-8])([+#]?)(?![\w#+])")
 FORMULA = re.compile(r"(?:[A-Z][a-z]?\d{0,3}){2,8}(?![\w'-])")
 ATOM = re.compile(r"([A-Z][a-z]?)(\d*)")
 ENUMERATED = re.compile(r"([A-HJ-Za-z])(?=\)\s)")
-HOST_PORT = re.compile(r"localhost:(\d{2,5})(?!\d)")
 
 
 def chess(scan: Scan, position: int) -> int:
@@ -348,14 +334,3 @@ def enumerated(scan: Scan, position: int) -> int:
     if not match or not (before == "" or before in " \t\n("):
         return position
     return scan.letters(match[1].upper(), position, position + 1, False)
-
-
-def local_host(scan: Scan, position: int) -> int:
-    """localhost:8080: the port in pairs."""
-    match = HOST_PORT.match(scan.text, position)
-    if not match:
-        return position
-    colon = match.start(1) - 1
-    scan.say("local host", position, colon, True)
-    scan.say("colon", colon, colon + 1, True)
-    return scan.say(number_piece(match[1], scan.dialect), colon + 1, match.end())

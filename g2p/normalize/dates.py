@@ -10,6 +10,7 @@ Named months are spoken where they stand, so only the day beside one is special:
 import re
 
 from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, plural, year
+from kokoro_ane.g2p.normalize.quantities import are_digits
 from kokoro_ane.g2p.normalize.short_forms import TITLES, WORDS, finish, is_signed
 from kokoro_ane.g2p.normalize.state import (
     ABBREVIATIONS,
@@ -21,7 +22,7 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import GB, US, Dialect
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
 CLOCK = re.compile(r"([01]?\d|2[0-4])[:h]([0-5]\d)(?::([0-5]\d)(?:\.\d{1,6})?)?(?!\d|:\d|h)")
 HALF_DAY = re.compile(r"\s?([AaPp])(?:\.\s?[Mm]\.?|[Mm])(?![\w])|(?<=\d)([AaPp])(?![\w'])")
@@ -37,7 +38,7 @@ AM_BEFORE = re.compile(
     rf"|until|till?|{alternation(tuple(WEEKDAYS))}),?\s)$"
 )  # 10p-2a, Fri 6a
 # before a time of day
-AT = frozenset(("at", "by", "until", "till", "before", "after", "from", "since", "around"))
+AT = word_set("at by until till before after from since around")
 RATIO_WORDS = re.compile(
     r"\s+(?:ratio|aspect|screen|odds|mix|scale|split|display|monitor|dilution)\b"
 )
@@ -369,6 +370,8 @@ def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
     decades have; else seconds.
     """
     before = scan.previous_word()
+    if before in ("to", "and", "or"):  # the 1920s-30s
+        before = scan.previous(2).lower()
     return (
         before in DECADE_BEFORE
         or before.endswith("ies")
@@ -379,7 +382,8 @@ def is_decade(scan: Scan, match: "re.Match[str]") -> bool:
 def decade(scan: Scan, position: int) -> int:
     """1990s, '90s, 90s, 1800s, 2000s; '69."""
     match = DECADE.match(scan.text, position)
-    if match and match[0].isalnum() and len(match[0]) < 4 and not is_decade(scan, match):
+    bare = match is not None and match[0].isalnum() and len(match[0]) < 4
+    if match and bare and not is_decade(scan, match) and not are_digits(scan, match.end()):
         number = int(match[0][:-1])
         return scan.say(f"{cardinal(number, scan.dialect)} seconds", position, match.end())
     if match:

@@ -20,6 +20,7 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import PUNCTUATION
+from kokoro_ane.g2p.word_lists import pairs
 
 LINE_MARK = re.compile(
     r"(?:#{1,6}(?=\s)|[-*+•](?=\s)|>{1,3}(?=\s)|\[[xX ]?\](?=\s)|[-*_=]{3,200}(?=\s*(?:\n|$)))"
@@ -150,19 +151,12 @@ def menu(scan: Scan, position: int) -> int:
     return scan.mark(",", position, position + 1)
 
 
-OPERATORS = (
-    ("&&", "and"),
-    ("||", "or"),
-    ("**", "to the power of"),
-    ("<=", "less than or equal to"),
-    (">=", "greater than or equal to"),
-    ("!=", "is not equal to"),
-    ("==", "equals"),
-    ("=>", "to"),
-    ("->", "to"),
-    ("+/-", "plus or minus"),
+OPERATORS = pairs(
+    "&&:and ||:or **:to_the_power_of <=:less_than_or_equal_to >=:greater_than_or_equal_to"
+    " !=:is_not_equal_to ==:equals +/-:plus_or_minus"
 )
-BRACKETS = {"[": "(", "]": ")", "{": "(", "}": ")"}
+ARROW = re.compile(r"<?(?:-{1,3}|={1,2})>|<-{1,2}(?=\s)")
+BRACKETS = pairs("[:( ]:) {:( }:)")
 POWER = re.compile(r"\^\(?([-+−]?\w{1,4})\)?")
 NUMBER_AFTER = re.compile(r"\s*[$£€¥+]?\.?\d")
 # 10%–15%, 5km-10km
@@ -297,6 +291,18 @@ def double_quote(scan: Scan, position: int) -> int:
     return scan.mark("“" if opens else "”", position, position + 1)
 
 
+POSSESSIVE = re.compile(rf"'[sS](?![{LATIN}])")
+
+
+def possessive(scan: Scan, position: int) -> int:
+    """The 's of what is no plain word: Python 3.11's, 50%'s, C++'s."""
+    match = POSSESSIVE.match(scan.text, position)
+    is_behind = scan.tokens and scan.tokens[-1][2] == position and scan.tokens[-1][3] != "override"
+    if not match or not is_behind or not scan.previous_word():
+        return position
+    return scan.owns(position, match.end())
+
+
 def single_quote(scan: Scan, position: int) -> int:
     """An apostrophe outside a word: quotation mark, elision ('tis), or dropped."""
     text = scan.text
@@ -388,6 +394,10 @@ def run(scan: Scan, position: int) -> int:
 def symbol(scan: Scan, position: int) -> int:
     """Anything that is neither letter nor digit. Always moves on."""
     character = scan.text[position]
+    arrow = ARROW.match(scan.text, position)
+    if arrow and scan.tokens:
+        letter_before(scan)
+        return scan.say("from" if arrow[0][-1] == "-" else "to", position, arrow.end(), True)
     if scan.text.startswith("!=", position):
         return named(scan, position, character)
     if (
@@ -419,10 +429,18 @@ def symbol(scan: Scan, position: int) -> int:
     return named(scan, position, character)
 
 
+def letter_before(scan: Scan) -> bool:
+    """Whether an a stood before a sign: no article, but a letter from now on."""
+    is_article = scan.previous() in ("a", "A") and scan.tokens[-1][3] == "word"
+    if is_article:
+        scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
+    return is_article
+
+
 def named(scan: Scan, position: int, character: str) -> int:
     """Signs with a name; what has none is dropped."""
     text = scan.text
-    for sign, name in OPERATORS:
+    for sign, name in OPERATORS.items():
         if text.startswith(sign, position):
             return scan.say(name, position, position + len(sign), True)
     letter = AND_LETTER.match(text, position)
@@ -441,12 +459,10 @@ def named(scan: Scan, position: int, character: str) -> int:
     elif character in GREEK:
         scan.say(GREEK[character], position, position + 1)
     elif (
-        character in "=+<>≤≥≠≈^÷×"
-        and scan.previous() in ("a", "A")
-        and scan.tokens[-1][3] == "word"
+        character in "=+<>≤≥≠≈^÷×→←"
         and OPERAND_AFTER.match(text, position + 1)
+        and letter_before(scan)
     ):
-        scan.tokens[-1] = ("A", *scan.tokens[-1][1:3], "letters", True)
         return named(scan, position, character)
     elif character in SYMBOL_NAMES and (
         character not in "<>*+=~#^→↑↓▲▼"

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from kokoro_ane.g2p.result import GB, Dialect
+from kokoro_ane.g2p.word_lists import pairs
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
@@ -18,15 +19,9 @@ ONES = _ONES.split()
 TENS = [".", ".", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]]
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
-IRREGULAR = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-    "twelve": "twelfth",
-}
+IRREGULAR = pairs(
+    "one:first two:second three:third five:fifth eight:eighth nine:ninth twelve:twelfth"
+)
 
 
 def below_hundred(number: int) -> str:
@@ -119,7 +114,9 @@ def signed(text: str, dialect: Dialect) -> str:
     return name + decimal(text[1:] if name else text, dialect)
 
 
-ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+ROMAN = {
+    letter: int(value) for letter, value in pairs("I:1 V:5 X:10 L:50 C:100 D:500 M:1000").items()
+}
 NUMERAL = r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
 
 

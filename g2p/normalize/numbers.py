@@ -33,6 +33,7 @@ from kokoro_ane.g2p.normalize.state import (
     COUNTED,
     COUNTED_NOUNS,
     DIAL,
+    MONEY,
     MONTH_FORMS,
     NO_NOUNS,
     NO_PLURALS,
@@ -45,6 +46,7 @@ from kokoro_ane.g2p.normalize.state import (
     alternation,
 )
 from kokoro_ane.g2p.result import GB, Dialect
+from kokoro_ane.g2p.word_lists import word_set
 
 PLAIN = re.compile(NUMBER)
 DOTTED = re.compile(r"\d{1,9}(?:\.\d{1,9}){2,9}(?![\w]|\.\d)")
@@ -60,32 +62,35 @@ STREET_AFTER = re.compile(
 )
 PAIR = re.compile(r"(\d{2,3})-(\d{1,4})(?![\w-]|\.\d)")
 EVEN = {"50-50": "fifty-fifty", "20-20": "twenty twenty", "80-20": "eighty twenty"}
-AIRCRAFT = frozenset(
-    ("Boeing", "Airbus", "Embraer", "Bombardier", "Cessna", "McDonnell", "Douglas", "Lockheed")
-)
+AIRCRAFT = word_set("Boeing Airbus Embraer Bombardier Cessna McDonnell Douglas Lockheed")
 RATIO = re.compile(r"(\d{1,7}):(\d{1,7})(?::(\d{1,7}))?(?![\d:])")
 TOOK = re.compile(r"\b(?:in|at|time|PR|PB|ran|finished|split|mark)[:\s]\s?$")
 TIMES_SIGN = re.compile(r"(?P<gap> ?)(?P<sign>[x×X])(?P=gap)(?=[$£€]?\d)")
 PIECEWISE = re.compile(r"(?:480|720|1080|1440|2160)[pi]")
 FOUR = re.compile(r"\d{4}(?![\d,]|\.\d)")
-SURE_YEAR = frozenset(("fiscal", "year", "circa", "since", "class", "copyright", "ad", "ce"))
+SURE_YEAR = word_set("fiscal year circa since class copyright ad ce")
 EQUALS_NEAR = re.compile(r"[^\n=]{0,40}=")
+PLURAL_NEXT = re.compile(r"\s[a-z]+s\b|\+|\sof\b")
 NOUN_AFTER = re.compile(r"\s([a-z]+)")
 LETTERS = re.compile(r"[A-Za-z]++")
 SHORT_SCALE = re.compile(
-    r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(?=k\s(?:[a-z]+s|mi|km)\b)(k)|(?<=\.\d)([MBK])(?!\w)|"
-    r"([MBK])(?=\s[a-z]{3,}s\b)"
+    r"[ \xa0]?(bn|mn|tn|trn)(?!\w)|(k)(?!\w|-[A-Za-z])|(?<=\.\d)([MBK])(?!\w)"
+    r"|([MBK])(?=\+|\s[a-z]{3,}s\b)"
+    r"|([mb])(?=\+|\s(?:people|of (?:them|these|those|us|you|its|the (?:people|users))\b))"
+    r"|([mb])(?=\s(?:(?:active|monthly|daily|weekly|new|unique|paid|paying|registered|total) )?"
+    r"([a-z]{3,}s)\b)"
 )
-SCALE_NAMES = {
-    "bn": "billion",
-    "mn": "million",
-    "tn": "trillion",
-    "trn": "trillion",
-    "k": "thousand",
-    "K": "thousand",
-    "M": "million",
-    "B": "billion",
-}
+# what is metres long
+LONG_THINGS = word_set(
+    "boards boats cables chains drops fences heats hurdles intervals ladders laps lengths logs"
+    " masts nets panels pipes planks platforms poles pools races rails repeats rods rolls ropes"
+    " sections sheets sprints steps strides strips swims towers walls waves yachts"
+)
+# what people run, and sizes of pictures, memory and gold
+SIZE_NEXT = re.compile(
+    r"k\s(?:run|race|walk|jog|course|pace|(?i:tv|video|screen|display|monitor|camera)s?|resolution"
+    r"|footage|streaming|memory|gold|RAM|ROM|UHD|HDR)\b"
+)
 TIMES_MORE = re.compile(
     r"x(?=/[a-z]|\s(?:daily|weekly|more|less|better|worse|the|as|an?|per|every|each|that"
     r"|in|on|this|[a-z]{2,12}er)\b|[,.;!?]\s)"
@@ -254,9 +259,9 @@ def number(scan: Scan, position: int) -> int:
         return position
     text, end = match[0], match.end()
     scale = SHORT_SCALE.match(scan.text, end)
-    if scale and scan.previous_word() not in NUMBERED:  # gate 5B
+    if scale and is_scale(scan, scale):
         scan.say(
-            f"{decimal(text, scan.dialect)} {SCALE_NAMES[scale[scale.lastindex or 0]]}",
+            f"{decimal(text, scan.dialect)} {MONEY['scale'][scale[0].strip()]}",
             position,
             scale.end(),
         )
@@ -276,6 +281,21 @@ def number(scan: Scan, position: int) -> int:
         True if unit else None,
     )
     return say_unit(scan, unit, many=not singular) if unit else hanging(scan, end)
+
+
+def is_scale(scan: Scan, scale: "re.Match[str]") -> bool:
+    """Whether a letter behind a number is thousand, million or billion: no gate 5B, no 5k that
+    people run, no metres of cable.
+    """
+    before = scan.previous_word()
+    if scale[0] == "k" and "." not in scan.text[scale.start() - 2 : scale.start()]:
+        plural_next = PLURAL_NEXT.match(scan.text, scale.end()) is not None
+        ran = before in ("a", "the", "my", "his", "her", "our", "first", "ran", "run", "running")
+        if SIZE_NEXT.match(scan.text, scale.start()) or (ran and not plural_next):
+            return False
+    noun = scale[7] or ""
+    is_count = noun not in LONG_THINGS | NO_NOUNS | NO_PLURALS and not noun.endswith("ss")
+    return before not in NUMBERED and is_count
 
 
 def attributive_unit(scan: Scan, end: int) -> bool:

@@ -11,7 +11,14 @@ itself.
 import re
 
 from kokoro_ane.g2p.normalize.constructs import WAY_BEFORE, WAYS
-from kokoro_ane.g2p.normalize.number_words import cardinal, decimal, ordinal, signed, whole
+from kokoro_ane.g2p.normalize.number_words import (
+    cardinal,
+    decimal,
+    ordinal,
+    plural,
+    signed,
+    whole,
+)
 from kokoro_ane.g2p.normalize.state import (
     ARTICLES,
     BEFORE_DEGREES,
@@ -25,28 +32,18 @@ from kokoro_ane.g2p.normalize.state import (
     Scan,
     alternation,
 )
-from kokoro_ane.g2p.result import GB, Dialect
+from kokoro_ane.g2p.result import GB, US, Dialect
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
 NUMBER = (
     r"(?:\d{1,2}(?:,\d{2}(?=,))++,\d{3}(?!\d)(?:\.\d++)?|\d{1,3}(?:,\d{3})++(?!\d)"
     r"(?:\.\d++)?|\d++(?:\.\d++)?|\.\d++)"
 )
 VULGAR = {
-    "½": (1, 2),
-    "⅓": (1, 3),
-    "⅔": (2, 3),
-    "¼": (1, 4),
-    "¾": (3, 4),
-    "⅕": (1, 5),
-    "⅖": (2, 5),
-    "⅗": (3, 5),
-    "⅘": (4, 5),
-    "⅙": (1, 6),
-    "⅚": (5, 6),
-    "⅛": (1, 8),
-    "⅜": (3, 8),
-    "⅝": (5, 8),
-    "⅞": (7, 8),
+    sign: (int(parts[0]), int(parts[1]))
+    for sign, parts in pairs(
+        "½:12 ⅓:13 ⅔:23 ¼:14 ¾:34 ⅕:15 ⅖:25 ⅗:35 ⅘:45 ⅙:16 ⅚:56 ⅛:18 ⅜:38 ⅝:58 ⅞:78"
+    ).items()
 }
 FRACTION = re.compile(r"(?:(\d{1,4})[ -](?=\d))?(\d{1,3})/(\d{1,3})(?![\d/]|[.,]\d)")
 VULGAR_FRACTION = re.compile(rf"(\d{{1,6}})? ?([{''.join(VULGAR)}])")
@@ -74,15 +71,17 @@ STONE_ALONE = re.compile(r"(\d{1,2})st(?![A-Za-z])")
 ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3})++|\d{1,15})(st|nd|rd|th)(?![A-Za-z])")
 NEXT_WORD = re.compile(r"[- ]([a-z]++)")
 HEATED = re.compile(r"(?:^|\D)(?:\d\d\.\d|[2-5]\d0)$")  # 99.1F, 350F
+DIGITS_BEFORE = frozenset(
+    (*WORDS["digits"], *(plural(cardinal(number, US)) for number in range(21)))
+)
+DIGITS_NEXT = re.compile(
+    r"\s*(?:$|[.,;:!?)\"”])|\s(?:and|or|are|were|in|on|of|to|from|with|for|at|as|but|than|if|when"
+    r"|you|he|she|they|we|I|instead)\b"
+)
 SPACED_GROUPS = re.compile(r"\d{1,3}(?:[ ]\d{3})++(?![\d.,-])")
 LOWER_NEXT = re.compile(r"\s[a-z]")
 COMMA = re.compile(r"(\d{1,3}),(\d{1,2})(?![\d,])")
-PER_NAMES = {name: name for name in WORDS["per"]} | {
-    "d": "day",
-    "wk": "week",
-    "mo": "month",
-    "yr": "year",
-}
+PER_NAMES = {name: name for name in WORDS["per"]} | pairs("d:day wk:week mo:month yr:year")
 PER_UNIT = re.compile(rf"/({alternation((*PER_NAMES, *UNITS))})(?![\w^°'])")
 LETTER_UNITS = frozenset("AVWNJLsthmglBCFK")  # as joined units
 NUMBERED = frozenset(WORDS["numbered"])  # nouns whose numbers take letters
@@ -94,15 +93,13 @@ ROAD_NEXT = re.compile(
     r"\s(?:St|Ave|Rd|Blvd|Street|Avenue|Road)\b|:\s?\d|(?<=\d [NSEW])\.?\s[A-Z][a-z]{2}"
 )
 COUNTS = frozenset(WORDS["counts"])
-DOUBTFUL = frozenset(
-    ("in", "A", "t", "C", "F", "pt", "h", "l", "B", "gals")
-)  # words or letters too
+DOUBTFUL = word_set("in A t C F pt h l B gals")  # words or letters too
 
 
 # 48"W x 24"D
 SIDE_LETTER, SIDE_NAMES = (
     re.compile(r"\s?([WDHL])(?![\w'])"),
-    {"W": "wide", "D": "deep", "H": "high", "L": "long"},
+    pairs("W:wide D:deep H:high L:long"),
 )
 BESIDE_FEET = re.compile(
     r"\s(?:tall|wide|long|deep|high|by|x|and|or|away|above|below|of|from|to|in|is|was"
@@ -212,6 +209,18 @@ def unit_name(unit: str, many: bool, dialect: str) -> str:
     return re.sub(r"(met|lit)er(s?)\b", r"\1re\2", name) if dialect == GB else name
 
 
+def are_digits(scan: Scan, end: int) -> bool:
+    """Whether 9s are nines and no seconds: behind the, two, all, a pair of, or other such digits,
+    where nothing is measured.
+    """
+    before = scan.previous_word()
+    if before in NUMERIC or before == "by":
+        return True
+    if before in ("and", "or", "to", "of"):
+        before = scan.previous(2).lower()
+    return before in DIGITS_BEFORE and DIGITS_NEXT.match(scan.text, end) is not None
+
+
 def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     """The unit that follows a number."""
     match = (
@@ -228,12 +237,7 @@ def has_unit(scan: Scan, position: int) -> re.Match[str] | None:
     ):
         return None
     # two 2s
-    if (
-        match
-        and match["unit"] == "s"
-        and not match["gap"]
-        and scan.previous_word() in NUMERIC | {"by"}
-    ):
+    if match and match["unit"] == "s" and not match["gap"] and are_digits(scan, match.end()):
         return None
     if (
         match

@@ -31,7 +31,7 @@ from kokoro_ane.g2p.normalize.state import (
     read,
 )
 from kokoro_ane.g2p.result import Dialect
-from kokoro_ane.g2p.word_lists import word_sets
+from kokoro_ane.g2p.word_lists import word_set, word_sets
 
 TITLES, PLACES, ENDINGS, NUMBERS, OTHERS = (
     ABBREVIATIONS[key] for key in ("title", "place", "ending", "number", "plain")
@@ -43,9 +43,9 @@ DOTLESS_TITLES, DOTLESS = (
 )
 # of forms of two words: rev. ed.
 LEADING = frozenset(form.split(".")[0] for form in DOTTED if ". " in form)
-LOWER_COUNTED = frozenset(["p", "pp", "vol", "ch", "sc"])  # before small roman numerals: pp. xi-xv
+LOWER_COUNTED = word_set("p pp vol ch sc")  # before small roman numerals: pp. xi-xv
 LABELS = ABBREVIATIONS["label"]  # before a colon or slash
-SPEAKERS = frozenset(("Mo", "Cal", "Len", "Pop", "Cap"))  # labels before a number alone
+SPEAKERS = word_set("Mo Cal Len Pop Cap")  # labels before a number alone
 # Forms that are also words or names (Ed, Mass, hum): said whole only where `is_signed`.
 WORDS = frozenset(ABBREVIATIONS["word"].split())
 STATES = frozenset(read("identifiers")["states"].values())
@@ -295,7 +295,7 @@ def dollar_letter(scan: Scan, position: int) -> int:
 
 UPPER, LOWER = "A-ZÀ-ÖØ-Þ", "a-zß-öø-ÿĀ-ſ"
 PIECE = re.compile(
-    rf"[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s"
+    rf"'[sS](?![{LATIN}])|[{UPPER}]++s(?![{LOWER}])|[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]++|\d++(?:s"
     rf"(?![{LOWER}]))?|[{LATIN}]"
 )
 VOWEL = re.compile("[aeiouyà-öø-ÿ]", re.IGNORECASE)
@@ -403,7 +403,9 @@ def say_pieces(scan: Scan, start: int, end: int, mixed: bool) -> None:
             scan.silent(previous, first)
         previous = last
         space = None if last == end else True
-        if text[0].isdigit() and text[-1] == "s":
+        if text[0] == "'":
+            scan.owns(first, last)
+        elif text[0].isdigit() and text[-1] == "s":
             scan.say(plural(number_piece(text[:-1], scan.dialect)), first, last, space)
         elif text.isdigit():
             scan.say(number_piece(text, scan.dialect), first, last, space)

@@ -8,15 +8,15 @@ Spoken text is a line of words. `~FBI` asks for letters, a mark of PUNCTUATION s
 part words (`‑`, U+2011, joins them).
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind
+from kokoro_ane.g2p.word_lists import word_set
 
 # text, start, end, kind, whether white space follows (None: look at the text)
 Raw = tuple[str, int, int, Kind, bool | None]
@@ -71,6 +71,13 @@ class Scan:
             self.tokens.append((piece.lstrip("~").replace("‑", "-"), start, end, kind, after))
         return end
 
+    def owns(self, start: int, end: int) -> int:
+        """The 's behind what was said last (PS5's, AT&T's, 3.11's). Answers `end`."""
+        self.silent(start, end)
+        text, first, last, kind, space = self.tokens[-1]
+        self.tokens[-1] = (f"{text}'s", first, last, kind, space)
+        return end
+
     def silent(self, start: int, end: int) -> None:
         """A hyphen or underscore inside a run: it belongs to the word before it; after none it is a
         symbol left out.
@@ -116,12 +123,10 @@ class Scan:
 # stopped; the same position: not mine.
 Handler = Callable[[Scan, int], int]
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "normalize"
-
 
 def read(name: str) -> dict[str, Any]:
     """One file of the package's own data."""
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return table(f"normalize/{name}.json")
 
 
 ABBREVIATIONS, MONEY, WEB, NAMES = read("abbreviations"), read("money"), read("web"), read("names")
@@ -135,26 +140,25 @@ MONTH_FORMS = {name: name for name in MONTHS} | {
 WEEKDAY_NAMES = {
     key: value for key, value in ABBREVIATIONS["plain"].items() if value.endswith("day")
 }
-WEEKDAYS = frozenset(NAMES["weekdays"].split())
+WEEKDAYS = word_set(NAMES["weekdays"])
 REGNAL, COUNTED, VERSIONED, PAIRED, SCORE, DIAL = (
-    frozenset(NAMES[key].split())
-    for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
+    word_set(NAMES[key]) for key in ("regnal", "counted", "versioned", "paired", "score", "dial")
 )
-YEAR_BEFORE = frozenset(NAMES["year_before"].split())
+YEAR_BEFORE = word_set(NAMES["year_before"])
 
 READ, SPELLED, SHORT, AMBIGUOUS, KEEP = (
-    frozenset(_ACRONYMS[key].split()) for key in ("read", "spelled", "short", "ambiguous", "keep")
+    word_set(_ACRONYMS[key]) for key in ("read", "spelled", "short", "ambiguous", "keep")
 )
-PREFIXES = frozenset(_ACRONYMS["prefixes"].split())
+PREFIXES = word_set(_ACRONYMS["prefixes"])
 RESPELLED: dict[str, str] = _ACRONYMS["respelled"] | {
     word: f"~{word.upper()}" for word in _ACRONYMS["small"].split()
 }
 # words that people write without vowels; by their beginning
 SQUEEZED, CUT = (f" {_ACRONYMS[key]} " for key in ("squeezed", "cut"))
 
-LETTERED = frozenset(NAMES["lettered"].split())
+LETTERED = word_set(NAMES["lettered"])
 STARTERS, COUNTED_NOUNS, NO_PLURALS, ARTICLES, NO_NOUNS, BEFORE_DEGREES, NUMERIC = (
-    frozenset(NAMES[key].split())
+    word_set(NAMES[key])
     for key in (
         "starters",
         "counted_nouns",
@@ -169,9 +173,9 @@ SYMBOL_NAMES: dict[str, str] = read("symbols")["names"]
 GREEK: dict[str, str] = read("symbols")["greek"]
 
 DOMAINS, EXTENSIONS, WEB_WORDS, WEB_LETTERS = (
-    frozenset(WEB[key].split()) for key in ("domains", "extensions", "words", "letters")
+    word_set(WEB[key]) for key in ("domains", "extensions", "words", "letters")
 )
-BARE_DOMAINS = frozenset(WEB["bare"].split())
+BARE_DOMAINS = word_set(WEB["bare"])
 
 WORDS: dict[str, tuple[str, ...]] = {
     key: tuple(words.split()) for key, words in _UNITS["words"].items()

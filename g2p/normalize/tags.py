@@ -16,14 +16,14 @@ _NAMES = read("tags")
 WORDS, BARE = frozenset(_NAMES["words"].split()), frozenset(_NAMES["bare"].split())
 NAMES = WORDS | frozenset(_NAMES["markup"].split())
 ATTRIBUTES = (
-    r"(?:\s{1,9}[\w:.-]{1,40}(?:\s?=\s?(?:\"[^\"<>]{0,500}\"|'[^'<>]{0,500}'"
+    r"(?:\s{1,9}[\w:.-]{1,40}(?:\s?=\s?(?:\"[^\"<]{0,500}\"|'[^'<]{0,500}'"
     r"|[^\s\"'<>=]{1,300}))?){0,20}+"
 )
 TAG = re.compile(
-    rf"<(?P<closes>/?)(?P<name>[A-Za-z][A-Za-z0-9:-]{{0,30}})"
+    rf"<(?P<closes>/?)(?P<name>[A-Za-z_][\w:.-]{{0,40}})"
     rf"(?P<attributes>{ATTRIBUTES})\s{{0,9}}(?P<empty>/?)>"
 )
-DECLARATION = re.compile(r"<!(?:--[^>]{0,500}--|[A-Za-z][^<>]{0,200})>|<\?[A-Za-z][^<>]{0,300}\?>")
+PREFIXED = re.compile(r"[a-z]{2,12}:[a-z][\w-]*")
 BARE_ATTRIBUTE = re.compile(r"\s([\w:.-]+)(?=\s+[\w:.-]|\s*$)")
 BRACKET = re.compile(r"</?(?=[A-Za-z][^<>\n]{0,80}(?<!\s)(>)(?!\w))")
 CLOSED_WITHIN = 2000  # characters behind a doubtful tag
@@ -32,34 +32,26 @@ CLOSED_WITHIN = 2000  # characters behind a doubtful tag
 def is_tag(text: str, match: "re.Match[str]") -> bool:
     """Whether a match of TAG is HTML's or SSML's, and no words in angle brackets."""
     name, attributes = match["name"].lower(), match["attributes"]
-    if name not in NAMES or any(
+    is_prefixed = PREFIXED.fullmatch(name) is not None  # mstts:silence
+    if (name not in NAMES and not is_prefixed) or any(
         attribute[1] not in BARE
         for attribute in BARE_ATTRIBUTE.finditer(attributes)
         if "=" not in attribute[0]
     ):
         return False
-    if name not in WORDS or match["closes"] or match["empty"] or "=" in attributes:
+    is_word = name in WORDS or is_prefixed
+    if not is_word or match["closes"] or match["empty"] or "=" in attributes:
         return True
     return f"</{match['name']}>" in text[match.end() : match.end() + CLOSED_WITHIN]
-
-
-def find_tag(text: str, position: int) -> int:
-    """The end of the markup that begins at `position`; the same position where there is none."""
-    match = DECLARATION.match(text, position)
-    if match is None:
-        match = TAG.match(text, position)
-        if match is None or not is_tag(text, match):
-            return position
-    return match.end()
 
 
 def tag(scan: Scan, position: int) -> int:
     """A tag, or the bracket that opens a placeholder (its partner is dropped when the scan comes
     there).
     """
-    end = find_tag(scan.text, position)
-    if end > position:
-        return scan.drop(position, end, "markup")
+    whole = TAG.match(scan.text, position)
+    if whole and is_tag(scan.text, whole):
+        return scan.drop(position, whole.end(), "markup")
     match = BRACKET.match(scan.text, position)
     if match is None or scan.text[position - 1 : position].isalnum() and position:
         return position

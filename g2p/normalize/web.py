@@ -40,6 +40,7 @@ HOST = re.compile(
     rf"(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}({alternation(DOMAINS)})(?![A-Za-z0-9@-]|\.[A-Za-z]){TAIL}",
     re.IGNORECASE,
 )
+LOCAL = re.compile(rf"localhost(?=[:/]\w){TAIL}")
 TRAILING = re.compile(r"[.,;:!?)\]'*_~…]+$")
 SCHEME_MARK = re.compile(r"(?:mailto:|[a-z]{2,5}://)", re.IGNORECASE)
 PART = re.compile(rf"[{UPPER}]+(?![{LOWER}])|[{UPPER}]?[{LOWER}]+|\d+|[^\w\s]|_|[^\W\d_]", re.ASCII)
@@ -154,6 +155,9 @@ def trimmed(scan: Scan, start: int, end: int) -> int:
 
 def host_end(scan: Scan, position: int) -> int:
     """Where an address without scheme ends; the same position where there is none."""
+    match = LOCAL.match(scan.text, position)
+    if match:
+        return trimmed(scan, position, match.end())
     match = HOST.match(scan.text, position)
     if not match:
         return position

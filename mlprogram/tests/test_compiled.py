@@ -18,7 +18,7 @@ from coremltools.proto import FeatureTypes_pb2, MIL_pb2
 from torch import nn
 
 from built import converted, save
-from mlprogram import MLModel, Program, ProgramError
+from mlprogram import MLModel, OpenShape, Program, ProgramError
 from mlprogram.constants import Constants
 from mlprogram.dtypes import dtype_of
 from mlprogram.miltext import parse_program
@@ -280,13 +280,18 @@ def test_loops_and_branches(tmp_path: Path) -> None:
         np.testing.assert_array_equal(Program(folder)({"x": x})["y"], Program(path)({"x": x})["y"])
 
 
+def written(text: str, folder: Path) -> Path:
+    """A compiled model of this text alone."""
+    folder.mkdir()
+    (folder / "model.mil").write_text(text, encoding="utf-8")
+    return folder
+
+
 def test_text_of_an_older_compiler(tmp_path: Path) -> None:
     """No metadata.json: shapes come from the function's attribute; outputs may come in another
     order than they are made.
     """
-    (tmp_path / "a.mlmodelc").mkdir()
-    (tmp_path / "a.mlmodelc" / "model.mil").write_text(OLD, encoding="utf-8")
-    model = MLModel(tmp_path / "a.mlmodelc")
+    model = MLModel(written(OLD, tmp_path / "a.mlmodelc"))
     out = model.predict({"audio": [[1, 2, 3]]})
     assert list(out) == ["second", "first"]
     assert out["second"].tolist() == [[-1.5, -3, -4.5]]
@@ -294,10 +299,15 @@ def test_text_of_an_older_compiler(tmp_path: Path) -> None:
     pytest.raises(ProgramError, model.predict, {"audio": [[1]]}).match(r"allowed: \[1, 2..9\]")
 
 
+def test_sizes_that_no_file_tells_are_warned_of(tmp_path: Path) -> None:
+    attribute, stop = OLD.index("[FlexibleShapeInformation"), OLD.index("] {")
+    program = Program(written(OLD[:attribute] + OLD[stop + 1 :], tmp_path / "a.mlmodelc"))
+    with pytest.warns(OpenShape, match=r"input 'audio' \[1, 'any'\] allows: .* refuse \[1, 11\]"):
+        program({"audio": np.zeros((1, 11), np.float32)})
+
+
 def test_text_of_a_newer_compiler_with_a_state(tmp_path: Path) -> None:
-    (tmp_path / "a.mlmodelc").mkdir()
-    (tmp_path / "a.mlmodelc" / "model.mil").write_text(NEW, encoding="utf-8")
-    model = MLModel(tmp_path / "a.mlmodelc")
+    model = MLModel(written(NEW, tmp_path / "a.mlmodelc"))
     state = model.make_state()
     assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [2, 4]
     assert model.predict({"x": [2, 4]}, state)["sum"].tolist() == [3, 6]

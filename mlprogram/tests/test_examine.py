@@ -35,6 +35,7 @@ from mlprogram.errors import ProgramError
 from mlprogram.examine import ane, device, shape_argument
 from mlprogram.examine.describe import generated_marks
 from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
+from mlprogram.examine.pitfalls import pitfalls
 from mlprogram.examine.profile import OpenProgram, count_flops, count_macs, open_program
 from mlprogram.examine.rules import COMMAND
 
@@ -111,6 +112,36 @@ def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.Capt
     # a small segment: it may leave
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1
     assert main(["ane", str(package), "--chip", "m5", "--at-least", "0"]) == 0
+
+
+def triangle(x: Any) -> Any:
+    return mb.sub(x=x, y=mb.band_part(x=x, lower=-1, upper=0))
+
+
+@pytest.mark.parametrize(
+    ("build", "warning"),
+    [
+        (lambda x: mb.inverse(x=x, epsilon=1e-4), "1 / x with an epsilon"),
+        (lambda x: mb.inverse(x=x, epsilon=0.0), ""),
+        # 9.1 writes exp(y ln 2)
+        (
+            lambda x: mb.pow(x=np.float32(2), y=x),
+            "Core ML squares y" if ct.__version__ == "9.0" else "",
+        ),
+        (lambda x: mb.pow(x=x, y=np.float32(2)), ""),
+        (lambda x: mb.atan(x=mb.real_div(x=x, y=mb.exp(x=x))), "atan2 as it is converted"),
+        (lambda x: mb.atan(x=x), ""),
+        (triangle, "triu or tril as it is converted"),
+        (lambda x: mb.band_part(x=x, lower=-1, upper=0), ""),
+        (lambda x: mb.add(x=x, y=np.float32(-np.inf)), "a constant of -inf"),
+        (lambda x: mb.add(x=x, y=np.float32(-4e4)), ""),
+    ],
+)
+def test_what_the_file_shows_of_traps_is_a_warning(
+    build: Any, warning: str, tmp_path: Path
+) -> None:
+    profile = profile_of({"x": (3, 3)}, build, tmp_path, dtype=types.fp32)
+    assert [warning in found for found in pitfalls(profile)] == [True] * bool(warning)
 
 
 def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

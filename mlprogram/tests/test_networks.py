@@ -34,8 +34,11 @@ def convert(
     shape: tuple[int, ...],
     target: ct.target = ct.target.iOS18,
     precision: str = "FLOAT32",
+    flexible: Any = None,
 ) -> ct.models.MLModel:
-    """The module as an ML program with input x and output y."""
+    """The module as an ML program with input x, of this shape or of a flexible one, and output
+    y.
+    """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(
@@ -45,7 +48,7 @@ def convert(
         )
         return ct.convert(
             traced,
-            inputs=[ct.TensorType("x", shape=shape, dtype=np.float32)],
+            inputs=[ct.TensorType("x", shape=flexible or shape, dtype=np.float32)],
             outputs=[ct.TensorType("y", dtype=np.float32)],
             convert_to="mlprogram",
             minimum_deployment_target=target,
@@ -257,10 +260,24 @@ class Layers(nn.Module):
         )[0]
 
 
-KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
-    "one": (Layers, SHAPE, 1),
-    "no bias, a first state, a batch of 2": (lambda: Layers(first=True, bias=False), (2, 9, 6), 1),
-    "two layers, both directions": (lambda: Layers(num_layers=2, bidirectional=True), SHAPE, 4),
+def two_layers() -> nn.Module:
+    return Layers(num_layers=2, bidirectional=True)
+
+
+RANGE, LISTED = (1, ct.RangeDim(4, 20, default=9), 6), ct.EnumeratedShapes([SHAPE, (1, 14, 6)])
+# network, shape of the example, loops, target, flexible shape
+KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int, ct.target, Any]] = {
+    "one": (Layers, SHAPE, 1, ct.target.iOS17, None),
+    "no bias, a first state, a batch of 2": (
+        lambda: Layers(first=True, bias=False),
+        (2, 9, 6),
+        1,
+        ct.target.iOS17,
+        None,
+    ),
+    "two layers, both directions": (two_layers, SHAPE, 4, ct.target.iOS17, None),
+    "one of a range of lengths": (Layers, SHAPE, 1, ct.target.iOS17, RANGE),
+    "two layers of listed lengths": (two_layers, SHAPE, 4, ct.target.iOS18, LISTED),
 }
 
 
@@ -281,11 +298,13 @@ def watched(program: Program, x: torch.Tensor) -> torch.Tensor:
 def test_recognized_loop_gives_what_its_steps_give(
     kind: str, precision: str, tmp_path: Path
 ) -> None:
-    make, shape, count = KINDS[kind]
+    make, shape, count, target, flexible = KINDS[kind]
     torch.manual_seed(0)
     module = make().eval()
-    path = stored(convert(module, shape, ct.target.iOS17, precision), tmp_path / "g.mlpackage")
-    x = torch.randn(shape)
+    model = convert(module, shape, target, precision, flexible)
+    path = stored(model, tmp_path / "g.mlpackage")
+    # not the length that the network was traced with
+    x = torch.randn(shape if flexible is None else (1, 14, 6))
     for name in ("declared", "exact", "exact64"):
         program = Program(path, precision=name)
         assert len(loops(program)) == count
@@ -341,10 +360,20 @@ def _gates_swapped(operations: list) -> None:
             binding.name = first
 
 
-@pytest.mark.parametrize("change", [_another_gate, _another_rest, _gates_swapped])
+# the branch that a counter from zero never takes, here t // length, is taken
+def _another_index(operations: list) -> None:
+    chosen = next(op for op in operations if op.type == "select").inputs
+    a, b = chosen["a"].arguments[0], chosen["b"].arguments[0]
+    a.name, b.name = b.name, a.name
+    next(op for op in operations if op.outputs[0].name == a.name).type = "floor_div"
+
+
+@pytest.mark.parametrize("change", [_another_gate, _another_rest, _gates_swapped, _another_index])
 def test_another_loop_is_left_alone(change: Callable, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    path = stored(convert(Layers().eval(), SHAPE, ct.target.iOS17), tmp_path / "g.mlpackage")
+    flexible = RANGE if change is _another_index else None
+    model = convert(Layers().eval(), SHAPE, ct.target.iOS17, flexible=flexible)
+    path = stored(model, tmp_path / "g.mlpackage")
     program = Program(_changed(path, tmp_path / "c.mlpackage", change))
     assert loops(program) == [None]
     x = torch.randn(SHAPE)

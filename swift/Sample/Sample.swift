@@ -27,6 +27,7 @@ import SwiftUI
             guard let folder = Bundle.main.url(forResource: "Kokoro", withExtension: nil) else { return said = "The app holds no folder named Kokoro." }
             let bundle = try SpeechBundle(at: folder)
             speaker = try Speaker(bundle: bundle, backend: try await CoreMLBackend(bundle: bundle))
+            said = bundle.advisories.map(\.says).joined(separator: "\n")
             voices = bundle.voices
             voice = voices.first ?? ""
             engine.attach(player)

@@ -75,6 +75,7 @@ CALLS: dict[str, list[str]] = {
     ],
     "sensitivity": [f"{CK} {B} --size 0.5 --recipe {{user}}/new.json --log {{user}}/new.jsonl"],
     "controls": [f"{CK} --clips 2 --renders {{user}}/new"],
+    "variation": [CK],
     "doctor": [B],
     "device-report": [
         f"{VOCODER}-fp16.mlpackage --out {{user}}/new.json",
@@ -97,19 +98,9 @@ CALLS: dict[str, list[str]] = {
     "kokoro_ane.cli": [f"doctor {B}", "g2p hello"],
 }
 SELDOM = {"bundle": 0.3, "release": 0.5, "vectors": 0.5, "validate": 0.5}  # good ones take seconds
-OUTPUTS = [
-    "-o",
-    "--out",
-    "--json",
-    "--plot",
-    "--save-dir",
-    "--recipe",
-    "--log",
-    "--renders",
-    "--timestamps",
-    "--build",
-    "--write",
-]
+OUTPUTS = (
+    "-o --out --json --plot --save-dir --recipe --log --renders --timestamps --build --write"
+).split()
 BELOW = """thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling
  dangling/x deep.json empty binary music.wav hello.wav clip.flac words.srt words.json
  log.jsonl recipe.json page.html picture.png build/KokoroVocoder-tiny-fp16.json

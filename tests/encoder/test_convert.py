@@ -48,7 +48,7 @@ from tests.random_checkpoint import enliven_encoder, kokoro_config, tiny_config
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "KokoroEncoder-tiny-fp16"
 # of the shared packages: tests/conftest.py
-BUCKETS = ["--buckets", "40,160,640", "--token-buckets", "16,64,192"]
+BUCKETS = "--buckets 40,160,640 --token-buckets 16,64,192".split()
 pytestmark = pytest.mark.usefixtures("quick_conversion")
 
 

@@ -46,11 +46,9 @@ def unmeasured(patch: pytest.MonkeyPatch) -> list[str]:
     """Clips are found perfect without being rendered; the list of those that are asked for."""
     asked: list[str] = []
 
-    def judge_clip(
-        _comparison: object, _subject: object, clip: Any, variation: dict[str, float] | None
-    ) -> ClipResult:
+    def judge_clip(_comparison: object, _subject: object, clip: Any) -> ClipResult:
         asked.append(clip.id)
-        return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, variation or PERFECT)
+        return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, PERFECT)
 
     patch.setattr(execution, "judge_clip", judge_clip)
     patch.setattr(
@@ -80,18 +78,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) ->
 
 
 def release(place: tuple[Checkpoint, Path], *more: str) -> int:
-    return main(
-        [
-            "--checkpoint",
-            str(place[0].folder),
-            "--build",
-            str(place[1]),
-            "--no-build",
-            "--workers",
-            "1",
-            *more,
-        ]
-    )
+    flags = f"--checkpoint {place[0].folder} --build {place[1]} --no-build --workers 1"
+    return main([*flags.split(), *more])
 
 
 VOICES = ("af_heart", "am_michael", "bf_emma")

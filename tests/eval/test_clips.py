@@ -2,7 +2,6 @@
 it claims to tell apart.
 """
 
-import importlib.util
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -14,13 +13,14 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER, execution
 from kokoro_ane.eval import reference as reference_module
 from kokoro_ane.eval.execution import ClipBench, Execution, Plan
 from kokoro_ane.eval.gates import COMMON
 from kokoro_ane.eval.metrics import listeners
+from kokoro_ane.eval.metrics.allowance import ALLOWED_DB
 from kokoro_ane.eval.metrics.catalog import measure
 from kokoro_ane.eval.metrics.listeners import (
     distillmos_of,
@@ -28,10 +28,8 @@ from kokoro_ane.eval.metrics.listeners import (
     recognized,
     voiceprint_of,
     words_heard,
-    words_of,
 )
 from kokoro_ane.eval.metrics.local import (
-    ALLOWED_DB,
     click_db,
     gain_variation_db,
     local_level_db,
@@ -51,13 +49,15 @@ from kokoro_ane.eval.metrics.whole_clip import (
     word_errors_added,
     words_changed,
 )
+from kokoro_ane.eval.natural import text_array
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
-from kokoro_ane.quantize.corpus import Utterance
+from kokoro_ane.quantize.corpus import Utterance, within, words_of
 from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
+from tests.builds import uninstall
 from tests.demo_voice import DEMO_VOICE, heldout, recording
 from tests.signals import delayed, glitched, phrase_of, replaced, white_noise
 
@@ -146,6 +146,24 @@ def test_features_are_the_encoder_s(reference: Reference, bench: ClipBench) -> N
     assert reader.inputs(slow)[1].frames > expected.frames
 
 
+def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference: Reference) -> None:
+    clip = max(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
+    assert within(clip, clip.frames) is clip
+    first = within(clip, clip.frames // 2)
+    assert clip.frames // 3 < first.frames <= clip.frames // 2
+    assert first.id != clip.id
+    assert clip.phonemes.startswith(f"{first.phonemes} ")
+    # tokens and columns are those of the clip, and it closes with the clip's boundary token
+    vocab = reference.checkpoint.config.vocab
+    assert tuple(first.input_ids) == input_ids(first.phonemes, vocab)
+    assert len(first.durations) == len(first.input_ids)
+    assert first.durations[-1] == clip.durations[-1]
+    assert len(first.f0_hz) == len(first.energy) == 2 * first.frames
+    assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
+    assert reference.inputs(first).frames == first.frames
+    pytest.raises(InputError, within, clip, 3).match("no word of it fits 3 frames")
+
+
 @pytest.mark.parametrize(
     ("stage", "kind"),
     [(VOCODER, VocoderSubject), (ENCODER, EncoderSubject), (PRODUCT, ProductSubject)],
@@ -222,7 +240,7 @@ class TestListeners:
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
         lost = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
         lost.__dict__["heard"] = Heard.read(
-            {**sentence.heard.plain(), "words": "nothing of it " * 9}
+            {**sentence.heard.plain(), "words": text_array("nothing of it " * 9)}
         )
         # a recognizer that is lost in one clip does not decide for all
         assert words_changed(lost) == MOST_WORDS
@@ -268,12 +286,7 @@ class TestListeners:
     def test_a_missing_package_is_one_line(
         self, package: str, ask, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        found = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *more: None if name == package else found(name, *more),
-        )
+        uninstall(monkeypatch, package)
         for loader in (listeners._dnsmos, listeners._distillmos, listeners._voice_encoder):
             loader.cache_clear()
         pytest.raises(InputError, ask, speech).match(

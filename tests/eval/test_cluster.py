@@ -92,12 +92,12 @@ def test_a_lost_worker_costs_its_clip_only(
     manifest, execution = placed[1] / "KokoroVocoder-tiny-fp16.json", Execution.of("declared")
     with Workers(Reference(placed[0], 0), Engine.of_processes(1)) as alone:
         expected = {
-            clip.id: result for clip, result in alone.measure(manifest, execution, short, {})
+            clip.id: timed.result for clip, timed in alone.measure(manifest, execution, short)
         }
     lost, _ = start(), start()
     with workers_of(placed, address, tmp_path / "two", 2) as workers:
         results = {}
-        for clip, result in workers.measure(manifest, execution, short, {}):
+        for clip, (result, _) in workers.measure(manifest, execution, short):
             results[clip.id] = result
             lost.kill()
     assert results == expected
@@ -121,7 +121,7 @@ def test_strange_workers_are_refused(
             pytest.raises(InputError, match=message) as problem,
             workers_of(placed, address, tmp_path / "renders", 1) as workers,
         ):
-            list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip], {}))
+            list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip]))
         assert "\n" not in str(problem.value)
 
     strange = start(threads=2)
@@ -149,17 +149,9 @@ def test_no_scheduler_and_no_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 1)
-    given = [
-        "--method",
-        "fp16",
-        "--checkpoint",
-        str(placed[0].folder),
-        "--build",
-        str(placed[1]),
-        "--clips",
-        "1",
-        "--scheduler",
-    ]
+    given = (
+        f"--method fp16 --checkpoint {placed[0].folder} --build {placed[1]} --clips 1 --scheduler"
+    ).split()
     for address, message in (
         ("tcp://127.0.0.1:9", "no scheduler answers"),
         ("nonsense:", "no scheduler"),

@@ -417,23 +417,15 @@ def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utte
 
 
 def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_path: Path) -> None:
-    """Reference, seeds, vowels and what was heard come back from the file as they went in."""
+    """Reference and vowel come back from the file as they went in; other seeds are rendered."""
     made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
-    assert len(again.baseline.other_seeds) == len(again.vowel_other_seeds) == 3
+    assert len(again.baseline.other_seeds) == 3
     assert not np.array_equal(again.baseline.other_seeds[0], again.baseline.other_seeds[1])
     for kept in (fresh, again):
         assert np.array_equal(kept.reference, made.reference)
-        assert np.array_equal(kept.baseline.other_seeds, made.baseline.other_seeds)
         assert np.array_equal(kept.vowel, made.vowel)
-        assert np.array_equal(kept.vowel_other_seeds, made.vowel_other_seeds)
         assert kept.pitch_hz == made.pitch_hz
-        assert kept.baseline.cached.words == made.baseline.heard.words
-        assert np.array_equal(kept.baseline.cached.voiceprint, made.baseline.heard.voiceprint)
-        assert (kept.baseline.cached.dnsmos, kept.baseline.cached.distillmos) == (
-            made.baseline.heard.dnsmos,
-            made.baseline.heard.distillmos,
-        )
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
     again, made = (
         VocoderComparison(each).variation(phrase, only)

@@ -2,7 +2,6 @@
 that guess nothing.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,6 +35,7 @@ from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.vocoder.packing import VocoderInputs
+from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
@@ -160,7 +160,7 @@ def _few(path: Path) -> None:
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
+    return printed(capsys)
 
 
 def test_a_product_is_judged_named_and_bundled(
@@ -176,7 +176,7 @@ def test_a_product_is_judged_named_and_bundled(
         == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it"
     )
     assert "clips" not in undecided
-    flags = ["--product", "--checkpoint", str(chain_build[0].folder), "--build", str(build)]
+    flags = f"--product --checkpoint {chain_build[0].folder} --build {build}".split()
     assert bundle(flags) == 3
     assert said(capsys)["bundle"] is None
     release(chain_build, "--methods", "fp16")

@@ -162,17 +162,12 @@ class TestCommand:
         capsys: pytest.CaptureFixture[str],
         tmp_path: Path,
     ) -> None:
-        asked = [
-            "--stage",
-            "encoder",
-            "--method",
-            "fp16",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--build",
-            str(tiny_build),
-        ]
-        code = quality([*asked, "--clips", "4", "--out", str(tmp_path / "x.json")])
+        asked = (
+            f"--stage encoder --method fp16 --checkpoint {tiny_checkpoint.folder} "
+            f"--build {tiny_build}"
+        ).split()
+        every = ["--clips", "4", "--all-clips"]
+        code = quality([*asked, *every, "--out", str(tmp_path / "x.json")])
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         # four sentences of noise never ship
         assert code == {REJECT: 1, UNDECIDED: 3}[said["verdict"]]

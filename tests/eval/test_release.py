@@ -27,9 +27,9 @@ from markupsafe import escape
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval import execution
+from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import Choice, choose
-from kokoro_ane.eval.execution import THREADS, Engine, Execution, Progress, Workers, shared_cores
+from kokoro_ane.eval.execution import THREADS, Engine, Execution, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
 from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
@@ -45,6 +45,7 @@ from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
+from tests.commands import parsed, printed
 from tests.demo_voice import heldout
 from tests.eval.release_build import level as made_level
 from tests.eval.release_build import made_up, release
@@ -122,11 +123,9 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     be.
     """
     assert release(placed) == 3
-    first = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    first = parsed(placed[1] / "release" / "decision.json")
     assert release(placed) == 3
-    assert (
-        json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8")) == first
-    )
+    assert parsed(placed[1] / "release" / "decision.json") == first
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
         "SHIP",
@@ -146,7 +145,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(
     assert known <= set(first["provenance"])
     w8 = next(level for level in first["levels"] if level["method"] == "w8")
     assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
-    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    last = printed(capsys)
     assert last["levels"]["fp16"] == "SHIP"
 
 
@@ -155,12 +154,10 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
 ) -> None:
     honest = execution.judge_clip
 
-    def interrupted(
-        comparison: object, subject: object, clip, variation: dict[str, float]
-    ) -> ClipResult:
+    def interrupted(comparison: object, subject: object, clip) -> ClipResult:
         if len(measured) == 7:
             raise KeyboardInterrupt
-        return honest(comparison, subject, clip, variation)
+        return honest(comparison, subject, clip)
 
     monkeypatch.setattr(execution, "judge_clip", interrupted)
     assert release(placed, "--methods", "fp16") == 2
@@ -170,9 +167,23 @@ def test_an_interrupted_level_goes_on_where_it_stopped(
     assert len(measured) == len(set(measured)) == 24
 
 
+def test_fresh_measures_again_and_leaves_nothing(
+    placed: tuple[Checkpoint, Path], measured: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    cache = placed[1] / "release" / "cache"
+    release(placed, "--methods", "fp16")
+    kept = sorted(cache.rglob("*"))
+    assert len(kept) > 24
+    assert "the natural variation is measured: " in capsys.readouterr().err
+    release(placed, "--methods", "fp16", "--fresh")
+    assert len(measured) == 48
+    assert sorted(cache.rglob("*")) == kept
+    assert "the natural variation is measured\n" in capsys.readouterr().err
+
+
 def test_a_device_claim_is_undecided(placed: tuple[Checkpoint, Path], measured: list[str]) -> None:
     assert release(placed, "--claim", "device", "--methods", "fp16") == 3
-    record = json.loads((placed[1] / "release" / "decision.json").read_text(encoding="utf-8"))
+    record = parsed(placed[1] / "release" / "decision.json")
     assert record["levels"][0]["reasons"][0].startswith("a device claim needs a run on that device")
 
 
@@ -194,14 +205,43 @@ def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_is_of_the_level_in_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Clips that were measured before are done already; without a terminal it is a line."""
-    monkeypatch.setattr(execution, "LOG_EVERY_S", 0.0)
-    progress = Progress()
+    """Clips that were measured before are done already; without a terminal it is a line, which
+    tells the time left from the second clip on.
+    """
+    monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
+    shown, clips = progress.Progress(), heldout()[:3]
     for name in ("w8", "p6"):
-        progress.begin(name, 1, 3)
-        progress.measured()
-        progress.measured()
-    assert capsys.readouterr().err.splitlines() == ["w8: 2 of 3 clips", "p6: 2 of 3 clips"]
+        shown.begin(name, 1, clips, 1)
+        for clip in clips:
+            shown.measured(clip, 20.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "w8: 2 of 4 clips"
+    assert re.fullmatch(r"w8: 3 of 4 clips, about \d+ s left", lines[1])
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_time_left_is_true_from_the_second_clip_on(workers: int, seed: int) -> None:
+    """Clips cost by their length, give or take a quarter; workers spend 15 s on opening models
+    before their first. Told is the truth within a factor of 1.5, or within half a clip at the end.
+    """
+    drawn = np.random.default_rng(seed)
+    clips = sorted(heldout(), key=lambda clip: -clip.frames)
+    seconds = [0.05 * clip.frames * drawn.uniform(0.75, 1.25) for clip in clips]
+    free, ends = [15.0] * workers, []
+    for place, cost in enumerate(seconds):
+        worker = free.index(min(free))
+        free[worker] += cost
+        ends.append((free[worker], place))
+    left, whole = progress.TimeLeft(clips, workers), max(free)
+    for done, (now_s, place) in enumerate(sorted(ends), start=1):
+        told, truth = left.measured(clips[place], seconds[place]), whole - now_s
+        if done == 1:
+            assert told is None
+        elif told > 1.5 * truth or truth > 1.5 * told:
+            assert abs(told - truth) < max(seconds) / 2
+    assert told == 0.0
 
 
 @pytest.mark.slow
@@ -213,21 +253,21 @@ def test_two_workers_measure_what_one_measures(
     manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
     with Workers(reference, Engine.of_processes(1)) as alone:
         one = {
-            clip.id: result
-            for clip, result in alone.measure(manifest, Execution.of("declared"), short, {})
+            clip.id: timed.result
+            for clip, timed in alone.measure(manifest, Execution.of("declared"), short)
         }
     with (
         pytest.raises(InputError, match="none.json does not exist"),
         Workers(Reference(placed[0], 0, tmp_path), Engine.of_processes(2)) as processes,
     ):
         two = {
-            clip.id: result
-            for clip, result in processes.measure(manifest, Execution.of("declared"), short, {})
+            clip.id: timed.result
+            for clip, timed in processes.measure(manifest, Execution.of("declared"), short)
         }
         assert one == two
         assert len(one) == 2
         # a worker's bad input ends all
-        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short, {}))
+        list(processes.measure(placed[1] / "none.json", Execution.of("declared"), short))
 
 
 class TestBadInput:
@@ -251,7 +291,7 @@ class TestBadInput:
     def test_report_without_a_decision(
         self, placed: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
     ) -> None:
-        assert report(["--checkpoint", str(placed[0].folder), "--build", str(placed[1])]) == 2
+        assert report(f"--checkpoint {placed[0].folder} --build {placed[1]}".split()) == 2
         assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
 

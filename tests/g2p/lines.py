@@ -164,14 +164,6 @@ def damaged(line: str, generator: random.Random) -> str:
     return "".join(characters)
 
 
-def warm(g2p: G2P, batch: Sequence[str]) -> None:
-    """Let the neural model read the unknown words of many lines together: it is faster, and it
-    answers the same.
-    """
-    for _ in g2p.sentences("\n\n".join(batch)):
-        pass
-
-
 def problems(g2p: G2P, line: str) -> list[str]:
     """What is wrong with the answer to `line`: foreign symbols, empty words, lost words, offsets,
     spaces, sentences that differ.

@@ -219,9 +219,10 @@ class TestLists:
 
     def test_a_damaged_list_is_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "list.txt.gz").write_bytes(b"no archive")
-        for path in (tmp_path / "list.txt.gz", tmp_path / "missing.tsv"):
-            with pytest.raises(InputError, match="is no list of words"):
-                len(ListFile(path))
+        messages = {"list.txt.gz": "is no list of words", "missing.tsv": "cannot be read"}
+        for name, message in messages.items():
+            with pytest.raises(InputError, match=message):
+                len(ListFile(tmp_path / name))
 
     def test_a_name_of_american_lists_is_not_spelled(self) -> None:
         words = g2p("gb").phonemize("Kevin and Paul Blorfkin").words

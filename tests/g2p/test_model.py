@@ -20,7 +20,6 @@ from kokoro_ane.g2p.alphabet import (
     SECONDARY,
     SOUNDS,
     encode,
-    error_rates,
     speakable,
 )
 from kokoro_ane.g2p.network import LetterToSound, torch_run
@@ -37,6 +36,7 @@ from kokoro_ane.g2p.neural import (
     read_manifest,
 )
 from tests.g2p.names import rows
+from training.error_rates import error_rates
 
 TINY = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 USED = [BLANK, *(AMERICAN.ids[sound] for sound in ("k", "ə", "ˈæ", "ˌæ", "ˈO"))]

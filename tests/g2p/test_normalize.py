@@ -4,6 +4,7 @@ are exact, nothing is lost in silence.
 
 import random
 import re
+import time
 import unicodedata
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -305,6 +306,27 @@ def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
     text = (piece * 2000)[:2000]
     assert_tokens(text, normalize(text).tokens)
     assert uncovered(text, "us") == []
+
+
+@pytest.mark.parametrize("piece", ["1-", "1/", "%", "!?", "#1 "])
+def test_hostile_text_takes_a_few_times_as_long_as_prose(piece: str) -> None:
+    """Through all stages but the network: at most 40 times prose of that length, and in proportion
+    to its own.
+    """
+    g2p, prose = reader("us"), "The old man walked along the river and thought about the boats. "
+
+    def seconds(text: str) -> float:
+        times = []
+        for _ in range(2):  # other jobs only add time
+            start = time.process_time()
+            list(g2p.sentences(text, keep_empty=True))
+            times.append(time.process_time() - start)
+        return min(times)
+
+    seconds(prose)
+    long, short = (seconds((piece * size)[:size]) for size in (8000, 4000))
+    assert short <= 40 * seconds((prose * 100)[:4000])
+    assert long <= 3 * short + 0.05
 
 
 LIMITS = {

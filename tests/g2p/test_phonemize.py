@@ -520,40 +520,6 @@ def test_bad_input_is_one_line(content: bytes, arguments: list[str], wanted: str
     assert wanted in refused(piped(content, *arguments))
 
 
-SSML = [
-    ('<phoneme alphabet="ipa" ph="təˈmeɪtoʊ">tomato</phoneme>', "təmˈAtO", []),
-    ('<phoneme ph="#">tomato</phoneme>', "təmˈATO", ['<phoneme ph="#">']),
-    ('<sub alias="World Wide Web">WWW</sub>', "wˈɜɹld wˈId wˈɛb", []),
-    ('<say-as interpret-as="telephone">555-01</say-as>', "fˈIv fˈIv fˈIv, zˈɪɹO wˈʌn", []),
-    (
-        '<say-as interpret-as="date" format="dmy">3/4/2025</say-as>',
-        "ˈApɹəl θˈɜɹd, twˈɛnti twˈɛnti fˈIv",
-        [],
-    ),
-    (
-        '<say-as interpret-as="date" format="mdy">13/14/2025</say-as> no',
-        None,
-        ['<say-as interpret-as="date" format="mdy">'],
-    ),
-    ('<say-as interpret-as="characters">AB1</say-as>', "ˌAbˌiwˈʌn", []),
-    ('<emphasis level="strong">the</emphasis>', "ðˈə", []),
-    ('no <break time="soon"/> end </prosody>', "nˈO ˈɛnd", ['<break time="soon"/>', "</prosody>"]),
-]
-
-
-@pytest.mark.parametrize(("text", "said", "named"), SSML)
-def test_ssml_is_said_as_it_asks_and_malformed_markup_keeps_its_words(
-    us: G2P, text: str, said: str | None, named: list[str]
-) -> None:
-    result = us.phonemize(text)
-    assert said is None or result.phonemes == said
-    assert result.words
-    assert all(text[word.start : word.end] == word.text for word in result.words)
-    assert [(text[start:end], why) for start, end, why in result.drops if why != "markup"] == [
-        (markup, f"SSML not understood: {markup}") for markup in named
-    ]
-
-
 def test_a_pace_holds_to_its_end_across_sentences(us: G2P) -> None:
     text = (
         'One <prosody rate="slow">two. <prosody rate="+25%">Three</prosody> four.</prosody> Five'

@@ -22,7 +22,6 @@ from kokoro_ane.g2p.alphabet import (
     SOUNDS,
     TAGS,
     encode,
-    error_rates,
     folded,
 )
 from kokoro_ane.g2p.heteronyms import SENSES, sense
@@ -36,17 +35,17 @@ from kokoro_ane.g2p.part_of_speech import (
     keys,
     names,
     nth,
-    of_readings,
     possible,
     split_words,
 )
 from kokoro_ane.g2p.part_of_speech import TAGS as PARTS
 from kokoro_ane.g2p.word_lists import SHA256, Entry, read
 from tests.g2p.names import rows
+from training.error_rates import error_rates
 from training.g2p_network import main
 from training.g2p_words import Relatives, Split, pronunciations, stem
 from training.loop import Example, Plan, Trainer, batches, collated, ctc, examples_of, fits
-from training.tagger import Items, Recipe, train
+from training.tagger import Items, Recipe, of_readings, train
 from training.tagger import main as train_tagger
 from training.tagger_sources import Silver, TagModel, forms
 

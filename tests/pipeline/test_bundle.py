@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.pipeline import package_builds
-from kokoro_ane.pipeline.assembly import Assembly
+from kokoro_ane.pipeline.assembly import ADVISORIES, Assembly
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.bundle_files import _write_sums
 from kokoro_ane.pipeline.decision_file import FORMAT, short
@@ -28,6 +29,7 @@ from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text_tables import G2P, TEXT_BYTES, rule_roots, word_rows
 from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_ane.pipeline.word_table import packed_words, rows_of
+from mlprogram.examine.rules import CONFIDENCES
 from tests.commands import parsed, printed
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -478,6 +480,19 @@ def test_the_manifest_ties_a_bundle_together(bundled: Path, tmp_path: Path) -> N
     )
     with pytest.raises(InputError, match="it was changed; bundle again"):
         Assembly.load(copy / "manifest.json").verify()
+
+
+def test_a_bundle_of_packages_says_what_was_reported_of_the_systems(bundled: Path) -> None:
+    advisories = Assembly.load(bundled / "manifest.json").data["advisories"]
+    assert advisories == parsed(ADVISORIES)["advisories"]
+    for advisory in advisories:
+        assert set(advisory["systems"]) <= {"iOS", "macOS"}
+        assert advisory["from"] < (advisory["below"] or [999])
+        assert advisory["route"].startswith("Core ML")
+        assert all(source.startswith("https://") for source in advisory["sources"])
+        assert advisory["sources"]
+        assert date.fromisoformat(advisory["date"]).year == 2026
+        assert advisory["confidence"] in CONFIDENCES
 
 
 def test_words_in_the_place_of_rules_come_with_the_g2p_package(

@@ -4,6 +4,7 @@ set beside counts.
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ import pytest
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline import device_report
+from kokoro_ane.pipeline.device_report import measured_apart
 from mlprogram import MLModel
 from mlprogram.examine import device
 from mlprogram.examine.device import CoreML
@@ -102,6 +105,12 @@ def said(
             "load_core_ml",
             lambda: CoreML(stand_in.open, stand_in, units, lambda: stand_in.now, chip),
         )
+        # a process of its own would have no stand-in
+        monkeypatch.setattr(
+            device_report,
+            "measured_apart",
+            lambda packages: device_report.measured(device.load_core_ml(), packages, "macOS 15"),
+        )
         out = tmp_path / "device.json"
         assert (
             device_report.main([*map(str, sorted(build.glob("*.mlpackage"))), "--out", str(out)])
@@ -112,11 +121,11 @@ def said(
         damage(report)
         out.write_text(json.dumps(report))
         capsys.readouterr()
-        code = device_report.main(["--read", str(out), "--build", str(build)])
+        code = device_report.main(f"--read {out} --build {build}".split())
         told = capsys.readouterr()
         if code != 2:  # twice the same bytes
             assert (
-                device_report.main(["--read", str(out), "--build", str(build)]),
+                device_report.main(f"--read {out} --build {build}".split()),
                 capsys.readouterr().out,
             ) == (code, told.out)
         return code, told.out, told.err
@@ -149,6 +158,34 @@ def test_a_refused_shape_has_counts_and_no_times(said: Callable[..., Any]) -> No
     assert {row["refused"] for row in rows} == {"Error computing NN outputs."}
     assert all(row["macs"] > 0 for row in rows)
     assert not any("ms" in row for row in rows)
+
+
+def test_a_package_that_ends_its_process_costs_its_own_row(
+    said: Callable[..., Any], build: Path, tmp_path: Path
+) -> None:
+    """Two processes that answer with a report of before, but for the package that aborts one."""
+    said(StandIn(0.045))
+    earlier = json.loads((tmp_path / "device.json").read_text())
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps(earlier | {"packages": earlier["packages"][:1]}))
+    script = (
+        "import os, shutil, sys; 'net4' in sys.argv[1] and os.abort();"
+        f" 'net1' in sys.argv[1] or sys.exit('error: no Mac'); shutil.copy({str(answer)!r},"
+        " sys.argv[3])"
+    )
+    command = (sys.executable, "-c", script)
+    packages = [build / "net1.mlpackage", build / "net4.mlpackage"]
+    first, second = measured_apart(packages, command)["packages"]
+    assert first == earlier["packages"][0]
+    assert second["sha256"] == earlier["packages"][1]["sha256"]
+    assert [row["refused"] for row in second["rows"]] == [
+        "the process that opened it ended by signal 6"
+    ]
+    assert second["rows"][0]["shapes"] == {"x": [1, 8, 16, 16]}
+    with pytest.raises(InputError, match="every package"):
+        measured_apart(packages[1:], command)
+    with pytest.raises(InputError, match="error: no Mac"):
+        measured_apart([tmp_path / "other.mlpackage"], command)
 
 
 def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: Path) -> None:

@@ -13,7 +13,14 @@ from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.pipeline.synthesis import STAGES, Pipeline, Speech, SpeechOptions, SynthesisStats
+from kokoro_ane.pipeline.synthesis import (
+    STAGES,
+    Pipeline,
+    Player,
+    Speech,
+    SpeechOptions,
+    SynthesisStats,
+)
 from kokoro_ane.pipeline.text import PhonemeReader
 from kokoro_ane.pipeline.timestamps import stamp
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -56,6 +63,16 @@ class FakeVocoder:
         return 0.01 * features[0, 0, :-1].repeat_interleave(5)
 
 
+class WindowedVocoder(FakeVocoder):
+    """Gives these windows instead."""
+
+    def __init__(self, *windows: np.ndarray) -> None:
+        self.windows = windows
+
+    def pieces(self, *_: object) -> Iterator[np.ndarray]:
+        yield from self.windows
+
+
 class FakeG2P:
     """Letters are phonemes; an emoji is dropped."""
 
@@ -69,12 +86,12 @@ class FakeG2P:
             )
 
 
-def pipeline(longest: int = 1200) -> Pipeline:
+def pipeline(longest: int = 1200, vocoder: FakeVocoder | None = None) -> Pipeline:
     ticks, encoder = (
         itertools.count(),
         EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest)),
     )
-    return Pipeline(FakeG2P(), encoder, FakeVocoder(), VOCAB, clock=lambda: next(ticks))
+    return Pipeline(FakeG2P(), encoder, vocoder or FakeVocoder(), VOCAB, clock=lambda: next(ticks))
 
 
 def spoken(
@@ -85,19 +102,20 @@ def spoken(
 
 class TestChunks:
     def test_chunks_in_order_each_independent_of_the_others(self) -> None:
-        found = spoken("abc de. fgh!\n\nab, cd?")
+        raw = SpeechOptions(raw=True)
+        found = spoken("abc de. fgh!\n\nab, cd?", raw)
         assert [speech.chunk.phonemes for speech in found] == ["abc de.", "fgh!", "ab, cd?"]
         assert [speech.pause for speech in found] == [0, 4800, 12000]
         assert all(len(speech.samples) == FRAME_SAMPLES * sum(speech.durations) for speech in found)
         assert all(tuple(speech.seconds) == STAGES for speech in found)
         assert all(not speech.audio[: speech.pause].any() for speech in found)
         # Chunk k said alone with seed + k gives the same samples
-        found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7))
+        found = spoken("abc de. fgh! ab, cd?", SpeechOptions(seed=7, raw=True))
         for index, text in enumerate(("abc de.", "fgh!", "ab, cd?")):
-            alone = spoken(text, SpeechOptions(seed=7 + index))[0]
+            alone = spoken(text, SpeechOptions(seed=7 + index, raw=True))[0]
             assert np.array_equal(alone.samples, found[index].samples)
         assert not np.array_equal(
-            spoken("abc de.", SpeechOptions(seed=8))[0].samples, found[0].samples
+            spoken("abc de.", SpeechOptions(seed=8, raw=True))[0].samples, found[0].samples
         )
 
     def test_too_long_is_cut_until_it_fits_and_nothing_is_lost(self) -> None:
@@ -109,9 +127,26 @@ class TestChunks:
         assert [speech.pause for speech in found][1] == 1920  # behind the comma
         pytest.raises(InputError, spoken, "a", longest=2).match("does not fit one utterance")
 
+    @pytest.mark.parametrize(
+        ("second", "message"),
+        [
+            (np.ones(1800, np.float32), "1800 equal samples at full scale"),
+            (np.zeros(1200, np.float32), r"has shape \[4200\], but 8 frames need \[4800\]"),
+        ],
+    )
+    def test_windows_that_are_no_voice_are_refused(self, second: np.ndarray, message: str) -> None:
+        vocoder = WindowedVocoder(np.zeros(3000, np.float32), second)
+        heard: list[np.ndarray] = []
+        speaking = pipeline(vocoder=vocoder).speak(
+            "ab", VOICE, SpeechOptions(raw=True), play=Player(heard.append, lambda _: None)
+        )
+        with pytest.raises(InputError, match=message):
+            list(speaking)
+        assert sum(map(len, heard)) == 3000 + len(second) * (len(second) == 1200)
+
     def test_speed_goes_to_the_encoder_and_into_the_pauses(self) -> None:
         chain = pipeline()
-        found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0)))
+        found = list(chain.speak("ab. cd.", VOICE, SpeechOptions(speed=2.0, raw=True)))
         assert chain.encoder.functions.speeds == [2.0, 2.0]
         assert found[1].pause == 2400
         with pytest.raises(InputError, match="speed nan is outside"):
@@ -136,7 +171,7 @@ class TestChunks:
 
     def test_stamps_sum_up_and_words_lie_where_their_phonemes_do(self) -> None:
         offset = 0
-        for speech in spoken("abc de. fgh!"):
+        for speech in spoken("abc de. fgh!", SpeechOptions(raw=True)):
             found = stamp(speech, offset)
             edges = [found["start_s"], *(end for _, _, end in found["phonemes"])]
             assert edges == sorted(edges)

@@ -142,9 +142,10 @@ def test_every_word_is_as_g2p_says_it(dialect: Dialect, every: int) -> None:
                 }
             ), word
     by_rule = [word for word, (source, _) in written.items() if source == "r" or not word.islower()]
+    sample = SAMPLE if every == 1 else SAMPLE // 4
     for word in {
-        *random.Random(29).sample(sorted(written), SAMPLE),
-        *random.Random(29).sample(sorted(by_rule), SAMPLE // 4),
+        *random.Random(29).sample(sorted(written), sample),
+        *random.Random(29).sample(sorted(by_rule), sample // 4),
         "the",
         "AM",
     }:

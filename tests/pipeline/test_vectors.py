@@ -90,7 +90,9 @@ class TestVectors:
         ):
             speech = next(
                 pipeline.speak(
-                    utterance.phonemes, voice, SpeechOptions(utterance.speed, utterance.seed)
+                    utterance.phonemes,
+                    voice,
+                    SpeechOptions(utterance.speed, utterance.seed, raw=True),
                 )
             )
             stored = load_tensors(tiny_vectors, entry)

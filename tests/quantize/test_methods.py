@@ -16,13 +16,13 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.layer_plan import Layer, int8_macs, plan_for
 from kokoro_ane.quantize.locator import manifest_path
-from kokoro_ane.quantize.measure import read_log
+from kokoro_ane.quantize.measure import changes, read_log
 from kokoro_ane.quantize.methods import (
+    LEVELS_FOR,
     METHODS,
     SCHEMES,
+    SIZE_18,
     Activations,
     BlockWeights,
     LinearWeights,
@@ -30,22 +30,25 @@ from kokoro_ane.quantize.methods import (
     method_named,
     with_settings,
 )
+from kokoro_ane.quantize.plan import Layer, int8_macs_share, plan_for
 from kokoro_ane.quantize.recipe import RECIPES, load_recipe, recipe_for, recipe_path
 from kokoro_ane.quantize.search import Option, first_within, trade_off
+from kokoro_ane.runtimes.genuine import require_genuine
+from tests.commands import parsed
 from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
 
 def layer(name: str, elements: int, channels: int, outputs: int, macs: int, **other: Any) -> Layer:
-    plain = {"op_type": "conv", "is_style": False, "is_tail": False}
+    plain = {"transposed": False, "is_style": False, "is_tail": False}
     sizes = {"elements": elements, "channels": channels, "outputs": outputs, "macs": macs}
-    return Layer(name, op_name="x", input="in", weight="w", **sizes, **plain | other)
+    return Layer(name, **sizes, **plain | other)
 
 
 LARGE = layer("generator.resblocks.0.convs1.0", 12_288, 64, 64, macs=900)
 SMALL = layer("generator.noise_convs.0", 704, 22, 32, macs=60)
 STYLE = layer("encode.norm1.fc", 33_280, 128, 260, macs=10, is_style=True)
-UPS = layer("generator.ups.1", 24_576, 64, 32, macs=20, op_type="conv_transpose")
+UPS = layer("generator.ups.1", 24_576, 64, 32, macs=20, transposed=True)
 TAIL = layer("generator.conv_post", 4928, 32, 22, macs=10, is_tail=True)
 LAYERS = (LARGE, SMALL, STYLE, UPS, TAIL)
 
@@ -56,10 +59,9 @@ def test_names_agree_and_an_unknown_one_lists_them() -> None:
         assert method.parent is None or method.parent in METHODS
         assert (method.parent is None) == (method.weights is None and not method.by_recipe)
         assert method.title
-    assert set(METHODS) == {"fp16", "w8", "p8", "p6", "p4", "w4", "w8a8", "mixed", "mixed18"}
-    pytest.raises(InputError, method_named, "w9").match(
-        "unknown method 'w9'; there are: fp16, w8, p8, p6, p4, w4, w8a8, mixed, mixed18"
-    )
+    names = "fp16, w8, p8, p6, p4, w4, w8a8, p6a8, p4a8, mixed, mixed18"
+    assert list(METHODS) == names.split(", ")
+    pytest.raises(InputError, method_named, "w9").match(f"unknown method 'w9'; there are: {names}")
 
 
 @pytest.mark.parametrize(
@@ -163,15 +165,17 @@ class TestPlan:
         self, method: str, recipe: dict[str, str] | None = None
     ) -> dict[str, tuple[object, bool]]:
         return {
-            entry.layer.name: (entry.weights, entry.int8_input)
-            for entry in plan_for(METHODS[method], LAYERS, recipe)
+            name: (entry.weights, entry.int8_input)
+            for name, entry in plan_for(METHODS[method], LAYERS, recipe).items()
         }
 
     def test_plans_of_weights_of_w8a8_and_of_a_recipe(self) -> None:
         plan = self.planned("p6")
         assert plan == {
-            x.name: (None if x is SMALL else PaletteWeights(6), False)
-            for x in (LARGE, SMALL, STYLE, UPS)
+            LARGE.name: (PaletteWeights(6), False),
+            SMALL.name: (None, False),
+            STYLE.name: (PaletteWeights(6), False),
+            UPS.name: (PaletteWeights(6), False),
         }
         plan = self.planned("w8a8")
         assert {name for name, (_, int8_input) in plan.items() if int8_input} == {
@@ -180,14 +184,27 @@ class TestPlan:
         }
         assert plan[SMALL.name][0] == LinearWeights()  # small, but an int8 product needs both sides
         assert plan[UPS.name] == (LinearWeights(), False)
-        integer, whole = int8_macs(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
-        share = integer / whole
+        share = int8_macs_share(plan_for(METHODS["w8a8"], LAYERS, None), LAYERS)
         assert share == pytest.approx(0.96)
         recipe = {LARGE.name: "p4", SMALL.name: "w8", STYLE.name: "w8", UPS.name: "w8a8"}
         plan = self.planned("mixed", recipe)
         assert plan[LARGE.name] == (PaletteWeights(4), False)
         assert plan[SMALL.name] == (None, False)
         assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
+
+    @pytest.mark.parametrize(
+        "name", ["generator.ups.0", "generator.ups.1", "generator.noise_convs.0"]
+    )
+    def test_a_search_offers_no_palette_to_a_strided_layer(self, name: str) -> None:
+        strided = dataclasses.replace(LARGE, name=name)
+        assert [level for level in LEVELS_FOR[SIZE_18] if changes(strided, level)] == ["w8"]
+        assert "p6g_gptq" in [level for level in LEVELS_FOR[SIZE_18] if changes(LARGE, level)]
+
+    def test_a_part_of_a_method_has_weights_of_its_own(self) -> None:
+        method = dataclasses.replace(METHODS["p6"], parts=(("generator.ups.*", LinearWeights()),))
+        plan = plan_for(method, LAYERS, None)
+        assert plan[UPS.name].weights == LinearWeights()
+        assert plan[LARGE.name].weights == PaletteWeights(6)
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -203,7 +220,7 @@ class TestPlan:
                 {STYLE.name: "w8a8"},
                 "encode.norm1.fc is an AdaIN affine or of a few weights and keeps a float input",
             ),
-            ({"nothing": "w8"}, "names a layer that the package does not have: nothing"),
+            ({"nothing": "w8"}, "names a layer that the vocoder does not have: nothing"),
         ],
     )
     def test_bad_recipes(self, change: dict[str, str], message: str) -> None:
@@ -319,7 +336,7 @@ def renamed(
         (place.symlink_to if link else lambda source: shutil.copytree(source, place))(
             old.with_suffix(".mlpackage")
         )
-        data = json.loads(old.read_text(encoding="utf-8")) | {"method": name, "package": place.name}
+        data = parsed(old) | {"method": name, "package": place.name}
         new.write_text(json.dumps(data), encoding="utf-8")
     return Manifest.load(new)
 
@@ -333,14 +350,7 @@ class TestWhatItsNameSays:
         self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture
     ) -> list[str]:
         """The one line of the quality and the release command."""
-        arguments = [
-            "--checkpoint",
-            str(place[0].folder),
-            "--build",
-            str(place[1]),
-            "--workers",
-            "1",
-        ]
+        arguments = f"--checkpoint {place[0].folder} --build {place[1]} --workers 1".split()
         assert quality([*arguments, "--method", method]) == 2
         assert release(place, "--methods", method) == 2
         return [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]

@@ -2,7 +2,6 @@
 the process; refusals in one line.
 """
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -29,7 +28,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
-from tests.builds import once
+from tests.builds import once, uninstall
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -189,12 +188,7 @@ def test_a_voice_that_only_pytorch_reads_is_one_line(
 
 
 def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "onnxruntime" else find(name, *rest),
-    )
+    uninstall(monkeypatch, "onnxruntime")
     with pytest.raises(
         InputError,
         match=(
@@ -304,15 +298,9 @@ def test_a_file_that_misses_its_limit_is_thrown_away(
         return true(self, x, affines * 1.001)
 
     monkeypatch.setattr(StyledNorm, "forward", wrong)
-    stage = [
-        "vocoder",
-        "--runtime",
-        "onnx",
-        "--checkpoint",
-        str(tiny_checkpoint.folder),
-        "--out",
-        str(tmp_path),
-    ]
+    stage = (
+        f"vocoder --runtime onnx --checkpoint {tiny_checkpoint.folder} --out {tmp_path}"
+    ).split()
     assert build_stage(stage) == 1
     assert not list(tmp_path.glob("Kokoro*"))
 
@@ -320,15 +308,7 @@ def test_a_file_that_misses_its_limit_is_thrown_away(
 def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
     assert (
         build_stage(
-            [
-                "vocoder",
-                "--runtime",
-                "onnx",
-                "--layout",
-                "streaming-poly",
-                "--checkpoint",
-                str(DEMO_VOICE),
-            ]
+            (f"vocoder --runtime onnx --layout streaming-poly --checkpoint {DEMO_VOICE}").split()
         )
         == 2
     )
@@ -480,16 +460,10 @@ class TestPackages:
         copy = Path(shutil.copytree(tiny_build, tmp_path / "build"))
         for path in copy.glob("KokoroEncoder-*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        flags = [
-            "--checkpoint",
-            str(checkpoint.folder),
-            "--out",
-            str(copy),
-            "--buckets",
-            "40,160,640",
-            "--token-buckets",
-            "16,64",
-        ]
+        flags = (
+            f"--checkpoint {checkpoint.folder} --out {copy} --buckets 40,160,640 "
+            "--token-buckets 16,64"
+        ).split()
         assert build_stage(["encoder", *flags, "--target", "iOS17"]) == 0
         assert np.array_equal(
             said(checkpoint, copy, tmp_path / "a.wav"),

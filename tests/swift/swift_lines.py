@@ -5,7 +5,7 @@ is from outside this repository.
 import random
 import re
 
-from kokoro_ane.g2p.word_lists import DATA
+from kokoro_ane.g2p.bundled import DATA
 from kokoro_ane.pipeline.text_tables import MARKED
 from tests.g2p.lines import PATTERNS, filled, sentence
 from tests.g2p.typed import FOLDER, read_lines, rows

@@ -100,9 +100,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
     )
     play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
     table = torch.from_numpy(decoded((bundle / f"voices/{voice}.style").read_bytes())[:, None])
-    wanted = list(
-        chain.speak(TEXT, table, SpeechOptions(speed=1.1, seed=5, fade_ticks=True), play=play)
-    )
+    wanted = list(chain.speak(TEXT, table, SpeechOptions(speed=1.1, seed=5), play=play))
     pieces, pcm, report = kokoro_speak(
         bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5"
     )

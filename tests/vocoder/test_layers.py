@@ -246,17 +246,10 @@ def build(
 
     def make(out: Path) -> None:
         shutil.copytree(tiny_build, out, dirs_exist_ok=True)
-        flags = [
-            "vocoder",
-            "--tail",
-            "host",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--out",
-            str(out),
-            "--buckets",
-            "40,160,640",
-        ]
+        flags = (
+            f"vocoder --tail host --checkpoint {tiny_checkpoint.folder} --out {out} "
+            "--buckets 40,160,640"
+        ).split()
         assert build_stage(flags) == 0
 
     return once(tmp_path_factory, ["host tail", tiny_checkpoint.sha256], make)
@@ -321,7 +314,7 @@ class TestHostTail:
         import soundfile
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
-        place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(copy)]
+        place = f"--checkpoint {tiny_checkpoint.folder} --build {copy}".split()
         assert compress(["--method", "w8", "--tail", "host", *place]) == 0
         said = {}
         for name, more in {
@@ -366,8 +359,8 @@ class TestHostTail:
         """Every step replays from the bundle, the vocoder's with the tail of the manifest."""
         from kokoro_ane.pipeline.bundle import main as bundle
 
-        place = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
+        place = f"--checkpoint {tiny_checkpoint.folder} --build {build}".split()
         out = tmp_path / "bundle-tiny"
         assert bundle(["--tail", "host", *place, "--out", str(out)]) == 3
-        assert bundle(["--verify", str(out), "--checkpoint", str(tiny_checkpoint.folder)]) == 0
+        assert bundle(f"--verify {out} --checkpoint {tiny_checkpoint.folder}".split()) == 0
         assert (out / "packages" / "KokoroVocoder-tiny-host-fp16.mlpackage").is_dir()

@@ -5,7 +5,6 @@ python -m pytest tests/vocoder/test_streaming.py
 """
 
 import io
-import json
 import wave
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +40,7 @@ from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_model import generator_norms
 from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance
 from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, windows
+from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
 from training.fit_statistics import main as fit
@@ -300,13 +300,13 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     out = tmp_path / "s.npz"
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, "--out", str(out)]) == 0
-    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    report = printed(capsys)
     assert report["error"] < report["error_of_the_average"]
     assert load_predictor(out, open_checkpoint(str(DEMO_VOICE))).voices
     # what was spoken serves again
     more = ["--earlier", str(out), "--out", str(tmp_path / "more.npz")]
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, *more]) == 0
-    both = json.loads(capsys.readouterr().out.splitlines()[-1])
+    both = printed(capsys)
     assert both["sentences"] == report["sentences"] + both["spoken"]
     assert both["error"] < both["error_of_the_average"]
-    assert fit(["--checkpoint", str(DEMO_VOICE), "--count", "3"]) == 2
+    assert fit(f"--checkpoint {DEMO_VOICE} --count 3".split()) == 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mlprogram.dtypes import PRECISIONS
-    from mlprogram.errors import NonFiniteInput, ProgramError
+    from mlprogram.errors import NonFiniteInput, OpenShape, ProgramError
     from mlprogram.interface import TensorSpec
     from mlprogram.mlmodel import MLModel, MLState
     from mlprogram.program import Program
@@ -20,6 +20,7 @@ __all__ = [
     "MLModel",
     "MLState",
     "NonFiniteInput",
+    "OpenShape",
     "Program",
     "ProgramError",
     "TensorSpec",
@@ -30,7 +31,7 @@ def __getattr__(name: str) -> Any:
     """Import on first use: `python -m mlprogram --help` must not wait for torch and coremltools."""
     homes = {
         "dtypes": ("PRECISIONS",),
-        "errors": ("NonFiniteInput", "ProgramError"),
+        "errors": ("NonFiniteInput", "OpenShape", "ProgramError"),
         "interface": ("TensorSpec",),
         "mlmodel": ("MLModel", "MLState"),
         "program": ("Program",),

@@ -5,7 +5,7 @@
     python -m mlprogram rules
 
 Exit 0: done. Exit 1: `ane --at-least` or `rules --check` was not met. Exit 2: bad input. The last
-line of stdout is one JSON object.
+line of stdout is the exit code in words on a terminal, else one JSON object.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def build_parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) 
         "describe", help="operations, weights, arithmetic, bytes moved, live memory"
     )
     _add_package(describe)
+    _add_json(describe)
     describe.add_argument(
         "--top", type=count_argument, default=10, help="how many of the heaviest operations to list"
     )
@@ -61,7 +62,14 @@ def build_parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) 
     rules.add_argument(
         "--write", type=Path, metavar="FILE", help="renew the generated part of FILE"
     )
+    _add_json(rules)
     return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="end stdout with one JSON object on a terminal too"
+    )
 
 
 def _add_package(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +107,13 @@ def _add_forecast(parser: argparse.ArgumentParser) -> None:
         help="exit 1 if the lowest share of MACs is below this anywhere",
     )
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write everything, operations included"
+        "--json",
+        type=Path,
+        metavar="FILE",
+        nargs="?",
+        const=Path("-"),
+        help="write everything, operations included; without FILE, end stdout with one JSON object"
+        " on a terminal too",
     )
     parser.add_argument(
         "--plot",

@@ -108,6 +108,7 @@ def _pipeline(folder: Path, stages: tuple[Path, ...]) -> Model_pb2.Model:
     for model in models:
         spec.description.input.extend(f for f in model.description.input if f.name not in names)
         names |= {f.name for f in (*model.description.input, *model.description.output)}
+    # an output that a later stage takes stays inside the pipeline
     for i, model in enumerate(models):
         later = {f.name for other in models[i + 1 :] for f in other.description.input}
         spec.description.output.extend(f for f in model.description.output if f.name not in later)

@@ -8,8 +8,10 @@ right.
         print(error)
 """
 
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 LONGEST_LINE = 1500  # of a message: a name of 100,000 characters is not said back
 EXIT_GOOD, EXIT_MISSED, EXIT_BAD_INPUT = 0, 1, 2
@@ -24,6 +26,12 @@ class ProgramError(ValueError, RuntimeError):
 
 class NonFiniteInput(UserWarning):
     """An input holds NaN or infinity; that is allowed, counted and reported."""
+
+
+class OpenShape(UserWarning):
+    """A program leaves an axis of an input open, and its file does not say which sizes it allows:
+    Core ML may refuse the one that was executed.
+    """
 
 
 def one_line(text: str) -> str:
@@ -41,3 +49,17 @@ def exit_code(command: Callable[[], int]) -> int:
     except (ProgramError, OSError, MemoryError) as problem:
         print(f"error: {one_line(str(problem))}", file=sys.stderr)
         return EXIT_BAD_INPUT
+
+
+def conclude(report: Mapping[str, Any], code: int, meaning: str, as_json: bool = False) -> int:
+    """End a command and return its exit code. A person at a terminal reads the code and what it
+    means; a pipe, or whoever asked for JSON, reads the report as one JSON object.
+    """
+    is_terminal = sys.stdout.isatty()
+    if is_terminal:
+        print(f"exit {code}: {meaning}")
+    if as_json or not is_terminal:
+        # What another encoding lacks is escaped by JSON's rules, not by Python's.
+        is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        print(json.dumps(report, ensure_ascii=not is_unicode, allow_nan=False))
+    return code

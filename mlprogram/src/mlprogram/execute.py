@@ -67,6 +67,7 @@ def run_block(block: BlockPlan, env: list[Any], run: Run) -> None:
     place, for anything that fails.
     """
     hook = run.hook
+    # Written out, without helpers: a small network is thousands of steps of microseconds.
     for step in block.steps:
         try:
             if step.call is None:
@@ -174,6 +175,7 @@ def _control(step: Step, env: list[Any], run: Run) -> tuple:
 
 def _loop(step: Step, values: list[Any], env: list[Any], run: Run) -> tuple:
     condition, body = step.blocks
+    # A body frees its inputs at their last use, so both blocks are bound anew in each turn.
     while True:
         _bind(condition, values, env)
         run_block(condition, env, run)

@@ -5,10 +5,11 @@ ten, or PyTorch's own kernel.
     names = recognized(while_loop_operation, planner.constants, planner.types)
     GruLoop(...).run(env)
 
-What is recognized is the whole body, operation by operation, casts and index arithmetic included; a
-loop that differs anywhere runs step by step. In fp16 every operation of a step is rounded as the
-program declares it; only the product with the inputs, which hangs on no step before, is computed
-for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel runs.
+What is recognized is every operation that reaches what the loop carries, casts and index arithmetic
+included; a loop that differs there runs step by step. In fp16 every operation of a step is rounded
+as the program declares it; only the product with the inputs, which hangs on no step before, is
+computed for all steps at once. In fp32 and fp64 nothing is rounded in between, and PyTorch's kernel
+runs.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ from mlprogram.graph import Block, Operation, ValueType
 
 GATES = ("r", "z", "n")
 _COMPUTES = frozenset(("add", "linear", "mul", "sigmoid", "sub", "tanh"))
-_MOVES = frozenset(
-    ("cast", "const", "expand_dims", "gather", "greater_equal", "scatter", "select", "squeeze")
-)
 Tree = tuple  # (operation, tree, ...) of a value
 
 
@@ -73,7 +71,7 @@ class GruLoop:
             return None
         if rows[1:].any():  # the body adds its rows to what is there
             return None
-        # [3 H, I], [3 H, H]
+        # gates side by side, as PyTorch wants them: [3 H, I], [3 H, H]
         w_x, w_h = (torch.cat([env[pair[i]] for pair in self.weights]) for i in (0, 1))
         b_x, b_h = (self._bias(env, i, w_x) for i in (0, 1))
         if self.dtype == torch.float16:
@@ -134,6 +132,7 @@ def recognized(
     condition, body = op.blocks
     if len(condition.operations) != 1 or len(body.inputs) != 2 or len(body.outputs) != 2:
         return None
+    # the condition is `counter < length` and nothing else
     less = condition.operations[0]
     if (
         less.op_type != "less"
@@ -141,44 +140,33 @@ def recognized(
         or condition.outputs != (less.outputs[0].name,)
     ):
         return None
-    trees = _Trees(body, constants)
-    if not all(o.op_type in _COMPUTES | _MOVES for o in body.operations) or not _casts_keep(
-        body, types
-    ):
-        return None
+    trees = _Trees(body, constants, types)
     if trees.of(body.outputs[0]) != ("next",):
         return None
     match trees.of(body.outputs[1]):
         case ("write", ("list",), ("next",), new):
-            return _gru(new, less.inputs["y"][0], trees, types)
+            return _gru(new, less.inputs["y"][0], trees)
     return None
 
 
-def _casts_keep(body: Block, types: Mapping[str, ValueType]) -> bool:
-    """Whether casts only go between integer types, or between fp16 and the fp32 in which the list
-    is carried.
-    """
-    for op in (o for o in body.operations if o.op_type == "cast"):
-        pair = {types[op.inputs["x"][0]].dtype.name, op.outputs[0].dtype.name}
-        if pair != {"fp16", "fp32"} and any(
-            o.dtype.is_float or o.dtype.name == "bool"
-            for o in (types[op.inputs["x"][0]], op.outputs[0])
-        ):
-            return False
-    return True
-
-
 class _Trees:
-    """Values of a body as trees over the carried list, the step's input and state, and
-    constants.
+    """Values of a body as trees over the carried list, the step's input and state, and constants.
+
+    `reached` are the operations that a tree was asked through. The others cannot change a result:
+    with a flexible length, coremltools also writes the index counted from the end of the sequence
+    (`shape`, `slice_by_index`, `add`), which the sign of the counter never selects.
     """
 
-    def __init__(self, body: Block, constants: Mapping[str, Any]) -> None:
+    def __init__(
+        self, body: Block, constants: Mapping[str, Any], types: Mapping[str, ValueType]
+    ) -> None:
         self._makers = {
             o.name: operation for operation in body.operations for o in operation.outputs
         }
         self._inputs = {body.inputs[0].name: ("t",), body.inputs[1].name: ("list",)}
         self._constants = constants
+        self.types = types
+        self.reached: dict[str, Operation] = {}
         self.sequences: set[str] = set()
 
     def of(self, name: str) -> Tree:
@@ -188,15 +176,19 @@ class _Trees:
         op = self._makers.get(name)
         if op is None or op.op_type == "const":
             return ("name", name)
+        self.reached[name] = op
         read = {param: names[0] for param, names in op.inputs.items() if names}
-        if op.op_type in ("cast", "squeeze", "expand_dims"):
+        if op.op_type in ("squeeze", "expand_dims") or self._keeps_value(op):
             return self.of(read["x"])
         if op.op_type == "linear":
             return ("linear", self.of(read["x"]), read["weight"], read.get("bias"))
         if op.op_type in ("gather", "scatter"):
             return self._moved(op.op_type, read)
         if op.op_type == "select":
-            return self.of(read["a"]) if self.of(read["cond"]) == ("from zero",) else ("other",)
+            # `b` is never selected, but a longer one would make more indices of the one in `a`
+            same = self.types[read["a"]].shape == op.outputs[0].shape
+            taken = same and self.of(read["cond"]) == ("from zero",)
+            return self.of(read["a"]) if taken else ("other",)
         if op.op_type == "greater_equal":
             return (
                 ("from zero",)
@@ -210,6 +202,17 @@ class _Trees:
         if op.op_type in ("add", "mul", "sigmoid", "tanh"):
             return (op.op_type, *(self.of(read[p]) for p in ("x", "y") if p in read))
         return ("other",)
+
+    def _keeps_value(self, op: Operation) -> bool:
+        """Whether an operation is a cast that changes no value of the loop: between integers that
+        hold 2^15 steps, or between fp16 and the fp32 in which the list is carried.
+        """
+        if op.op_type != "cast":
+            return False
+        pair = [self.types[op.inputs["x"][0]].dtype, op.outputs[0].dtype]
+        return {t.name for t in pair} == {"fp16", "fp32"} or all(
+            t.kind in ("int", "uint") and t.bits >= 16 for t in pair
+        )
 
     def _moved(self, kind: str, read: Mapping[str, str]) -> Tree:
         """A row of the carried list or of the sequence, or the list with one row more."""
@@ -247,7 +250,7 @@ class _Trees:
         """Types of what a step computes; what the list is carried in is a cast's business."""
         return {
             o.dtype.name
-            for op in self._makers.values()
+            for op in self.reached.values()
             if op.op_type in _COMPUTES
             for o in op.outputs
             if o.dtype.is_float
@@ -256,7 +259,7 @@ class _Trees:
     def casts_floats(self) -> bool:
         """Whether a float changes its type inside the body."""
         return any(
-            op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self._makers.values()
+            op.op_type == "cast" and op.outputs[0].dtype.is_float for op in self.reached.values()
         )
 
     def _is(self, name: str, value: Any) -> bool:
@@ -270,13 +273,14 @@ class _Trees:
         )
 
 
-def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> GruNames | None:
+def _gru(new: Tree, end: str, trees: _Trees) -> GruNames | None:
     """n (1 - z) + h z, with n = tanh(W x + r (U h)) and the gates sigmoid(W x + U h)."""
     match new:
         case ("add", ("mul", *first), ("mul", *second)):
             pass
         case _:
             return None
+    # either product may be written first, and either factor of each
     sides = [tuple(first), tuple(second)]
     carried = next((s for s in sides if ("h",) in s), None)
     fresh = next((s for s in sides if s is not carried), None)
@@ -295,7 +299,7 @@ def _gru(new: Tree, end: str, trees: _Trees, types: Mapping[str, ValueType]) -> 
     pairs = {"r": _gate(r), "z": _gate(z), "n": _pair((w_n, u_n))}
     if any(pair is None for pair in pairs.values()) or len(trees.sequences) != 1:
         return None
-    return _names(pairs, next(iter(trees.sequences)), end, trees, types)
+    return _names(pairs, next(iter(trees.sequences)), end, trees)
 
 
 def _gate(tree: Tree | None) -> tuple[Tree, Tree] | None:
@@ -313,9 +317,7 @@ def _pair(trees: tuple[Tree | None, ...]) -> tuple[Tree, Tree] | None:
     return (of_x[0], of_h[0]) if len(of_x) == len(of_h) == 1 else None
 
 
-def _names(
-    pairs: Mapping[str, Any], x: str, end: str, trees: _Trees, types: Mapping[str, ValueType]
-) -> GruNames | None:
+def _names(pairs: Mapping[str, Any], x: str, end: str, trees: _Trees) -> GruNames | None:
     """The loop's names, if every float value of a step has one type, and weights and biases are
     constants.
     """
@@ -326,7 +328,7 @@ def _names(
     ]
     if not all(trees.known(n) for n in constants):
         return None
-    kinds = {types[x].dtype.name, *trees.step_types()}
+    kinds = {trees.types[x].dtype.name, *trees.step_types()}
     # a list in fp16 under steps in fp32: not what a GRU becomes
     rounded_list = kinds == {"fp32"} and trees.casts_floats()
     return (

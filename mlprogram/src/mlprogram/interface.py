@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from mlprogram.dtypes import BY_NAME, FeatureTypes_pb2, Model_pb2
-from mlprogram.errors import NonFiniteInput, ProgramError
+from mlprogram.errors import NonFiniteInput, OpenShape, ProgramError
 from mlprogram.graph import Function, ValueType
 from mlprogram.package import Package
 
@@ -237,6 +237,14 @@ def _tensor(spec: TensorSpec, value: Any) -> torch.Tensor:
             f"input '{spec.name}' has shape {list(shape)}; allowed:"
             f" {spec.allowed()}{spec.refusal(shape)}"
         )
+    # a compiled model without metadata.json and without FlexibleShapeInformation
+    if -1 in spec.shape and not (spec.shapes or spec.ranges):
+        warnings.warn(
+            f"the file does not say which sizes input '{spec.name}' {spec.allowed()} allows: Core"
+            f" ML may refuse {list(shape)}",
+            OpenShape,
+            stacklevel=4,
+        )
     if not want.is_float and tensor.numel():
         _check_range(spec, tensor)
     return tensor
@@ -260,6 +268,8 @@ def _check_range(spec: TensorSpec, tensor: torch.Tensor) -> None:
 
 
 def _check_pairs(specs: Mapping[str, TensorSpec], tensors: Mapping[str, torch.Tensor]) -> None:
+    # Row i of one input goes with row i of every other. An input may list a shape twice, so all the
+    # rows that a shape stands in are compared.
     enumerated = [s for s in specs.values() if len(s.shapes) > 1]
     lists = [
         {i for i, shape in enumerate(s.shapes) if shape == tuple(tensors[s.name].shape)}
@@ -395,6 +405,7 @@ def _to_image(image: FeatureTypes_pb2.ImageFeatureType, array: np.ndarray) -> An
         return Image.fromarray(_bytes(plane))
     planes = array.reshape(array.shape[-3:])  # [3, H, W]
     planes = planes[::-1] if image.colorSpace == _IMAGE.BGR else planes
+    # Core ML's images have four channels, the last of them opaque
     opaque = np.full((1, *planes.shape[1:]), 255, np.uint8)
     pixels = np.concatenate([_bytes(planes), opaque]).transpose(1, 2, 0)  # [4, H, W] -> [H, W, 4]
     return Image.fromarray(np.ascontiguousarray(pixels), "RGBA")

@@ -61,6 +61,7 @@ class BlobFile:
         ProgramError if the file is too short.
         """
         start, size = self._record(offset)
+        # values narrower than a byte are packed, and the last byte may be filled in part
         expected = (count * dtype.bits + 7) // 8
         if size < expected:
             raise ProgramError(
@@ -102,6 +103,7 @@ def unpack_bits(data: np.ndarray, dtype: DType, count: int) -> np.ndarray:
         values |= bits[:, i] << i
     if dtype.kind == "uint":
         return values
+    # two's complement: flip the sign bit, then take its weight off again
     sign = 1 << (dtype.bits - 1)
     return ((values ^ sign).astype(np.int16) - sign).astype(np.int8)
 

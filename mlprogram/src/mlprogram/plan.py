@@ -190,6 +190,8 @@ class _Planner:
         return value
 
     def _step(self, op: Operation, scope: dict[str, int | Constant]) -> Step:
+        # Control flow reads slots alone: its blocks are planned in the scope of this place, so that
+        # they see outer values without a copy.
         if op.op_type in CONTROL:
             reads = tuple(
                 (param, tuple(self._slot(n, scope, None, op.where()) for n in names))
@@ -212,6 +214,7 @@ class _Planner:
                 blocks,
                 gru=gru,
             )
+        # A damaged file is refused here, by name, and not by a TypeError in the middle of a run.
         kernel = self._kernel(op)
         if missing := [
             param
@@ -220,6 +223,8 @@ class _Planner:
         ]:
             raise ProgramError(f"{op.where()} lacks {', '.join(missing)}; the file is damaged")
         widen = None if kernel.half or self._precision.wide is not None else torch.float32
+        # What the file settles (strides, axes, modes) is bound once; only what a run decides is
+        # looked up in every call.
         fixed: dict[str, Any] = {}
         bound: list[tuple[str, int | tuple[int, ...]]] = []
         for param, names in op.inputs.items():
@@ -360,6 +365,8 @@ class _Planner:
         working = self._precision.working(value.dtype)
         if widen is not None and working == torch.float16:
             working = widen
+        # A large constant is known by its place in memory, because its bytes are too many to
+        # compare; a small one by its bytes, because each reading makes another copy.
         place = (
             value.value.__array_interface__["data"][0]
             if value.value.nbytes > _SMALL
@@ -401,6 +408,7 @@ def _with_frees(
     """Give every step the slots to clear after it: values of this block that no later step and no
     output of the block needs.
     """
+    # outer values are not this block's to clear: a loop reads them again
     made = {*inputs, *(o.slot for step in steps for o in step.outputs)} - set(outputs)
     last = {}
     for i, step in enumerate(steps):

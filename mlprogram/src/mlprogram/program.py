@@ -126,6 +126,7 @@ class Program:
         for an operation that fails.
         """
         tensors, self.last_nonfinite = check_inputs(self.inputs, inputs, self._paired)
+        # constants are in place already; the copy is of pointers
         env = list(self._plan.template)
         for name, tensor in tensors.items():
             env[self._slots[name]] = tensor.to(
@@ -138,6 +139,7 @@ class Program:
         # one value may be given back twice
         named = zip(self._function.body.outputs, self._plan.body.outputs, strict=True)
         outputs = {name: _own(env[slot]) for name, slot in named}
+        # written at the end, so that a run that fails leaves the caller's states as they were
         for slot, tensor in states.items():
             if run.states[slot] is not tensor:
                 tensor.copy_(run.states[slot])

@@ -26,11 +26,15 @@ public struct BundleManifest: Decodable, Sendable {
         public let tokenFrames: Int, totalFrames: Int
         enum CodingKeys: String, CodingKey { case tokenFrames = "token_frames", totalFrames = "total_frames" }
     }
+    /// What was reported of systems from one version to before another.
+    public struct Advisory: Decodable, Sendable {
+        public let systems: [String], from: [Int], below: [Int]?, says: String, sources: [String]
+    }
     /// The voice's ten weights of the harmonic source.
     public struct Source: Decodable, Sendable { public let weights: [Double], bias: Double }
 
     public let format: Int, layout: String, method: String, checkpoint: Checkpoint
-    public let encoder: [Package], vocoder: Package, vocabulary: File, voices: Voices
+    public let encoder: [Package], vocoder: Package, vocabulary: File, voices: Voices, advisories: [Advisory]?
 }
 
 /// What manifest.json says of a vocoder of several functions.

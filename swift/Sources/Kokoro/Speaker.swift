@@ -30,19 +30,19 @@ public actor Speaker {
     /// Audio of a text as people write it, read in the language that the voice speaks; `unsupported` where the bundle has no rules for it.
     ///
     /// Everything else as of `speak(phonemes:)`.
-    public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0, fadesTicks: Bool = true) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, fadesTicks: fadesTicks)
+    public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0, raw: Bool = false) -> SpeechSequence {
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, raw: raw)
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .words(text)))
     }
 
     /// Audio of a text that is phonemes already, in the model's symbols.
     ///
     /// `speed` 0.25 to 4, where 2 is twice as fast; piece k draws its noise from `seed` + k. `longest`: phonemes above which a sentence is cut.
-    /// `fadesTicks`: see `TickFade`. The sequence throws `KokoroError`, or `CancellationError`.
+    /// `raw`: each sentence alone, with the ticks and the silence that the model makes. The sequence throws `KokoroError`, or `CancellationError`.
     public nonisolated func speak(
-        phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes, fadesTicks: Bool = true
+        phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes, raw: Bool = false
     ) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, fadesTicks: fadesTicks)
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, raw: raw)
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
     }
 
@@ -52,23 +52,33 @@ public actor Speaker {
         let table = try table(before.request.voice)
         var progress = before
         try Task.checkCancellation()
-        if let audio = try progress.window() { return (audio, progress) }
+        if let audio = try progress.window() ?? progress.share() { return (audio, progress) }
         let reader: RuleReader? = if case .words = before.text { try openReader(voice: before.request.voice) } else { nil }
-        while let chunk = try progress.nextChunk(reader) {
+        while let call = try progress.nextCall(reader) {
             try Task.checkCancellation()
-            if chunk.words.isEmpty { return progress.said(chunk, nil) }
+            let chunk = call[0], parts = call.map(\.phonemes)
             do {
-                let row = try table.row(phonemes: chunk.phonemes.count), request = progress.request
-                let pace = request.speed(of: chunk), seed = request.seed + progress.index
-                if var rest = try synthesis.stream(
-                    chunk.phonemes, row: row, speed: pace, seed: seed, fadesTicks: request.fadesTicks, stop: Task.checkCancellation),
-                    let first = try rest.next() {
-                    return progress.said(chunk, ChunkSynthesis.Spoken(chunk: first, durations: rest.durations), rest)
+                if !chunk.words.isEmpty {
+                    let row = try table.row(phonemes: parts.reduce(parts.count - 1) { $0 + $1.count }), request = progress.request
+                    let pace = request.speed(of: chunk), seed = request.seed + progress.index
+                    if call.count == 1, var rest = try synthesis.stream(
+                        chunk.phonemes, row: row, speed: pace, seed: seed, raw: request.raw, first: progress.isFirst(chunk), stop: Task.checkCancellation),
+                        let first = try rest.next() {
+                        let share = Joins.Share(durations: rest.durations, edges: rest.edges, samples: first.samples)
+                        return (progress.said(chunk, share, first.gain, rest), progress)
+                    }
+                    let spoken = try synthesis.speak(parts, row: row, speed: pace, seed: seed, raw: request.raw, stop: Task.checkCancellation)
+                    guard let shares = Joins.shares(spoken, parts) else {
+                        progress.putBack(call)
+                        continue
+                    }
+                    progress.shares = zip(call, shares).map { ($0, $1, spoken.chunk.gain) }
+                } else {
+                    progress.shares = [(chunk, Joins.Share(durations: [], edges: [0], samples: []), 1)]
                 }
-                return progress.said(chunk, try synthesis.speak(
-                    chunk.phonemes, row: row, speed: pace, seed: seed, fadesTicks: request.fadesTicks, stop: Task.checkCancellation))
+                return progress.share().map { ($0, progress) }
             } catch KokoroError.utteranceTooLong {
-                try progress.putBack(chunk.halves())
+                progress.putBack(call.count > 1 ? call : try chunk.halves())
             }
         }
         guard progress.index > 0 else { throw KokoroError.nothingToSay }
@@ -97,7 +107,7 @@ public actor Speaker {
 
 /// How a text is to be spoken.
 struct SpeechRequest: Sendable {
-    let voice: String, speed: Double, seed: Int, longest: Int, fadesTicks: Bool
+    let voice: String, speed: Double, seed: Int, longest: Int, raw: Bool
 
     /// With the pace that the text asks for, within what the encoder was built for.
     func speed(of chunk: PhonemeChunk) -> Double { min(max(speed * chunk.rate, Contract.speeds.lowerBound), Contract.speeds.upperBound) }
@@ -113,7 +123,9 @@ struct SpeechProgress: Sendable {
     let request: SpeechRequest, text: SpeechText
     private var words: RuleReader.Place?, phonemes: PhonemeReading?
     private(set) var index = 0
-    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], rest: ChunkSynthesis.Streamed?
+    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], alone = 0, rest: ChunkSynthesis.Streamed?
+    /// Spoken and not given yet.
+    var shares: [(PhonemeChunk, Joins.Share, Float)] = []
 
     init(request: SpeechRequest, text: SpeechText) {
         self.request = request
@@ -124,23 +136,53 @@ struct SpeechProgress: Sendable {
         }
     }
 
-    /// What is to be said next: a part that waits, or the next sentence. `reader`: of words.
-    mutating func nextChunk(_ reader: RuleReader?) throws(KokoroError) -> PhonemeChunk? {
-        if waiting.isEmpty, let found = phonemes?.sentence(from: place) {
+    /// What is said next in one call: a part that waits, or the next sentence, with very short neighbours. `reader`: of words.
+    mutating func nextCall(_ reader: RuleReader?) throws(KokoroError) -> [PhonemeChunk]? {
+        try fill(reader)
+        var call: [PhonemeChunk] = [], count = -1
+        while let chunk = waiting.first {
+            count += 1 + chunk.phonemes.count
+            if let first = call.first, !chunk.isShort || chunk.rate != first.rate || count > 60 { break }
+            call.append(waiting.removeFirst())
+            if request.raw || !chunk.isShort || alone > 0 { break }
+            try fill(reader)
+        }
+        alone = max(0, alone - 1)
+        return call.isEmpty ? nil : call
+    }
+
+    private mutating func fill(_ reader: RuleReader?) throws(KokoroError) {
+        guard waiting.isEmpty else { return }
+        if let found = phonemes?.sentence(from: place) {
             place = found.next
             waiting = try found.chunk.cut(longest: request.longest)
-        } else if waiting.isEmpty, var own = words, let parts = try reader?.next(&own) {
+        } else if var own = words, let parts = try reader?.next(&own) {
             words = own
             for part in parts { waiting += try part.cut(longest: request.longest) }
         }
-        return waiting.isEmpty ? nil : waiting.removeFirst()
     }
 
-    /// The parts of a chunk that was too long.
-    mutating func putBack(_ parts: [PhonemeChunk]) { waiting.insert(contentsOf: parts, at: 0) }
+    /// The parts of a call that was too long, to be said one by one.
+    mutating func putBack(_ parts: [PhonemeChunk]) {
+        waiting.insert(contentsOf: parts, at: 0)
+        alone += parts.count
+    }
+
+    /// Whether nothing stands before it, so that the model's silence stays.
+    func isFirst(_ chunk: PhonemeChunk) -> Bool { index == 0 && chunk.pauseBefore == nil }
 
     private func silence(before chunk: PhonemeChunk) -> Int {
         chunk.pauseBefore.map { Int($0 * Double(Contract.sampleRateHz) + 0.5) } ?? silence
+    }
+
+    /// The next chunk of a call that was spoken, its silence cut at both ends.
+    mutating func share() -> SpokenAudio? {
+        guard !shares.isEmpty else { return nil }
+        let (chunk, share, gain) = shares.removeFirst()
+        if request.raw || share.samples.isEmpty { return said(chunk, share, gain) }
+        var trim = JoinTrim(edges: share.edges, phonemes: chunk.phonemes, first: isFirst(chunk))
+        let samples = trim(share.samples), edges = Joins.heard(samples, share.edges.map { $0 - trim.start }, chunk.phonemes)
+        return said(chunk, Joins.Share(durations: share.durations, edges: edges, samples: samples), gain)
     }
 
     /// The next window of the chunk under way; nil where none is.
@@ -153,15 +195,14 @@ struct SpeechProgress: Sendable {
         return SpokenAudio(index: index - 1, window: found, startSample: samples)
     }
 
-    /// The finished piece, and the progress behind it. Without `spoken` it is silence; `rest`: the chunk's later windows.
-    func said(_ chunk: PhonemeChunk, _ spoken: ChunkSynthesis.Spoken?, _ rest: ChunkSynthesis.Streamed? = nil) -> (audio: SpokenAudio, after: SpeechProgress) {
-        let audio = SpokenAudio(index: index, chunk: chunk, spoken: spoken, silence: silence(before: chunk), startSample: samples)
-        var after = self
-        after.index += 1
-        after.rest = rest
-        after.samples += audio.samples.count
-        after.silence = chunk.ending.pauseSamples(speed: request.speed)
-        return (audio, after)
+    /// The finished piece; the progress goes on behind it. `rest`: the chunk's later windows.
+    mutating func said(_ chunk: PhonemeChunk, _ share: Joins.Share, _ gain: Float, _ rest: ChunkSynthesis.Streamed? = nil) -> SpokenAudio {
+        let audio = SpokenAudio(index: index, chunk: chunk, share: share, gain: gain, silence: silence(before: chunk), startSample: samples)
+        index += 1
+        self.rest = rest
+        samples += audio.samples.count
+        silence = chunk.ending.pauseSamples(speed: request.speed)
+        return audio
     }
 }
 

@@ -37,10 +37,29 @@ public struct SpeechBundle: Sendable {
     /// Whether the networks are ONNX files, to be computed by ONNX Runtime at exact length, or Core ML packages.
     public var isOnnx: Bool { manifest.vocoder.package.hasSuffix(".onnx") }
 
+    /// What was reported of Core ML on this system, to be shown at start.
+    public var advisories: [BundleManifest.Advisory] {
+        let version = ProcessInfo.processInfo.operatingSystemVersion
+        #if os(macOS)
+        let system = "macOS"
+        #else
+        let system = "iOS"
+        #endif
+        return advisories(system, [version.majorVersion, version.minorVersion])
+    }
+
+    /// The same of `iOS` or `macOS`.
+    public func advisories(_ system: String, _ version: [Int]) -> [BundleManifest.Advisory] {
+        (manifest.advisories ?? []).filter { advisory in
+            advisory.systems.contains(system) && !version.lexicographicallyPrecedes(advisory.from)
+                && version.lexicographicallyPrecedes(advisory.below ?? [.max])
+        }
+    }
+
     /// Longest durations that are taken from the encoder.
     var limits: DurationLimits {
-        let least = manifest.encoder.map(\.alignment)
-        return DurationLimits(tokenFrames: least.map(\.tokenFrames).min() ?? 0, totalFrames: least.map(\.totalFrames).min() ?? 0)
+        let least = manifest.encoder.map(\.alignment), frames = least.map(\.totalFrames) + [manifest.vocoder.buckets?.last ?? .max]
+        return DurationLimits(tokenFrames: least.map(\.tokenFrames).min() ?? 0, totalFrames: frames.min() ?? 0)
     }
 
     /// Lengths of the vocoder's functions where it is of a streaming layout; nil of another.

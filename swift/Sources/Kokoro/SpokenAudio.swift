@@ -28,15 +28,11 @@ public struct SpokenAudio: Sendable {
     /// Below 1 where the model was louder than full scale and the piece was turned down.
     public let gain: Float
 
-    init(index: Int, chunk: PhonemeChunk, spoken: ChunkSynthesis.Spoken?, silence: Int, startSample: Int) {
-        self.index = index
-        self.silence = silence
-        self.startSample = startSample
-        samples = [Float](repeating: 0, count: silence) + (spoken?.chunk.samples ?? [])
-        gain = spoken?.chunk.gain ?? 1
+    init(index: Int, chunk: PhonemeChunk, share: Joins.Share, gain: Float, silence: Int, startSample: Int) {
+        (self.index, self.silence, self.startSample, self.gain, durations) = (index, silence, startSample, gain, share.durations)
+        samples = [Float](repeating: 0, count: silence) + share.samples
         phonemes = string(chunk.phonemes)
-        durations = spoken?.durations ?? []
-        words = Self.words(of: chunk, durations: durations, from: startSample + silence)
+        words = Self.words(of: chunk, edges: share.edges.map { startSample + silence + $0 })
     }
 
     init(index: Int, window: FinishedChunk, startSample: Int) {
@@ -45,9 +41,7 @@ public struct SpokenAudio: Sendable {
     }
 
     /// Phoneme i is token i + 1: it begins after the tokens before it.
-    private static func words(of chunk: PhonemeChunk, durations: [Int], from start: Int) -> [Word] {
-        var edges = [start]
-        for frames in durations { edges.append(edges[edges.count - 1] + Contract.frameSamples * frames) }
+    private static func words(of chunk: PhonemeChunk, edges: [Int]) -> [Word] {
         let rate = Double(Contract.sampleRateHz)
         return zip(chunk.words, chunk.places).map { word, place in
             let last = min(place + 1 + word.phonemes.count, edges.count - 1)

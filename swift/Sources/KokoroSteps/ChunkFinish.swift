@@ -24,7 +24,7 @@ public struct FinishedChunk: Equatable, Sendable {
 }
 
 /// From near 0 to near 1.
-private func fade(_ place: Int, of length: Int) -> Float {
+func fade(_ place: Int, of length: Int) -> Float {
     let root = sine(Double.pi * Double(2 * place + 1) / Double(4 * length))
     return Float(root * root)
 }

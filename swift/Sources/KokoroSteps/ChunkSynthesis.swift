@@ -26,9 +26,7 @@ public struct EncodedText: Sendable {
     public let raw: [Float], hidden: Tensor, text: Tensor
 
     public init(raw: [Float], hidden: Tensor, text: Tensor) {
-        self.raw = raw
-        self.hidden = hidden
-        self.text = text
+        (self.raw, self.hidden, self.text) = (raw, hidden, text)
     }
 }
 
@@ -37,8 +35,7 @@ public struct Prosody: Sendable {
     public let f0Hz: [Float], energy: [Float]
 
     public init(f0Hz: [Float], energy: [Float]) {
-        self.f0Hz = f0Hz
-        self.energy = energy
+        (self.f0Hz, self.energy) = (f0Hz, energy)
     }
 }
 
@@ -48,10 +45,7 @@ public struct ChunkSynthesis: Sendable {
     private let backend: any SpeechBackend
 
     public init(vocabulary: Vocabulary, limits: DurationLimits, source: HarmonicSource, backend: any SpeechBackend) {
-        self.vocabulary = vocabulary
-        self.limits = limits
-        self.source = source
-        self.backend = backend
+        (self.vocabulary, self.limits, self.source, self.backend) = (vocabulary, limits, source, backend)
     }
 
     /// A chunk's samples [600F], and how many frames each token lasts: [n + 2], the boundary tokens included.
@@ -63,17 +57,20 @@ public struct ChunkSynthesis: Sendable {
     /// A chunk under way: its samples window by window.
     public struct Streamed: Sendable {
         public let durations: [Int]
-        private var pieces: StreamingVocoder.Pieces, finish: StreamFinish, tick: TickFade?
+        private var pieces: StreamingVocoder.Pieces, finish: StreamFinish, tick: TickFade?, trim: JoinTrim?
 
-        init(_ durations: [Int], _ pieces: StreamingVocoder.Pieces, _ tick: TickFade?) {
-            (self.durations, self.pieces, self.tick) = (durations, pieces, tick)
+        init(_ durations: [Int], _ pieces: StreamingVocoder.Pieces, _ tick: TickFade?, _ trim: JoinTrim?) {
+            (self.durations, self.pieces, self.tick, self.trim) = (durations, pieces, tick, trim)
             finish = StreamFinish(length: Contract.frameSamples * durations.reduce(0, +))
         }
+
+        /// Where tokens begin in the samples, by durations: behind the first sound, energy is not known yet.
+        public var edges: [Int] { Joins.edges(durations).map { max(0, $0 - (trim?.start ?? 0)) } }
 
         /// What can be heard next, and nil behind the last.
         public mutating func next() throws -> FinishedChunk? {
             while let piece = try pieces.next() {
-                let made = finish(piece), heard = tick?(made) ?? made
+                let made = finish(piece), faded = tick?(made) ?? made, heard = trim?(faded) ?? faded
                 if !heard.isEmpty { return FinishedChunk(samples: heard, gain: finish.gain) }
             }
             return nil
@@ -82,20 +79,21 @@ public struct ChunkSynthesis: Sendable {
 
     /// The same arguments as `speak`; nil where the vocoder is of another layout.
     public func stream(
-        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, fadesTicks: Bool = true, stop: () throws -> Void = {}
+        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, raw: Bool = false, first: Bool = true, stop: () throws -> Void = {}
     ) throws -> Streamed? {
         guard let vocoder = backend.streaming else { return nil }
-        let (durations, features, style) = try encoded(phonemes, row, speed, seed, stop)
+        let (durations, features, style) = try encoded([phonemes], row, speed, seed, stop)
         let length = Contract.frameSamples * features.asr.columns
-        let tick = fadesTicks ? TickFade(durations: durations, phonemes: phonemes, length: length) : nil
-        return Streamed(durations, try vocoder.pieces(features, style: style), tick)
+        let tick = raw ? nil : TickFade(durations: durations, phonemes: phonemes, length: length)
+        let trim = raw ? nil : JoinTrim(edges: Joins.edges(durations), phonemes: phonemes, first: first)
+        return Streamed(durations, try vocoder.pieces(features, style: style), tick, trim)
     }
 
-    /// `row` [256] of the voice for n phonemes. `stop` is asked between the steps, and throws where nobody waits for the result any more.
+    /// `parts`: the chunks of one call, `row` [256] of the voice for its n phonemes; `raw`: with the model's ticks. `stop` is asked between the steps, and throws where nobody waits for the result any more.
     public func speak(
-        _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, fadesTicks: Bool = true, stop: () throws -> Void = {}
+        _ parts: [[Unicode.Scalar]], row: [Float], speed: Double, seed: Int, raw: Bool = false, stop: () throws -> Void = {}
     ) throws -> Spoken {
-        let (durations, features, style) = try encoded(phonemes, row, speed, seed, stop), count = features.asr.columns
+        let (durations, features, style) = try encoded(parts, row, speed, seed, stop), count = features.asr.columns
         var waveform: [Float] = []
         if var pieces = try backend.streaming?.pieces(features, style: style, early: false) {
             while let piece = try pieces.next() { waveform += piece }
@@ -105,19 +103,19 @@ public struct ChunkSynthesis: Sendable {
             try waveform.requireFinite("waveform")
         }
         let made = FinishedChunk(waveform: waveform)
-        guard fadesTicks else { return Spoken(chunk: made, durations: durations) }
-        var tick = TickFade(durations: durations, phonemes: phonemes, length: made.samples.count)
+        if raw { return Spoken(chunk: made, durations: durations) }
+        var tick = TickFade(durations: durations, phonemes: Array(parts.joined(separator: [" "])), length: made.samples.count)
         return Spoken(chunk: FinishedChunk(samples: tick(made.samples), gain: made.gain), durations: durations)
     }
 
     /// Steps 1 to 11, and the decoder's style.
     private func encoded(
-        _ phonemes: [Unicode.Scalar], _ row: [Float], _ speed: Double, _ seed: Int, _ stop: () throws -> Void
+        _ parts: [[Unicode.Scalar]], _ row: [Float], _ speed: Double, _ seed: Int, _ stop: () throws -> Void
     ) throws -> (durations: [Int], features: VocoderFeatures, style: [Float]) {
-        let ids = try vocabulary.ids(phonemes), style = try VoiceStyle(row: row), pace = try checkedSpeed(speed)
+        let ids = try vocabulary.ids(Array(parts.joined(separator: [" "]))), style = try VoiceStyle(row: row), pace = try checkedSpeed(speed)
         let input = paddedTokens(ids, to: try backend.tokenBuckets.smallest(holding: ids.count, unit: "tokens"))
         let encoded = try backend.durations(ids: input, style: style.prosody, speed: Float(pace))
-        let durations = try limits.wholeFrames(try first(ids.count, of: encoded.raw, "durations"))
+        let durations = Joins.withPauses(try limits.wholeFrames(try first(ids.count, of: encoded.raw, "durations")), parts)
         try stop()
         let features = try features(encoded, FrameAlignment(durations: durations), style: style, seed: seed)
         try stop()

@@ -4,8 +4,7 @@ public struct DurationLimits: Equatable, Sendable {
     public let tokenFrames: Int, totalFrames: Int
 
     public init(tokenFrames: Int, totalFrames: Int) {
-        self.tokenFrames = tokenFrames
-        self.totalFrames = totalFrames
+        (self.tokenFrames, self.totalFrames) = (tokenFrames, totalFrames)
     }
 
     /// Step `round`: raw [n + 2] in frames, half to even and at least 1.

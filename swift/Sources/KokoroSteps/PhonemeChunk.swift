@@ -10,10 +10,7 @@ public struct SpokenWord: Equatable, Sendable {
     public var spaceFollows: Bool
 
     public init(text: String, place: Range<Int>, phonemes: [Unicode.Scalar], spaceFollows: Bool) {
-        self.text = text
-        self.place = place
-        self.phonemes = phonemes
-        self.spaceFollows = spaceFollows
+        (self.text, self.place, self.phonemes, self.spaceFollows) = (text, place, phonemes, spaceFollows)
     }
 }
 
@@ -70,16 +67,15 @@ public struct PhonemeChunk: Equatable, Sendable {
             if word.spaceFollows { joined.append(" ") }
         }
         while joined.last == " " { joined.removeLast() }
-        self.words = words
-        self.places = places
-        self.pauseBefore = pauseBefore
-        self.rate = rate
-        phonemes = joined
+        (self.words, self.places, self.pauseBefore, self.rate, phonemes) = (words, places, pauseBefore, rate, joined)
         self.ending = ending ?? ChunkEnding(phonemes: joined)
     }
 
     /// Whether anything but marks and white space is in it.
     public var isSpeakable: Bool { Self.isSpeakable(phonemes[...]) }
+
+    /// A chunk of fewer phonemes shares a call with such neighbours.
+    public var isShort: Bool { 1..<12 ~= phonemes.count }
 
     /// The chunk itself, or its parts of at most `longest` phonemes.
     public func cut(longest: Int) throws(KokoroError) -> [PhonemeChunk] {

@@ -13,10 +13,7 @@ public struct VocoderFeatures: Sendable {
         for (name, values) in [("asr", asr.values), ("f0_hz", f0Hz), ("energy", energy), ("spectrum", spectrum)] {
             try values.requireFinite(name)
         }
-        self.asr = asr
-        self.f0Hz = f0Hz
-        self.energy = energy
-        self.spectrum = spectrum
+        (self.asr, self.f0Hz, self.energy, self.spectrum) = (asr, f0Hz, energy, spectrum)
     }
 
     /// 120F + 1.

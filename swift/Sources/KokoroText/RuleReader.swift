@@ -5,7 +5,7 @@ import KokoroSteps
 ///
 /// It remembers words that it has read, so it belongs to one actor.
 public final class RuleReader {
-    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value
+    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value, paragraph: Value
     private var fields: [ObjectIdentifier: [String: Int]] = [:]
 
     /// The languages that voices speak, by the first letter of their names (af_heart, bm_george).
@@ -20,7 +20,7 @@ public final class RuleReader {
         do {
             program = try RuleProgram([UInt8](Data(contentsOf: file)), natives: { try Self.natives(text, language, $0) })
             (cut, sentence) = (try program.root("cut"), try program.root("sentence"))
-            (read, parts) = (try program.root("read"), try program.root("parts"))
+            (read, parts, paragraph) = (try program.root("read"), try program.root("parts"), try program.root("paragraph"))
         } catch let error as KokoroError { throw error } catch { throw .badFile(file.lastPathComponent, reason: "unreadable") }
     }
 
@@ -45,12 +45,12 @@ public final class RuleReader {
 
     /// The sentences of a text, cut one by one. A value: it can wait between two of them.
     public struct Place: Sendable {
-        private let text: Text
+        fileprivate let text: Text
         private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false
         /// Seconds of silence that the text asked for behind the last word, and whether there was a word.
         fileprivate var asked: Double?, hasSpoken = false
-        /// Paces of the elements that are open where the next sentence begins.
-        fileprivate var paces: [Double] = []
+        /// Start tags of the elements that are open where the next sentence begins.
+        fileprivate var open: [Text] = []
         private static let block = 4096
         public init(_ text: String) { self.text = Text(text) }
 
@@ -74,11 +74,6 @@ public final class RuleReader {
                 offset += used
             }
             return waiting.removeFirst()
-        }
-
-        /// Whether a blank line stands there, which ends a paragraph.
-        func isParagraphEnd(_ place: Int) -> Bool {
-            text.units[min(place, text.count)...].prefix(while: RuleTextMethods.isSpace).filter { $0 == 10 }.count > 1
         }
     }
 
@@ -106,16 +101,15 @@ public final class RuleReader {
 
     private func chunk(_ part: [Value], _ place: inout Place) throws -> PhonemeChunk {
         let words = try part.map(word), rate = try part.first.flatMap { try field($0, "rate").number } ?? 1
-        let isEnd = words.last.map { place.isParagraphEnd($0.place.upperBound) } ?? false
+        let isEnd = try words.last.map { try invoke(paragraph, [.text(place.text), .int($0.place.upperBound)]).isTrue } ?? false
         return PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate)
     }
 
     /// Words of the next sentence, as the rules give them.
     private func nextSentence(_ place: inout Place) throws -> [Value]? {
         guard let (offset, text) = try place.next(cut) else { return nil }
-        let one = try invoke(sentence, [.int(offset), .text(text), .tuple(place.paces.map(Value.float))])
-        let paces = try field(field(one, "marked"), "rates")
-        place.paces = if case .object = paces { try items(field(paces, "open")).compactMap(\.number) } else { [] }
+        let one = try invoke(sentence, [.int(offset), .text(text), .tuple(place.open.map(Value.text))])
+        place.open = try items(field(field(one, "marked"), "open")).compactMap { if case .text(let tag) = $0 { tag } else { nil } }
         return try items(invoke(read, [.list(List([one]))])).flatMap { try items(field(items($0)[1], "words")) }
     }
 

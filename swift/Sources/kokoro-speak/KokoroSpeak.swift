@@ -28,6 +28,7 @@ import KokoroText
     private static func speak(_ arguments: Arguments) async throws {
         let clock = ContinuousClock(), started = clock.now
         let bundle = try SpeechBundle(at: URL(fileURLWithPath: arguments.bundle))
+        for advisory in bundle.advisories { complain(KokoroError.unsupported("\(advisory.says) (\(advisory.sources.joined(separator: ", ")))")) }
         let speaker = try Speaker(bundle: bundle, backend: try await backend(bundle, arguments))
         var wave = try WaveFile(URL(fileURLWithPath: arguments.out)), pieces = 0, gaps = 0, first: Duration?, memory = 0.0
         defer { wave.discard() }

@@ -11,9 +11,9 @@ import CoreML
 
 /// Whole utterances by real networks, or by what they said when the bundle was made, against the stored samples.
 @Suite struct NetworkTests {
-    private func pieces(_ speaker: Speaker, _ text: String, speed: Double, seed: Int, longest: Int = 300) async throws -> [SpokenAudio] {
+    private func pieces(_ speaker: Speaker, _ text: String, speed: Double, seed: Int, longest: Int = 300, raw: Bool = false) async throws -> [SpokenAudio] {
         var found: [SpokenAudio] = []
-        for try await audio in speaker.speak(phonemes: text, voice: "awb", speed: speed, seed: seed, longest: longest, fadesTicks: false) { found.append(audio) }
+        for try await audio in speaker.speak(phonemes: text, voice: "awb", speed: speed, seed: seed, longest: longest, raw: raw) { found.append(audio) }
         return found
     }
 
@@ -24,7 +24,7 @@ import CoreML
         let synthesis = ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
         for utterance in try VectorIndex.read(folder).utterances {
             let stored = StoredUtterance(utterance, in: folder), row = try bundle.voice("awb").row(phonemes: stored.phonemes.count)
-            let found = try synthesis.speak(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, fadesTicks: false)
+            let found = try synthesis.speak([stored.phonemes], row: row, speed: utterance.speed, seed: utterance.seed, raw: true)
             let reached = snrDB(try stored("samples").values, found.chunk.samples.map(Double.init))
             print("   \(utterance.id): \(reached) dB")
             #expect(try found.durations == stored("durations").integers && reached >= leastDB)
@@ -42,6 +42,8 @@ import CoreML
         #expect(found.map(\.silence) == text.chunks.map(\.pauseSamples))
         #expect(found.map { $0.startSample + $0.silence } == text.chunks.map(\.startSample))
         for (piece, chunk) in zip(found, text.chunks) {
+            let heard = [1, chunk.edges.count - 2].map { Double(chunk.startSample + chunk.edges[$0]) / 24000 }
+            #expect(piece.words.first?.seconds.lowerBound == heard[0] && piece.words.last?.seconds.upperBound == heard[1])
             #expect(piece.words.map(\.text) == chunk.words.map(\.text) && piece.words.map(\.place) == chunk.words.map { $0.start..<$0.end })
         }
         let wave = try Data(contentsOf: bundle.folder.appendingPathComponent("vectors/\(text.file)")).dropFirst(44)
@@ -94,8 +96,8 @@ import CoreML
         for utterance in try VectorIndex.read(bundle.folder.appendingPathComponent("vectors")).utterances {
             let stored = StoredUtterance(utterance, in: bundle.folder.appendingPathComponent("vectors")), spectrum = try stored("spectrum").floats
             let row = try bundle.voice("awb").row(phonemes: stored.phonemes.count), frames = try stored("asr").shape[2], isWhole = frames <= 40
-            let whole = try synthesis.speak(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, fadesTicks: false)
-            var streamed = try #require(try synthesis.stream(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, fadesTicks: false))
+            let whole = try synthesis.speak([stored.phonemes], row: row, speed: utterance.speed, seed: utterance.seed, raw: true)
+            var streamed = try #require(try synthesis.stream(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, raw: true))
             var pieces: [[Float]] = []
             while let piece = try streamed.next() { pieces.append(piece.samples) }
             let factor: Float = isWhole ? 0.25 : 0.5
@@ -118,7 +120,7 @@ import CoreML
         let backend = try OnnxBackend(bundle: bundle, library: library), speaker = try Speaker(bundle: bundle, backend: backend)
         try compareUtterances(bundle, backend, leastDB: 90)
         let long = String(repeating: "həlˈO ðˈɛɹ. ", count: 8).replacingOccurrences(of: ". ", with: ", ") + "hˈI.", symbols = Array(long.unicodeScalars)
-        let found = try await pieces(speaker, long, speed: 1, seed: 3)
+        let found = try await pieces(speaker, long, speed: 1, seed: 3, raw: true)
         let first = try #require(found.first), frames: Int = first.durations.reduce(0, +)
         var at = 0
         for piece in found {
@@ -132,7 +134,7 @@ import CoreML
         #expect(first.samples.count < 14_400)
         let recorded = try #require(bundle.manifest.vocoder.source), source = try HarmonicSource(weights: recorded.weights, bias: recorded.bias)
         let whole = try ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
-            .speak(symbols, row: bundle.voice("awb").row(phonemes: symbols.count), speed: 1, seed: 3, fadesTicks: false)
+            .speak([symbols], row: bundle.voice("awb").row(phonemes: symbols.count), speed: 1, seed: 3, raw: true)
         let reached: Double = snrDB(whole.chunk.samples.map { Double($0) }, found.flatMap(\.samples).map { Double($0) })
         print("   windows against longer ones: \(reached) dB")
         #expect(whole.chunk.gain < 1 || reached > 100)

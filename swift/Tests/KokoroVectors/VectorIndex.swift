@@ -36,9 +36,9 @@ public struct VectorIndex: Decodable, Sendable {
     /// A chunk of the joined text, its samples counted from the beginning of the audio.
     public struct Chunk: Decodable, Sendable {
         public struct Word: Decodable, Sendable { public let text: String, start: Int, end: Int }
-        public let phonemes: String, ending: String, pauseSamples: Int, startSample: Int, samples: Int, seed: Int, durations: [Int], words: [Word]
+        public let phonemes: String, ending: String, pauseSamples: Int, startSample: Int, samples: Int, seed: Int, durations: [Int], edges: [Int], words: [Word]
         enum CodingKeys: String, CodingKey {
-            case phonemes, ending, samples, seed, durations, words, pauseSamples = "pause_samples", startSample = "start_sample"
+            case phonemes, ending, samples, seed, durations, edges, words, pauseSamples = "pause_samples", startSample = "start_sample"
         }
     }
     /// The text of several chunks.

@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mlprogram.benches.shared import ROOT
-from mlprogram.errors import ProgramError, exit_code
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude, exit_code
 from mlprogram.files import aside, check_target
 
 
@@ -381,12 +381,10 @@ def run(argv: list[str] | None) -> int:
         "unexplained": len(unexplained),
         "seed": arguments.seed,
     }
-    print(
-        json.dumps(
-            summary | {"suites": {row["suite"]: row["counts"] for row in results}}, allow_nan=False
-        )
-    )
-    return 0 if judged and not unexplained and (share >= WANTED_SHARE or judged < FROM_CASES) else 1
+    report = summary | {"suites": {row["suite"]: row["counts"] for row in results}}
+    if judged and not unexplained and (share >= WANTED_SHARE or judged < FROM_CASES):
+        return conclude(report, EXIT_GOOD, f"{share:.1%} of {judged} cases agree")
+    return conclude(report, EXIT_MISSED, f"{share:.1%} of {judged} cases agree: too few")
 
 
 def main(argv: list[str] | None = None) -> int:

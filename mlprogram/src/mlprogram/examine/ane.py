@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError
-from mlprogram.examine.describe import last_line, mega, new_table, percent, shape_text, show
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude
+from mlprogram.examine.describe import mega, new_table, percent, shape_text, show
 from mlprogram.examine.device import NOT_MEASURED, Facts, load_core_ml, measure
 from mlprogram.examine.placement import MEASURES, Forecast, Reading, forecast_placement
 from mlprogram.examine.profile import OpenProgram, Profile, open_program, profile_program
@@ -27,12 +27,13 @@ LABEL = "forecast, not a measurement"
 _COLOURS = {True: "#2a7f62", False: "#c8553d"}  # of segments on the engine, and elsewhere
 _LANES = {True: 0.25, False: -0.25}
 _FORMATS = (".png", ".svg", ".pdf")
+STDOUT = Path("-")  # of --json: the summary on stdout, on a terminal too
 Row = tuple[Forecast, "Facts | None"]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command: tables, files asked for, then one JSON line."""
-    for target in filter(None, (arguments.json, arguments.plot)):
+    """The command: tables, files asked for, then the conclusion."""
+    for target in filter(None, (_file(arguments), arguments.plot)):
         check_target(target, arguments.package, arguments.rules)
     if arguments.plot:
         check_format(arguments.plot)  # before the other file is written
@@ -64,8 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.per_op:
         show(*(per_op_table(forecast, facts) for forecast, facts in rows))
     _write_files(arguments, rows, rules)
-    last_line(report(program, rows, rules, per_op=False))
-    return _verdict(arguments.at_least, rows)
+    lowest, at_least = 100 * min(row.lowest_share("macs") for row, _ in rows), arguments.at_least
+    meaning, code = f"{lowest:.0f} % of the MACs at least are forecast on the engine", EXIT_GOOD
+    if at_least is not None and lowest < at_least:
+        meaning, code = f"{meaning}, {at_least:g} % were asked", EXIT_MISSED
+    summary = report(program, rows, rules, per_op=False)
+    return conclude(summary, code, meaning, arguments.json == STDOUT)
+
+
+def _file(arguments: argparse.Namespace) -> Path | None:
+    """The file that everything is written to."""
+    return None if arguments.json == STDOUT else arguments.json
 
 
 def _rows(
@@ -81,15 +91,11 @@ def _rows(
     return [(forecast_placement(profile, rules, chip), facts) for chip in chips]
 
 
-def _verdict(at_least: float | None, rows: list[Row]) -> int:
-    lowest = min(forecast.lowest_share("macs") for forecast, _ in rows)
-    return EXIT_MISSED if at_least is not None and 100 * lowest < at_least else EXIT_GOOD
-
-
 def _write_files(arguments: argparse.Namespace, rows: list[Row], rules: Rules) -> None:
-    if arguments.json:
+    file = _file(arguments)
+    if file:
         content = report(rows[0][0].profile.program, rows, rules, per_op=True)
-        with aside(arguments.json) as path:
+        with aside(file) as path:
             path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if arguments.plot:
         first = rows[0][0].profile

@@ -13,7 +13,6 @@ largest sum of activation bytes alive at once in program order.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -23,7 +22,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mlprogram.errors import ProgramError
+from mlprogram.errors import EXIT_GOOD, ProgramError, conclude
+from mlprogram.examine.pitfalls import pitfalls
 from mlprogram.examine.profile import (
     OpProfile,
     Profile,
@@ -70,11 +70,6 @@ def with_generated_part(path: Path, command: str, page: str) -> str:
     return f"{head}{begin}\n{page}\n{end}{rest.split(end)[1]}"
 
 
-def last_line(content: dict[str, Any]) -> None:
-    """The one JSON object that ends stdout."""
-    print(json.dumps(content))
-
-
 def mega(amount: float) -> str:
     """In millions, three digits or so."""
     value = amount / 1e6
@@ -100,13 +95,12 @@ _SORT = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The command: tables, then one JSON line. Exit code 0."""
+    """The command: tables, then the conclusion. Exit code 0."""
     program = open_program(arguments.package, arguments.function)
     profile = profile_program(program, program.shapes(dict(arguments.shape)))
     description = describe(profile, arguments.top, arguments.by)
     show(*_tables(description))
-    last_line(description)
-    return 0
+    return conclude(description, EXIT_GOOD, "described", arguments.json)
 
 
 def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
@@ -144,6 +138,7 @@ def describe(profile: Profile, top: int, by: str) -> dict[str, Any]:
         },
         "top": [_op(op) for op in heaviest],
         "top_by": by,
+        "warnings": pitfalls(profile),
     }
 
 
@@ -189,6 +184,7 @@ def _tables(d: dict[str, Any]) -> list[Any]:
         _weight_table(d),
         _type_table(d),
         _top_table(d),
+        *(f"warning: {count} x {what}" for what, count in d["warnings"].items()),
     ]
 
 

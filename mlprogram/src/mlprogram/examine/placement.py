@@ -208,6 +208,7 @@ def _graph_findings(
     """
     result = []
     for rule, effect in held:
+        # an operation that another rule has taken off the engine never reaches its compiler
         named = rule.params["rules"] if rule.kind == "graph_after" else ()
         broken = Counter(
             f.rule.id
@@ -230,6 +231,7 @@ def _input_findings(profile: Profile, held: tuple[tuple[Rule, str], ...]) -> lis
     flexible = {
         "ranged": [s.name for s in specs if any(low != high for low, high in s.ranges)],
         "enumerated": [s.name for s in specs if len(s.shapes) > 1],
+        "enumerated first axis": [s.name for s in specs if len({n[:1] for n in s.shapes}) > 1],
     }
     result = []
     for rule, effect in held:

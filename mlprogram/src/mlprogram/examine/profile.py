@@ -60,6 +60,7 @@ def count_macs(
     if op_type == "linear":
         return math.prod(outputs[0]) * inputs["weight"][-1]
     if op_type == "matmul":
+        # the axis that is summed over: the last of x, or the one before where x is turned
         rows = -2 if attributes.get("transpose_x") and len(inputs["x"]) > 1 else -1
         return math.prod(outputs[0]) * inputs["x"][rows]
     if op_type == "einsum":
@@ -302,8 +303,11 @@ def _profile_op(op: Operation, program: OpenProgram, inferred: Shapes) -> OpProf
                 value = constants[name].value
                 attributes[key] = value.tolist() if hasattr(value, "tolist") else value
             elif name in constants:
-                shapes[key] = constants[name].value.shape
+                value = constants[name].value
+                shapes[key] = value.shape
                 weights.append(_weight(name, program))
+                # one number is a setting, too: pow's base
+                attributes |= {key: value.item()} if value.size == 1 else {}
             elif name in inferred.of:
                 shapes[key] = inferred.of[name]
                 activations[name] = _tensor(types[name], inferred.of[name])

@@ -109,9 +109,26 @@ def kernel_size(op: OpProfile, params: Params) -> str | None:
 
 
 def stride_factors(op: OpProfile, params: Params) -> str | None:
-    """A stride that is not native."""
+    """A stride that is not native, or not beside another one."""
     strides = op.attributes.get("strides") or [] if op.op_type in params["ops"] else []
-    return next((f"stride {s}" for s in strides if s not in params["native"]), None)
+    native = params["native"] if len(set(strides)) == 1 else params["unequal"]
+    return f"stride {strides}" if any(s not in native for s in strides) else None
+
+
+def constant_operand(op: OpProfile, params: Params) -> str | None:
+    """A parameter of an operation that is this constant."""
+    name, value = params["parameter"], params["value"]
+    breaks = op.op_type == params["op"] and op.attributes.get(name) == value
+    return f"{name} = {value}" if breaks else None
+
+
+def palette_stride(op: OpProfile, params: Params) -> str | None:
+    """A palette as the weights of a layer with too long a stride."""
+    strides = op.attributes.get("strides") or [] if op.op_type in params["ops"] else []
+    if max(strides, default=1) <= params["max"]:
+        return None
+    kind = next((w.kind for w in op.weights if "palette" in w.kind), None)
+    return f"{kind} with stride {strides}" if kind else None
 
 
 def dilation_factors(op: OpProfile, params: Params) -> str | None:
@@ -231,6 +248,8 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             conv_rank,
             kernel_size,
             stride_factors,
+            palette_stride,
+            constant_operand,
             dilation_factors,
             dilated_taps,
             dilated_width,

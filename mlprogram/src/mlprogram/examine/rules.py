@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mlprogram.errors import ProgramError
+from mlprogram.errors import EXIT_GOOD, EXIT_MISSED, ProgramError, conclude
 from mlprogram.files import aside, parse_json, read_text
 
 EFFECTS = ("leaves", "may_leave", "graph_may_fail", "cost", "note")
@@ -33,7 +33,8 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
             "rank_other": "prefer",
             "conv_rank": "ops max_spatial",
             "kernel_size": "ops width height",
-            "stride_factors": "ops native",
+            "stride_factors": "ops native unequal",
+            "palette_stride": "ops max",
             "dilation_factors": "ops native",
             "dilated_taps": "min_kernel",
             "dilated_width": "limit extra",
@@ -50,6 +51,7 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
             "last_axis": "bytes",
             "working_set": "",
             "weight_kind": "starts_with",
+            "constant_operand": "op parameter value",
         }.items()
     }
 )
@@ -57,10 +59,11 @@ KIND_PARAMS: Mapping[str, frozenset[str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Source:
-    """Where a figure was published."""
+    """Where a figure was published, and the day (ISO) on which it was last read."""
 
     title: str
     url: str
+    date: str
 
 
 @dataclass(frozen=True)
@@ -242,11 +245,9 @@ _EFFECTS = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print every rule in full, or write or check the page's summary; the last line of stdout is
-    one JSON object.
-    """
+    """Print every rule in full, or write or check the page's summary; then the conclusion."""
     # late: who reads the rules needs no PyTorch
-    from mlprogram.examine.describe import last_line, with_generated_part
+    from mlprogram.examine.describe import with_generated_part
 
     rules = load_rules()
     current = True
@@ -263,15 +264,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(render(rules))
-    last_line(
-        {
-            "rules": len(rules.rules),
-            "chips": len(rules.chips),
-            "reviewed": rules.reviewed,
-            "current": current,
-        }
-    )
-    return 0 if current else 1
+    report = {
+        "rules": len(rules.rules),
+        "chips": len(rules.chips),
+        "reviewed": rules.reviewed,
+        "current": current,
+    }
+    code, meaning = (EXIT_GOOD, "done") if current else (EXIT_MISSED, "the page is out of date")
+    return conclude(report, code, meaning, arguments.json)
 
 
 def summary(rules: Rules) -> str:
@@ -321,10 +321,10 @@ def render(rules: Rules) -> str:
             "| --- | --- | --- | --- | --- | --- |",
             *(_chip_row(chip) for chip in rules.chips.values()),
             "",
-            "| source | |",
-            "| --- | --- |",
+            "| source | | read |",
+            "| --- | --- | --- |",
             *(
-                f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} |"
+                f"| {key} | {f'[{s.title}]({s.url})' if s.url else s.title} | {s.date} |"
                 for key, s in rules.sources.items()
             ),
         ]

@@ -99,7 +99,8 @@ def _lstm_run(
         state = (h.unsqueeze(0).contiguous(), c.unsqueeze(0).contiguous())
         y, h, c = torch.lstm(x, state, parameters, bias is not None, 1, 0.0, False, False, False)
         return y, h[0], c[0]
-    driven = _driven(x, weight_ih, bias)  # [S, B, 4 H]
+    # What the inputs give hangs on no step before: one product for all steps. [S, B, 4 H]
+    driven = _driven(x, weight_ih, bias)
     p_i, p_f, p_o = peephole.chunk(3) if peephole is not None else (0, 0, 0)
     turned, sequence = weight_hh.T.contiguous(), []
     for row in driven:
@@ -132,6 +133,7 @@ def gru(
     """
     functions = (_activation(recurrent_activation), _activation(activation))
     x = x.flip(0) if direction == "reverse" else x
+    # `inner` is added behind the product with the state, where reset_after scales it too
     inner = x.new_zeros(weight_hh.shape[0]) if bias is None else bias
     outer = torch.zeros_like(inner) if input_bias is None else input_bias
     if reset_after and functions == (torch.sigmoid, torch.tanh) and len(x) > 1:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from kokoro_ane.core.checks import open_functions
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import STREAMED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.quantize.layer_plan import CONVOLUTIONS
 from kokoro_ane.quantize.methods import (
     CONVERTED,
     METHODS,
@@ -24,6 +22,7 @@ from kokoro_ane.quantize.methods import (
 )
 from mlprogram.dtypes import BY_NAME
 
+CONVOLUTIONS = ("conv", "conv_transpose")
 INTEGERS = "linear int8"
 # a file of ONNX Runtime; the operation that multiplies integers, by its name there
 ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"
@@ -71,7 +70,7 @@ class Kinds:
         products = any(INTEGER_PRODUCT in file.read_bytes() for file in files)
         return cls(frozenset({"fp32", INTEGERS} if integers else {"fp32"}), products)
 
-    def are_of(self, level: str, layout: str) -> bool:
+    def are_of(self, level: str) -> bool:
         """Whether a package of that method has these kinds."""
         method, kinds = METHODS.get(level), self.weights - set(BY_NAME)
         # converted, not compressed
@@ -81,9 +80,9 @@ class Kinds:
             )
         if method.by_recipe:
             return bool(kinds) and kinds <= set().union(
-                *(kinds_of(scheme.weights, layout) for scheme in SCHEMES.values())
+                *(kinds_of(scheme.weights) for scheme in SCHEMES.values())
             )
-        expected = kinds_of(method.weights, layout)
+        expected = kinds_of(method.weights)
         # small layers may have other kinds, but the kind that most weights get has to be there
         return (
             bool(kinds & set(expected[:1]))
@@ -92,7 +91,7 @@ class Kinds:
         )
 
 
-def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
+def kinds_of(weights: Weights | None) -> tuple[str, ...]:
     """The kinds of a package with such weights; the one that most weights have stands first."""
     match weights:
         case LinearWeights():
@@ -101,8 +100,11 @@ def kinds_of(weights: Weights | None, layout: str) -> tuple[str, ...]:
             # a layer without a block has one scale per channel
             return ("linear per block int4", "linear int4")
         case PaletteWeights():
-            # the streaming layouts' product for all styles stays linear: quantize.layer_plan
-            return (f"palette {weights.bits}-bit", *((INTEGERS,) if layout in STREAMED else ()))
+            bits = f"palette {weights.bits}-bit"
+            bits = f"{bits} + {INTEGERS}" if weights.int8_entries else bits
+            # strided and depthwise layers, and the streaming layouts' product for all styles, have
+            # integers
+            return (bits, INTEGERS)
     return ()
 
 
@@ -122,7 +124,7 @@ def require_genuine(manifest: Manifest, level: str) -> None:
             f"{manifest.path} says method {manifest.level!r}, expected {level!r}: {again}"
         )
     kinds = Kinds.read(manifest.package_path)
-    if kinds is not None and not kinds.are_of(method, layout):
+    if kinds is not None and not kinds.are_of(method):
         stored = (
             f"{', '.join(sorted(kinds.weights))} with {'int8' if kinds.int8_inputs else 'float'}"
             " inputs"

@@ -1,0 +1,73 @@
+"""One checkpoint by two versions of coremltools: the tests of mlprogram, the vocoder package of
+every level, and the verdict on each level whose package is not the same.
+
+    python -m bench.coremltools_versions OTHER/bin/python kokoro-int8 build/versions
+
+OTHER is an environment like this one with another coremltools; both run this checkout. Where
+program and weights are the same bytes, so is every rendition, and nothing is judged twice. Exit 0:
+tests pass and packages are equal; 1: something differs, or a command of one version failed. The
+last line of stdout is one JSON object: exit codes by this version and by the other.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from kokoro_ane.core.commands import conclude
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
+
+# {0}: level, {1}: checkpoint, {2}: folder of the packages
+QUANTIZE = "kokoro_ane quantize --method {0} --checkpoint {1} --build {2}"
+JUDGE = "kokoro_ane quality --method {0} --checkpoint {1} --build {2}"
+COMMANDS = {
+    "tests": "pytest -q mlprogram/tests",
+    "fp16": "kokoro_ane build vocoder --checkpoint {1} --out {2}",
+    **dict.fromkeys(("w8a8", "p6", "mixed18"), QUANTIZE),
+}
+
+
+def content(build: Path, level: str) -> list[bytes]:
+    """Program and weights of a level's package, without the version that wrote it."""
+    from mlprogram.package import open_package
+
+    parts = []
+    for path in build.glob(f"*-{level}.mlpackage"):
+        package = open_package(path)
+        package.spec.mlProgram.attributes.clear()  # buildInfo
+        weights = package.weights_dir / "weight.bin"
+        parts.append(package.spec.mlProgram.SerializeToString(deterministic=True))
+        parts.append(weights.read_bytes())
+    return parts
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    parser = Parser("bench.coremltools_versions", __doc__)
+    parser.add_argument("other")
+    parser.add_argument("checkpoint")
+    parser.add_argument("out", type=Path)
+    arguments = parser.parse_args(argv)
+    builds = {arguments.out / "this": sys.executable, arguments.out / "other": arguments.other}
+
+    def codes(line: str, level: str) -> list:
+        """Exit code of a command by either version."""
+        done = []
+        for build, python in builds.items():
+            words = [w.format(level, arguments.checkpoint, build) for w in line.split()]
+            done.append(subprocess.run([python, "-m", *words]).returncode)
+        return done
+
+    rows = {}
+    for level, line in COMMANDS.items():
+        rows[level] = codes(line, level)
+        first, second = (content(build, level) for build in builds)
+        if first != second:
+            rows[level].append("differs")
+            rows[f"verdict of {level}"] = codes(JUDGE, level)
+    code = EXIT_REJECTED if any(map(any, rows.values())) else EXIT_GOOD
+    return conclude(arguments, rows, code, f"{len(rows)} commands by both versions")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

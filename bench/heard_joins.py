@@ -1,0 +1,209 @@
+"""What is heard between chunks, and of very short sentences: silence at joins, word times, replies
+of one word that a recognizer of 64 knows.
+
+    python -m bench.heard_joins --checkpoint kokoro-int8 [--rows silence,times,replies] [--raw]
+        [--voices af_heart,bm_george]
+
+Silence is where samples stay below -40 dBFS. --raw leaves every chunk as the models made it, as
+before joins were cut. The PyTorch runtime speaks. A pipe's last line is one JSON object.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
+from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
+
+if TYPE_CHECKING:
+    import pocketsphinx
+
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.pipeline.synthesis import Speech
+
+Speaks = Callable[[str, str], "list[Speech]"]  # text and voice to chunks
+STEP = 60  # samples, 2.5 ms
+QUIET = 0.01
+_REPLIES = (
+    "yes no okay sure maybe never always thanks hello goodbye please sorry absolutely exactly"
+    " perfect wonderful nothing everything somebody nobody tomorrow today yesterday tonight later"
+    " sometimes often twice once again almost enough probably possibly certainly definitely"
+    " obviously indeed correct wrong left seven eleven twenty hundred monday friday sunday london"
+    " paris coffee water apples oranges finished ready welcome congratulations good black outside"
+    " upstairs nowhere together"
+)
+REPLIES = tuple(_REPLIES.split())
+# in one text so many replies are spoken
+TOGETHER = 8
+# of more than 300 phonemes without a mark: cut in two
+LONG = (
+    "she walked along the river past the old mill and over the wooden bridge that her father had"
+    " built when she was a child and she thought about the summer evenings they had spent there"
+    " with a basket of bread and cheese and a book that neither of them ever finished while the"
+    " boats went by and the men on the boats called out the names of towns that she had never seen"
+)
+SENTENCES = (
+    "The harbour was quiet that morning. Two boats had left before the sun came up. Nobody saw them"
+    " go, except the man who kept the lamp.\n\nHe wrote it down in a blue notebook."
+)
+CUTS = {
+    "inside a sentence": LONG,
+    "around a pace": 'Please read <prosody rate="slow">these three words</prosody> again for me.',
+    "a pause of 20 ms": "We waited for them [pause 20ms] until the morning came.",
+    "a pause of 100 ms": "We waited for them [pause 100ms] until the morning came.",
+    "a pause of 1 s": "We waited for them [pause 1s] until the morning came.",
+    "sentence and paragraph": SENTENCES,
+    "one word each": "Tea. Milk. Sugar. Honey. Lemon. Bread. Butter.",
+}
+
+
+def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
+    """What speaks a text in a voice, by PyTorch."""
+    from kokoro_ane.g2p.alphabet import voice_language
+    from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
+    from kokoro_ane.pipeline.text import TextReader
+    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.runtimes.registry import open_runtime
+
+    opened = open_runtime("torch", Request(checkpoint, Path("build"), "fp32", PADDED))
+    reader = cache(lambda language: TextReader.load(language, None))
+
+    @cache
+    def speaks(text: str, voice: str) -> "list[Speech]":
+        pipeline = Pipeline(
+            reader(voice_language(voice)), opened.encoder, opened.vocoder, checkpoint.config.vocab
+        )
+        options = SpeechOptions(raw=raw)
+        return list(pipeline.speak(text, checkpoint.voice(voice), options))
+
+    return speaks
+
+
+def loud_steps(samples: np.ndarray) -> np.ndarray:
+    """Numbers of the steps of 2.5 ms that are not silent."""
+    count = len(samples) // STEP
+    return np.flatnonzero(np.abs(samples[: count * STEP]).reshape(count, STEP).max(axis=1) > QUIET)
+
+
+def silences(speeches: "list[Speech]") -> Iterator[float]:
+    """Seconds of silence at each join: from the last sound before it to the first behind it."""
+    for before, after in zip(speeches, speeches[1:], strict=False):
+        if len(before.samples) and len(after.samples):
+            tail = len(before.samples) - STEP * (int(loud_steps(before.samples)[-1]) + 1)
+            lead = STEP * int(loud_steps(after.samples)[0])
+            yield (tail + after.pause + lead) / SAMPLE_RATE_HZ
+
+
+def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+    """One row for each kind of join, over all voices."""
+    rows = []
+    for kind, text in CUTS.items():
+        gaps = [gap for voice in voices for gap in silences(speaks(text, voice))]
+        row = {"join": kind, "joins": len(gaps), "least_s": min(gaps)}
+        rows.append(row | {"median_s": float(np.median(gaps)), "most_s": max(gaps)})
+    return rows
+
+
+def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+    """How late words begin behind a silence of 0.1 s or more, and end before one, in ms."""
+    from kokoro_ane.pipeline.timestamps import words_of
+
+    late: dict[str, list[float]] = {"begin": [], "end": []}
+    for voice in voices:
+        offset = 0
+        for speech in speaks(SENTENCES, voice):
+            loud = STEP * loud_steps(speech.audio) + offset
+            runs = np.split(loud, np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10) + 1)
+            words = [one for one in words_of(speech, offset) if one[0].source != "punctuation"]
+            begins, ends = (
+                np.array([word[place] for word in words]) * SAMPLE_RATE_HZ for place in (1, 2)
+            )
+            for run in runs:
+                for name, times, sound in (
+                    ("begin", begins, run[0]),
+                    ("end", ends, run[-1] + STEP),
+                ):
+                    late[name].append(float(min(times - sound, key=abs)) / SAMPLE_RATE_HZ * 1000)
+            offset += len(speech.audio)
+    return [
+        {"times": name, "silences": len(values)}
+        | {"median_ms": float(np.median(values)), "worst_ms": float(max(values, key=abs))}
+        for name, values in late.items()
+    ]
+
+
+def decoder_of(words: tuple[str, ...]) -> "pocketsphinx.Decoder":
+    """A recognizer that knows these words, lower case, and no other. InputError: a word that is not
+    in its dictionary.
+    """
+    import pocketsphinx
+
+    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
+    unlisted = [word for word in words if decoder.lookup_word(word) is None]
+    if unlisted:
+        raise InputError(f"the recognizer does not know {', '.join(unlisted)}")
+    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
+    decoder.add_jsgf_string("closed", grammar)
+    decoder.activate_search("closed")
+    return decoder
+
+
+def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+    """How many replies are recognized among 64, in texts of eight and each alone."""
+    from kokoro_ane.eval.metrics.listeners import recognized
+
+    decoder, rows = decoder_of(REPLIES), []
+    for together in (TOGETHER, 1):
+        missed: list[str] = []
+        for voice in voices:
+            print(f"{together} in a text, {voice}: {len(missed)} missed before", file=sys.stderr)
+            for start in range(0, len(REPLIES), together):
+                replies = REPLIES[start : start + together]
+                text = " ".join(f"{reply.capitalize()}." for reply in replies)
+                for reply, speech in zip(replies, speaks(text, voice), strict=True):
+                    # a recognizer wants the silence that stands beside a sentence
+                    padded = np.pad(speech.samples, SAMPLE_RATE_HZ // 5)
+                    if recognized(at_16_khz(padded), decoder) != (reply,):
+                        missed.append(f"{reply} ({voice})")
+        count = len(REPLIES) * len(voices)
+        rows.append({"replies in a text": together, "recognized": count - len(missed)})
+        rows[-1] |= {"of": count, "missed": " ".join(missed)}
+    return rows
+
+
+ROWS = {"silence": silence_rows, "times": time_rows, "replies": reply_rows}
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    parser = Parser("bench.heard_joins", __doc__)
+    checkpoint_argument(parser)
+    parser.add_argument("--rows", default=",".join(ROWS), help="which (default: %(default)s)")
+    parser.add_argument("--voices", help="default: all of the checkpoint")
+    parser.add_argument("--raw", action="store_true", help="as the models made it")
+    arguments = parser.parse_args(argv)
+    checkpoint = open_checkpoint(arguments.checkpoint)
+    voices = (arguments.voices or ",".join(checkpoint.voices)).split(",")
+    speaks, results = speaker(checkpoint, arguments.raw), {}
+    for name in arguments.rows.split(","):
+        rows = ROWS[name](speaks, voices)
+        cells = [
+            tuple(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values())
+            for row in rows
+        ]
+        print_table(name, tuple(rows[0]), cells)
+        results[name] = rows
+    report = {"voices": voices, "raw": arguments.raw} | results
+    return conclude(arguments, report, EXIT_GOOD, "what is heard was measured")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,275 @@
+"""The natural variation of a checkpoint as data: what the judge knows of the model before it looks
+at a level. Two thirds of a verdict would measure that again.
+
+    variations = Variations.of(checkpoint, seed=0)
+    item = variations.find(VOCODER, clip.id, probe)  # None: measure it, then variations.keep(...)
+
+Of every judged clip there are four items: HEARING, what the listening models make of the reference;
+of VOCODER what other noise seeds do, and what they allow a test at each place; of ENCODER and
+PRODUCT what the neighbouring style rows do. Items of a known checkpoint are in the repository
+(eval/data, written by `kokoro-ane variation --write`), those of others in the user's cache.
+
+A clip that a package cuts (quantize.corpus.within) is a clip of its own, with another id. An item
+is used where the key fits (`variation_key`) and where the reference that is rendered here
+is the one that it belongs to: `probe` holds some samples of it, which have to agree to 60 dB.
+Two threads instead of one move them by -118 dB, EagerVocoder's kernels by -101, another noise seed
+by -21. On another processor stored figures differ from measured ones as those of two numbers of
+threads do, in the last digits.
+"""
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import JUDGED, SECOND
+from kokoro_ane.core.data_files import sha256_of
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.identity import sha256_of_json
+from kokoro_ane.core.kokoro_int8.cache import cache_root
+from kokoro_ane.core.staging import staged, write_json
+from kokoro_ane.core.tensor_files import keep_npz, read_npz
+from kokoro_ane.quantize.corpus import speech_lines, words_of
+
+HEARING = "heard"  # beside the stages
+SETS = (JUDGED, SECOND)
+STORED, CACHED, MEASURED = ("stored", "cached", "measured")
+FOLDER = Path(__file__).parent / "data"
+INDEX = "index.json"
+METRICS_CODE = Path(__file__).parent / "metrics"
+LISTENERS = ("pesq", "pocketsphinx", "resemblyzer", "speechmos", "distillmos", "xls-r-sqa")
+AGREE = 1e-6  # of the power of the reference: 60 dB
+PROBED, PROBED_VOWEL = 32, 8  # samples
+DIFFERS = {
+    "checkpoint": "is of another checkpoint",
+    "texts": "is of other texts",
+    "seed": "is of another seed",
+    "metrics": "was measured by other metrics' code",
+    "listeners": "was heard by other versions of the listening models",
+}
+
+Item = Mapping[str, np.ndarray]  # fields of one clip, [n] each
+
+
+def variation_key(checkpoint: Checkpoint, seed: int) -> dict[str, Any]:
+    """What the items hang on, each part by itself: weights, configuration and voices; the texts as
+    they are spoken and as they are counted in words; the seed; the bytes of eval/metrics; the
+    versions of the listening models.
+
+    What renders is not in it: a render that changes is found by `probe`.
+    """
+    texts = {name: [[*line, *words_of(line.text)] for line in speech_lines(name)] for name in SETS}
+    code = hashlib.sha256()
+    for path in sorted(METRICS_CODE.glob("*.py")):
+        code.update(f"{path.name}\0".encode() + path.read_bytes())
+    return {
+        "checkpoint": checkpoint.content_sha256,
+        "texts": sha256_of_json(texts),
+        "seed": seed,
+        "metrics": code.hexdigest(),
+        "listeners": {package: version(package) for package in LISTENERS},
+    }
+
+
+@dataclass(frozen=True)
+class Variations:
+    """Responsibilities: 1. whether the stored items are of this checkpoint and this code; 2. items
+    by clip, read or kept. It measures nothing.
+
+    file: the stored items, None where they are not used. line: which are used, or why not.
+    folder: where items are kept that are measured here, None for nowhere.
+    """
+
+    file: Path | None = None
+    sha256: str = ""
+    line: str = "the natural variation is measured"
+    folder: Path | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, seed: int, stored: Path = FOLDER) -> Self:
+        """The items of this checkpoint in the repository, or in the user's cache."""
+        key = variation_key(checkpoint, seed)
+        folder = cache_root() / "variation" / sha256_of_json(key)[:16]
+        entry, why = _entry(stored, key)
+        if entry is None:
+            return cls(line=f"the natural variation is measured: {why}", folder=folder)
+        file = stored / str(entry["file"])
+        counts = ", ".join(f"{kind} {count}" for kind, count in entry["clips"].items())
+        line = f"the natural variation of {entry['checkpoint']} is stored ({counts} clips):"
+        return cls(file, entry["sha256"], f"{line} --fresh measures it again", folder)
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Where stored items came from, for records."""
+        return {"file": self.file.name, "sha256": self.sha256} if self.file else {}
+
+    def find(self, kind: str, clip: str, probe: np.ndarray) -> tuple[Item, str] | None:
+        """An item and its origin; None where there is none of this reference."""
+        if clip.split("-")[0] not in SETS:
+            return None
+        if (item := self._stored.get((kind, clip))) and agree(item["probe"], probe):
+            return item, STORED
+        path = self.path(kind, clip)
+        if path is None or not path.is_file():
+            return None
+        try:
+            item = read_npz(path)
+            return (item, CACHED) if agree(item["probe"], probe) else None
+        except (InputError, KeyError) as problem:
+            print(f"kept variation is not used: {problem}", file=sys.stderr)
+            return None
+
+    def keep(self, kind: str, clip: str, item: Item) -> None:
+        """Write an item to the user's cache. Where that fails a line on stderr says so."""
+        path = self.path(kind, clip)
+        if path is None or clip.split("-")[0] not in SETS:
+            return
+        keep_npz(path, item, "variation is", packed=True)
+
+    def path(self, kind: str, clip: str) -> Path | None:
+        """Where an item is kept that is measured here."""
+        return self.folder / kind / f"{clip}.npz" if self.folder else None
+
+    def kept(self) -> dict[tuple[str, str], Item]:
+        """Every item that was measured here."""
+        paths = sorted(self.folder.glob("*/*.npz")) if self.folder else []
+        return {(path.parent.name, path.stem): read_npz(path) for path in paths}
+
+    @property
+    def unstored(self) -> "Variations":
+        """The same without what the repository stores."""
+        return Variations(folder=self.folder)
+
+    @cached_property
+    def _stored(self) -> Mapping[tuple[str, str], Item]:
+        return unpacked(read_npz(self.file)) if self.file else {}
+
+
+def _entry(stored: Path, key: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """What the index says of the stored items that fit the key, or why none is used."""
+    try:
+        entries = json.loads((stored / INDEX).read_bytes())["stored"]
+        fitting = [entry for entry in entries if entry["key"]["checkpoint"] == key["checkpoint"]]
+        if not fitting:
+            there = ", ".join(entry["checkpoint"] for entry in entries) or "nothing"
+            return None, f"no stored one is of this checkpoint (there is: {there})"
+        entry = fitting[0]
+        name = f"the stored one of {entry['checkpoint']} ({entry['file']})"
+        for part, words in DIFFERS.items():
+            if entry["key"][part] != key[part]:
+                return None, f"{name} {words}"
+        if sha256_of(stored / entry["file"]) != entry["sha256"]:
+            return None, f"{name} is not the one that was written, its SHA-256 differs"
+    except (OSError, ValueError, LookupError, TypeError) as problem:
+        return None, f"{stored / INDEX} cannot be read ({type(problem).__name__})"
+    return entry, ""
+
+
+def write_stored(
+    stored: Path, checkpoint: Checkpoint, seed: int, items: Mapping[tuple[str, str], Item]
+) -> Path:
+    """Write the items of a checkpoint, and its entry in the index in place of an older one."""
+    name = checkpoint.name.rpartition("/")[2]
+    file = stored / f"{name}.npz"
+    stored.mkdir(exist_ok=True)
+    with staged(file) as aside, aside.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **packed(items))
+    try:
+        entries = json.loads((stored / INDEX).read_bytes())["stored"]
+    except (OSError, ValueError, LookupError, TypeError):
+        entries = []
+    entry = {
+        "checkpoint": name,
+        "file": file.name,
+        "sha256": sha256_of(file),
+        "clips": dict(Counter(kind for kind, _ in items)),
+        "key": variation_key(checkpoint, seed),
+    }
+    others = [other for other in entries if other["checkpoint"] != name]
+    write_json(stored / INDEX, {"stored": [*others, entry]})
+    return file
+
+
+def packed(items: Mapping[tuple[str, str], Item]) -> dict[str, np.ndarray]:
+    """One array for each field of a kind, all clips one after the other: six hundred small arrays
+    would take more room for their headers than for their numbers.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for kind in dict.fromkeys(kind for kind, _ in items):
+        clips = {clip: item for (other, clip), item in items.items() if other == kind}
+        arrays[f"{kind}/clips"] = np.array(list(clips))
+        for field in next(iter(clips.values())):
+            parts = [item[field] for item in clips.values()]
+            arrays[f"{kind}/{field}/values"] = np.concatenate(parts)
+            arrays[f"{kind}/{field}/lengths"] = np.array([len(part) for part in parts], np.int32)
+    return arrays
+
+
+def unpacked(arrays: Mapping[str, np.ndarray]) -> Mapping[tuple[str, str], Item]:
+    """The items that `packed` was given."""
+    items: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    for name in arrays:
+        kind, field, *values = name.split("/")
+        if values != ["values"]:
+            continue
+        ends = np.cumsum(arrays[f"{kind}/{field}/lengths"])
+        parts = np.split(arrays[name], ends[:-1])
+        for clip, part in zip(arrays[f"{kind}/clips"], parts, strict=True):
+            items.setdefault((kind, str(clip)), {})[field] = part
+    return items
+
+
+def figures_item(figures: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Figures by name as arrays."""
+    return {"names": text_array(json.dumps(list(figures))), "values": np.array([*figures.values()])}
+
+
+def figures_of(item: Item) -> dict[str, float]:
+    """The figures that `figures_item` was given."""
+    names = json.loads(text_of(item["names"]))
+    return dict(zip(names, map(float, item["values"]), strict=True))
+
+
+def text_array(text: str) -> np.ndarray:
+    """A text as an array [bytes] uint8."""
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def text_of(array: np.ndarray) -> str:
+    """The text that `text_array` was given."""
+    return array.tobytes().decode()
+
+
+def sound_probe(reference: np.ndarray, vowel: np.ndarray) -> np.ndarray:
+    """The RMS of some stretches of a clip's reference and of its vowel, and the first sample of
+    each [80] float32.
+    """
+    stretches = [
+        *np.array_split(reference, PROBED),
+        *np.array_split(vowel, PROBED_VOWEL),
+    ]
+    first = [stretch[0] for stretch in stretches]
+    return np.array([*first, *(np.sqrt(np.square(x).mean()) for x in stretches)], np.float32)
+
+
+def prosody_probe(durations: np.ndarray, f0_hz: np.ndarray) -> np.ndarray:
+    """How a clip is read [33] float32: some values of its F0, and its frames."""
+    places = np.linspace(0, len(f0_hz) - 1, PROBED).astype(int)
+    return np.append(f0_hz[places], durations.sum()).astype(np.float32)
+
+
+def agree(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two probes are of one rendition, to 60 dB."""
+    if one.shape != other.shape:
+        return False
+    difference = np.square(one - other, dtype=np.float64).sum()
+    return bool(difference <= AGREE * np.square(other, dtype=np.float64).sum())

@@ -1,0 +1,124 @@
+"""The natural variation of a checkpoint, which every verdict is compared with: whether the
+repository holds it, and the command that measures and writes it.
+
+    kokoro-ane variation [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M]
+    kokoro-ane variation --write       # half an hour of two cores; commit eval/data afterwards
+    kokoro-ane variation --write --set judged --stages vocoder
+
+Without the hub's weights nobody can write theirs. Of every other checkpoint the judge measures, and
+keeps what it measured in the user's cache (eval/natural.py says what the key holds). What a run
+that was interrupted has measured is not measured again. Exit 0: stored, and of this checkpoint and
+this code. Exit 2: bad input. Exit 3: not stored. A pipe's last
+line is one JSON object.
+"""
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TYPE_CHECKING
+
+from kokoro_ane.core.commands import checkpoint_argument, conclude
+from kokoro_ane.core.contract import BOTH, JUDGED, PADDED_BUCKETS, SECOND
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, Parser, command
+from kokoro_ane.eval import STAGES
+from kokoro_ane.eval.session import DEFAULT_WORKERS
+
+if TYPE_CHECKING:
+    from kokoro_ane.core.checkpoint import Checkpoint
+    from kokoro_ane.eval.natural import Item
+
+LONGEST = PADDED_BUCKETS[-1]
+SEED = 0  # what every command takes where none is given
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Flags of this command."""
+    parser = Parser("kokoro-ane variation", __doc__)
+    checkpoint_argument(parser)
+    parser.add_argument("--write", action="store_true", help="measure it, and write eval/data")
+    parser.add_argument(
+        "--set",
+        choices=(JUDGED, SECOND, BOTH),
+        default=BOTH,
+        help="texts that are measured (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--stages",
+        default=",".join(STAGES),
+        help="stages that are measured, with commas (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        choices=range(1, 65),
+        metavar="COUNT",
+        default=DEFAULT_WORKERS,
+        help="processes that measure, to the same figures (default: %(default)s)",
+    )
+    return parser.parse_args(argv)
+
+
+def measure(
+    checkpoint: "Checkpoint", texts: str, stages: Sequence[str], workers: int
+) -> "Mapping[tuple[str, str], Item]":
+    """Measure what is missing of these stages and texts; every item of the judged sets that was
+    measured, then or before, by kind and clip.
+    """
+    from kokoro_ane.eval.execution import Plan, natural_here, shared_cores, start_worker
+    from kokoro_ane.eval.levels import fitting
+    from kokoro_ane.eval.natural import Variations
+    from kokoro_ane.eval.reference import judged_clips
+
+    variations = Variations.of(checkpoint, SEED).unstored
+    with shared_cores(workers):
+        import torch
+
+        threads = torch.get_num_threads()
+        plan = Plan(checkpoint, SEED, None, threads, variations)
+        kept, whole = variations.kept(), judged_clips(checkpoint, texts)
+        # as padded packages take them, then those that only streaming ones take whole
+        cut = [(stage, clip) for stage in stages for clip in fitting(whole, stage, LONGEST)]
+        every = dict.fromkeys([*cut, *((stage, clip) for stage in stages for clip in whole)])
+        missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in kept]
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, context, start_worker, (threads,)) as executor:
+            tasks = [executor.submit(natural_here, plan, *task) for task in missing]
+            for count, task in enumerate(as_completed(tasks), 1):
+                task.result()
+                print(f"{count} of {len(tasks)} clips", file=sys.stderr)
+    return variations.kept()
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    arguments = parse_arguments(argv)
+    stages = arguments.stages.split(",")
+    if unknown := sorted(set(stages) - set(STAGES)):
+        raise InputError(f"--stages {', '.join(unknown)}: there are {', '.join(STAGES)}")
+    from kokoro_ane.core.checkpoint import HUB_NAME, KOKORO_INT8, open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
+
+    checkpoint = open_checkpoint(arguments.checkpoint, thorough=True)
+    if arguments.write and checkpoint.name not in (HUB_NAME, KOKORO_INT8):
+        raise InputError(
+            f"--write is of {HUB_NAME} and {KOKORO_INT8}: what {checkpoint.name} varies by is kept"
+            " in the user's cache when it is judged"
+        )
+    with quiet_coremltools():
+        from kokoro_ane.eval.natural import FOLDER, Variations, write_stored
+    if arguments.write:
+        items = measure(checkpoint, arguments.set, stages, arguments.workers)
+        write_stored(FOLDER, checkpoint, SEED, items)
+    variations = Variations.of(checkpoint, SEED)
+    report = {"checkpoint": checkpoint.name, "stored": variations.provenance or None}
+    code = EXIT_GOOD if variations.file else EXIT_UNDECIDED
+    print(variations.line)
+    meaning = "stored" if variations.file else "not stored; the judge measures"
+    return conclude(arguments, report, code, meaning)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,57 @@
+"""Files of g2p/data, read only where their SHA-256 stands in g2p/data/SHA256SUMS, so that a cut or
+damaged file is one clear line and never other words.
+
+    table("cues.json")
+    content(DATA / "tagger.npz")
+
+`make hashes` writes the list after a file was changed.
+"""
+
+import gzip
+import json
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from kokoro_ane.core.errors import InputError
+
+DATA = Path(__file__).parent / "data"
+AGAIN = "`git checkout g2p/data` or a new installation brings it back"
+
+
+@cache
+def sums() -> dict[str, str]:
+    """SHA-256 by the file's path in the folder."""
+    lines = _read(DATA / "SHA256SUMS").decode("ascii", "replace").splitlines()
+    return {name: hashed for hashed, _, name in (line.partition("  ") for line in lines)}
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, of one in the folder only as it was hashed. Raises InputError."""
+    found = _read(path)
+    if path.is_relative_to(DATA):
+        name = path.relative_to(DATA).as_posix()
+        if sha256(found).hexdigest() != sums().get(name):
+            raise InputError(
+                f"{path} is damaged or changed: its SHA-256 is not that of SHA256SUMS; {AGAIN}"
+            )
+    return found
+
+
+def text(path: Path) -> str:
+    """The text of a file, unpacked where its name ends in .gz. Raises InputError."""
+    found = content(path)
+    return (gzip.decompress(found) if path.suffix == ".gz" else found).decode("utf-8")
+
+
+def table(name: str) -> Any:
+    """What a JSON file of the folder holds. Raises InputError."""
+    return json.loads(text(DATA / name))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise InputError(f"{path} cannot be read ({problem.strerror}): {AGAIN}") from None

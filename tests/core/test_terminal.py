@@ -1,0 +1,145 @@
+"""How commands end: a person at a terminal reads the exit code and what it means, a pipe and --json
+get one JSON object, and what a judgement shows fits on a screen of 80 by 24.
+"""
+
+import argparse
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kokoro_ane.core.commands import conclude, exit_of
+from kokoro_ane.eval import terminal
+from kokoro_ane.eval.decision import choose
+from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.levels import JudgedLevel
+from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
+from tests.commands import ROOT, tracked
+from tests.eval.release_build import clips, level, made_up
+
+COLUMNS, ROWS = 80, 24
+
+
+def on_a_terminal(*command: str) -> tuple[list[str], int]:
+    """The lines that a command shows on a terminal of 80 by 24, and its exit code."""
+    child, terminal_end = pty.fork()
+    if child == 0:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-m", "kokoro_ane", *command])
+    fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    shown = b""
+    # A terminal whose last writer has gone is an error of the reader's, not an end of file.
+    try:
+        while block := os.read(terminal_end, 1 << 16):
+            shown += block
+    except OSError:
+        pass
+    os.close(terminal_end)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return shown.decode().replace("\r\n", "\n").splitlines(), code
+
+
+@pytest.mark.parametrize("flag", ["", "--json"])
+def test_a_person_reads_the_code_in_words_and_json_where_it_is_asked_for(flag: str) -> None:
+    lines, code = on_a_terminal(*f"g2p Hello. {flag}".split())
+    objects = [json.loads(line)["symbols"] for line in lines if line.startswith("{")]
+    assert code == 0
+    assert "exit 0: 6 phonemes; sentences: 1" in lines[-2:]
+    assert objects == ([6] if flag else [])
+
+
+@pytest.mark.parametrize(("encoding", "phoneme"), [("utf-8", "ə"), ("ascii", "\\u0259")])
+def test_a_pipe_gets_one_json_object(
+    encoding: str, phoneme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = io.TextIOWrapper(io.BytesIO(), encoding)
+    monkeypatch.setattr(sys, "stdout", pipe)
+    assert conclude(argparse.Namespace(), {"phoneme": "ə"}, 1, "rejected") == 1
+    pipe.seek(0)
+    assert pipe.read() == f'{{"phoneme": "{phoneme}"}}\n'
+
+
+def test_a_level_that_ships_is_good_and_a_release_of_it_may_be_open() -> None:
+    """`quality` asks the first, `release` and `bundle` the second."""
+    assert [exit_of(verdict) for verdict in ("SHIP", "REJECT", "UNDECIDED")] == [0, 1, 3]
+    assert [exit_of(verdict, False) for verdict in ("SHIP", "REJECT", "UNDECIDED")] == [3, 1, 3]
+
+
+def test_every_command_ends_in_the_one_place() -> None:
+    """No file prints a report by itself; every command of ours calls what does."""
+    names = [name for name in tracked() if name.endswith(".py") and "tests/" not in name]
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
+    printing = [name for name, text in texts.items() if re.search(r"print\(\s*json\.dumps", text)]
+    silent = [n for n, text in texts.items() if "\n@command\n" in text and "conclude(" not in text]
+    # To a log, and to stderr while a network is trained.
+    assert printing == [
+        "mlprogram/src/mlprogram/errors.py",
+        "quantize/measure.py",
+        "training/g2p_network.py",
+    ]
+    assert silent == ["pipeline/examine.py"]  # mlprogram's own commands, which conclude
+
+
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What the judge's tables are printed on: a terminal of 80 by 24."""
+    file = io.StringIO()
+    console = Console(file=file, width=COLUMNS, height=ROWS, force_terminal=True, color_system=None)
+    monkeypatch.setattr(terminal, "console_of", lambda _: console)
+    monkeypatch.setattr("builtins.print", lambda *words: console.print(*words, soft_wrap=True))
+    return file
+
+
+def lines_on(file: io.StringIO) -> int:
+    """How many lines of the terminal that takes."""
+    return sum(max(1, -(-len(line) // COLUMNS)) for line in file.getvalue().splitlines())
+
+
+def judged(name: str, damage: float) -> JudgedLevel:
+    """A level of kokoro-int8, judged on clips that lie so many limits from perfect."""
+    judgement = decided(name, clips(damage))
+    why = "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
+    made = {"package_bytes": 54_700_000, "precision": "declared", "features": "PyTorch fp32"}
+    made |= {"packages": [f"KokoroVocoder-kokoro-int8-{name}.mlpackage"], "set": "judged"}
+    record = {"stage": "vocoder", "releasable": False, "withheld": why, "provenance": made}
+    return replace(level(name, damage), record=judgement.record() | record, judgement=judgement)
+
+
+@pytest.mark.parametrize(("name", "damage"), [("p6", 0.3), ("w8a8", 0.9), ("p4", 3.0)])
+def test_a_judgement_fits_on_a_screen(
+    name: str, damage: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exit line and the prompt: the verdict first, then what is nearest to a limit."""
+    file, one = screen(monkeypatch), judged(name, damage)
+    print_judgement(one, Path(f"build/quality/KokoroVocoder-kokoro-int8-{name}.json"))
+    print(f"exit {exit_of(one.verdict)}: {meaning_of(one)}")
+    shown = file.getvalue()
+    assert shown.startswith(f"{one.verdict}  {name}, clips: 24\n")
+    assert lines_on(file) < ROWS
+    # What decides is shown, what decides nothing is in the file.
+    assert "\nroughness" in shown
+    assert f"more metrics: build/quality/KokoroVocoder-kokoro-int8-{name}.json" in shown
+
+
+def test_all_levels_fit_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    damages = {"fp16": 0.01, "w8": 0.1, "p8": 0.1, "p6": 0.3, "p4": 3.0}
+    damages |= {"w4": 2.0, "w8a8": 0.8, "mixed": 0.7}
+    levels = [level(name, damage) for name, damage in damages.items()]
+    choice = choose(levels, "kokoro-int8 is not releasable")
+    file = screen(monkeypatch)
+    print_release(levels, choice, made_up(damages))
+    print(
+        "exit 3: p6 ships and may not be released; every figure is in build/release/decision.json"
+    )
+    shown = file.getvalue()
+    assert all(f"\n{name} " in shown for name in damages)
+    assert lines_on(file) < ROWS

@@ -1,0 +1,258 @@
+"""The natural variation as data: it gives the figures that measuring gives, and is not used where
+it is of something else.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.contract import JUDGED
+from kokoro_ane.core.kokoro_int8.cache import available
+from kokoro_ane.core.tensor_files import read_npz
+from kokoro_ane.eval import ENCODER, STAGES, VOCODER, natural
+from kokoro_ane.eval.judge import judge_clip
+from kokoro_ane.eval.metrics.allowance import Allowance
+from kokoro_ane.eval.metrics.catalog import SOUND, measure
+from kokoro_ane.eval.metrics.trial import Baseline, Heard, Trial
+from kokoro_ane.eval.natural import (
+    CACHED,
+    FOLDER,
+    HEARING,
+    INDEX,
+    MEASURED,
+    STORED,
+    Variations,
+    agree,
+    figures_item,
+    figures_of,
+    packed,
+    sound_probe,
+    unpacked,
+    variation_key,
+    write_stored,
+)
+from kokoro_ane.eval.negative_controls import Fp32
+from kokoro_ane.eval.reference import Reference, judged_clips
+from kokoro_ane.eval.renditions import COMPARISONS, VocoderComparison, VocoderSubject
+from kokoro_ane.eval.variation import main
+from tests.demo_voice import DEMO_VOICE, heldout, recording
+from tests.signals import phrase_of, white_noise
+
+PROBE = np.linspace(0, 1, 8, dtype=np.float32)
+ITEM = {"probe": PROBE} | figures_item({"pesq": 4.5, "pesq worst": 0.1 + 0.2})
+
+
+@pytest.fixture(scope="module")
+def demo() -> Checkpoint:
+    return open_checkpoint(str(DEMO_VOICE))
+
+
+@pytest.fixture
+def stored(demo: Checkpoint, tmp_path: Path) -> Path:
+    """A repository's folder that holds one item of the demo voice."""
+    folder = tmp_path / "data"
+    write_stored(folder, demo, 0, {(VOCODER, "judged-00"): ITEM})
+    return folder
+
+
+def test_an_item_comes_back_to_the_last_bit(demo: Checkpoint, stored: Path) -> None:
+    variations = Variations.of(demo, 0, stored)
+    item, origin = variations.find(VOCODER, "judged-00", PROBE)
+    assert origin == STORED
+    assert figures_of(item) == {"pesq": 4.5, "pesq worst": 0.1 + 0.2}
+    assert "is stored (vocoder 1 clips)" in variations.line
+    assert set(variations.provenance) == {"file", "sha256"}
+    assert variations.find(VOCODER, "judged-01", PROBE) is None
+    assert variations.find(ENCODER, "judged-00", PROBE) is None
+
+
+def test_fields_of_all_clips_stand_together() -> None:
+    items = {
+        (kind, f"judged-{number:02d}"): {
+            "probe": PROBE[number:],
+            "steps": np.arange(number, dtype=np.int16),
+        }
+        for kind in STAGES
+        for number in range(3)
+    }
+    again = unpacked(packed(items))
+    assert again.keys() == items.keys()
+    for key, item in items.items():
+        for field, array in item.items():
+            assert np.array_equal(again[key][field], array)
+            assert again[key][field].dtype == array.dtype
+
+
+def in_key(part: str) -> Callable[[Path], None]:
+    """Another first letter in a part of the stored key."""
+
+    def change(folder: Path) -> None:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        key = index["stored"][0]["key"]
+        key[part] = {"checkpoint": "0" * 64, "seed": 7, "listeners": {"pesq": "0.0.5"}}.get(
+            part, "0" + key[part][1:] if isinstance(key[part], str) else None
+        )
+        (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+    return change
+
+
+def in_file(folder: Path) -> None:
+    """One bit of the arrays."""
+    file = folder / "demo.npz"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (in_key("checkpoint"), "no stored one is of this checkpoint (there is: demo)"),
+        (in_key("texts"), "(demo.npz) is of other texts"),
+        (in_key("seed"), "(demo.npz) is of another seed"),
+        (in_key("metrics"), "(demo.npz) was measured by other metrics' code"),
+        (in_key("listeners"), "other versions of the listening models"),
+        (in_file, "(demo.npz) is not the one that was written"),
+        (lambda folder: (folder / INDEX).write_text("{"), "index.json cannot be read"),
+    ],
+)
+def test_what_is_of_something_else_is_not_used_and_named(
+    change: Callable[[Path], Any], words: str, demo: Checkpoint, stored: Path
+) -> None:
+    change(stored)
+    variations = Variations.of(demo, 0, stored)
+    assert variations.file is None
+    assert variations.find(VOCODER, "judged-00", PROBE) is None
+    assert words in variations.line
+
+
+def test_a_byte_of_the_metrics_code_is_in_the_key(
+    demo: Checkpoint, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, code = variation_key(demo, 0), tmp_path / "metrics"
+    code.mkdir()
+    for path in natural.METRICS_CODE.glob("*.py"):
+        (code / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(natural, "METRICS_CODE", code)
+    assert variation_key(demo, 0) == before
+    (code / "local.py").write_bytes((code / "local.py").read_bytes() + b"\n")
+    assert variation_key(demo, 0)["metrics"] != before["metrics"]
+    assert Variations.of(demo, 0, stored).file is None
+
+
+def test_another_reference_is_another_clip(demo: Checkpoint, stored: Path) -> None:
+    """What renders is not in the key: a render that changed is found by its samples."""
+    speech = recording(0)
+    probe = sound_probe(speech, speech[:2400])
+    assert agree(probe, sound_probe(white_noise(speech, 90), speech[:2400]))
+    assert not agree(probe, sound_probe(white_noise(speech, 40), speech[:2400]))
+    assert not agree(probe, sound_probe(speech, -speech[:2400]))
+    assert not agree(probe, probe[:-1])
+    assert Variations.of(demo, 0, stored).find(VOCODER, "judged-00", 1.01 * PROBE) is None
+
+
+def test_other_checkpoints_keep_theirs_in_the_user_s_cache(
+    demo: Checkpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path / "cache"))
+    variations = Variations.of(demo, 0, tmp_path / "nothing")
+    variations.keep(VOCODER, "judged-00", ITEM)
+    variations.keep(VOCODER, "tuning-00", ITEM)
+    item, origin = Variations.of(demo, 0, tmp_path / "nothing").find(VOCODER, "judged-00", PROBE)
+    assert origin == CACHED
+    assert figures_of(item) == figures_of(ITEM)
+    # the key holds the texts of the judged sets only
+    assert variations.find(VOCODER, "tuning-00", PROBE) is None
+    (path,) = (tmp_path / "cache").rglob("judged-00.npz")
+    path.write_bytes(path.read_bytes()[:-30])
+    assert variations.find(VOCODER, "judged-00", PROBE) is None
+    assert "kept variation is not used" in capsys.readouterr().err
+
+
+def test_an_allowance_and_what_was_heard_come_back_from_arrays() -> None:
+    speech = recording(0)[:72_000]
+    seeds = tuple(white_noise(speech, 30, seed=seed) for seed in (1, 2, 3))
+    made = Baseline(speech, seeds, "so")
+    read = Baseline(
+        speech,
+        (),
+        "so",
+        Heard.read(made.heard.plain()),
+        Allowance.read(made.allowance.plain()),
+    )
+    test = white_noise(speech, 25, seed=9)
+    figures = measure(Trial(speech, test, text="so", sentence=made))
+    assert measure(Trial(speech, test, text="so", sentence=read)) == figures
+    assert set(SOUND) - set(figures) == {"thd_n_db", "thd_n_increase_db"}
+
+
+@pytest.mark.slow
+def test_stored_gives_the_figures_that_measuring_gives(demo: Checkpoint, tmp_path: Path) -> None:
+    """A clip measured, kept, and read again: every figure and every variation to the last digit."""
+    clip = replace(phrase_of(heldout()[2]), id="judged-00")
+    results = []
+    for _ in range(2):
+        reference = Reference(demo, 0, None, Variations(folder=tmp_path))
+        subject = VocoderSubject(reference, Fp32(reference, other_seed=7))
+        results.append(judge_clip(VocoderComparison(reference), subject, clip))
+    made, read = results
+    assert (made.origin, read.origin) == (MEASURED, CACHED)
+    assert read.figures == made.figures
+    assert read.variation == made.variation
+
+
+def test_what_the_repository_holds_is_of_this_code() -> None:
+    """Else every verdict takes three times as long: `kokoro-ane variation --write` measures it."""
+    index = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+    code = variation_key(open_checkpoint(str(DEMO_VOICE)), 0)
+    for entry in index["stored"]:
+        for part in ("texts", "seed", "metrics", "listeners"):
+            assert entry["key"][part] == code[part], part
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="kokoro-int8 is not installed")
+def test_two_clips_of_kokoro_int8_are_measured_again() -> None:
+    """By each stage that is stored. Another processor may move the last digits, and where the
+    recognizer is torn between two words, a word.
+    """
+    checkpoint = open_checkpoint("kokoro-int8")
+    variations = Variations.of(checkpoint, 0)
+    if variations.file is None:
+        pytest.skip(variations.line)
+    stored = unpacked(read_npz(variations.file))
+    fresh, read = Reference(checkpoint, 0), Reference(checkpoint, 0, None, variations)
+    clips = [clip for clip in judged_clips(checkpoint, JUDGED) if (VOCODER, clip.id) in stored]
+    for clip in sorted(clips, key=lambda clip: clip.frames)[:2]:
+        for stage in (stage for stage in STAGES if (stage, clip.id) in stored):
+            natural = COMPARISONS[stage](read).natural(clip)
+            measured = COMPARISONS[stage](fresh).natural(clip)
+            assert natural.origin == STORED
+            assert natural.figures.keys() == measured.figures.keys()
+            for name, value in measured.figures.items():
+                tolerance = 1.0 if "word" in name else 1e-3
+                assert natural.figures[name] == pytest.approx(value, abs=tolerance), name
+        heard = read.of(clip).heard
+        assert heard is not None, HEARING
+        assert heard.dnsmos == pytest.approx(fresh.of(clip).baseline.heard.dnsmos, abs=1e-3)
+
+
+def test_the_command_says_what_is_stored(capsys: pytest.CaptureFixture) -> None:
+    assert main(["--checkpoint", str(DEMO_VOICE)]) == 3
+    line, record = capsys.readouterr().out.splitlines()
+    assert "no stored one is of this checkpoint" in line
+    assert json.loads(record)["stored"] is None
+    assert main(["--checkpoint", str(DEMO_VOICE), "--stages", "vocoder,sound"]) == 2
+    assert "--stages sound: there are" in capsys.readouterr().err
+    assert main(["--checkpoint", str(DEMO_VOICE), "--write"]) == 2
+    assert "--write is of kokoro-82m and kokoro-int8" in capsys.readouterr().err

@@ -1,0 +1,177 @@
+"""In which order clips are measured, what ends that early, and what a worker that dies costs."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.execution import MOST_LOSSES, Engine, Execution, Timed, Workers
+from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
+from kokoro_ane.eval.judge import ClipResult, breaks, decided
+from kokoro_ane.eval.levels import in_order, measured_clips
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.verdict import REJECT, SHIP
+from kokoro_ane.quantize.corpus import Utterance
+from tests.eval.release_build import clips as figures
+
+MANIFEST = SimpleNamespace(package_sha256="0" * 64, path=Path("x.json"), buckets=(1200,))
+
+
+def clip(number: int) -> Utterance:
+    empty = np.zeros(0)
+    durations = np.array([10 + 7 * number % 24], np.int32)
+    return Utterance(f"judged-{number:02d}", "v", "", "", empty, durations, empty, empty)
+
+
+CLIPS = tuple(clip(number) for number in range(24))
+
+
+def test_two_of_middle_length_first_and_the_last_is_short() -> None:
+    order = in_order(CLIPS)
+    frames = [each.frames for each in order]
+    assert sorted(each.id for each in order) == [each.id for each in CLIPS]
+    assert order == in_order(CLIPS[::-1])
+    assert frames[0] > frames[1] > min(frames)
+    assert frames[2:] == sorted(frames[2:], reverse=True)
+    assert in_order(CLIPS[:1]) == [CLIPS[0]]
+
+
+class Bench:
+    """A context whose clips are done last one first. `results`: what is measured of each."""
+
+    def __init__(self, results: Sequence[ClipResult], all_clips: bool = False) -> None:
+        self.results = {result.id: result for result in results}
+        self.kept: dict[str, dict[str, Any]] = {}
+        self.store = SimpleNamespace(find=self.kept.get, keep=self.keep)
+        self.execution, self.clips, self.all_clips = Execution.of("declared"), CLIPS, all_clips
+        self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
+        self.workers, self.count = self, 2
+
+    def keep(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
+        return self.kept.setdefault(name, data)
+
+    def measure(
+        self, _manifest: Path, _execution: Execution, clips: Sequence[Utterance]
+    ) -> Iterator[tuple[Utterance, Timed]]:
+        for pair in zip(clips[1::2], clips[::2], strict=True):
+            for each in pair:
+                yield each, Timed(self.results[each.id], 1.0)
+
+
+def judged(bench: Bench, defects: Sequence[str] = ()) -> tuple[list[ClipResult], str]:
+    return measured_clips("w8", MANIFEST, bench, COMMON, defects)  # type: ignore[arg-type]
+
+
+BAD = 7  # the place in the order of a clip that breaks a gate
+
+
+@pytest.fixture
+def results() -> list[ClipResult]:
+    """Figures that ship but for one clip."""
+    bad = in_order(CLIPS)[BAD].id
+    return [
+        replace(each, figures=each.figures | {"level_db": -0.6}) if each.id == bad else each
+        for each in figures(0.3)
+    ]
+
+
+def test_a_clip_that_breaks_a_gate_ends_it(results: list[ClipResult]) -> None:
+    """Of the clips up to it in the order, whoever was done first; with all clips the verdict is
+    the same.
+    """
+    bench = Bench(results)
+    some, stopped = judged(bench)
+    assert {each.id for each in some} == {each.id for each in in_order(CLIPS)[: BAD + 1]}
+    assert stopped == "decided after 8 of 24 clips: --all-clips measures the others"
+    assert len(bench.kept) < len(CLIPS)
+    everything, nothing = judged(Bench(results, all_clips=True))
+    assert [each.id for each in everything] == [each.id for each in CLIPS]
+    assert nothing == ""
+    few, whole = (decided("w8", part, stopped=stopped) for part in (some, everything))
+    assert (few.decision.verdict, whole.decision.verdict) == (REJECT, REJECT)
+    assert few.decision.reasons[-1] == stopped
+    assert set(few.decision.broken) <= set(whole.decision.broken)
+    # what was measured beyond it is kept, and does not count
+    assert judged(bench) == (some, stopped)
+
+
+def test_a_level_that_ships_needs_every_clip() -> None:
+    every, stopped = judged(Bench(figures(0.3)))
+    assert (len(every), stopped) == (24, "")
+    assert decided("w8", every).decision.verdict == SHIP
+
+
+def test_a_package_that_is_wrong_is_heard_once(results: list[ClipResult]) -> None:
+    some, stopped = judged(Bench(results), defects=["five channels have another scale"])
+    assert [each.id for each in some] == [in_order(CLIPS)[0].id]
+    assert stopped.startswith("decided after 1 of 24 clips")
+
+
+@pytest.mark.parametrize("gates", [gates_for("fp16"), ENCODER_GATES, PRODUCT_GATES])
+def test_only_what_no_other_clip_can_mend_ends_it(gates: tuple) -> None:
+    """A mean may come back; a limit in variations moves with the other clips."""
+    clip = figures(0.3)[0]
+    for gate in gates:
+        step = 1.01 if gate.best != "higher" else 0.99
+        figure = gate.limit * step if gate.limit else 1.0
+        worse = replace(clip, figures={gate.metric: figure})
+        ends = gate.statistic == "worst" and gate.multiple is None
+        assert breaks((gate,), worse) == ends, gate.name
+    assert breaks(gates, replace(clip, figures={}, defect="is silent"))
+
+
+def workers_that_die(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, deaths: dict[str, int]
+) -> Workers:
+    """Two workers; a clip of `deaths` ends its worker so many times."""
+    monkeypatch.setattr(Manifest, "load", classmethod(lambda _cls, _path: MANIFEST))
+
+    def measure(*arguments: Any) -> Timed:
+        each = arguments[-1]
+        if deaths.get(each.id, 0):
+            deaths[each.id] -= 1
+            raise BrokenProcessPool
+        return Timed(ClipResult(each.id, "v", 1.0, "", {"pesq": 4.5}, {}), 1.0)
+
+    engine = Engine.of_processes(2)
+    engine = replace(engine, start=lambda _: ThreadPoolExecutor(2), measure=measure)
+    return Workers(Reference(checkpoint, 0), engine)
+
+
+def test_a_worker_that_dies_costs_its_clip(
+    tiny_checkpoint: Checkpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    declared, deaths = Execution.of("declared"), {"judged-03": 1, "judged-09": 1}
+    with workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers:
+        done = [each.id for each, _ in workers.measure(Path("x.json"), declared, CLIPS)]
+    assert sorted(done) == [each.id for each in CLIPS]
+    assert "a worker process ended: 2 clips are left" in capsys.readouterr().err
+
+
+def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
+    tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, deaths = [], {"judged-03": MOST_LOSSES}
+    with (
+        pytest.raises(InputError, match="worker processes were ended 3 times"),
+        workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers,
+    ):
+        for each, _ in workers.measure(Path("x.json"), Execution.of("declared"), CLIPS):
+            done.append(each.id)
+    assert sorted(done) == [each.id for each in CLIPS if each.id != "judged-03"]
+
+
+def test_a_result_is_plain_data() -> None:
+    result = figures(0.3)[0]
+    assert ClipResult(**asdict(result)) == result

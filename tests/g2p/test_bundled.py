@@ -1,0 +1,98 @@
+"""Bundled data: the list of hashes is that of the files, and a damaged file is one clear line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.g2p import bundled
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted(path for path in bundled.DATA.rglob("*") if path.is_file())
+NAMES = [path.relative_to(bundled.DATA).as_posix() for path in FILES]
+DAMAGES = {
+    "cut": lambda content: content[: len(content) // 2],
+    "emptied": lambda content: b"",
+    "changed": lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
+}
+# Which language reads a file that English does not
+READERS = {"gb": "_gb", "fr": "french", "es": "spanish", "it": "italian", "pt": "portuguese"}
+
+
+def test_the_list_is_that_of_the_files() -> None:
+    hashed = {
+        name: sha256(path.read_bytes()).hexdigest()
+        for name, path in zip(NAMES, FILES, strict=True)
+        if name != "SHA256SUMS"
+    }
+    assert bundled.sums() == hashed, "`make hashes` writes the list"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_damaged_file_is_read(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundled, "DATA", tmp_path)
+    bundled.sums()  # of the real list, remembered
+    for name, path in zip(NAMES, FILES, strict=True):
+        copy = tmp_path / name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+        assert name == "SHA256SUMS" or bundled.content(copy) == path.read_bytes()
+        copy.write_bytes(DAMAGES[damage](path.read_bytes()))
+        with pytest.raises(InputError, match="is damaged or changed"):
+            bundled.content(copy)
+    with pytest.raises(InputError, match="cannot be read"):
+        bundled.content(tmp_path / "missing")
+
+
+def spoken_with(name: str, damage: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    """The command in a copy of the package in which one file is damaged."""
+    package = tmp_path / "kokoro_ane"
+    package.mkdir()
+    for path in (ROOT / "kokoro_ane").iterdir():
+        if path.name != "g2p":
+            (package / path.name).symlink_to(path.resolve())
+    left_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "g2p", package / "g2p", ignore=left_out)
+    path = package / "g2p" / "data" / name
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    language = next((one for one, part in READERS.items() if part in name), "us")
+    # a listed name, a name of CMUdict, a heteronym and a word that no list has
+    text = "Thompson's record of 3 blorfkins, Dr. Who."
+    return subprocess.run(
+        [sys.executable, "-m", "kokoro_ane", "g2p", text, "--dialect", language],
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# One of each way in which files are read; the others take minutes
+QUICK = ("ours_us.tsv", "cmudict.txt.gz", "model.json", "normalize/patterns.json", "tagger.npz")
+
+
+def damaged_files() -> list:
+    """Every file that is read with every damage."""
+    pairs = [(name, damage) for name in NAMES if "LICENSE" not in name for damage in DAMAGES]
+    quick = {(name, "cut") for name in QUICK}
+    return [pytest.param(*pair, marks=() if pair in quick else pytest.mark.slow) for pair in pairs]
+
+
+@pytest.mark.parametrize(("name", "damage"), damaged_files())
+def test_a_command_with_a_damaged_file_says_one_line(
+    name: str, damage: str, tmp_path: Path
+) -> None:
+    done = spoken_with(name, damage, tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
+    assert Path(name).name in done.stderr or "SHA256SUMS" in done.stderr

@@ -1,0 +1,176 @@
+"""Markup: what XML can hold is found as expat finds it, elements hold over sentences, what has no
+effect is counted, and no tag is spoken.
+"""
+
+import random
+import xml.parsers.expat
+
+import pytest
+
+from kokoro_ane.g2p import G2P
+from kokoro_ane.g2p.chunks import segments
+from kokoro_ane.g2p.result import Result
+from kokoro_ane.g2p.ssml import MARKUP
+from tests.g2p.names import rows
+
+
+@pytest.fixture(scope="module")
+def us() -> G2P:
+    return G2P.load("us")
+
+
+def said(result: Result) -> str:
+    """The words that are spoken in lower case, pauses and marks left out."""
+    left_out = ("pause", "punctuation")
+    return (
+        " ".join(word.spoken for word in result.words if word.source not in left_out)
+        .lower()
+        .replace("-", " ")
+    )
+
+
+def counted(result: Result) -> list[str]:
+    """What was not understood."""
+    return [why.partition(": ")[2] for _, _, why in result.drops if "not understood" in why]
+
+
+def cases(*kinds: str) -> list[list[str]]:
+    """Columns of tests/data/g2p/markup.tsv behind the kind."""
+    return [row[1:] for row in rows("markup") if row[0] in kinds]
+
+
+@pytest.mark.parametrize(("text", "words", "named"), cases("element", "say-as"))
+def test_no_markup_is_spoken_and_what_has_no_effect_is_counted(
+    us: G2P, text: str, words: str, named: str
+) -> None:
+    text = text.replace("⏎", "\n")
+    result = us.phonemize(text)
+    assert said(result) == words.replace("-", " ")
+    assert counted(result) == (named.split(" ¦ ") if named else [])
+    assert all(text[word.start : word.end] == word.text for word in result.words)
+
+
+SOUNDS = [
+    ('<phoneme alphabet="ipa" ph="təˈmeɪtoʊ">tomato</phoneme>', "təmˈAtO"),
+    ('<say-as interpret-as="characters">AB1</say-as>', "ˌAbˌiwˈʌn"),
+    ('<emphasis level="strong">the</emphasis>', "ðˈə"),
+]
+
+
+@pytest.mark.parametrize(("text", "phonemes"), SOUNDS)
+def test_sounds(us: G2P, text: str, phonemes: str) -> None:
+    assert us.phonemize(text).phonemes == phonemes
+
+
+def test_ranks_in_other_languages() -> None:
+    said_in = {
+        language: said(G2P.load(language).phonemize('<say-as interpret-as="ordinal">3</say-as>'))
+        for language in ("es", "it", "fr", "pt")
+    }
+    assert said_in == {"es": "tercero", "it": "terzo", "fr": "troisième", "pt": "terceiro"}
+
+
+def test_elements_hold_from_sentence_to_sentence(us: G2P) -> None:
+    text = '<speak><prosody rate="slow">One. <p>Two.</p> <desc>No. No.</desc>Three</prosody> four.'
+    words = [word for result in us.sentences(text) for word in result.words]
+    assert [(word.text, word.rate) for word in words if word.text.isalpha()] == [
+        ("One", 0.8), ("Two", 0.8), ("Three", 0.8), ("four", 1.0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tag", "seconds", "_"), cases("pause"))
+def test_pauses_of_other_tools(us: G2P, tag: str, seconds: str, _: str) -> None:
+    for text in (f"One {tag} two.", f"One{tag}two."):
+        result = us.phonemize(text)
+        pauses = [word.pause_s for word in result.words if word.pause_s]
+        assert pauses == [pytest.approx(float(seconds))], text
+        assert said(result) == "one two"
+
+
+def test_the_role_of_a_chat_template_is_not_said(us: G2P) -> None:
+    text = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHi.<|im_end|>"
+    assert said(us.phonemize(text)) == "hello there hi"
+
+
+NAMES_OF_TESTS = ("speak", "p", "break", "prosody", "mstts:x", "a.b-c", "_d")
+BLANKS = (" ", "\n")
+VALUES = ('"1s"', "'a > b'", '"x&amp;y"', '"don\'t"', "''", '"<"'.replace("<", "&lt;"))
+
+
+PLAIN_PIECES = (
+    "word ",
+    "Dr. X. ",
+    "1 &lt; 2 ",
+    "] ",
+    "<!-- a <b> - c. D -->",
+    "<![CDATA[ a <b> ] & ]]>",
+    "<?target some words?>",
+)
+
+
+def document(generator: random.Random, depth: int = 0) -> str:
+    """Well-formed XML of tags, comments, CDATA, instructions and words."""
+    pieces = []
+    for _ in range(generator.randint(1, 4)):
+        name = generator.choice(NAMES_OF_TESTS)
+        named = "".join(
+            f"{generator.choice(BLANKS)}a{place} = {generator.choice(VALUES)}"
+            for place in range(generator.randint(0, 3))
+        )
+        inner = document(generator, depth + 1) if depth < 4 else ""
+        kinds = (f"<{name}{named} />", f"<{name}{named}>{inner}</{name} >", *PLAIN_PIECES)
+        pieces.append(generator.choice(kinds))
+    return "".join(pieces)
+
+
+def in_expat(text: str) -> list[tuple[int, str]]:
+    """Where expat sees markup begin, and which kind."""
+    parser, seen = xml.parsers.expat.ParserCreate(), []
+
+    def at(kind: str) -> None:
+        seen.append((parser.CurrentByteIndex, kind))
+
+    parser.StartElementHandler = lambda name, _: at(f"start {name}")
+    parser.EndElementHandler = lambda name: at(f"end {name}")
+    parser.CommentHandler = lambda _: at("comment")
+    parser.StartCdataSectionHandler = lambda: at("cdata")
+    parser.ProcessingInstructionHandler = lambda *_: at("instruction")
+    parser.Parse(text, True)
+    return seen
+
+
+def in_markup(text: str) -> list[tuple[int, str]]:
+    """The same of MARKUP."""
+    seen = []
+    for match in MARKUP.finditer(text):
+        place, name = match.start(), match["name"]
+        if name:
+            seen += [(place, f"{'end' if match['closes'] else 'start'} {name}")]
+            seen += [(place, f"end {name}")] if match["empty"] else []
+        else:
+            kinds = {"<!-": "comment", "<![": "cdata"}
+            seen.append((place, kinds.get(match[0][:3], "instruction")))
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_markup_is_found_as_expat_finds_it(seed: int) -> None:
+    text = f"<speak>{document(random.Random(seed))}</speak>"
+    # expat tells an empty element's end at the place behind it
+    ends = [kind for _, kind in in_expat(text)]
+    assert [kind for _, kind in in_markup(text)] == ends
+    starts = [one for one in in_expat(text) if not one[1].startswith("end ")]
+    assert [one for one in in_markup(text) if not one[1].startswith("end ")] == starts
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_cut_is_inside_markup_however_the_text_arrives(seed: int) -> None:
+    generator = random.Random(seed)
+    text = f"<speak>{' '.join(document(generator) for _ in range(12))}</speak>"
+    whole = list(segments(text))
+    assert all(text[offset : offset + len(part)] == part for offset, part in whole)
+    spans = [match.span() for match in MARKUP.finditer(text)]
+    inside = [place for place, _ in whole if any(a < place < b for a, b in spans)]
+    assert inside == []
+    step = generator.choice((1, 7, 100, 3000))
+    assert whole == list(segments(text[at : at + step] for at in range(0, len(text), step)))

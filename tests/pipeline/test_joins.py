@@ -1,0 +1,262 @@
+"""Joins: where sound is found, what is cut, whose samples are whose in a shared call, and what an
+open pipe gives. Signals that say what is right, and real Kokoro where it is slow.
+"""
+
+import io
+import os
+import queue
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from kokoro_ane.core.contract import FRAME_SAMPLES
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
+from kokoro_ane.pipeline.joins import (
+    JoinTrim,
+    NoPause,
+    edges_of,
+    heard,
+    shares_of,
+    with_pauses,
+)
+from kokoro_ane.pipeline.live_text import LiveText, is_pipe, whole_part
+from kokoro_ane.pipeline.synthesis import Pipeline, Player, Speech, SpeechOptions
+from kokoro_ane.pipeline.text import PhonemeReader, calls, chunks
+from tests.pipeline.test_synthesis import VOCAB, VOICE, FakeFunctions, FakeVocoder
+
+FADE = 120  # 5 ms
+
+
+def silence(samples: int) -> np.ndarray:
+    return np.zeros(samples, np.float32)
+
+
+def tone(samples: int, level: float = 0.3) -> np.ndarray:
+    return (level * np.sin(np.arange(samples) * 0.4 + 1)).astype(np.float32)
+
+
+# 12 frames of silence, "ab" of 4 frames each, its last sound drawn out over 8 more of silence
+DURATIONS = [12, 4, 12, 2]
+WORD = np.concatenate([silence(6000), tone(6000), silence(6000)])
+
+
+class TestTrim:
+    @pytest.mark.parametrize(
+        "cuts", [[], [3000], [6060, 11_000], [17_990], list(range(60, 18_000, 600))]
+    )
+    def test_the_sound_stays_and_the_silence_goes_in_any_pieces(self, cuts: list[int]) -> None:
+        trim = JoinTrim(edges_of(DURATIONS), "ab", first=False)
+        samples = np.concatenate([trim(piece) for piece in np.split(WORD, cuts)])
+        assert trim.start == 6000 - FADE
+        assert np.array_equal(samples, WORD[6000 - FADE : 12_000 + FADE])
+
+    def test_the_first_chunk_of_a_text_keeps_what_is_before_its_sound(self) -> None:
+        samples = JoinTrim(edges_of(DURATIONS), "ab", first=True)(WORD)
+        assert np.array_equal(samples, WORD[: 12_000 + FADE])
+
+    def test_nothing_is_held_back_before_the_last_sound(self) -> None:
+        durations = [12, 60, 12, 2]
+        trim = JoinTrim(edges_of(durations), "ab", first=False)
+        early = trim(np.concatenate([silence(6000), tone(30_000)]))
+        assert len(early) == 30_000 + FADE
+
+    @pytest.mark.parametrize("phonemes, kept", [("as", 12_000 + 1200), ("aa", 12_000)])
+    def test_a_consonant_of_noise_fades_out_slowly(self, phonemes: str, kept: int) -> None:
+        faint = WORD.copy()
+        faint[12_000:13_200] = tone(1200, 0.005)
+        samples = JoinTrim(edges_of(DURATIONS), phonemes, first=True)(faint)
+        assert len(samples) == kept + FADE
+
+    def test_a_sound_too_soft_to_find_stays_by_its_durations(self) -> None:
+        soft = 0.01 * WORD
+        trim = JoinTrim(edges_of(DURATIONS), "ab", first=False)
+        samples = trim(soft)
+        edges = edges_of(DURATIONS)
+        assert trim.start == edges[1] - FADE
+        assert trim.start + len(samples) == edges[2] + FADE
+
+
+class TestHeard:
+    def test_words_lie_where_they_sound(self) -> None:
+        # "ab, cd." by durations: each sound late by 2 frames, b drawn out over the pause
+        samples = np.concatenate(
+            [silence(6000), tone(6000), silence(4800), tone(6000), silence(4200)]
+        )
+        durations = [12, 4, 12, 2, 2, 4, 6, 2, 1]
+        edges = heard(samples, edges_of(durations), "ab, cd.")
+        assert edges[1] == 6000
+        assert edges[3] == 12_000
+        assert edges[5] == 16_800
+        assert edges[7] == 22_800
+        assert edges[0] == 0
+        assert edges[-1] == len(samples)
+        assert (np.diff(edges) > 0).all()
+
+    def test_no_word_is_left_without_time(self) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(200):
+            durations = rng.integers(1, 9, 9).tolist()
+            bursts = rng.random(sum(durations) * 5) > 0.5
+            samples = np.repeat(bursts * 0.1, FRAME_SAMPLES // 5).astype(np.float32)
+            edges = heard(samples, edges_of(durations), "a, b, d")
+            assert (np.diff(edges) >= 0).all()
+            assert all(edges[place + 1] < edges[place + 2] for place in (0, 3, 6))
+
+
+def short_call(pause: int) -> tuple[np.ndarray, list[int], list[str]]:
+    """Samples, durations and parts of "ab." and "cd." in one call, so many samples apart."""
+    parts = ["ab.", "cd."]
+    durations = with_pauses(np.array([12, 4, 2, 1, 1, 4, 6, 2, 1]), parts).tolist()
+    samples = [silence(6000), tone(6000), silence(pause), tone(15_000)]
+    rest = FRAME_SAMPLES * sum(durations) - sum(map(len, samples))
+    return np.concatenate([*samples, silence(rest)]), durations, parts
+
+
+class TestSharedCalls:
+    def test_very_short_neighbours_of_one_pace_share_a_call(self) -> None:
+        def planned(text: str) -> list[list[str]]:
+            sentences = chunks(PhonemeReader().sentences(text), text)
+            return [[chunk.phonemes for chunk in call] for call in calls(sentences)]
+
+        assert planned("ab. cd. ef!") == [["ab.", "cd.", "ef!"]]
+        assert planned("ab. abcdefghijkl. cd. ef.") == [["ab."], ["abcdefghijkl."], ["cd.", "ef."]]
+        assert all(len(" ".join(call)) <= 60 for call in planned("abcd ef. " * 30))
+
+    def test_ends_are_drawn_out_and_shares_are_cut_in_the_pause(self) -> None:
+        samples, durations, parts = short_call(4800)
+        assert durations == [12, 4, 10, 8, 6, 4, 6, 2, 1]
+        first, second = shares_of(samples, durations, parts)
+        assert np.array_equal(np.concatenate([*first.pieces, *second.pieces]), samples)
+        assert len(*first.pieces) == 12_000 + 2400
+        assert first.durations == (12, 4, 10, 8, 6)
+        assert second.durations == (0, 4, 6, 2, 1)
+        assert len(second.edges) == 6
+        assert second.edges[-1] == len(*second.pieces)
+
+    def test_control_words_that_run_together_are_not_cut(self) -> None:
+        pytest.raises(NoPause, shares_of, *short_call(600)).match("no pause behind")
+
+    def test_a_vocoder_that_makes_no_pause_says_each_alone(self) -> None:
+        class Loud(FakeVocoder):
+            def run(self, features: object, style: object, frames: int) -> torch.Tensor:
+                return torch.from_numpy(tone(FRAME_SAMPLES * frames))
+
+        functions = FakeFunctions()
+        chain = Pipeline(
+            PhonemeReader(), EncoderBackend(functions, AlignmentLimits(100, 1200)), Loud(), VOCAB
+        )
+        speeches = list(chain.speak("ab. cd.", VOICE, SpeechOptions()))
+        assert [speech.chunk.phonemes for speech in speeches] == ["ab.", "cd."]
+        assert len(functions.speeds) == 3
+
+
+class TestPauses:
+    def spoken(self, text: str, windows: bool = False) -> tuple[list[Speech], np.ndarray]:
+        """A vocoder whose sounds are a tone, and whose boundaries, marks and spaces are silent."""
+
+        class Speaks(FakeVocoder):
+            def run(self, features: object, style: object, frames: int) -> torch.Tensor:
+                speech = [silence(1200), tone(FRAME_SAMPLES * (frames - 4)), silence(1200)]
+                return torch.from_numpy(np.concatenate(speech))
+
+            if windows:
+
+                def pieces(self, *inputs: object) -> object:
+                    yield from torch.tensor_split(self.run(*inputs), 5)
+
+        played: list[np.ndarray] = []
+        encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
+        chain = Pipeline(PhonemeReader(), encoder, Speaks(), VOCAB)
+        player = Player(played.append, lambda _count: None)
+        speeches = list(chain.speak(text, VOICE, SpeechOptions(), play=player))
+        return speeches, np.concatenate(played)
+
+    @pytest.mark.parametrize("windows", [False, True])
+    def test_silence_at_a_join_is_what_the_text_asks_for(self, windows: bool) -> None:
+        text = "abcdefgh abcd. abcdefgh abcd!\n\nabcdefgh abcd."
+        speeches, played = self.spoken(text, windows)
+        assert np.array_equal(played, np.concatenate([speech.audio for speech in speeches]))
+        loud = np.flatnonzero(np.abs(played) > 0.01)
+        gaps = np.diff(loud)[np.diff(loud) > 100]
+        assert np.abs(gaps - [4800 + 2 * FADE, 12_000 + 2 * FADE]).max() < 10
+
+    def test_control_raw_speech_is_as_the_models_made_it(self) -> None:
+        encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
+        chain = Pipeline(PhonemeReader(), encoder, FakeVocoder(), VOCAB)
+        for speech in chain.speak("ab. cd. ef.", VOICE, SpeechOptions(raw=True)):
+            assert len(speech.samples) == FRAME_SAMPLES * sum(speech.durations)
+
+
+class TestPipe:
+    @pytest.mark.parametrize(
+        "text, idle, part",
+        [
+            ("Hello there. How are", False, "Hello there."),
+            ("Hello there. How", False, ""),
+            ("Hello there. ", False, ""),
+            ("Hello there.", True, "Hello there."),
+            ("I met Dr. ", True, ""),
+            ("It costs 3. ", True, "It costs 3."),
+            ("no stop\n\n", False, "no stop\n\n"),
+            ('<prosody rate="slow">One. Two. ', True, ""),
+            ("One. <b", True, "One."),
+            ("See [one. Two", True, ""),
+        ],
+    )
+    def test_a_part_is_whole_whatever_comes_next(self, text: str, idle: bool, part: str) -> None:
+        assert text[: whole_part(text, idle)] == part
+
+    def test_sentences_come_as_they_complete_and_nothing_is_lost(self) -> None:
+        reading, writing = os.pipe()
+        heard: queue.Queue[str] = queue.Queue()
+        tokens = ["The first", " one", ". The sec", "ond", " one", "? And", " the r"]
+
+        def write() -> None:
+            for token in tokens:
+                os.write(writing, token.encode())
+                time.sleep(0.05)
+            # the pipe stays open until what is whole has been heard
+            parts.extend(heard.get(timeout=60) for _ in range(2))
+            os.write(writing, "é".encode()[:1])
+            os.write(writing, "é".encode()[1:] + b"st\n\n")
+            parts.append(heard.get(timeout=60))
+            os.close(writing)
+
+        parts: list[str] = []
+        writer = threading.Thread(target=write)
+        writer.start()
+        with os.fdopen(reading, "rb") as stream:
+            assert is_pipe(stream)
+            live = LiveText(stream)
+            for part in live:
+                heard.put(part)
+        writer.join()
+        assert parts == ["The first one.", " The second one?", " And the rést\n\n"]
+        assert live[4:9] == "first"
+
+    def test_bytes_that_are_no_utf8_are_named(self) -> None:
+        reading, writing = os.pipe()
+        os.write(writing, b"abc \xff")
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            pytest.raises(InputError, list, LiveText(stream)).match("byte 0xff at 4")
+
+    def test_memory_is_no_pipe(self) -> None:
+        assert not is_pipe(io.BytesIO(b"abc"))
+
+    def test_parts_are_spoken_as_a_whole_with_places_of_the_whole(self) -> None:
+        def spoken(text: object) -> list[Speech]:
+            encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
+            chain = Pipeline(PhonemeReader(), encoder, FakeVocoder(), VOCAB)
+            return list(chain.speak(text, VOICE, SpeechOptions()))
+
+        parts = ["abcdefgh abcd. ", "abcdefgh abcd!\n\n", "abcdefgh abcd."]
+        whole, live = spoken("".join(parts)), spoken(parts)
+        for one, other in zip(whole, live, strict=True):
+            assert one.chunk == other.chunk
+            assert one.pause == other.pause
+            assert np.array_equal(one.samples, other.samples)
