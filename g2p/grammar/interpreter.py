@@ -13,16 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
-from kokoro_ane.g2p.grammar.starts import Starts
+from kokoro_ane.g2p.characters import LATIN, Cleaned, clean
 from kokoro_ane.g2p.grammar.table import Row, Slots, compile_row, read_table
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
-from kokoro_ane.g2p.normalize.characters import LATIN, Cleaned, clean
-from kokoro_ane.g2p.normalize.lines import BREAK, with_breaks
+from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind, Normalized, Token
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "grammar"
 LETTERS = re.compile(r"[^\W\d_]+")
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
 ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
@@ -362,15 +359,11 @@ def tokens_of(spoken: list[Spoken], text: str, cleaned: Cleaned) -> Iterator[Tok
 def grammar_of(dialect: Dialect) -> Grammar:
     """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British."""
     files = ["us.tsv"] + ["gb.tsv"] * (dialect == "gb")
-    lines = [
-        (f"{name}:{number}", columns)
-        for name in files
-        for number, columns in enumerate(read_table(FOLDER / name), 1)
-    ]
+    lines = [row for name in files for row in read_table(name)]
     expressions = {columns[1]: columns[2] for _, columns in lines if columns[0] == "slot"}
     sets: dict[str, dict[str, tuple[str, ...]]] = {}
     entries: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for name, written, *spoken in read_table(FOLDER / "sets.tsv"):
+    for _, (name, written, *spoken) in read_table("sets.tsv"):
         for form in written.split("|"):
             entry = (*spoken, "", "", "")[:3]
             sets.setdefault(name, {})[form] = entries.setdefault(entry, entry)
@@ -378,7 +371,7 @@ def grammar_of(dialect: Dialect) -> Grammar:
     if twice:
         raise ValueError(f"a slot and a word set are both named {', '.join(twice)}")
     grammar = Grammar(dialect, Slots(expressions, sets))
-    for written, words, _ in read_table(FOLDER / "whitelist.tsv"):
+    for _, (written, words, _) in read_table("whitelist.tsv"):
         grammar.add_literal(written, words)
     by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
     by_character: dict[str, list[Row]] = {}

@@ -1,7 +1,7 @@
 """Rows of the grammar: read from a table, expanded, compiled.
 
-    rows = read_table(Path("us.tsv"))
-    row = compile_row(0, rows[0], Slots(...))
+    for source, columns in read_table("us.tsv"): ...
+    row, starts = compile_row(0, columns, Slots(...), source)
     row.match("5 kg", 0)
 
 A row has six columns: class, before, pattern, after, say, weight. `before` and `after` are context
@@ -16,8 +16,8 @@ possessive repetition; unbounded repetitions are bounded by LONGEST, so every ro
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from kokoro_ane.g2p.bundled import DATA, text
 from kokoro_ane.g2p.grammar.starts import Starts, starts_of
 
 LONGEST = 40  # characters that one repetition may take
@@ -30,11 +30,13 @@ Piece = str | tuple[str, tuple[str, ...]]  # words, or a slot and its verbalizer
 Section = tuple[bool, tuple[Piece, ...]]  # whether it is left out where a slot is empty
 
 
-def read_table(path: Path) -> Iterator[list[str]]:
-    """Columns of each line of a table; empty lines and remarks (#) are left out."""
-    for line in path.read_text(encoding="utf-8").split("\n"):
+def read_table(name: str) -> Iterator[tuple[str, list[str]]]:
+    """`file:line` and columns of each line of a table; empty lines and remarks (#) are left out.
+    Raises InputError where the file is damaged.
+    """
+    for number, line in enumerate(text(DATA / "grammar" / name).split("\n"), 1):
         if line and not line.startswith("#"):
-            yield line.split("\t")
+            yield f"{name}:{number}", line.split("\t")
 
 
 def bounded(expression: str) -> str:
@@ -112,7 +114,9 @@ def parse_say(say: str) -> tuple[Section, ...]:
 
 
 def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
-    """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row where it cannot be compiled."""
+    """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row
+    where it cannot be compiled.
+    """
     if not 3 <= len(columns) <= len(COLUMNS):
         raise ValueError(f"{source}: {len(columns)} columns where {len(COLUMNS)} are wanted")
     kind, before, pattern, after, say, weight = [*columns, "", "", ""][: len(COLUMNS)]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import kokoro_ane.g2p.normalize.number_words as number_words
+from kokoro_ane.g2p import number_words
 from kokoro_ane.g2p.result import GB
 
 if TYPE_CHECKING:
@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 Parts = dict[str, str]
 Verbalizer = Callable[[str, Parts, "Context"], str]
 
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-HALVES = {1: "half", 2: "halves"}
 VULGAR = {
     "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
     "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
@@ -131,9 +116,7 @@ def oh(value: str, parts: Parts, context: "Context") -> str:
 
 def pairs(value: str, parts: Parts, context: "Context") -> str:
     """Digits in a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty."""
-    from kokoro_ane.g2p.normalize.short_forms import number_piece
-
-    return number_piece(value, context.grammar.dialect)
+    return number_words.name_digits(value, context.grammar.dialect)
 
 
 def minutes(value: str, parts: Parts, context: "Context") -> str:
@@ -236,7 +219,7 @@ def clock(value: str, parts: Parts, context: "Context") -> str:
 
 def month(value: str, parts: Parts, context: "Context") -> str:
     """The name of a month from its number."""
-    return MONTHS[int(value) - 1]
+    return number_words.MONTHS[int(value) - 1]
 
 
 # ---- names and addresses
@@ -386,7 +369,10 @@ def day_words(first: int, second: int, context: "Context") -> str:
     number, day = (second, first) if gb else (first, second)
     if number > 12:
         number, day = day, number
-    nth, name_of = number_words.ordinal(day, context.grammar.dialect), MONTHS[min(number, 12) - 1]
+    nth, name_of = (
+        number_words.ordinal(day, context.grammar.dialect),
+        number_words.MONTHS[min(number, 12) - 1],
+    )
     return f"the {nth} of {name_of}" if gb else f"{name_of} {nth}"
 
 

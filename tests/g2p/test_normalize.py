@@ -17,7 +17,7 @@ from num2words import num2words
 from bench.g2p_normalize import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.normalize import analyse, normalize
-from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
+from kokoro_ane.g2p.number_words import cardinal, ordinal, year
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Token
 from tests.g2p import plain
 from tests.g2p.lines import mixed, problems, reader
