@@ -12,7 +12,7 @@ names of months capitalized.
 
 from collections.abc import Callable
 
-from kokoro_ane.g2p.grammar.interpreter import grammar_of
+from kokoro_ane.g2p.grammar.load import grammar_of
 from kokoro_ane.g2p.result import US, Dialect, Normalized
 
 

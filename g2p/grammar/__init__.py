@@ -8,6 +8,7 @@ A row classifies a piece of text into a semiotic class and says how that class i
 `interpreter.py` walks over a text, `verbalizers.py` turns values into words.
 """
 
-from kokoro_ane.g2p.grammar.interpreter import Grammar, grammar_of
+from kokoro_ane.g2p.grammar.interpreter import Grammar
+from kokoro_ane.g2p.grammar.load import grammar_of
 
 __all__ = ["Grammar", "grammar_of"]

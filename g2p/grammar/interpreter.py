@@ -1,4 +1,4 @@
-"""The grammar's interpreter: at each place of a text the longest matching row wins, then its weight.
+"""The grammar's interpreter: at each place of a text the longest match wins, then the row's weight.
 
     grammar = grammar_of("us")
     grammar.normalize("Flight 112 leaves at 5:30pm.")   # Normalized
@@ -12,13 +12,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 
-from kokoro_ane.g2p.characters import LATIN, Cleaned, clean
-from kokoro_ane.g2p.grammar.table import Row, Slots, compile_row, read_table
+from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.grammar.table import Row, Slots
+from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, tokens_of
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
+from kokoro_ane.g2p.number_words import whole
 from kokoro_ane.g2p.lines import BREAK, with_breaks
-from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Kind, Normalized, Token
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Normalized
+from kokoro_ane.g2p.tags import markup_end
 
 LETTERS = re.compile(r"[^\W\d_]+")
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
@@ -27,29 +29,16 @@ WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
 PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-ÿ]+)(?:'[a-z]+)?){ENDED}")
 PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
+DIGITS = re.compile("[0-9]+")
 CLITIC = re.compile(r"'s(?!\w)")
+NUMERO = re.compile(r"\b[Nn][º°](?=\s?\d)")
 INSIDE = re.compile(r"\B\w")  # a word goes on here
-SPOKEN = re.compile(r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)")
 CONTEXT = 40  # characters before a place that a row may ask for
-SAID = ("word", "letters")
 DEEPEST = 3  # grammars inside grammars: a slot that is read as text
 RUN = re.compile(r"\.{2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
 MARKS = frozenset(PUNCTUATION)
 STOPS, SPACES = frozenset(",.;:!?"), frozenset(("", " ", "\n"))  # no row begins with both
 SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
-
-
-@dataclass(slots=True)
-class Spoken:
-    """text[start:end] of the cleaned text as words; `kind` is its class (empty: a word or mark as
-    it stands), `source` names the row that decided.
-    """
-
-    start: int
-    end: int
-    words: str
-    kind: str = ""
-    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,9 +50,33 @@ class Context:
     depth: int
 
 
-def is_override(character: str) -> bool:
-    """Whether a caller's placeholder stands there (result.py)."""
-    return "\ue000" <= character <= "\uf8ff"
+@dataclass
+class Signs:
+    """Quotes and brackets whose partner comes later."""
+
+    quoted: bool = False  # a single quotation mark waits for its partner
+    closing: set[int] = field(default_factory=set)  # where > closes a placeholder
+
+    def quote(self, text: str, place: int) -> Spoken | None:
+        """A single quotation mark by its side; an apostrophe is silent."""
+        if text[place] != "'":
+            return None
+        before = text[place - 1 : place]
+        opens = text[place + 1 : place + 2].isalnum() and not before.isalnum()
+        closes = self.quoted and not opens and before.strip() != ""
+        self.quoted = opens or (self.quoted and not closes)
+        return Spoken(place, place + 1, "“" if opens else "”" if closes else "")
+
+    def bracket(self, text: str, place: int) -> Spoken | None:
+        """A tag, or a bracket around words, is silent."""
+        if place in self.closing:
+            return Spoken(place, place + 1, "", "bracket")
+        if text[place] != "<":
+            return None
+        end, closing = markup_end(text, place)
+        if closing:
+            self.closing.add(closing)
+        return Spoken(place, end, "", "bracket" if closing else "markup") if end > place else None
 
 
 @dataclass
@@ -157,7 +170,8 @@ class Grammar:
 
     def walk(self, text: str, context: Context) -> Iterator[Spoken]:
         """The text's pieces in order, each with the row that decided."""
-        place, last, quoted, by_word = 0, None, False, self.by_word
+        place, last, by_word = 0, None, self.by_word
+        signs = Signs()
         while place < len(text):
             plain = PLAIN.match(text, place)
             if plain and plain[2].lower() not in by_word:
@@ -165,62 +179,69 @@ class Grammar:
                 place = last.end
                 yield last
                 continue
-            character = text[place]
-            if character == " " or character == "\n":
+            if text[place] == " " or text[place] == "\n":
                 place += 1
                 continue
-            ends_word = character in STOPS and text[place + 1 : place + 2] in SPACES
-            matches = [] if ends_word else self.matches(text, place, last)
-            end = matches[0][0] if matches else place
-            literal_end = place if ends_word else self.literal(text, place)
-            if literal_end > place and literal_end >= end:
-                words = self.literals[text[place:literal_end]]
-                last = Spoken(place, literal_end, words, "whitelist", "whitelist.tsv")
-            elif matches:
-                row = matches[0][1]
-                match = row.pattern.match(text, place)
-                assert match
-                words = self.fill(row, match, context)
-                is_short = text[end - 1] == "." and words[-1:] not in MARKS
-                if is_short and self.ends_sentence(text, end, row):
-                    words += "."
-                last = Spoken(place, end, words, row.kind, row.source)
-            elif character == "'":
-                opens = (
-                    text[place + 1 : place + 2].isalnum() and not text[place - 1 : place].isalnum()
-                )
-                closes = quoted and not opens and text[place - 1 : place].strip() != ""
-                quoted = opens or (quoted and not closes)
-                last = Spoken(place, place + 1, "“" if opens else "”" if closes else "")
-            else:
-                last = self.default(text, place, last, context)
-            if (
-                last.kind
-                and CLITIC.match(text, last.end)
-                and last.words[-1:].isalpha() | (last.words[-1:] == "]")
-            ):
+            last = (
+                signs.bracket(text, place)
+                or self.classified(text, place, last, context)
+                or signs.quote(text, place)
+                or self.default(text, place, last, context)
+            )
+            # the 's behind a value or letters is the last word's
+            owns = last.kind and CLITIC.match(text, last.end)
+            if owns and (last.words[-1:].isalpha() or last.words[-1:] == "]"):
                 last.words, last.end = f"{last.words}'s", last.end + 2
             place = last.end
             yield last
 
-    def ends_sentence(self, text: str, end: int, row: Row) -> bool:
-        """Whether the full stop of a short form before `end` is the sentence's too."""
+    def classified(
+        self, text: str, place: int, last: Spoken | None, context: Context
+    ) -> Spoken | None:
+        """What the best row, or a form of the whitelist that is as long, makes of a place."""
+        if text[place] in STOPS and text[place + 1 : place + 2] in SPACES:
+            return None
+        matches = self.matches(text, place, last)
+        end = matches[0][0] if matches else place
+        literal_end = self.literal(text, place)
+        if literal_end > place and literal_end >= end:
+            row, end, kind, source = None, literal_end, "whitelist", "whitelist.tsv"
+            words = self.literals[text[place:end]]
+        elif matches:
+            row = matches[0][1]
+            match = row.pattern.match(text, place)
+            assert match
+            words, kind, source = self.fill(row, match, context), row.kind, row.source
+        else:
+            return None
+        is_short = text[end - 1] == "." and words[-1:] not in MARKS
+        if is_short and self.ends_sentence(text, end, row):
+            words += "."
+        return Spoken(place, end, words, kind, source)
+
+    def ends_sentence(self, text: str, end: int, row: Row | None) -> bool:
+        """Whether the full stop of a short form before `end` is the sentence's too; `row`: the one
+        that took the form, None where the whitelist did.
+        """
         rest = text[end : end + CONTEXT].lstrip(" \")”'\n")
         if not rest:
             return not text[end:].strip(" \")”'\n")
         first = LETTERS.match(rest)
-        if first is None or row.has_context:
+        if first is None or (row is not None and row.has_context):
             return False
         starts = first[0] in self.slots.sets["starter"] or (
-            row.kind == "weekday" and first[0][0].isupper() and text[end].isspace()
+            row is not None and row.kind == "weekday" and first[0][0].isupper() and text[end].isspace()
         )
         return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
     def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
-        """A word, a mark; anything else is silent."""
+        """A word, a mark, digits that no row takes; anything else is silent."""
         match = WORD.match(text, place)
         if match:
             return Spoken(place, match.end(), match[0])
+        match = DIGITS.match(text, place)
+        if match:
+            return Spoken(place, match.end(), whole(match[0], self.dialect), "digits")
         match = RUN.match(text, place)
         if match:
             run = match[0]
@@ -294,7 +315,7 @@ class Grammar:
 
     def normalize(self, text: str, known: Callable[[str], bool] | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
-        cleaned = clean(text)
+        cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
         broken = with_breaks(cleaned.text)
         pieces = list(self.walk(broken, Context(self, known, 0)))
         drops = cleaned.drops + [
@@ -314,78 +335,3 @@ class Grammar:
             for end, row in self.matches(cleaned, piece.start, last)[1:]:
                 yield f"    not {row.source} {row.kind}: {cleaned[piece.start : end]!r}"
             last = piece
-
-
-def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
-    """Spoken words one by one: `[FBI]` are letters, marks stand alone, hyphens part words."""
-    for match in SPOKEN.finditer(words):
-        if match[1] is not None:
-            yield match[1] + (match[2] or ""), "letters"
-        elif match[3]:
-            yield match[3], "punctuation"
-        elif is_override(match[4]):
-            yield match[4], "override"
-        else:
-            yield match[4].replace("‑", "-"), "word"
-
-
-def tokens_of(spoken: list[Spoken], text: str, cleaned: Cleaned) -> Iterator[Token]:
-    """Tokens with offsets of the original text; two spoken ones that touch (5pm, 10–15) are said
-    apart.
-    """
-    # word, start, end, kind, whether another piece of the same words follows
-    raw: list[tuple[str, int, int, Kind, bool]] = []
-    for piece in spoken:
-        start, end, words = piece.start, piece.end, piece.words
-        if not piece.kind and words[:1].isalpha() and not is_override(words[0]):
-            raw.append((words, start, end, "word", False))
-            continue
-        pieces = list(pieces_of(words))
-        for place, (word, kind) in enumerate(pieces, 1):
-            raw.append((word, start, end, kind, place < len(pieces)))
-    for index, (word, start, end, kind, goes_on) in enumerate(raw):
-        after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
-        if goes_on and after != "punctuation":
-            space = True
-        elif goes_on and kind not in SAID:
-            space = False
-        else:
-            space = text[end : end + 1].isspace() and text[end] != BREAK
-            space = space or (kind in SAID and after in SAID)
-        yield Token(word, *cleaned.span(start, end), kind, space)
-
-
-@cache
-def grammar_of(dialect: Dialect) -> Grammar:
-    """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British."""
-    files = ["us.tsv"] + ["gb.tsv"] * (dialect == "gb")
-    lines = [row for name in files for row in read_table(name)]
-    expressions = {columns[1]: columns[2] for _, columns in lines if columns[0] == "slot"}
-    sets: dict[str, dict[str, tuple[str, ...]]] = {}
-    entries: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for _, (name, written, *spoken) in read_table("sets.tsv"):
-        for form in written.split("|"):
-            entry = (*spoken, "", "", "")[:3]
-            sets.setdefault(name, {})[form] = entries.setdefault(entry, entry)
-    twice = sorted(expressions.keys() & sets.keys())
-    if twice:
-        raise ValueError(f"a slot and a word set are both named {', '.join(twice)}")
-    grammar = Grammar(dialect, Slots(expressions, sets))
-    for _, (written, words, _) in read_table("whitelist.tsv"):
-        grammar.add_literal(written, words)
-    by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
-    by_character: dict[str, list[Row]] = {}
-    rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
-    for number, (source, columns) in enumerate(rows):
-        row, starts = compile_row(number, columns, grammar.slots, source)
-        for word in starts.words:
-            by_word.setdefault(word, []).append(row)
-        for character in starts.characters:
-            by_character.setdefault(character, []).append(row)
-    # one tuple for all places that try the same rows
-    same: dict[tuple[int, ...], tuple[Row, ...]] = {}
-    for index, table in ((grammar.by_word, by_word), (grammar.by_character, by_character)):
-        for start, candidates in table.items():
-            numbers = tuple(row.number for row in candidates)
-            index[start] = same.setdefault(numbers, tuple(candidates))
-    return grammar

@@ -170,8 +170,9 @@ def money_words(value: str, parts: Parts, context: "Context", single: bool) -> s
     one, many, minor = context.grammar.entry("currency", parts["currency"])
     if re.search(r",\d\d$", value):
         value = value.replace(".", "").replace(",", ".")
-    if parts.get("scale") or parts.get("scaleword"):
-        scale = context.grammar.entry("scale", parts.get("scale") or parts["scaleword"])[0]
+    written = parts.get("scale") or parts.get("scaleword") or parts.get("fullscale")
+    if written:
+        scale = context.grammar.entry("scale", written)[0]
         return f"{amount(value, parts, context)} {scale} {one if single else many or one + 's'}"
     value = value.replace(",", "")
     whole, _, cents = value.partition(".")
@@ -233,9 +234,18 @@ def is_speakable(word: str) -> bool:
     return len(word) > 2 and VOWEL.search(word) is not None
 
 
+def letter(sign: str, context: "Context") -> str:
+    """One letter: a Greek one by its name."""
+    sets = context.grammar.slots.sets
+    named = sets["greek"].get(sign) or sets["sym"].get(sign)
+    return named[0] if named else f"[{sign.upper()}]"
+
+
 def spell(part: str, context: "Context") -> str:
     """A part of a name or address: digits, letters or a word."""
     sets = context.grammar.slots.sets
+    if len(part) == 1 and part.isalpha():
+        return letter(part, context)
     if part.isdigit():
         return pairs(part, {}, context)
     low = part.lower()
@@ -243,7 +253,7 @@ def spell(part: str, context: "Context") -> str:
         return sets["respelled"][low][0]
     if low in sets["webword"] or (len(part) == 2 and context.known and context.known(low)):
         return part
-    if low in sets["spelled"] or len(part) == 1:
+    if low in sets["spelled"]:
         return f"[{part.upper()}]"
     if part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
         return acronym(part, {}, context)
@@ -267,9 +277,11 @@ def name(value: str, parts: Parts, context: "Context") -> str:
             is_coded = (mixed or "_" in value) and part.lower() in context.grammar.slots.sets[
                 "spelled"
             ]
-            as_letters = len(part) == 1 or is_coded
-            as_letters = as_letters or (mixed and not re.search("[aeiouy]", part.lower()))
-            words.append(f"[{part.upper()}]" if as_letters else part)
+            as_letters = is_coded or (mixed and not re.search("[aeiouy]", part.lower()))
+            if len(part) == 1:
+                words.append(letter(part, context))
+            else:
+                words.append(f"[{part.upper()}]" if as_letters else part)
     return " ".join(words)
 
 
@@ -385,6 +397,22 @@ def shortday(value: str, parts: Parts, context: "Context") -> str:
     return f"{words}, {short(numbers[2], parts, context)}" if len(numbers) == 3 else words
 
 
+def dotday(value: str, parts: Parts, context: "Context") -> str:
+    """03.09.85: the third of September, as those write who part days with dots; 12.25.26 has its
+    month first.
+    """
+    day, month_number, *rest = re.findall(r"\d+", value)
+    if int(month_number) > 12:
+        day, month_number = month_number, day
+    return shortday("/".join((month_number, day, *rest)), parts, context)
+
+
+def yearmonth(value: str, parts: Parts, context: "Context") -> str:
+    """2025-03: March twenty twenty-five."""
+    number, month_number = value.split("-")
+    return f"{month(month_number, parts, context)} {year(number, parts, context)}"
+
+
 def isoday(value: str, parts: Parts, context: "Context") -> str:
     """2026-03-15: March fifteenth, twenty twenty-six."""
     numbers = re.findall(r"\d+", value)
@@ -467,11 +495,6 @@ def daysof(value: str, parts: Parts, context: "Context") -> str:
     return counted(value, "day", "days", False, context)
 
 
-def tag(value: str, parts: Parts, context: "Context") -> str:
-    """The words of a placeholder: <Enter>."""
-    return context.grammar.say(value.strip("</>"), context)
-
-
 def dollar(value: str, parts: Parts, context: "Context") -> str:
     """A$AP, Ke$ha: the sign is an s."""
     return value.replace("$", "s").capitalize()
@@ -502,8 +525,8 @@ def plurals(value: str, parts: Parts, context: "Context") -> str:
 
 
 def ampersand(value: str, parts: Parts, context: "Context") -> str:
-    """AT&T: letters on both sides."""
-    return " and ".join(f"[{part}]" for part in value.split("&"))
+    """AT&T: letters one by one on both sides."""
+    return " and ".join(" ".join(f"[{one}]" for one in part) for part in value.split("&"))
 
 
 def millions(value: str, parts: Parts, context: "Context") -> str:
@@ -600,6 +623,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, tag, dollar, units, partof, kilo, code, shortday, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip

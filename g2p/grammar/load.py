@@ -1,0 +1,46 @@
+"""The bundled grammars: tables of g2p/data/grammar, compiled once.
+
+    grammar_of("us").normalize("5 kg")
+"""
+
+from functools import cache
+
+from kokoro_ane.g2p.grammar.interpreter import Grammar
+from kokoro_ane.g2p.grammar.table import Row, Slots, compile_row, read_table
+from kokoro_ane.g2p.result import GB, Dialect
+
+
+@cache
+def grammar_of(dialect: Dialect) -> Grammar:
+    """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British."""
+    files = ["us.tsv"] + ["gb.tsv"] * (dialect == GB)
+    lines = [row for name in files for row in read_table(name)]
+    expressions = {columns[1]: columns[2] for _, columns in lines if columns[0] == "slot"}
+    sets: dict[str, dict[str, tuple[str, ...]]] = {}
+    entries: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for _, (name, written, *spoken) in read_table("sets.tsv"):
+        for form in written.split("|"):
+            entry = (*spoken, "", "", "")[:3]
+            sets.setdefault(name, {})[form] = entries.setdefault(entry, entry)
+    twice = sorted(expressions.keys() & sets.keys())
+    if twice:
+        raise ValueError(f"a slot and a word set are both named {', '.join(twice)}")
+    grammar = Grammar(dialect, Slots(expressions, sets))
+    for _, (written, words, _) in read_table("whitelist.tsv"):
+        grammar.add_literal(written, words)
+    by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
+    by_character: dict[str, list[Row]] = {}
+    rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
+    for number, (source, columns) in enumerate(rows):
+        row, starts = compile_row(number, columns, grammar.slots, source)
+        for word in starts.words:
+            by_word.setdefault(word, []).append(row)
+        for character in starts.characters:
+            by_character.setdefault(character, []).append(row)
+    # one tuple for all places that try the same rows
+    same: dict[tuple[int, ...], tuple[Row, ...]] = {}
+    for index, table in ((grammar.by_word, by_word), (grammar.by_character, by_character)):
+        for start, candidates in table.items():
+            numbers = tuple(row.number for row in candidates)
+            index[start] = same.setdefault(numbers, tuple(candidates))
+    return grammar
