@@ -22,6 +22,7 @@ VULGAR = {
     "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
 }  # fmt: skip
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-ÿ]+|\d+|\S")
+SWITCH = re.compile(r"(?<=\d)(?=[A-Z])|(?<=[A-Z])(?=\d)")
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"
     r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
@@ -264,6 +265,8 @@ def name(value: str, parts: Parts, context: "Context") -> str:
     """camelCase, snake_case, B2B, iPhone15: the parts in it; whole where a lexicon lists it."""
     if context.known and value.isalpha() and context.known(value):
         return value
+    if len(value) > 7 and len(SWITCH.findall(value)) > 3:
+        return code(value, parts, context)
     mixed = any(map(str.isdigit, value))
     words = []
     for part in PIECES.findall(value):
@@ -349,30 +352,63 @@ def outof(value: str, parts: Parts, context: "Context") -> str:
 
 def code(value: str, parts: Parts, context: "Context") -> str:
     """A code by its groups: letters and digits one by one, words as words; a comma between groups
-    of digits; short groups alone (combo 12-30-8) are numbers.
+    of digits. Where no run has more than two digits (combo 12-30-8, 5W-30, MERV 13) they are
+    numbers.
     """
     groups_of = re.findall(r"[A-Za-z\d]+", value)
-    if len(groups_of) > 1 and all(re.fullmatch(r"[1-9]\d?", group) for group in groups_of):
+    runs = re.findall(r"\d+", value)
+    is_short = len("".join(runs)) != 4 and all(re.fullmatch(r"[1-9]\d?", run) for run in runs)
+    if is_short and len(groups_of) > 1 and not re.search("[A-Za-z]", value):
         return ", ".join(count(group, parts, context) for group in groups_of)
-    words = code_group(groups_of[0], context)
+    words = code_group(groups_of[0], is_short, context)
     for before, group in zip(groups_of, groups_of[1:], strict=False):
         numeric = before[-1].isdecimal() and group[0].isdecimal()
-        words += (", " if numeric else " ") + code_group(group, context)
+        words += (", " if numeric else " ") + code_group(group, is_short, context)
     return words
 
 
-def code_group(group: str, context: "Context") -> str:
+def code_group(group: str, is_short: bool, context: "Context") -> str:
     """One group of a code."""
-    words = []
+    words: list[str] = []
+    behind_word = False
     for piece in re.findall(r"[A-Za-z]+|\d+", group):
-        is_listed = context.known is not None and context.known(piece.lower())
-        if piece.isdecimal():
-            words.append(number_words.digits(piece))
+        low = piece.lower()
+        is_listed = context.known is not None and context.known(low)
+        at_edge = group.startswith(piece) or group.endswith(piece)
+        if piece.isdecimal() and ((is_short and at_edge) or (behind_word and len(piece) < 5)):
+            words.append(number_words.name_digits(piece, context.grammar.dialect))
+        elif piece.isdecimal():
+            words.append(in_groups(piece))
         elif len(piece) > 3 and (is_listed or (piece.islower() and is_speakable(piece))):
-            words.append(piece.lower())
+            words.append(low)
+            behind_word = True
         else:
             words.append(f"[{piece.upper()}]")
     return " ".join(words)
+
+
+def in_groups(run: str) -> str:
+    """Digits one by one; six to twelve of them in groups of three or four, a pause between."""
+    if not 6 <= len(run) <= 12:
+        return number_words.digits(run)
+    size = 4 if len(run) % 4 == 0 else 3
+    cuts = [*range(0, len(run) - size, size), len(run)]
+    parts = [run[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    return ", ".join(map(number_words.digits, parts))
+
+
+def prefix(value: str, parts: Parts, context: "Context") -> str:
+    """The letters before the first hyphen."""
+    return value.partition("-")[0]
+
+
+def route(value: str, parts: Parts, context: "Context") -> str:
+    """FRA-IAH: from one airport to another; two words in capitals stay words."""
+    first, second = re.findall("[A-Z]+", value)
+    is_prefixed = first in context.grammar.slots.sets["prefixcaps"]
+    if is_prefixed or (is_common(first, context) and is_common(second, context)):
+        return loud(value, parts, context)
+    return f"[{first}] to [{second}]"
 
 
 def day_words(first: int, second: int, context: "Context") -> str:
@@ -411,6 +447,11 @@ def yearmonth(value: str, parts: Parts, context: "Context") -> str:
     """2025-03: March twenty twenty-five."""
     number, month_number = value.split("-")
     return f"{month(month_number, parts, context)} {year(number, parts, context)}"
+
+
+def compactday(value: str, parts: Parts, context: "Context") -> str:
+    """20231107: November seventh, twenty twenty-three."""
+    return isoday(f"{value[:4]}-{value[4:6]}-{value[6:]}", parts, context)
 
 
 def isoday(value: str, parts: Parts, context: "Context") -> str:
@@ -623,6 +664,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, compactday, prefix, route, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
