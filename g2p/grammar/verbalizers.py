@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kokoro_ane.g2p import number_words
+from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import GB
 
 if TYPE_CHECKING:
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 Parts = dict[str, str]
 Verbalizer = Callable[[str, Parts, "Context"], str]
 
+MEASURED = (24, 25, 30, 32, 40, 50, 60, 64, 100, 128, 1000)  # what people divide by
 VULGAR = {
     "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5",
     "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
 }  # fmt: skip
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-ÿ]+|\d+|\S")
-SWITCH = re.compile(r"(?<=\d)(?=[A-Z])|(?<=[A-Z])(?=\d)")
+SWITCH = re.compile(r"\d[A-Za-z]|[A-Za-z](?=\d)")
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"
     r"|[BDFGHJKLMNPQRTVXZ][BCDFGJKMNPQSTVXZ])"
@@ -37,7 +39,10 @@ ODD = re.compile(
 
 
 def fraction_words(top: int, bottom: int, context: "Context") -> str:
-    """1, 2 -> one half; 3, 4 -> three quarters."""
+    """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
+    dialect = context.grammar.dialect
+    if bottom > 20 and bottom not in MEASURED:
+        return f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
     name = {2: "half", 4: "quarter"}.get(bottom) or number_words.ordinal(
         bottom, context.grammar.dialect
     )
@@ -252,10 +257,12 @@ def spell(part: str, context: "Context") -> str:
     low = part.lower()
     if low in sets["respelled"]:
         return sets["respelled"][low][0]
-    if low in sets["webword"] or (len(part) == 2 and context.known and context.known(low)):
+    if low in sets["webword"]:
         return part
     if low in sets["spelled"]:
         return f"[{part.upper()}]"
+    if len(part) == 2 and part.islower() and context.known and context.known(low):
+        return part
     if part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
         return acronym(part, {}, context)
     return part if is_speakable(low) or low in sets["short"] else f"[{part.upper()}]"
@@ -265,7 +272,7 @@ def name(value: str, parts: Parts, context: "Context") -> str:
     """camelCase, snake_case, B2B, iPhone15: the parts in it; whole where a lexicon lists it."""
     if context.known and value.isalpha() and context.known(value):
         return value
-    if len(value) > 7 and len(SWITCH.findall(value)) > 3:
+    if len(value) > 5 and value.isalnum() and len(SWITCH.findall(value)) > 2:
         return code(value, parts, context)
     mixed = any(map(str.isdigit, value))
     words = []
@@ -357,9 +364,11 @@ def code(value: str, parts: Parts, context: "Context") -> str:
     """
     groups_of = re.findall(r"[A-Za-z\d]+", value)
     runs = re.findall(r"\d+", value)
-    is_short = len("".join(runs)) != 4 and all(re.fullmatch(r"[1-9]\d?", run) for run in runs)
-    if is_short and len(groups_of) > 1 and not re.search("[A-Za-z]", value):
+    is_lettered = re.search("[A-Za-z]", value) is not None
+    is_short = len(groups_of) > 1 and all(re.fullmatch(r"[1-9]\d?", run) for run in runs)
+    if is_short and not is_lettered and not all(len(run) == 2 for run in runs):
         return ", ".join(count(group, parts, context) for group in groups_of)
+    is_short &= is_lettered and len(runs) < 3 and len(groups_of) == 2
     words = code_group(groups_of[0], is_short, context)
     for before, group in zip(groups_of, groups_of[1:], strict=False):
         numeric = before[-1].isdecimal() and group[0].isdecimal()
@@ -373,7 +382,9 @@ def code_group(group: str, is_short: bool, context: "Context") -> str:
     behind_word = False
     for piece in re.findall(r"[A-Za-z]+|\d+", group):
         low = piece.lower()
-        is_listed = context.known is not None and context.known(low)
+        is_listed = context.known is not None and any(
+            map(context.known, (low, *(stem for _, stem in stems(low))))
+        )
         at_edge = group.startswith(piece) or group.endswith(piece)
         if piece.isdecimal() and ((is_short and at_edge) or (behind_word and len(piece) < 5)):
             words.append(number_words.name_digits(piece, context.grammar.dialect))
@@ -400,6 +411,11 @@ def in_groups(run: str) -> str:
 def prefix(value: str, parts: Parts, context: "Context") -> str:
     """The letters before the first hyphen."""
     return value.partition("-")[0]
+
+
+def parted(value: str, parts: Parts, context: "Context") -> str:
+    """5-649 of a room or unit, P2-118: five, six forty-nine."""
+    return " ".join(name(part, parts, context) for part in value.split("-"))
 
 
 def route(value: str, parts: Parts, context: "Context") -> str:
@@ -664,6 +680,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, compactday, prefix, route, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, compactday, prefix, parted, route, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
