@@ -193,8 +193,8 @@ class G2P:
         phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
         want of anything better. Both are for English. Raises InputError for a bad one of these.
         """
+        from kokoro_ane.g2p.grammar.load import grammar_of
         from kokoro_ane.g2p.lexicon import user_lexicon
-        from kokoro_ane.g2p.normalize import normalize
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind not in (US, GB):
@@ -213,7 +213,7 @@ class G2P:
         words = Lexicon.load(kind, user.words)
         neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
         return cls(
-            partial(normalize, known=words.lists),
+            partial(grammar_of(kind), known=words.lists),
             words,
             LateHeteronyms(),
             neural,

@@ -17,11 +17,12 @@ from kokoro_ane.g2p.characters import LATIN, clean
 from kokoro_ane.g2p.grammar.table import Row, Slots
 from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, tokens_of
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
-from kokoro_ane.g2p.number_words import whole
 from kokoro_ane.g2p.lines import BREAK, with_breaks
-from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Normalized
+from kokoro_ane.g2p.number_words import whole
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Language, Normalized
 from kokoro_ane.g2p.tags import markup_end
 
+Known = Callable[[str], bool]
 LETTERS = re.compile(r"[^\W\d_]+")
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
 ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
@@ -46,7 +47,7 @@ class Context:
     """What a verbalizer may ask for."""
 
     grammar: "Grammar"
-    known: Callable[[str], bool] | None  # whether a lexicon lists a string
+    known: Known | None  # whether a lexicon lists a string
     depth: int
 
 
@@ -230,7 +231,10 @@ class Grammar:
         if first is None or (row is not None and row.has_context):
             return False
         starts = first[0] in self.slots.sets["starter"] or (
-            row is not None and row.kind == "weekday" and first[0][0].isupper() and text[end].isspace()
+            row is not None
+            and row.kind == "weekday"
+            and first[0][0].isupper()
+            and text[end].isspace()
         )
         return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
@@ -313,7 +317,7 @@ class Grammar:
         inner = Context(self, context.known, context.depth + 1)
         return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
 
-    def normalize(self, text: str, known: Callable[[str], bool] | None = None) -> Normalized:
+    def normalize(self, text: str, known: Known | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
         cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
         broken = with_breaks(cleaned.text)
@@ -325,6 +329,12 @@ class Grammar:
         ]
         tokens = tuple(tokens_of(pieces, broken, cleaned))
         return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
+
+    def __call__(
+        self, text: str, *, dialect: Language | None = None, known: Known | None = None
+    ) -> Normalized:
+        """`normalize`, as every language's normalizer is called; `dialect` is this grammar's."""
+        return self.normalize(text, known)
 
     def explain(self, text: str) -> Iterator[str]:
         """One line a piece: what it is, how it is said, the row that decided; rows that lost."""

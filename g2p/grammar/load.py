@@ -1,6 +1,6 @@
 """The bundled grammars: tables of g2p/data/grammar, compiled once.
 
-    grammar_of("us").normalize("5 kg")
+grammar_of("us").normalize("5 kg")
 """
 
 from functools import cache

@@ -89,10 +89,13 @@ def node_heads(name: str, value: Any) -> set[Head]:
         return heads | {""} if low == 0 else heads
     if name == "IN":
         characters = class_characters(tuple(value))
-        letters = {character.lower() for character in characters}
-        # [Ee] goes on with a word as e does
-        is_letter = len(letters) == 1 and min(letters).isalpha()
-        return set(letters) if is_letter else {characters}
+        letters = {character.lower() for character in characters if character.isalpha()}
+        is_listed = all(str(operation) == "LITERAL" for operation, _ in value)
+        if not letters or not (is_listed or len(letters) == 1):
+            return {characters}
+        # [Ee] goes on with a word as e does, and so does each letter of [ab.]
+        others = frozenset(character for character in characters if not character.isalpha())
+        return letters | ({others} if others else set())
     if name in ("ASSERT", "ASSERT_NOT", "AT"):
         return {""}
     return {CHARACTERS}

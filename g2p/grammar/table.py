@@ -14,7 +14,7 @@ possessive repetition; unbounded repetitions are bounded by LONGEST, so every ro
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kokoro_ane.g2p.bundled import DATA, text
@@ -51,6 +51,22 @@ def bounded(expression: str) -> str:
     return UNBOUNDED.sub(limit, expression)
 
 
+def alternation(forms: Iterable[str]) -> str:
+    """An expression of literal forms that takes the longest; common beginnings are written once."""
+    branches: dict[str, list[str]] = {}
+    for form in sorted(set(forms)):
+        branches.setdefault(form[:1], []).append(form[1:])
+    ends = branches.pop("", None) is not None
+    written = []
+    for first, rests in branches.items():
+        rest = alternation(rests)
+        is_choice = "" not in rests and len({one[0] for one in rests}) > 1
+        written.append(re.escape(first) + (f"(?:{rest})" if is_choice else rest))
+    if not ends:
+        return "|".join(written)
+    return f"(?:{'|'.join(written)})?" if written else ""
+
+
 @dataclass(frozen=True)
 class Slots:
     """What stands between braces: expressions by name, and word sets by name."""
@@ -64,8 +80,7 @@ class Slots:
             return SLOT.sub(lambda match: f"(?:{self.inner(match[1])})", self.expressions[name])
         if name not in self.sets:
             raise ValueError(f"no slot and no word set is named {name!r}")
-        forms = sorted(self.sets[name], key=lambda form: (-len(form), form))
-        return "|".join(map(re.escape, forms))
+        return alternation(self.sets[name])
 
     def expand(self, expression: str, capture: bool = True) -> str:
         """`expression` with each `{slot}` as a group, named where `capture` and where it is the

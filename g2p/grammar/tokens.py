@@ -1,6 +1,6 @@
 """Pieces of a text as the walk leaves them, and the tokens that they become.
 
-    tokens_of([Spoken(0, 3, "five [PM]", "time", "us.tsv:120")], "5pm", clean("5pm"))
+tokens_of([Spoken(0, 3, "five [PM]", "time", "us.tsv:120")], "5pm", clean("5pm"))
 """
 
 import re

@@ -42,7 +42,9 @@ def fraction_words(top: int, bottom: int, context: "Context") -> str:
     """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
     dialect = context.grammar.dialect
     if bottom > 20 and bottom not in MEASURED:
-        return f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
+        return (
+            f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
+        )
     name = {2: "half", 4: "quarter"}.get(bottom) or number_words.ordinal(
         bottom, context.grammar.dialect
     )
@@ -418,6 +420,11 @@ def parted(value: str, parts: Parts, context: "Context") -> str:
     return " ".join(name(part, parts, context) for part in value.split("-"))
 
 
+def span(value: str, parts: Parts, context: "Context") -> str:
+    """2-3: two to three."""
+    return " to ".join(count(part, parts, context) for part in re.findall(r"\d+", value))
+
+
 def route(value: str, parts: Parts, context: "Context") -> str:
     """FRA-IAH: from one airport to another; two words in capitals stay words."""
     first, second = re.findall("[A-Z]+", value)
@@ -680,6 +687,6 @@ VERBALIZERS: dict[str, Verbalizer] = {"spell": spelled, "zip": zip_code} | {
         amount, cardinal, count, ordinal, year, short, digits, oh, pairs, minutes, denominator,
         roman, plural, measure, single, money, worth, many, clock, month, name, web, file, dotted,
         acronym, letters, formula, chess, raw, lower,
-        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, compactday, prefix, parted, route, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
+        nthday, spaced, signed, outof, plurals, ampersand, millions, loud, stone, alone, tollfree, house, compass, place, tablespoons, minutesof, daysof, dollar, units, partof, kilo, code, shortday, dotday, yearmonth, compactday, prefix, parted, span, route, isoday, decade, half, military, monthcaps, over, cups, groups, phone, titled,
     )
 }  # fmt: skip
