@@ -457,13 +457,11 @@ def shortday(value: str, parts: Parts, context: "Context") -> str:
 
 
 def dotday(value: str, parts: Parts, context: "Context") -> str:
-    """03.09.85: the third of September, as those write who part days with dots; 12.25.26 has its
-    month first.
-    """
-    day, month_number, *rest = re.findall(r"\d+", value)
-    if int(month_number) > 12:
-        day, month_number = month_number, day
-    return shortday("/".join((month_number, day, *rest)), parts, context)
+    """6.7.26 as 6/7/26; with a leading zero (03.09.85) the day is first, as in Europe."""
+    first, second, *rest = re.findall(r"\d+", value)
+    if first[0] == "0" and int(second) < 13 and context.grammar.dialect != GB:
+        first, second = second, first
+    return shortday("/".join((first, second, *rest)), parts, context)
 
 
 def yearmonth(value: str, parts: Parts, context: "Context") -> str:
