@@ -210,9 +210,7 @@ class Grammar:
             words = self.literals[text[place:end]]
         elif matches:
             row = matches[0][1]
-            match = row.pattern.match(text, place)
-            assert match
-            words, kind, source = self.fill(row, match, context), row.kind, row.source
+            words, kind, source = self.read(row, text, place, context), row.kind, row.source
         else:
             return None
         is_short = text[end - 1] == "." and words[-1:] not in MARKS
@@ -271,6 +269,12 @@ class Grammar:
         return follows and last.words.islower() and not context.known(last.words)
 
     # ---- verbalize
+
+    def read(self, row: Row, text: str, place: int, context: Context) -> str:
+        """What a row that matches at `place` says."""
+        match = row.pattern.match(text, place)
+        assert match
+        return self.fill(row, match, context)
 
     def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
         """The words of a row's say column."""
@@ -336,12 +340,17 @@ class Grammar:
         """`normalize`, as every language's normalizer is called; `dialect` is this grammar's."""
         return self.normalize(text, known)
 
-    def explain(self, text: str) -> Iterator[str]:
-        """One line a piece: what it is, how it is said, the row that decided; rows that lost."""
-        cleaned, last = clean(text).text, None
-        for piece in self.walk(cleaned, Context(self, None, 0)):
-            why = f"{piece.source} {piece.kind}" if piece.kind else "as it stands"
-            yield f"{cleaned[piece.start : piece.end]!r} -> {piece.words!r}: {why}"
-            for end, row in self.matches(cleaned, piece.start, last)[1:]:
-                yield f"    not {row.source} {row.kind}: {cleaned[piece.start : end]!r}"
+    def explain(self, text: str, known: Known | None = None) -> Iterator[str]:
+        """For each piece that a row or the whitelist reads: what stands there, how it is said and
+        the row's place in its table; behind it the rows that matched less.
+        """
+        cleaned, last = with_breaks(clean(text).text), None
+        for piece in self.walk(cleaned, Context(self, known, 0)):
+            if piece.source:
+                written = cleaned[piece.start : piece.end]
+                yield f"{written!r} -> {piece.words!r}: {piece.source}, {piece.kind}"
+                for end, row in self.matches(cleaned, piece.start, last):
+                    if row.source != piece.source:
+                        shorter = cleaned[piece.start : end]
+                        yield f"    not {row.source}, {row.kind}, of {shorter!r}"
             last = piece

@@ -55,9 +55,10 @@ def fraction_words(top: int, bottom: int, context: "Context") -> str:
 
 def amount(value: str, parts: Parts, context: "Context") -> str:
     """Any way to write an amount: 12, 1,234.5, 1 000 000, 12,5, .5, 3/4, 1 1/2, 2½, 1e5."""
-    dialect, text = context.grammar.dialect, value.strip()
+    dialect, text = context.grammar.dialect, value
     for sign, written in VULGAR.items():
-        text = text.replace(sign, f" {written}").strip()
+        text = text.replace(sign, f" {written}")
+    text = " ".join(text.split())
     match = re.fullmatch(r"(?:(\d+)[ -])?(\d+)/(\d+)", text)
     if match:
         whole, top, bottom = match[1], int(match[2]), int(match[3])
