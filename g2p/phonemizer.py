@@ -46,6 +46,7 @@ from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
 from kokoro_ane.g2p.word_lists import pairs
 
 if TYPE_CHECKING:
+    from kokoro_ane.g2p.grammar.interpreter import Grammar
     from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
     from kokoro_ane.g2p.neural import NeuralG2P
 
@@ -220,6 +221,14 @@ class G2P:
             user.phrases,
             unk,
         )
+
+    @property
+    def grammar(self) -> "Grammar | None":
+        """The rows that this reader normalizes by; None where it has another normalizer."""
+        from kokoro_ane.g2p.grammar.interpreter import Grammar
+
+        held = getattr(self._normalizer, "func", self._normalizer)
+        return held if isinstance(held, Grammar) else None
 
     def __call__(self, text: str) -> tuple[str, list[SpokenToken]]:
         """(phonemes, tokens) as misaki answers: text, tag, phonemes, white space, confidence,

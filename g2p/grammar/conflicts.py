@@ -45,7 +45,9 @@ def compare(
     """Put into the report the rows that match as much as the best one and say something else."""
     rivals = [row for end, row in matches if end == matches[0][0]]
     for row in rivals[1:]:
-        words, others = (context.grammar.read(one, text, place, context) for one in (rivals[0], row))
+        words, others = (
+            context.grammar.read(one, text, place, context) for one in (rivals[0], row)
+        )
         if words != others:
             pairs = report.equal if row.weight == rivals[0].weight else report.weighed
             written = text[place : matches[0][0]]

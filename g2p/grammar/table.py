@@ -26,11 +26,12 @@ SPOKEN = re.compile(r"\{([a-z]*\d?)((?::[a-z]+)*)\}")
 UNBOUNDED = re.compile(r"(\\.|\[(?:\\.|[^\]\\])*\])|([+*]|\{\d+,\})")
 COLUMNS = ("class", "before", "pattern", "after", "say", "weight")
 
+Line = tuple[str, list[str]]  # `file:line`, columns
 Piece = str | tuple[str, tuple[str, ...]]  # words, or a slot and its verbalizers
 Section = tuple[bool, tuple[Piece, ...]]  # whether it is left out where a slot is empty
 
 
-def read_table(name: str) -> Iterator[tuple[str, list[str]]]:
+def read_table(name: str) -> Iterator[Line]:
     """`file:line` and columns of each line of a table; empty lines and remarks (#) are left out.
     Raises InputError where the file is damaged.
     """

@@ -366,6 +366,8 @@ def code(value: str, parts: Parts, context: "Context") -> str:
     numbers.
     """
     groups_of = re.findall(r"[A-Za-z\d]+", value)
+    if re.fullmatch(r"[1-9]\d?", value.strip()):
+        return count(value, parts, context)
     runs = re.findall(r"\d+", value)
     is_lettered = re.search("[A-Za-z]", value) is not None
     is_short = len(groups_of) > 1 and all(re.fullmatch(r"[1-9]\d?", run) for run in runs)

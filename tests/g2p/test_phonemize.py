@@ -4,6 +4,7 @@ foreign, empty, lost or cut wrongly.
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -458,7 +459,8 @@ def test_dialect_and_lexicon(capsys: pytest.CaptureFixture, tmp_path: Path) -> N
 
 def test_explain_has_a_row_for_every_word(capsys: pytest.CaptureFixture) -> None:
     lines, _ = spoken(capsys, "The [Kokoro](/kˈOkəɹO/) 20", "--explain")
-    rows = [line.split() for line in lines[2:]]
+    rows = [line.split() for line in lines[2:5]]
+    assert re.fullmatch(r"'20' -> 'twenty': us\.tsv:\d+, cardinal", lines[5])
     assert lines[1].split() == ["text", "spoken", "phonemes", "source", "confidence", "place"]
     assert rows == [
         ["The", "ðə", "rule", "1.00", "0:3"],
