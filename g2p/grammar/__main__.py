@@ -2,9 +2,9 @@
 
     python -m kokoro_ane.g2p.grammar --conflicts FILE... [--dialect gb]
 
-FILE: UTF-8; each column of each line is a text, lines that begin with # are remarks. Prints pairs of
-rows that match one text with equal length and read it differently: those of equal weight, and those
-that weight alone decides. Exit 0: no pair of equal weight; 1: there is one; 2: bad input.
+FILE: UTF-8; each column of each line is a text, lines that begin with # are remarks. Prints pairs
+of rows that match one text with equal length and read it differently: those of equal weight, and
+those that weight alone decides. Exit 0: no pair of equal weight; 1: there is one; 2: bad input.
 """
 
 from collections.abc import Iterator
