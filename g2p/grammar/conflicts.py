@@ -7,11 +7,12 @@
 Longer matches win without a weight, so they are no conflict.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import clean
-from kokoro_ane.g2p.grammar.interpreter import Context, Grammar
+from kokoro_ane.g2p.grammar.context import Context, Known
+from kokoro_ane.g2p.grammar.interpreter import Grammar
 from kokoro_ane.g2p.grammar.table import Row
 
 Pair = tuple[str, str]  # sources of the winner and of the other row
@@ -25,29 +26,30 @@ class Conflicts:
     weighed: dict[Pair, str] = field(default_factory=dict)
 
 
-def conflicts(
-    grammar: Grammar, texts: Iterable[str], known: Callable[[str], bool] | None = None
-) -> Conflicts:
+def conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
     """The pairs that `texts` show. `known`: whether a lexicon lists a string."""
     report, context = Conflicts(), Context(grammar, known, 0)
     for text in texts:
         cleaned, last = clean(text).text, None
         for piece in grammar.walk(cleaned, context):
             matches = grammar.matches(cleaned, piece.start, last)
-            compare(report, context, matches, cleaned, piece.start)
+            compare(report, grammar, context, matches, cleaned, piece.start)
             last = piece
     return report
 
 
 def compare(
-    report: Conflicts, context: Context, matches: list[tuple[int, Row]], text: str, place: int
+    report: Conflicts,
+    grammar: Grammar,
+    context: Context,
+    matches: list[tuple[int, Row]],
+    text: str,
+    place: int,
 ) -> None:
     """Put into the report the rows that match as much as the best one and say something else."""
     rivals = [row for end, row in matches if end == matches[0][0]]
     for row in rivals[1:]:
-        words, others = (
-            context.grammar.read(one, text, place, context) for one in (rivals[0], row)
-        )
+        words, others = (grammar.read(one, text, place, context) for one in (rivals[0], row))
         if words != others:
             pairs = report.equal if row.weight == rivals[0].weight else report.weighed
             written = text[place : matches[0][0]]

@@ -10,10 +10,11 @@ can begin with its first character.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.grammar.context import Context, Known
 from kokoro_ane.g2p.grammar.table import Row, Slots
 from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, tokens_of
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
@@ -22,7 +23,6 @@ from kokoro_ane.g2p.number_words import whole
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Language, Normalized
 from kokoro_ane.g2p.tags import markup_end
 
-Known = Callable[[str], bool]
 LETTERS = re.compile(r"[^\W\d_]+")
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
 ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
@@ -40,15 +40,6 @@ RUN = re.compile(r"\.{2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
 MARKS = frozenset(PUNCTUATION)
 STOPS, SPACES = frozenset(",.;:!?"), frozenset(("", " ", "\n"))  # no row begins with both
 SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a verbalizer may ask for."""
-
-    grammar: "Grammar"
-    known: Known | None  # whether a lexicon lists a string
-    depth: int
 
 
 @dataclass

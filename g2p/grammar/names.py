@@ -3,15 +3,12 @@ answers: quantities.py.
 """
 
 import re
-from typing import TYPE_CHECKING
 
 from kokoro_ane.g2p import number_words
+from kokoro_ane.g2p.grammar.context import Context
 from kokoro_ane.g2p.grammar.quantities import Parts, count, pairs
 from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import GB
-
-if TYPE_CHECKING:
-    from kokoro_ane.g2p.grammar.interpreter import Context
 
 PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-ÿ]+|\d+|\S")
 SWITCH = re.compile(r"\d[A-Za-z]|[A-Za-z](?=\d)")
@@ -31,14 +28,14 @@ def is_speakable(word: str) -> bool:
     return len(word) > 2 and VOWEL.search(word) is not None
 
 
-def letter(sign: str, context: "Context") -> str:
+def letter(sign: str, context: Context) -> str:
     """One letter: a Greek one by its name."""
     sets = context.grammar.slots.sets
     named = sets["greek"].get(sign) or sets["sym"].get(sign)
     return named[0] if named else f"[{sign.upper()}]"
 
 
-def spell(part: str, context: "Context") -> str:
+def spell(part: str, context: Context) -> str:
     """A part of a name or address: digits, letters or a word."""
     sets = context.grammar.slots.sets
     if len(part) == 1 and part.isalpha():
@@ -59,7 +56,7 @@ def spell(part: str, context: "Context") -> str:
     return part if is_speakable(low) or low in sets["short"] else f"[{part.upper()}]"
 
 
-def name(value: str, parts: Parts, context: "Context") -> str:
+def name(value: str, parts: Parts, context: Context) -> str:
     """camelCase, snake_case, B2B, iPhone15: the parts in it; whole where a lexicon lists it."""
     if context.known and value.isalpha() and context.known(value):
         return value
@@ -86,7 +83,7 @@ def name(value: str, parts: Parts, context: "Context") -> str:
     return " ".join(words)
 
 
-def is_common(word: str, context: "Context") -> bool:
+def is_common(word: str, context: Context) -> bool:
     """Whether capitals make an ordinary word when shouted."""
     low = word.lower()
     return low in context.grammar.slots.sets["short"] or (
@@ -94,7 +91,7 @@ def is_common(word: str, context: "Context") -> bool:
     )
 
 
-def web(value: str, parts: Parts, context: "Context") -> str:
+def web(value: str, parts: Parts, context: Context) -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
     signs, words = context.grammar.slots.sets["sign"], []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
@@ -103,17 +100,17 @@ def web(value: str, parts: Parts, context: "Context") -> str:
     return " ".join(words)
 
 
-def file(value: str, parts: Parts, context: "Context") -> str:
+def file(value: str, parts: Parts, context: Context) -> str:
     """A file's name: as an address, but _ and - are pauses and v2 is a version."""
     return web(re.sub(r"\bv(?=\d)", "version ", re.sub(r"[_-]", " ", value)), parts, context)
 
 
-def dotted(value: str, parts: Parts, context: "Context") -> str:
+def dotted(value: str, parts: Parts, context: Context) -> str:
     """Digit by digit, with the dots."""
     return " dot ".join(number_words.digits(part) for part in value.split("."))
 
 
-def acronym(value: str, parts: Parts, context: "Context") -> str:
+def acronym(value: str, parts: Parts, context: Context) -> str:
     """Capitals, perhaps with a plural s: letters, or a word where they can be one."""
     sets = context.grammar.slots.sets
     stem = value[:-1] if value[-1:] == "s" else value
@@ -127,7 +124,7 @@ def acronym(value: str, parts: Parts, context: "Context") -> str:
     return value if is_common(stem, context) else f"[{stem}]{ending}"
 
 
-def code(value: str, parts: Parts, context: "Context") -> str:
+def code(value: str, parts: Parts, context: Context) -> str:
     """A code by its groups: letters and digits one by one, words as words; a comma between groups
     of digits. Where no run has more than two digits (combo 12-30-8, 5W-30, MERV 13) they are
     numbers.
@@ -148,7 +145,7 @@ def code(value: str, parts: Parts, context: "Context") -> str:
     return words
 
 
-def code_group(group: str, is_short: bool, context: "Context") -> str:
+def code_group(group: str, is_short: bool, context: Context) -> str:
     """One group of a code."""
     words: list[str] = []
     behind_word = False
@@ -180,17 +177,17 @@ def in_groups(run: str) -> str:
     return ", ".join(map(number_words.digits, parts))
 
 
-def prefix(value: str, parts: Parts, context: "Context") -> str:
+def prefix(value: str, parts: Parts, context: Context) -> str:
     """The letters before the first hyphen."""
     return value.partition("-")[0]
 
 
-def parted(value: str, parts: Parts, context: "Context") -> str:
+def parted(value: str, parts: Parts, context: Context) -> str:
     """5-649 of a room or unit, P2-118: five, six forty-nine."""
     return " ".join(name(part, parts, context) for part in value.split("-"))
 
 
-def route(value: str, parts: Parts, context: "Context") -> str:
+def route(value: str, parts: Parts, context: Context) -> str:
     """FRA-IAH: from one airport to another; two words in capitals stay words."""
     first, second = re.findall("[A-Z]+", value)
     is_prefixed = first in context.grammar.slots.sets["prefixcaps"]
@@ -199,32 +196,32 @@ def route(value: str, parts: Parts, context: "Context") -> str:
     return f"[{first}] to [{second}]"
 
 
-def zip_code(value: str, parts: Parts, context: "Context") -> str:
+def zip_code(value: str, parts: Parts, context: Context) -> str:
     """The digits behind a state's letters."""
     return groups(value[2:].strip(), parts, context)
 
 
-def house(value: str, parts: Parts, context: "Context") -> str:
+def house(value: str, parts: Parts, context: Context) -> str:
     """The number of a house before a direction."""
     return pairs(value.split(" ")[0], parts, context)
 
 
-def compass(value: str, parts: Parts, context: "Context") -> str:
+def compass(value: str, parts: Parts, context: Context) -> str:
     """N -> north."""
     return context.grammar.entry("direction", value)[0]
 
 
-def place(value: str, parts: Parts, context: "Context") -> str:
+def place(value: str, parts: Parts, context: Context) -> str:
     """A street's kind, short or whole."""
     return context.grammar.entry("place", value)[0]
 
 
-def dollar(value: str, parts: Parts, context: "Context") -> str:
+def dollar(value: str, parts: Parts, context: Context) -> str:
     """A$AP, Ke$ha: the sign is an s."""
     return value.replace("$", "s").capitalize()
 
 
-def loud(value: str, parts: Parts, context: "Context") -> str:
+def loud(value: str, parts: Parts, context: Context) -> str:
     """MID-WEEK is one word; in NON-GMO the prefix is a word and the rest letters."""
     sets, pieces = context.grammar.slots.sets, value.split("-")
     listed = context.known is not None and context.known(value.lower())
@@ -243,51 +240,51 @@ def loud(value: str, parts: Parts, context: "Context") -> str:
     )
 
 
-def plurals(value: str, parts: Parts, context: "Context") -> str:
+def plurals(value: str, parts: Parts, context: Context) -> str:
     """One letter behind &, perhaps with an ending: M&Ms."""
     return f"[{value[0]}]{value[1:]}"
 
 
-def ampersand(value: str, parts: Parts, context: "Context") -> str:
+def ampersand(value: str, parts: Parts, context: Context) -> str:
     """AT&T: letters one by one on both sides."""
     return " and ".join(" ".join(f"[{one}]" for one in part) for part in value.split("&"))
 
 
-def tollfree(value: str, parts: Parts, context: "Context") -> str:
+def tollfree(value: str, parts: Parts, context: Context) -> str:
     """1-800- -> one, eight hundred."""
     return f"one, {phone(value[2:5], parts, context)}"
 
 
-def groups(value: str, parts: Parts, context: "Context") -> str:
+def groups(value: str, parts: Parts, context: Context) -> str:
     """Digits by groups, a comma between them; a leading plus is said."""
     zero = "oh" if context.grammar.dialect == GB else "zero"
     words = ", ".join(number_words.digits(part, zero) for part in re.findall(r"\d+", value))
     return f"plus {words}" if value[0] == "+" else words
 
 
-def phone(value: str, parts: Parts, context: "Context") -> str:
+def phone(value: str, parts: Parts, context: Context) -> str:
     """An area code: 800 -> eight hundred, others digit by digit."""
     if value[1:] == "00" and value[0] != "0":
         return f"{number_words.cardinal(int(value[0]), context.grammar.dialect)} hundred"
     return number_words.digits(value, "oh" if context.grammar.dialect == GB else "zero")
 
 
-def titled(value: str, parts: Parts, context: "Context") -> str:
+def titled(value: str, parts: Parts, context: Context) -> str:
     """A title without its dot."""
     return context.grammar.entry("titled", value.rstrip("."))[0]
 
 
-def spelled(value: str, parts: Parts, context: "Context") -> str:
+def spelled(value: str, parts: Parts, context: Context) -> str:
     """One part of a name or address."""
     return spell(value, context)
 
 
-def letters(value: str, parts: Parts, context: "Context") -> str:
+def letters(value: str, parts: Parts, context: Context) -> str:
     """Letter by letter; dots between them are silent."""
     return f"[{value.replace('.', '').replace(' ', '').upper()}]"
 
 
-def formula(value: str, parts: Parts, context: "Context") -> str:
+def formula(value: str, parts: Parts, context: Context) -> str:
     """CaCO3: letters and numbers."""
     return " ".join(
         number_words.cardinal(int(part), context.grammar.dialect)
@@ -297,7 +294,7 @@ def formula(value: str, parts: Parts, context: "Context") -> str:
     )
 
 
-def chess(value: str, parts: Parts, context: "Context") -> str:
+def chess(value: str, parts: Parts, context: Context) -> str:
     """Qxd5: the piece, what it does, the square."""
     square = value.replace("x", "")[1:3]
     piece = context.grammar.entry("piece", value[0])[0]
@@ -305,6 +302,6 @@ def chess(value: str, parts: Parts, context: "Context") -> str:
     return f"{piece} {takes}[{square[0].upper()}] {number_words.digits(square[1])}"
 
 
-def raw(value: str, parts: Parts, context: "Context") -> str:
+def raw(value: str, parts: Parts, context: Context) -> str:
     """As it stands."""
     return value

@@ -3,14 +3,11 @@ other, `{year:year:plural}`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kokoro_ane.g2p.grammar import calendar, names, quantities
+from kokoro_ane.g2p.grammar.context import Context
 
-if TYPE_CHECKING:
-    from kokoro_ane.g2p.grammar.interpreter import Context
-
-Verbalizer = Callable[[str, dict[str, str], "Context"], str]
+Verbalizer = Callable[[str, dict[str, str], Context], str]
 
 VERBALIZERS: dict[str, Verbalizer] = {
     function.__name__: function
@@ -30,7 +27,6 @@ VERBALIZERS: dict[str, Verbalizer] = {
         quantities.minutes,
         quantities.minutesof,
         quantities.money,
-        quantities.money_words,
         quantities.oh,
         quantities.ordinal,
         quantities.outof,
