@@ -4,7 +4,7 @@ that depend on nothing but the inputs.
     function = Function(module, example, inputs, outputs, keep_fp32=("conv_post", "stft"))
     save_package(convert(function, precision="fp16", target="iOS17"), Path("aside.mlpackage"))
 
-Known traps of coremltools 9.0 that this file answers are in docs/conversion.md.
+Known traps of coremltools 9.0 that this file answers are in docs/architecture.md.
 """
 
 import contextlib

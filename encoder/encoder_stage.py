@@ -61,7 +61,7 @@ LIMIT_F0_HZ = 0.5
 # shortest, a sentence, a paragraph, the longest; as far as the buckets go
 CHECK_TOKENS = (3, 60, 200, MAX_PHONEMES + 2)
 SPEEDS = (1.0, 0.8, 1.3)
-# by measurement: docs/encoder.md
+# by measurement: docs/models.md
 KEEP_FP32 = {DURATION: ("duration_predictor",), PROSODY: ("f0_predictor",)}
 FORBIDDEN = (
     "random_normal",

@@ -148,7 +148,7 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="of a Dask cluster, whose workers measure instead (docs/release.md)",
+        help="of a Dask cluster, whose workers measure instead (docs/metrics.md)",
     )
 
 

@@ -335,7 +335,7 @@ _TABLES = Method(
 )
 # ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that energy shares with F0
 # gets 6: on 14 tuning sentences 4 bits there flip 0.18 % of voicing, more than all other parts
-# together (docs/encoder.md).
+# together (docs/models.md).
 _EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
 _PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR))
 _MIXED = dataclasses.replace(

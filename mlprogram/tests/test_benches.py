@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlprogram.benches import coremltools_suite, executor
+from mlprogram.benches import coremltools_suite, executor, loops
 from mlprogram.benches.coremltools_suite import HALF, RULES, explanation, kind_of, main
 
 GOOD = {
@@ -105,3 +105,13 @@ class TestSuite:
             > figures["snr_db_to_float64"]["fp16 ane_numerics"]
             > 30
         )
+
+    @pytest.mark.slow
+    def test_a_gru_of_flexible_length_runs_as_one(self, tmp_path: Path) -> None:
+        rows = loops.measure(1, tmp_path, targets=("iOS18",))
+        assert len(rows) == 8
+        assert (
+            min(row["snr_db_to_float64"] for row in rows if not row["fp16"])
+            >= executor.AGREEMENT_DB
+        )
+        assert min(row["snr_db_to_float64"] for row in rows if row["fp16"]) >= 50

@@ -168,7 +168,7 @@ def users_own(user: Path) -> None:
     (user / "loop").symlink_to(user / "loop")
     os.mkfifo(user / "fifo")
     shutil.copy2(RULES, user / "ane_rules.json")
-    shutil.copy2(REPOSITORY / "docs" / "neural-engine.md", user / "page.md")
+    shutil.copy2(REPOSITORY / "mlprogram" / "RULES.md", user / "page.md")
     recipe = {"checkpoint": "tiny", "checkpoint_sha256": "0" * 64, "format": 1}
     recipe |= {"budget": {"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}
     (user / "recipe.json").write_text(json.dumps(recipe))

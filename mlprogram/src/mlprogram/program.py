@@ -4,7 +4,7 @@
     program = Program("KokoroVocoder.mlpackage", precision="declared")
     audio = program({"packed": array})["waveform"]
 
-Run one from a shell with random inputs: see docs/mlprogram.md.
+Run one from a shell with random inputs: see mlprogram/README.md.
 """
 
 from __future__ import annotations
