@@ -224,12 +224,7 @@ def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
     """An empty source, which no rule asks for, groups with their names, and the tree."""
     parsed = _parser.parse(value.pattern, value.flags)
     names = [string(name) + number(group) for name, group in value.groupindex.items()]
-    return (
-        string("")
-        + number(value.groups)
-        + listed(names)
-        + sequence(parsed, value.flags, pool)
-    )
+    return string("") + number(value.groups) + listed(names) + sequence(parsed, value.flags, pool)
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:

@@ -15,8 +15,8 @@ from kokoro_ane.g2p.grammar import Grammar, grammar_of
 from kokoro_ane.g2p.grammar.__main__ import main
 from kokoro_ane.g2p.grammar.conflicts import conflicts
 from kokoro_ane.g2p.grammar.load import load
-from kokoro_ane.g2p.grammar.starts import starts_of
-from kokoro_ane.g2p.grammar.table import alternation, bounded
+from kokoro_ane.g2p.grammar.table import alternation
+from tests.g2p.typed import rows
 
 FOLDER = Path(__file__).parents[1] / "data" / "g2p"
 # Nothing of the sealed sets
@@ -24,77 +24,57 @@ CORPORA = [
     *("normalize_cases", "markup", "plain_prose", "sentences", "typed", "typed_batches"),
     *("typed_last", "typed_newest", "typed_unseen", "typed_final", "heteronyms_dev"),
 ]
-SETS = ["unit\tkg\tkilogram\tkilograms", "unit\tkm\tkilometer\tkilometers", "starter\tThe\t"]
-SETS += ["ranged\tcardinal|measure\t", "greek\tα\talpha", "sym\t%\tpercent"]
+SETS = ("unit¦kg¦kilogram¦kilograms", "starter¦The¦", "ranged¦cardinal¦")
 
 
-def grammar(*rows: str, whitelist: tuple[str, ...] = ()) -> Grammar:
-    """A small grammar of rows with their columns apart by tabs."""
-    numbered = [(f"rows:{number}", row.split("\t")) for number, row in enumerate(rows, 1)]
-    listed = [(f"whitelist:{number}", row.split("\t")) for number, row in enumerate(whitelist, 1)]
-    sets = [(f"sets:{number}", row.split("\t")) for number, row in enumerate(SETS, 1)]
-    return load("us", numbered, sets, listed)
+def small(rows: str, whitelist: str = "") -> Grammar:
+    """A grammar of rows one behind the other by ⏎, with their columns apart by ¦."""
+    lines, forms, sets = (
+        [(f"{name}:{number}", line.split("¦")) for number, line in enumerate(filter(None, text), 1)]
+        for name, text in (
+            ("rows", rows.split("⏎")),
+            ("whitelist", whitelist.split("⏎")),
+            ("sets", SETS),
+        )
+    )
+    return load("us", lines, sets, forms)
 
 
-def said(small: Grammar, text: str) -> str:
-    return " ".join(token.text for token in small.normalize(text).tokens)
+def said(reader: Grammar, text: str) -> str:
+    return " ".join(token.text for token in reader.normalize(text).tokens)
 
 
-def test_the_longest_match_wins_then_the_weight() -> None:
-    short, long = "a\t\t\\d\t\tdigit\t9", "b\t\t\\d\\d\t\tpair\t0"
-    assert said(grammar(short, long), "12") == "pair"
-    assert said(grammar(short, "c\t\t\\d\t\tnumber\t10"), "1") == "number"
-
-
-def test_a_row_waits_for_its_context() -> None:
-    small = grammar("a\tno \t\\d\t\tdigit\t0", "b\t\t\\d\t %\trate\t0", "c\t\t\\d\t\tnumber\t-1")
-    assert said(small, "no 5") == "no digit"
-    assert said(small, "in 5") == "in number"
-    assert said(small, "5 %").startswith("rate")
-
-
-def test_a_form_of_the_whitelist_stands_before_rows_of_its_length() -> None:
-    row = "a\t\t\\d\t\tdigit\t5"
-    assert said(grammar(row, whitelist=("7\tlucky\tgames",)), "7 8") == "lucky digit"
-    longer = "b\t\t\\d \\d\t\tpair\t0"
-    assert said(grammar(row, longer, whitelist=("7\tlucky\tgames",)), "7 8") == "pair"
+@pytest.mark.parametrize(("written", "whitelist", "text", "spoken"), rows("small_grammars"))
+def test_small_grammars(written: str, whitelist: str, text: str, spoken: str) -> None:
+    assert said(small(written, whitelist), text) == spoken
 
 
 def test_a_wrong_row_is_named() -> None:
     with pytest.raises(ValueError, match=r"rows:1: no slot and no word set is named 'nothing'"):
-        grammar("a\t\t{nothing}\t\tx\t0")
+        small("a¦¦{nothing}¦¦x¦0")
     with pytest.raises(ValueError, match=r"rows:2: .*unterminated"):
-        grammar("a\t\tx\t\tx\t0", "a\t\t(\t\tx\t0")
+        small("a¦¦x¦¦x¦0⏎a¦¦(¦¦x¦0")
     with pytest.raises(ValueError, match="a slot and a word set are both named unit"):
-        grammar("slot\tunit\tx")
+        small("slot¦unit¦x")
 
 
 def test_the_index_finds_every_row_that_matches() -> None:
     """By trying all rows at each word and sign of the written cases."""
     whole = grammar_of("us")
-    rows = {row for listed in whole.by_word.values() for row in listed}
-    rows |= {row for listed in whole.by_character.values() for row in listed}
+    listed = {*whole.by_word.values(), *whole.by_character.values()}
     # behind a scheme of an address nothing begins a word
-    rows = {row for row in rows if not row.previous}
-    lines = (FOLDER / "normalize_cases.tsv").read_text(encoding="utf-8").split("\n")
+    every = {row for some in listed for row in some if not row.previous}
     missed = []
-    for line in lines[1::7]:
-        text = clean(line.split("\t")[-2]).text if "\t" in line else ""
+    for case in rows("normalize_cases")[::7]:
+        text = clean(case[3]).text
         for match in re.finditer(r"(?<![^\W\d_])\S", text):
             place = match.start()
-            candidates = {row.number for row in whole.candidates(text, place)}
             missed += [
                 (row.source, text, place)
-                for row in rows
-                if row.number not in candidates and whole.match(row, text, place, None) > place
+                for row in every.difference(whole.candidates(text, place))
+                if whole.match(row, text, place, None) > place
             ]
     assert not missed
-
-
-def test_what_begins_a_match() -> None:
-    assert starts_of("(?:kg|lb)s?", open_end=False).words == {"kg", "kgs", "lb", "lbs"}
-    assert starts_of("[0-9]{1,3}", open_end=False).characters == set("0123456789")
-    assert starts_of("[Ee]d\\.", open_end=False).words == {"ed"}
 
 
 def test_an_alternation_takes_the_longest_form() -> None:
@@ -109,10 +89,6 @@ def test_an_alternation_takes_the_longest_form() -> None:
             assert (reached and reached[0]) == (wanted and wanted[0]), (forms, text)
 
 
-def test_repetitions_are_bounded() -> None:
-    assert bounded(r"a+b*c{2,}[+*]\+") == r"a{1,40}b{0,40}c{2,40}[+*]\+"
-
-
 @pytest.mark.parametrize("dialect", ["us", "gb"])
 def test_no_two_rows_of_equal_weight_read_one_text(
     dialect: str, capsys: pytest.CaptureFixture
@@ -123,15 +99,9 @@ def test_no_two_rows_of_equal_weight_read_one_text(
 
 
 def test_a_conflict_is_found() -> None:
-    small = grammar("a\t\t\\d\t\tdigit\t1", "b\t\t5\t\tfive\t1", "c\t\t6\t\tsix\t0")
-    report = conflicts(small, ["5 and 6"])
+    report = conflicts(small("a¦¦\\d¦¦digit¦1⏎b¦¦5¦¦five¦1⏎c¦¦6¦¦six¦0"), ["5 and 6"])
     assert set(report.equal) == {("rows:1", "rows:2")}
     assert set(report.weighed) == {("rows:1", "rows:3")}
-
-
-def test_a_missing_corpus_is_one_line(capsys: pytest.CaptureFixture) -> None:
-    assert main(["--conflicts", "nothing.tsv"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_decision_names_its_row() -> None:
@@ -141,8 +111,3 @@ def test_a_decision_names_its_row() -> None:
     assert named
     assert table[int(named[1]) - 1].startswith("time\t")
     assert any("not us.tsv" in line for line in lines[1:])
-
-
-def test_british_rows_stand_over_american_ones() -> None:
-    assert said(grammar_of("us"), "3-0") == "three to zero"
-    assert said(grammar_of("gb"), "3-0") == "three nil"
