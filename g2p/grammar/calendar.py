@@ -2,7 +2,7 @@
 
 import re
 
-from kokoro_ane.g2p import number_words
+import kokoro_ane.g2p.number_words as number_words
 from kokoro_ane.g2p.grammar.context import Context
 from kokoro_ane.g2p.grammar.quantities import Parts, minutes, ordinal, short, year
 from kokoro_ane.g2p.result import GB

@@ -4,7 +4,7 @@ answers: quantities.py.
 
 import re
 
-from kokoro_ane.g2p import number_words
+import kokoro_ane.g2p.number_words as number_words
 from kokoro_ane.g2p.grammar.context import Context
 from kokoro_ane.g2p.grammar.quantities import Parts, count, pairs
 from kokoro_ane.g2p.morphology import stems

@@ -6,7 +6,7 @@ in them are letters.
 
 import re
 
-from kokoro_ane.g2p import number_words
+import kokoro_ane.g2p.number_words as number_words
 from kokoro_ane.g2p.grammar.context import Context
 from kokoro_ane.g2p.result import GB
 
