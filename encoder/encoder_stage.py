@@ -52,7 +52,7 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
 )
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
-from kokoro_ane.encoder.lstm import PrefixLSTM
+from kokoro_ane.encoder.lstm import OneLSTM
 from mlprogram import Program
 
 # random weights reach 55 and 117: a package below these is broken, not imprecise
@@ -160,11 +160,13 @@ class EncoderStage(CheckpointStage):
     buckets: Buckets
     precision: str = "fp16"
     target: str = "iOS18"
+    # the checkpoint's encoder with a level's integers
+    compressed: Encoder | None = None
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The checkpoint's encoder in PyTorch."""
-        return Encoder.of(self.checkpoint)
+        """The checkpoint's in PyTorch, or one that computes with a level's integers."""
+        return self.compressed or Encoder.of(self.checkpoint)
 
     @property
     def limits(self) -> AlignmentLimits:
@@ -216,7 +218,7 @@ class EncoderStage(CheckpointStage):
         facts = ProgramFacts.of(program, INPUT_IDS if name == DURATION else FRAMES, FORBIDDEN)
         lengths = len(self.buckets.tokens if name == DURATION else self.buckets.frames)
         expected_lstms = sum(
-            isinstance(module, PrefixLSTM) for module in self.function(name).module.modules()
+            isinstance(module, OneLSTM) for module in self.function(name).module.modules()
         )
         lstms = facts.operations.get("lstm", 0)
         # A masked LSTM that is unrolled has a hundred times the operations.

@@ -10,7 +10,6 @@ of Nagel et al. 2019 (arXiv:1906.04721), applied to predicted statistics.
 """
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -19,10 +18,10 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.contract import DECODER, UTTERANCE
 from kokoro_ane.core.layers import NORM_EPSILON
-from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.statistics import DEALS, one_thread_each
+from kokoro_ane.quantize.speech import calibration_inputs
+from kokoro_ane.quantize.statistics import DEALS, on_threads
 from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -105,10 +104,8 @@ def statistics_shift(stage: StreamingStage, plain: Vocoder, compressed: Vocoder)
         before, after = copy.deepcopy(plain), copy.deepcopy(compressed)
         return [measured(after, clips[i]) - measured(before, clips[i]) for i in numbers]
 
-    deals = [range(number, len(clips), DEALS) for number in range(DEALS)]
-    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
-        shifts = [each for dealt in pool.map(shift, deals) for each in dealt]
-    return np.mean(shifts, axis=0)
+    deals = on_threads(shift, [range(number, len(clips), DEALS) for number in range(DEALS)])
+    return np.mean([each for dealt in deals for each in dealt], axis=0)
 
 
 def measured(vocoder: Vocoder, clip: VocoderInputs) -> np.ndarray:

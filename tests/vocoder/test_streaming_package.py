@@ -25,12 +25,11 @@ from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
-from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.compress import build_compressed, level_for, require_stored, stage_of
 from kokoro_ane.quantize.level import Level, level_of
 from kokoro_ane.quantize.methods import METHODS
-from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.quantize.stored_forms import stored_in
+from kokoro_ane.quantize.speech import calibration_inputs, check_speech
+from kokoro_ane.quantize.stored_forms import StoredWeight
 from kokoro_ane.quantize.streaming_level import attach_level, measured, statistics_shift
 from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.runtimes.genuine import require_genuine
@@ -59,7 +58,7 @@ Built = tuple[Checkpoint, Path]
 
 
 @pytest.fixture(scope="module")
-def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A tiny checkpoint with a predictor of its own, and its packages. Shared: copy before
     writing.
     """
@@ -302,7 +301,8 @@ def test_what_is_pooled_has_the_forms_of_the_layer_with_its_weights(built: Built
         one, other = decoder.get_submodule(pooled), generator.get_submodule(layer)
         assert np.array_equal(one.weight.detach().numpy(), other.weight.detach().numpy())
     for product in ("styles", "outer"):
-        assert stored_in(decoder.get_submodule(product)) is not None
+        layers = decoder.get_submodule(product).modules()
+        assert any(isinstance(layer, StoredWeight) for layer in layers)
     program = Program(manifest_of(built, "w8").package_path, function=DECODER)
     with pytest.raises(CheckFailed, match=r"unpacks .* to other values|does not store as planned"):
         require_stored(decoder, program)
