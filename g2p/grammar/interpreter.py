@@ -23,7 +23,7 @@ from kokoro_ane.g2p.number_words import whole
 from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Language, Normalized
 from kokoro_ane.g2p.tags import markup_end
 
-LETTERS = re.compile(r"[^\W\d_]+")
+LETTERS = re.compile(rf"[{LATIN}\u0370-\u03ff]{{1,60}}")  # no word of a row is longer
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
 ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
 WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
