@@ -36,7 +36,7 @@ TRACKED = [
 # a commit of its own that says what fell instead. `kokoro_ane` (command line and API) names rooms
 # and is imported by none.
 LEVELS = (
-    {"mlprogram": 62},
+    {"mlprogram": 62.2},
     {"core": 24.2},
     {"g2p": 88, "encoder": 8.5, "vocoder": 24.5},
     {"quantize": 31.5},

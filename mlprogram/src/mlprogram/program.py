@@ -83,17 +83,6 @@ class Program:
             )
         return self._plan.constants[name].value
 
-    def value_type(self, name: str) -> ValueType:
-        """Declared type and shape of any value of the function, constants and values written in
-        place included. Raises ProgramError.
-        """
-        if name in self._plan.types:
-            return self._plan.types[name]
-        if name in self._plan.constants:
-            constant = self._plan.constants[name]
-            return ValueType(name, constant.dtype, np.shape(constant.value))
-        raise ProgramError(f"{self.path}: function '{self.function}' has no value '{name}'")
-
     @property
     def states(self) -> Mapping[str, ValueType]:
         """Types of the states by name; empty for a program without."""
