@@ -138,10 +138,16 @@ def code(value: str, parts: Parts, context: Context) -> str:
     if is_short and not is_lettered and not all(len(run) == 2 for run in runs):
         return ", ".join(count(group, parts, context) for group in groups_of)
     is_short &= is_lettered and len(runs) < 3 and len(groups_of) == 2
-    words = code_group(groups_of[0], is_short, context)
-    for before, group in zip(groups_of, groups_of[1:], strict=False):
-        numeric = before[-1].isdecimal() and group[0].isdecimal()
-        words += (", " if numeric else " ") + code_group(group, is_short, context)
+    words = ""
+    for before, group, after in zip(
+        ["", *groups_of], groups_of, [*groups_of[1:], ""], strict=False
+    ):
+        numeric = before[-1:].isdecimal() and group[0].isdecimal()
+        # BRX-20-QL: a number between letters
+        is_number = re.fullmatch(r"[1-9]\d", group) is not None
+        is_number &= before.isalpha() and after.isalpha()
+        one = code_group(group, is_short or is_number, context)
+        words += (", " if numeric else " " if words else "") + one
     return words
 
 
