@@ -69,6 +69,8 @@ def name(value: str, parts: Parts, context: Context) -> str:
             words.append(pairs(part, parts, context))
         elif part.isupper() and "_" in value and is_common(part, context):
             words.append(part)
+        elif mixed and part.isupper() and len(part) == 2:
+            words.append(f"[{part}]")
         elif part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
             words.append(acronym(part, parts, context))
         elif part[0].isalpha():
