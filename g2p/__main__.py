@@ -78,8 +78,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="a table of every word: spoken form, phonemes, source, confidence, place; in English"
-        " also the rows of g2p/data/grammar that decided",
+        help="a table of every word: spoken form, phonemes, source, confidence, place; the"
+        " grammar's rows",
     )
     parser.add_argument("--dialect", default="us", help="us, gb; also a, b, en-us, en-gb")
     parser.add_argument(
