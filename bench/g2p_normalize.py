@@ -31,7 +31,7 @@ TOKEN = re.compile(r"\[[^\]]*\]|[^\s;:,.!?—…\"()“”\[\]-]+|[;:,.!?—…\
 # before the rules; after them, eight times, counted before any fix
 SETS = ("seen", "held", *(f"held{count}" for count in range(2, 9)))
 # Pieces that a slow or greedy pattern would stumble over, repeated to long texts.
-HOSTILE = (
+HOSTILE = [
     "1",
     "1.",
     "1,",
@@ -66,7 +66,7 @@ HOSTILE = (
     "&",
     "^",
     "°",
-    "\u0301",
+    "́",
     "😀",
     "\u200b",
     "п",
@@ -89,7 +89,7 @@ HOSTILE = (
     "#a",
     "1 1/2 ",
     "Jan. 1 ",
-)
+]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kokoro_ane.g2p.phonemizer import G2P
     from kokoro_ane.g2p.result import Result, Word
 
 BLOCK_BYTES = 1 << 16
@@ -77,7 +78,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="a table of every word: spoken form, phonemes, source, confidence, place",
+        help="a table of every word: spoken form, phonemes, source, confidence, place; the"
+        " grammar's rows",
     )
     parser.add_argument("--dialect", default="us", help="us, gb; also a, b, en-us, en-gb")
     parser.add_argument(
@@ -198,6 +200,17 @@ def visible(text: str) -> str:
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())
 
 
+def rows_of(text: str, g2p: "G2P") -> Iterator[str]:
+    """The grammar's rows that read a sentence, and those that matched less; none where a language
+    has no such rows.
+    """
+    from kokoro_ane.g2p.overrides import extract
+
+    grammar = g2p.grammar
+    if grammar is not None:
+        yield from grammar.explain(extract(text).text)
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
@@ -216,6 +229,8 @@ def main(argv: list[str] | None = None) -> int:
                 print(result.phonemes)
                 if arguments.explain:
                     explained(result, console)
+                    for line in rows_of(result.text, g2p):
+                        console.print(line, markup=False, soft_wrap=True)
     if not summary.words:
         left = ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items()))
         raise InputError(

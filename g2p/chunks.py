@@ -20,10 +20,10 @@ from typing import Literal
 from kokoro_ane.core.contract import MAX_PHONEMES
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
-from kokoro_ane.g2p.normalize.short_forms import WORDS, is_signed
-from kokoro_ane.g2p.normalize.state import CUT, MONTH_FORMS, WEEKDAYS
+from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
+from kokoro_ane.g2p.short_forms import MONTH_FORMS, WEEKDAYS, WORDS, is_signed
 from kokoro_ane.g2p.ssml import MARKUP
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -50,10 +50,11 @@ _OPENED = re.compile(
 
 
 # An abbreviation that a name or number follows: its point ends no sentence. (How each is said:
-# g2p/data/normalize/abbreviations.json.)
+# g2p/data/grammar.)
 TITLES, BEFORE_NUMBER, OPEN, STARTERS = word_sets(
     "sentence_ends", "titles before_number open starters"
 )
+CUT = f" {table('sentence_ends.json')['cut']} "  # words that people cut short, as emerg.
 DAYS = frozenset((*MONTH_FORMS, *WEEKDAYS, "Eastern", "Central", "Mountain", "Pacific"))
 # A point behind these may end a sentence or not: it does when one of STARTERS follows.
 

@@ -23,8 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kokoro_ane.g2p.alphabet import to_kokoro, unknown_symbol
-from kokoro_ane.g2p.normalize.number_words import ONES, SCALES, TENS
-from kokoro_ane.g2p.normalize.tags import is_tag
+from kokoro_ane.g2p.number_words import ONES, SCALES, TENS
 from kokoro_ane.g2p.result import US, Kind, Language, Token
 from kokoro_ane.g2p.ssml import (
     BLOCKS,
@@ -39,6 +38,7 @@ from kokoro_ane.g2p.ssml import (
     shortened,
     tool_pause_s,
 )
+from kokoro_ane.g2p.tags import is_tag
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override

@@ -46,13 +46,14 @@ from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
 from kokoro_ane.g2p.word_lists import pairs
 
 if TYPE_CHECKING:
+    from kokoro_ane.g2p.grammar.interpreter import Grammar
     from kokoro_ane.g2p.heteronyms import Heteronyms as TaggedHeteronyms
     from kokoro_ane.g2p.neural import NeuralG2P
 
 
 UserWords = Path | str | Mapping[str, str] | None
 Fallback = Callable[[str], str | None]  # a word, its phonemes
-Normalizer = Callable[..., Normalized]  # normalize(text, dialect=...)
+Normalizer = Callable[..., Normalized]  # a text as Normalized
 # sentences read together, so that the neural model is asked once for all of them; the first goes
 # alone, for latency
 BATCH = 16
@@ -193,8 +194,8 @@ class G2P:
         phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
         want of anything better. Both are for English. Raises InputError for a bad one of these.
         """
+        from kokoro_ane.g2p.grammar.load import grammar_of
         from kokoro_ane.g2p.lexicon import user_lexicon
-        from kokoro_ane.g2p.normalize import normalize
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind not in (US, GB):
@@ -213,13 +214,21 @@ class G2P:
         words = Lexicon.load(kind, user.words)
         neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
         return cls(
-            partial(normalize, known=words.lists),
+            partial(grammar_of(kind), known=words.lists),
             words,
             LateHeteronyms(),
             neural,
             user.phrases,
             unk,
         )
+
+    @property
+    def grammar(self) -> "Grammar | None":
+        """The rows that this reader normalizes by; None where it has another normalizer."""
+        from kokoro_ane.g2p.grammar.interpreter import Grammar
+
+        held = getattr(self._normalizer, "func", self._normalizer)
+        return held if isinstance(held, Grammar) else None
 
     def __call__(self, text: str) -> tuple[str, list[SpokenToken]]:
         """(phonemes, tokens) as misaki answers: text, tag, phonemes, white space, confidence,

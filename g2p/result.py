@@ -20,6 +20,7 @@ GB: Dialect = "gb"
 # word: look it up. letters: say letter by letter. punctuation: one of PUNCTUATION. override: a
 # private-use placeholder, see `Token`.
 Kind = Literal["word", "letters", "punctuation", "override"]
+Drop = tuple[int, int, str]  # start, end, category of what is not said
 Source = Literal[
     "override",
     "user",
@@ -63,7 +64,7 @@ class Normalized:
 
     tokens: tuple[Token, ...]
     dropped: Mapping[str, int] = field(default_factory=dict)
-    drops: tuple[tuple[int, int, str], ...] = ()  # each with its place
+    drops: tuple[Drop, ...] = ()  # each with its place
 
 
 @dataclass(frozen=True)

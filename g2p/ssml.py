@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, VOWELS, to_kokoro, unknown_symbol
-from kokoro_ane.g2p.normalize.number_words import decimal, ordinal
-from kokoro_ane.g2p.normalize.state import MONTHS
-from kokoro_ane.g2p.normalize.tags import ATTRIBUTES, TAG
+from kokoro_ane.g2p.number_words import MONTHS, decimal, ordinal
 from kokoro_ane.g2p.result import GB, US, Language
+from kokoro_ane.g2p.tags import ATTRIBUTES, TAG
 from kokoro_ane.g2p.word_lists import pairs, word_set
 
 # Elements that other words or sounds stand for. Inside them no sentence ends.

@@ -221,15 +221,10 @@ def function_of(attribute: Any) -> Any:
 
 
 def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
-    """Source, groups with their names, and the tree."""
+    """An empty source, which no rule asks for, groups with their names, and the tree."""
     parsed = _parser.parse(value.pattern, value.flags)
     names = [string(name) + number(group) for name, group in value.groupindex.items()]
-    return (
-        string(value.pattern)
-        + number(value.groups)
-        + listed(names)
-        + sequence(parsed, value.flags, pool)
-    )
+    return string("") + number(value.groups) + listed(names) + sequence(parsed, value.flags, pool)
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:

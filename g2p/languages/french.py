@@ -10,8 +10,8 @@ from collections.abc import Callable
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.g2p.languages.grammar import grammar_of, read_words
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
-from kokoro_ane.g2p.normalize.number_words import roman_value
-from kokoro_ane.g2p.normalize.state import Scan
+from kokoro_ane.g2p.languages.scan import Scan
+from kokoro_ane.g2p.number_words import roman_value
 from kokoro_ane.g2p.word_lists import pairs, word_set
 
 FR = read_words("french")

@@ -4,22 +4,19 @@ signs).
     NORMALIZERS["es"]("El 3/5/2026 pagó 2,50 €.")
 
 One pattern finds what is no plain word; characters, offsets and drops are those of the English
-normalizer (g2p/normalize/characters.py).
+normalizer (g2p/characters.py).
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from kokoro_ane.g2p.characters import LATIN, clean
 from kokoro_ane.g2p.languages.grammar import Grammar
 from kokoro_ane.g2p.languages.rule_reader import LANGUAGES, Code, RuleReader
-from kokoro_ane.g2p.normalize import tokens_of
-from kokoro_ane.g2p.normalize.characters import LATIN, clean
-from kokoro_ane.g2p.normalize.lines import BREAK, with_breaks
-from kokoro_ane.g2p.normalize.marks import line_break
-from kokoro_ane.g2p.normalize.number_words import roman_value
-from kokoro_ane.g2p.normalize.state import Scan
-from kokoro_ane.g2p.normalize.tags import closing, tag
+from kokoro_ane.g2p.languages.scan import Scan, line_break, tag, tokens_of
+from kokoro_ane.g2p.lines import BREAK, with_breaks
+from kokoro_ane.g2p.number_words import roman_value
 from kokoro_ane.g2p.result import PUNCTUATION, Normalized
 
 OPENING = str.maketrans("¿¡", "  ")  # part of the spelling, not said
@@ -116,7 +113,7 @@ class Normalizer:
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
         cleaned = clean(text.translate(OPENING))
-        scan = Scan(with_breaks(cleaned.text), "us")
+        scan = Scan(with_breaks(cleaned.text))
         self.shouted = (
             not re.search(r"[a-zß-ÿ]", cleaned.text)
             and len(re.findall(r"[A-ZÀ-Þ]{2,}", cleaned.text)) > 2
@@ -164,7 +161,7 @@ class Normalizer:
 
     def _tag(self, scan: Scan, match: "re.Match[str]") -> int:
         """Markup, a bracket around words, or a sign."""
-        end = (tag if match[0] == "<" else closing)(scan, match.start())
+        end = tag(scan, match.start())
         if end == match.start():
             self._other(scan, match)
         return end

@@ -233,41 +233,12 @@ BREAKS = (
 )
 MARKS = "<>/\\|&%$€£#@^~*_-–—−=+'\"“”‘’«»¿¡()[]{}.,;:!?…°ºª½∛²•→←★©§😀❤️1️⃣"
 HEADS = (
-    "<Enter>",
-    "</b>",
-    "<b>",
-    "<p class=x>",
-    "<time>",
-    "code",
-    "PIN:",
-    "on 3/4",
-    "12/25",
-    "30s",
-    "B-",
-    "-inf",
-    "A$AP",
-    "R$5",
-    "$20",
-    "€3,5",
-    "el 3/4",
-    "II",
-    "S. Pietro",
-    "nº 5",
-    "24/7",
-    "l'ABC",
-    "Ⅳ",
-    "f'(2)",
-    "x2",
-    "M-F",
-    "0600 hours",
-    "<break time='1s'/>",
-    "<say-as interpret-as='digits'>12</say-as>",
-    "<sub alias='x'>y</sub>",
-    "<phoneme ph='a'>b</phoneme>",
-    "</speak>",
-    "[x](/a/)",
-    "a<b",
-)
+    "<Enter>§</b>§<b>§<p class=x>§<time>§code§PIN:§on 3/4§12/25§30s§B-§"
+    "-inf§A$AP§R$5§$20§€3,5§el 3/4§II§S. Pietro§nº 5§24/7§l'ABC§Ⅳ§f'(2)§x2§"
+    "M-F§0600 hours§<break time='1s'/>§"
+    "<say-as interpret-as='digits'>12</say-as>§<sub alias='x'>y</sub>§"
+    "<phoneme ph='a'>b</phoneme>§</speak>§[x](/a/)§a<b"
+).split("§")
 SCRIPTS = "абвΩλअआกขㄱ가日本語かなカナعربيעבאქართ"
 
 

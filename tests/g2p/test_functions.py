@@ -41,7 +41,7 @@ from kokoro_ane.g2p.morphology import (
     with_s,
 )
 from kokoro_ane.g2p.normalize import normalize
-from kokoro_ane.g2p.normalize.number_words import plural
+from kokoro_ane.g2p.number_words import plural
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.reading import Reader, pronounceable
 from kokoro_ane.g2p.result import Guess

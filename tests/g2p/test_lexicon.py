@@ -22,7 +22,15 @@ from kokoro_ane.g2p.lexicon import DEFAULT, SILVER_CONFIDENCE, Found, Lexicon, r
 from kokoro_ane.g2p.morphology import SUFFIXES, stems
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import Guess
-from kokoro_ane.g2p.word_lists import CMUDICT, OURS, BritishList, ListFile, extra_senses, read
+from kokoro_ane.g2p.word_lists import (
+    CMUDICT,
+    OURS,
+    BritishList,
+    ListFile,
+    extra_senses,
+    read,
+    word_set,
+)
 from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent, with_consonants
 from tests.demo_voice import DEMO_VOICE
 from tests.g2p.names import alike, heard, read_words, wrong
@@ -271,21 +279,7 @@ FLOORS = {
     "unseen": 0.97,
     "longer": 0.95,
 }
-KEYS = (
-    "DEFAULT",
-    "NOUN",
-    "VERB",
-    "ADJ",
-    "ADV",
-    "DT",
-    "VBD",
-    "VBN",
-    "VBP",
-    "None",
-    "METAL",
-    "BASE",
-    "QUARREL",
-)
+KEYS = sorted(word_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE QUARREL"))
 
 
 @cache

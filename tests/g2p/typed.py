@@ -23,7 +23,7 @@ from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.result import Normalized, Token
-from tests.g2p.names import alike
+from tests.g2p.names import alike, rows
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "g2p"
 PAUSES = frozenset(".,;:!?—…")
@@ -57,12 +57,6 @@ class Line:
         return (
             int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1 and "batch" not in self.group
         )
-
-
-def rows(name: str) -> list[list[str]]:
-    """Columns of each line that is no remark."""
-    lines = (FOLDER / f"{name}.tsv").read_text(encoding="utf-8").split("\n")
-    return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
 
 def read_lines() -> Iterator[Line]:

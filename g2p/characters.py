@@ -13,10 +13,11 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 
-from kokoro_ane.g2p.normalize.state import GREEK, Drop
+from kokoro_ane.g2p.result import Drop
 from kokoro_ane.g2p.word_lists import pairs
 
 LATIN = "A-Za-zÀ-ÖØ-öø-ſ"  # letters a word may hold: ASCII, Latin-1 and Latin Extended-A
+GREEK = frozenset("αβγδεζηθλπρστφχψωΓΔΘΛΠΣΦΨΩ")  # that have a name alone
 OVERRIDES = "\ue000-\uf8ff"  # private use: a caller's placeholders
 SPOKEN = "•⌘⌥⇧⌃⋆∛∜№°½⅓⅔¼¾⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚±×÷−≈≠≤≥√∞€£¥¢₹₩₽₿©§µ–—…“”→←↑↓▲▼"  # the scan knows them
 ONE_FOR_ONE = pairs(
@@ -77,6 +78,15 @@ class Cleaned:
         if self.starts is None or self.ends is None:
             return start, end
         return self.starts[start], self.ends[end - 1]
+
+    def span_behind(self, before: tuple[int, int], start: int, end: int) -> tuple[int, int]:
+        """The span behind that of the token before. Where both began inside one character (¹¼) the
+        later one takes what is left, or the same span.
+        """
+        first, last = self.span(start, end)
+        if self.starts is None or first >= before[1]:
+            return first, last
+        return (before[1], last) if last > before[1] else before
 
 
 def script(character: str) -> str:

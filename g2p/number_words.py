@@ -1,7 +1,7 @@
 """Numbers as words: cardinals, ordinals, years, digits, decimals, plurals. American without `and`,
 British with it.
 
-    from kokoro_ane.g2p.normalize.number_words import cardinal, ordinal, year
+    from kokoro_ane.g2p.number_words import cardinal, ordinal, year
     cardinal(1234, "gb")  # one thousand two hundred and thirty-four
 """
 
@@ -18,6 +18,10 @@ _ONES = (
 ONES = _ONES.split()
 TENS = [".", ".", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SCALES = ["", *["thousand", "million", "billion", "trillion", "quadrillion", "quintillion"]]
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 LARGEST_DIGITS = 18  # longer runs are read digit by digit
 IRREGULAR = pairs(
     "one:first two:second three:third five:fifth eight:eighth nine:ninth twelve:twelfth"
@@ -78,6 +82,22 @@ def plural(words: str) -> str:
 def digits(text: str, zero: str = "zero") -> str:
     """Digit by digit: 105 -> one zero five."""
     return " ".join(ONES[int(digit)] if digit != "0" else zero for digit in text)
+
+
+def name_digits(text: str, dialect: Dialect) -> str:
+    """Digits inside a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty, 007
+    and long ones digit by digit.
+    """
+    if (text[0] == "0" and len(text) > 1) or len(text) > 4:
+        return digits(text)
+    if len(text) < 3 or int(text) % 1000 == 0:
+        return cardinal(int(text), dialect)
+    head, tail = int(text[:-2]), int(text[-2:])
+    if len(text) == 4 and head % 10 == 0 and tail < 10:
+        return cardinal(int(text), dialect)
+    if not tail:
+        return f"{below_hundred(head)} hundred"
+    return f"{below_hundred(head)} {'oh ' if tail < 10 else ''}{below_hundred(tail)}"
 
 
 def year(number: int, dialect: Dialect) -> str:

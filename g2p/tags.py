@@ -1,8 +1,8 @@
 """Tags: those of HTML and SSML are markup; every other <x> keeps its words (press <Enter>).
 
-    tag(Scan("a <b>bold</b> word", "us"), 2)      # markup, dropped
-    tag(Scan("press <Enter>", "us"), 6)           # the bracket alone is dropped
-    tag(Scan("if a<b", "us"), 4)                  # not of this file: less than
+    markup_end("a <b>bold</b> word", 2)      # (5, 0): dropped
+    markup_end("press <Enter>", 6)           # (7, 12): both brackets are dropped
+    markup_end("if a<b", 4)                  # (4, 0): less than
 
 A name that is a word too (<title>, <code>) is a tag where it has an attribute, ends in a slash, or
 is closed later on.
@@ -10,9 +10,9 @@ is closed later on.
 
 import re
 
-from kokoro_ane.g2p.normalize.state import Scan, read
+from kokoro_ane.g2p.bundled import table
 
-_NAMES = read("tags")
+_NAMES = table("tags.json")
 WORDS, BARE = frozenset(_NAMES["words"].split()), frozenset(_NAMES["bare"].split())
 NAMES = WORDS | frozenset(_NAMES["markup"].split())
 ATTRIBUTES = (
@@ -45,20 +45,14 @@ def is_tag(text: str, match: "re.Match[str]") -> bool:
     return f"</{match['name']}>" in text[match.end() : match.end() + CLOSED_WITHIN]
 
 
-def tag(scan: Scan, position: int) -> int:
-    """A tag, or the bracket that opens a placeholder (its partner is dropped when the scan comes
-    there).
+def markup_end(text: str, place: int) -> tuple[int, int]:
+    """Where a tag, or the bracket that opens a placeholder, ends, and where that bracket's partner
+    stands (0: it is a tag). The end is `place` where there is neither.
     """
-    whole = TAG.match(scan.text, position)
-    if whole and is_tag(scan.text, whole):
-        return scan.drop(position, whole.end(), "markup")
-    match = BRACKET.match(scan.text, position)
-    if match is None or scan.text[position - 1 : position].isalnum() and position:
-        return position
-    scan.brackets.add(match.start(1))
-    return scan.drop(position, match.end(), "bracket")
-
-
-def closing(scan: Scan, position: int) -> int:
-    """The bracket that closes a placeholder."""
-    return scan.drop(position, position + 1, "bracket") if position in scan.brackets else position
+    whole = TAG.match(text, place)
+    if whole and is_tag(text, whole):
+        return whole.end(), 0
+    match = BRACKET.match(text, place)
+    if match is None or text[place - 1 : place].isalnum() and place:
+        return place, 0
+    return match.end(), match.start(1)

@@ -1,0 +1,347 @@
+"""The grammar's interpreter: at each place of a text the longest match wins, then the row's weight.
+
+    grammar = grammar_of("us")
+    grammar.normalize("Flight 112 leaves at 5:30pm.")   # Normalized
+    grammar.explain("5:30pm")                           # rows that matched, the winner first
+
+A plain word costs one look-up: only rows that list it are tried. Anything else tries the rows that
+can begin with its first character.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.grammar.context import Context, Known
+from kokoro_ane.g2p.grammar.table import Row, Slots
+from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, tokens_of
+from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
+from kokoro_ane.g2p.lines import BREAK, with_breaks
+from kokoro_ane.g2p.number_words import whole
+from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Language, Normalized
+from kokoro_ane.g2p.tags import markup_end
+
+LETTERS = re.compile(rf"[{LATIN}\u0370-\u03ff]{{1,60}}")  # no word of a row is longer
+# A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
+ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
+WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
+PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-ÿ]+)(?:'[a-z]+)?){ENDED}")
+PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
+WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
+DIGITS = re.compile("[0-9]+")
+CLITIC = re.compile(r"'s(?!\w)")
+NUMERO = re.compile(r"\b[Nn][º°](?=\s?\d)")
+INSIDE = re.compile(r"\B\w")  # a word goes on here
+CONTEXT = 40  # characters before a place that a row may ask for
+DEEPEST = 3  # grammars inside grammars: a slot that is read as text
+RUN = re.compile(r"\.{2,}|-{2,}|([!?,;:])\1*|…+|—+|\.")
+MARKS = frozenset(PUNCTUATION)
+STOPS, SPACES = frozenset(",.;:!?"), frozenset(("", " ", "\n"))  # no row begins with both
+SAME_MARK = {"[": "(", "]": ")", "{": "(", "}": ")"}
+
+
+@dataclass
+class Signs:
+    """Quotes and brackets whose partner comes later."""
+
+    quoted: bool = False  # a single quotation mark waits for its partner
+    closing: set[int] = field(default_factory=set)  # where > closes a placeholder
+
+    def quote(self, text: str, place: int) -> Spoken | None:
+        """A single quotation mark by its side; an apostrophe is silent."""
+        if text[place] != "'":
+            return None
+        before = text[place - 1 : place]
+        opens = text[place + 1 : place + 2].isalnum() and not before.isalnum()
+        closes = self.quoted and not opens and before.strip() != ""
+        self.quoted = opens or (self.quoted and not closes)
+        return Spoken(place, place + 1, "“" if opens else "”" if closes else "")
+
+    def bracket(self, text: str, place: int) -> Spoken | None:
+        """A tag, or a bracket around words, is silent."""
+        if place in self.closing:
+            return Spoken(place, place + 1, "", "bracket")
+        if text[place] != "<":
+            return None
+        end, closing = markup_end(text, place)
+        if closing:
+            self.closing.add(closing)
+        return Spoken(place, end, "", "bracket" if closing else "markup") if end > place else None
+
+
+@dataclass
+class Grammar:
+    """Rows, word sets and verbalizers of one dialect."""
+
+    dialect: Dialect
+    slots: Slots
+    by_word: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    by_character: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    # one-off forms: written -> words; and the longest of them by what it begins with
+    literals: dict[str, str] = field(default_factory=dict)
+    longest: dict[str, int] = field(default_factory=dict)
+
+    def add_literal(self, written: str, words: str) -> None:
+        """Put a one-off form into the index."""
+        self.literals[written] = words
+        run = LETTERS.match(written)
+        first = run[0].lower() if run else written[0]
+        self.longest[first] = max(self.longest.get(first, 0), len(written))
+        if run:
+            self.by_word.setdefault(first, ())
+
+    # ---- classify
+
+    def candidates(self, text: str, place: int) -> tuple[Row, ...]:
+        """Rows that can begin at `place`."""
+        character = text[place]
+        if not character.isalpha():
+            return self.by_character.get(character, ())
+        run = LETTERS.match(text, place)
+        listed = self.by_word.get(run[0].lower(), ()) if run else ()
+        begins = place == 0 or text[place - 1] in SPACES
+        if begins and WHOLE.match(text, place):
+            return listed
+        return listed + self.by_character.get(character, ())
+
+    def match(self, row: Row, text: str, place: int, last: Spoken | None) -> int:
+        """Where a match of `row` at `place` ends; `place` where there is none. `last`: the token
+        before.
+        """
+        match = row.pattern.match(text, place)
+        if not match or match.end() == place:
+            return place
+        end = match.end()
+        if row.previous:
+            if not last or last.kind not in row.previous:
+                return place
+            gap = text[last.end : place]
+            if gap and not (row.before and row.before.match(gap)):
+                return place
+        elif row.before and not row.before.search(text[max(0, place - CONTEXT) : place]):
+            return place
+        if row.joins and not self.joins(last, text, place, end):
+            return place
+        return end
+
+    def matches(self, text: str, place: int, last: Spoken | None) -> list[tuple[int, Row]]:
+        """(end, row) of each row that matches at `place`, best first."""
+        ends = ((self.match(row, text, place, last), row) for row in self.candidates(text, place))
+        return sorted(
+            ((end, row) for end, row in ends if end > place),
+            key=lambda item: (-item[0], -item[1].weight, item[1].number),
+        )
+
+    def literal(self, text: str, place: int) -> int:
+        """Where the longest form of the whitelist at `place` ends; `place` where there is none."""
+        run = LETTERS.match(text, place)
+        longest = self.longest.get(run[0].lower() if run else text[place], 0)
+        for end in range(min(len(text), place + longest), place, -1):
+            if text[place:end] in self.literals and not INSIDE.match(text, end):
+                return end
+        return place
+
+    def joins(self, last: Spoken | None, text: str, place: int, end: int) -> bool:
+        """Whether a range may join the value before `place` to what begins at `end`: both of one
+        class, or a number without its unit before any value (5-10 kg, 9-5pm).
+        """
+        ranged = self.slots.sets["ranged"]
+        if not last or end >= len(text):
+            return False
+        if text[last.end : place].strip() or last.kind not in ranged:
+            return False
+        following = self.matches(text, end, None)
+        kind = following[0][1].kind if following else ""
+        return kind in ranged and (
+            kind == last.kind or last.kind == "cardinal" or kind == "cardinal"
+        )
+
+    # ---- walk
+
+    def walk(self, text: str, context: Context) -> Iterator[Spoken]:
+        """The text's pieces in order, each with the row that decided."""
+        place, last, by_word = 0, None, self.by_word
+        signs = Signs()
+        while place < len(text):
+            plain = PLAIN.match(text, place)
+            if plain and plain[2].lower() not in by_word:
+                last = Spoken(plain.start(1), plain.end(), plain[1])
+                place = last.end
+                yield last
+                continue
+            if text[place] == " " or text[place] == "\n":
+                place += 1
+                continue
+            last = (
+                signs.bracket(text, place)
+                or self.classified(text, place, last, context)
+                or signs.quote(text, place)
+                or self.default(text, place, last, context)
+            )
+            # the 's behind a value or letters is the last word's
+            owns = last.kind and CLITIC.match(text, last.end)
+            if owns and (last.words[-1:].isalpha() or last.words[-1:] == "]"):
+                last.words, last.end = f"{last.words}'s", last.end + 2
+            place = last.end
+            yield last
+
+    def classified(
+        self, text: str, place: int, last: Spoken | None, context: Context
+    ) -> Spoken | None:
+        """What the best row, or a form of the whitelist that is as long, makes of a place."""
+        if text[place] in STOPS and text[place + 1 : place + 2] in SPACES:
+            return None
+        matches = self.matches(text, place, last)
+        end = matches[0][0] if matches else place
+        literal_end = self.literal(text, place)
+        if literal_end > place and literal_end >= end:
+            row, end, kind, source = None, literal_end, "whitelist", "whitelist.tsv"
+            words = self.literals[text[place:end]]
+        elif matches:
+            row = matches[0][1]
+            words, kind, source = self.read(row, text, place, context), row.kind, row.source
+        else:
+            return None
+        is_short = text[end - 1] == "." and words[-1:] not in MARKS
+        if is_short and self.ends_sentence(text, end, row):
+            words += "."
+        return Spoken(place, end, words, kind, source)
+
+    def ends_sentence(self, text: str, end: int, row: Row | None) -> bool:
+        """Whether the full stop of a short form before `end` is the sentence's too; `row`: the one
+        that took the form, None where the whitelist did.
+        """
+        rest = text[end : end + CONTEXT].lstrip(" \")”'\n")
+        if not rest:
+            return not text[end:].strip(" \")”'\n")
+        first = LETTERS.match(rest)
+        if first is None or (row is not None and row.has_context):
+            return False
+        starts = first[0] in self.slots.sets["starter"] or (
+            row is not None
+            and row.kind == "weekday"
+            and first[0][0].isupper()
+            and text[end].isspace()
+        )
+        return starts and text[end].isspace() and rest[first.end() :][:1] != "."
+
+    def default(self, text: str, place: int, last: Spoken | None, context: Context) -> Spoken:
+        """A word, a mark, digits that no row takes; anything else is silent."""
+        match = WORD.match(text, place)
+        if match:
+            return Spoken(place, match.end(), match[0])
+        match = DIGITS.match(text, place)
+        if match:
+            return Spoken(place, match.end(), whole(match[0], self.dialect), "digits")
+        match = RUN.match(text, place)
+        if match:
+            run = match[0]
+            if run == "." and self.is_cut(text, place, last, context):
+                return Spoken(place, place + 1, "")
+            mark = "…" if run[:2] == ".." or run[0] == "…" else "—" if run[0] in "-—" else run[0]
+            return Spoken(place, match.end(), mark)
+        character = SAME_MARK.get(text[place], text[place])
+        if is_override(character):
+            return Spoken(place, place + 1, character)
+        if character == BREAK:
+            silent = last is None or last.words[-1:] in MARKS - {")", "”"}
+            return Spoken(place, place + 1, "" if silent else ".")
+        return Spoken(place, place + 1, character if character in MARKS else "")
+
+    def is_cut(self, text: str, place: int, last: Spoken | None, context: Context) -> bool:
+        """Whether the full stop at `place` stands behind a word cut short that no lexicon lists,
+        and a small letter follows.
+        """
+        if not last or last.end != place or context.known is None:
+            return False
+        follows = text[place + 1 : place + 2].isspace() and text[place + 1 :].lstrip()[:1].islower()
+        return follows and last.words.islower() and not context.known(last.words)
+
+    # ---- verbalize
+
+    def read(self, row: Row, text: str, place: int, context: Context) -> str:
+        """What a row that matches at `place` says."""
+        match = row.pattern.match(text, place)
+        assert match
+        return self.fill(row, match, context)
+
+    def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
+        """The words of a row's say column."""
+        parts = {name: match[name] or "" for name in row.slots}
+        parts["0"] = match[0]
+        words = []
+        for optional, pieces in row.say:
+            slots = [piece[0] for piece in pieces if not isinstance(piece, str)]
+            if optional and not all(parts.get(slot) for slot in slots):
+                continue
+            for piece in pieces:
+                words.append(
+                    piece if isinstance(piece, str) else self.verbalize(*piece, parts, context)
+                )
+        return "".join(words)
+
+    def verbalize(
+        self, slot: str, verbalizers: tuple[str, ...], parts: dict[str, str], context: Context
+    ) -> str:
+        """The words of one slot."""
+        value, name = parts.get(slot, ""), slot.rstrip("0123456789")
+        if not verbalizers:
+            is_listed = name in self.slots.sets
+            return (
+                self.entry(name, value)[0]
+                if is_listed
+                else VERBALIZERS["amount"](value, parts, context)
+            )
+        for verbalizer in verbalizers:
+            if verbalizer == "text":
+                value = self.say(value, context) if context.depth < DEEPEST else value
+            else:
+                value = VERBALIZERS[verbalizer](value, parts, context)
+        return value
+
+    def entry(self, name: str, written: str) -> tuple[str, ...]:
+        """What a word set has for a written form: spoken, plural, more; the form where nothing."""
+        forms = self.slots.sets[name]
+        entry = forms.get(written) or forms.get(written.lower())
+        return entry if entry and entry[0] else (written, f"{written}s", "")
+
+    def say(self, text: str, context: Context) -> str:
+        """Words of a text inside a text."""
+        inner = Context(self, context.known, context.depth + 1)
+        return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
+
+    def normalize(self, text: str, known: Known | None = None) -> Normalized:
+        """Spoken tokens of `text` with their offsets, and what was left out by category."""
+        cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
+        broken = with_breaks(cleaned.text)
+        pieces = list(self.walk(broken, Context(self, known, 0)))
+        drops = cleaned.drops + [
+            (*cleaned.span(piece.start, piece.end), piece.kind or "symbol")
+            for piece in pieces
+            if not piece.words and cleaned.text[piece.start] != "\n"
+        ]
+        tokens = tuple(tokens_of(pieces, broken, cleaned))
+        return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
+
+    def __call__(
+        self, text: str, *, dialect: Language | None = None, known: Known | None = None
+    ) -> Normalized:
+        """`normalize`, as every language's normalizer is called; `dialect` is this grammar's."""
+        return self.normalize(text, known)
+
+    def explain(self, text: str, known: Known | None = None) -> Iterator[str]:
+        """For each piece that a row or the whitelist reads: what stands there, how it is said and
+        the row's place in its table; behind it the rows that matched less.
+        """
+        cleaned, last = with_breaks(clean(text).text), None
+        for piece in self.walk(cleaned, Context(self, known, 0)):
+            if piece.source:
+                written = cleaned[piece.start : piece.end]
+                yield f"{written!r} -> {piece.words!r}: {piece.source}, {piece.kind}"
+                for end, row in self.matches(cleaned, piece.start, last):
+                    if row.source != piece.source:
+                        shorter = cleaned[piece.start : end]
+                        yield f"    not {row.source}, {row.kind}, of {shorter!r}"
+            last = piece

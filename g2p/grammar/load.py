@@ -1,0 +1,61 @@
+"""The bundled grammars: tables of g2p/data/grammar, compiled once.
+
+grammar_of("us").normalize("5 kg")
+"""
+
+from collections.abc import Iterable
+from functools import cache
+
+from kokoro_ane.g2p.grammar.interpreter import Grammar
+from kokoro_ane.g2p.grammar.table import Line, Row, Slots, compile_row, read_table
+from kokoro_ane.g2p.result import GB, Dialect
+
+
+@cache
+def grammar_of(dialect: Dialect) -> Grammar:
+    """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British."""
+    files = ["us.tsv"] + ["gb.tsv"] * (dialect == GB)
+    lines = [line for name in files for line in read_table(name)]
+    return load(dialect, lines, read_table("sets.tsv"), read_table("whitelist.tsv"))
+
+
+def load(
+    dialect: Dialect, lines: list[Line], set_lines: Iterable[Line], whitelist: Iterable[Line]
+) -> Grammar:
+    """The grammar of a table's rows and slots. Raises ValueError that names a line which cannot be
+    read.
+    """
+    grammar = Grammar(dialect, read_slots(lines, set_lines))
+    for _, (written, words, _) in whitelist:
+        grammar.add_literal(written, words)
+    by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
+    by_character: dict[str, list[Row]] = {}
+    rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
+    for number, (source, columns) in enumerate(rows):
+        row, starts = compile_row(number, columns, grammar.slots, source)
+        for word in starts.words:
+            by_word.setdefault(word, []).append(row)
+        for character in starts.characters:
+            by_character.setdefault(character, []).append(row)
+    # one tuple for all places that try the same rows
+    same: dict[tuple[int, ...], tuple[Row, ...]] = {}
+    for index, table in ((grammar.by_word, by_word), (grammar.by_character, by_character)):
+        for start, candidates in table.items():
+            numbers = tuple(row.number for row in candidates)
+            index[start] = same.setdefault(numbers, tuple(candidates))
+    return grammar
+
+
+def read_slots(lines: list[Line], set_lines: Iterable[Line]) -> Slots:
+    """Expressions and word sets by name; forms that are said alike share an entry."""
+    expressions = {columns[1]: columns[2] for _, columns in lines if columns[0] == "slot"}
+    sets: dict[str, dict[str, tuple[str, ...]]] = {}
+    entries: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for _, (name, written, *spoken) in set_lines:
+        for form in written.split("|"):
+            entry = (*spoken, "", "", "")[:3]
+            sets.setdefault(name, {})[form] = entries.setdefault(entry, entry)
+    twice = sorted(expressions.keys() & sets.keys())
+    if twice:
+        raise ValueError(f"a slot and a word set are both named {', '.join(twice)}")
+    return Slots(expressions, sets)

@@ -1,0 +1,169 @@
+"""Rows of the grammar: read from a table, expanded, compiled.
+
+    for source, columns in read_table("us.tsv"): ...
+    row, starts = compile_row(0, columns, Slots(...), source)
+    row.match("5 kg", 0)
+
+A row has six columns: class, before, pattern, after, say, weight. `before` and `after` are context
+and are not consumed. `{name}` in an expression is a slot or a word set; a digit behind the name
+makes a second one of its kind. `before` may begin with `@class,class:`: the token before has one of
+these classes and ends where the expression of the gap begins. `after` may be `@same`: what follows
+is a value that a range may join to the one before; a leading `+` lets a match end inside a word.
+Expressions are of the dialect that Python's `re` and ICU's read alike: no look-behind, no
+possessive repetition; unbounded repetitions are bounded by LONGEST, so every row takes linear time.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kokoro_ane.g2p.bundled import DATA, text
+from kokoro_ane.g2p.grammar.starts import Starts, starts_of
+
+LONGEST = 40  # characters that one repetition may take
+SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
+SPOKEN = re.compile(r"\{([a-z]*\d?)((?::[a-z]+)*)\}")
+UNBOUNDED = re.compile(r"(\\.|\[(?:\\.|[^\]\\])*\])|([+*]|\{\d+,\})")
+COLUMNS = ("class", "before", "pattern", "after", "say", "weight")
+
+Line = tuple[str, list[str]]  # `file:line`, columns
+Piece = str | tuple[str, tuple[str, ...]]  # words, or a slot and its verbalizers
+Section = tuple[bool, tuple[Piece, ...]]  # whether it is left out where a slot is empty
+
+
+def read_table(name: str) -> Iterator[Line]:
+    """`file:line` and columns of each line of a table; empty lines and remarks (#) are left out.
+    Raises InputError where the file is damaged.
+    """
+    for number, line in enumerate(text(DATA / "grammar" / name).split("\n"), 1):
+        if line and not line.startswith("#"):
+            yield f"{name}:{number}", line.split("\t")
+
+
+def bounded(expression: str) -> str:
+    """`expression` with `+`, `*` and `{n,}` bounded, outside of classes and escapes."""
+
+    def limit(match: re.Match[str]) -> str:
+        if not match[2]:
+            return match[0]
+        low = {"+": "1", "*": "0"}.get(match[2]) or match[2][1:-2]
+        return f"{{{low},{LONGEST}}}"
+
+    return UNBOUNDED.sub(limit, expression)
+
+
+def alternation(forms: Iterable[str]) -> str:
+    """An expression of literal forms that takes the longest; common beginnings are written once."""
+    branches: dict[str, list[str]] = {}
+    for form in sorted(set(forms)):
+        branches.setdefault(form[:1], []).append(form[1:])
+    ends = branches.pop("", None) is not None
+    written = []
+    for first, rests in branches.items():
+        rest = alternation(rests)
+        is_choice = "" not in rests and len({one[0] for one in rests}) > 1
+        written.append(re.escape(first) + (f"(?:{rest})" if is_choice else rest))
+    if not ends:
+        return "|".join(written)
+    return f"(?:{'|'.join(written)})?" if written else ""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What stands between braces: expressions by name, and word sets by name."""
+
+    expressions: dict[str, str]
+    sets: dict[str, dict[str, tuple[str, ...]]]
+
+    def inner(self, name: str) -> str:
+        """The expression that `{name}` stands for, nested slots in it expanded."""
+        if name in self.expressions:
+            return SLOT.sub(lambda match: f"(?:{self.inner(match[1])})", self.expressions[name])
+        if name not in self.sets:
+            raise ValueError(f"no slot and no word set is named {name!r}")
+        return alternation(self.sets[name])
+
+    def expand(self, expression: str, capture: bool = True) -> str:
+        """`expression` with each `{slot}` as a group, named where `capture` and where it is the
+        first of its name, and with every repetition bounded.
+        """
+        names: set[str] = set()
+
+        def group(match: re.Match[str]) -> str:
+            name = match[1] + match[2]
+            if not capture or name in names:
+                return f"(?:{self.inner(match[1])})"
+            names.add(name)
+            return f"(?P<{name}>{self.inner(match[1])})"
+
+        return bounded(SLOT.sub(group, expression))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compiled row. `source` names its table and line for `--explain`."""
+
+    number: int
+    kind: str
+    pattern: re.Pattern[str]
+    slots: tuple[str, ...]  # names of the pattern's groups
+    before: re.Pattern[str] | None
+    previous: frozenset[str]  # classes that the token before must have; empty: any
+    joins: bool  # `@same`: a value of a class that a range joins must follow
+    has_context: bool  # whether `after` asks for something: a dot in the match ends no sentence
+    say: tuple[Section, ...]
+    weight: int
+    source: str
+
+
+def parse_say(say: str) -> tuple[Section, ...]:
+    """Sections of the say column; `<...>` is left out where one of its slots is empty."""
+    sections = []
+    for position, part in enumerate(re.split(r"<([^>]*)>", say)):
+        pieces: list[Piece] = []
+        last = 0
+        for match in SPOKEN.finditer(part):
+            pieces += [part[last : match.start()], (match[1], tuple(match[2].split(":")[1:]))]
+            last = match.end()
+        sections.append((position % 2 == 1, (*pieces, part[last:])))
+    return tuple(sections)
+
+
+def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
+    """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row
+    where it cannot be compiled.
+    """
+    if not 3 <= len(columns) <= len(COLUMNS):
+        raise ValueError(f"{source}: {len(columns)} columns where {len(COLUMNS)} are wanted")
+    kind, before, pattern, after, say, weight = [*columns, "", "", ""][: len(COLUMNS)]
+    previous: frozenset[str] = frozenset()
+    if before[:1] == "@":
+        names, _, before = before[1:].partition(":")
+        previous = frozenset(names.split(","))
+    joins, open_end = after == "@same", after[:1] == "+"
+    after = "" if joins else after.lstrip("+")
+    try:
+        expression = slots.expand(pattern)
+        follow = f"(?={slots.expand(after, capture=False)})" if after else ""
+        # a word of the context begins where a word begins
+        edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
+        context = rf"{edge}(?:{slots.expand(before, capture=False)})$" if before else None
+        # a match that goes on inside a word is none, so that shorter alternatives are tried
+        ended = "" if open_end else r"(?!\B\w)"
+        compiled = re.compile(f"(?:{expression}){ended}{follow}")
+        row = Row(
+            number=number,
+            kind=kind,
+            pattern=compiled,
+            slots=tuple(compiled.groupindex),
+            before=re.compile(context) if context else None,
+            previous=previous,
+            joins=joins,
+            has_context=bool(after) and not after.startswith("(?!"),
+            say=parse_say(say),
+            weight=int(weight or 0),
+            source=source,
+        )
+        return row, starts_of(expression, open_end)
+    except (re.error, ValueError) as error:
+        raise ValueError(f"{source}: {error}") from error
