@@ -30,7 +30,7 @@ from kokoro_ane.quantize.methods import (
 )
 from kokoro_ane.vocoder.scaled_conv import Ramp, Repeat, TapSum
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
-from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator
+from kokoro_ane.vocoder.streaming.streaming_model import GeneratorStage
 from mlprogram import Program
 from mlprogram.examine.profile import count_macs
 from mlprogram.graph import Operation
@@ -39,10 +39,11 @@ CONVOLUTIONS = ("conv", "conv_transpose")
 MOVERS = (Ramp, Repeat, TapSum)  # modules whose constants move values
 ALL_STYLES = "styles"  # the streaming layouts' one product for the affines of all norms
 PREDICTED = "outer"  # their product that gives all predicted statistics
+POOLED_UP = "pooled.up"  # the second stage's upsampler with its phases as channels
 # Layers that only the streaming layouts have -> the vocoder's layer with the same weights and
 # inputs, or "" where there is none.
-COUNTERPARTS = {ALL_STYLES: "", PREDICTED: "", "pooled.up": "generator.ups.0"}
-COUNTERPARTS |= {"pooled.low": "generator.noise_convs.0", "pooled.high": "generator.noise_convs.1"}
+COUNTERPARTS = {ALL_STYLES: "", PREDICTED: "", POOLED_UP: ""}
+COUNTERPARTS |= {"pooled.source": "generator.noise_convs.1"}
 # elements; smaller constants stand inside the program, where coremltools compresses nothing
 FEWEST = 10
 # before iOS 18, from iOS 18 on
@@ -92,7 +93,7 @@ class _Names:
             return _decoder_names(module)
         return (
             _streaming_names(module)
-            if isinstance(module, StreamingGenerator)
+            if isinstance(module, GeneratorStage)
             else _padded_names(module)
         )
 
@@ -117,20 +118,19 @@ def _padded_names(vocoder: nn.Module) -> _Names:
 
 def _decoder_names(decoder: DecoderFunction) -> _Names:
     vocoder = _padded_names(decoder.vocoder)
-    extra = {
-        f"{name.replace('.', '_')}_": name
-        for name in (ALL_STYLES, PREDICTED, "pooled.up", "pooled.low", "pooled.high")
-    }
-    required = {name for name in vocoder.required if not name.startswith("generator.")} | set(
-        extra.values()
-    )
+    extra = {f"{name.replace('.', '_')}_": name for name in COUNTERPARTS}
+    first = _streaming_names(decoder.generator)
+    frames = {name for name in vocoder.required if not name.startswith("generator.")}
     return _Names(
-        vocoder.layers | extra, required, vocoder.styles | {ALL_STYLES, PREDICTED}, vocoder.fixed
+        vocoder.layers | extra | first.layers,
+        frames | set(extra.values()) | first.required,
+        vocoder.styles | {ALL_STYLES, PREDICTED},
+        vocoder.fixed | first.fixed,
     )
 
 
-def _streaming_names(generator: StreamingGenerator) -> _Names:
-    """The names of the streaming generator, whose weights are buffers and which stands in its
+def _streaming_names(generator: GeneratorStage) -> _Names:
+    """The names of one stage of the generator, whose weights are buffers and which stands in its
     function as `generator`. Layers get the vocoder's names, because recipes use those.
     """
     names = {
@@ -317,7 +317,8 @@ def _uniform(method: Method, layer: Layer) -> LayerPlan:
         and method.activations.takes(layer.name)
     )
     plan = _planned(layer, method.weights_of(layer.name), int8_input)
-    if layer.name in (ALL_STYLES, PREDICTED) and isinstance(plan.weights, PaletteWeights):
+    single = layer.name in (ALL_STYLES, PREDICTED, POOLED_UP)
+    if single and isinstance(plan.weights, PaletteWeights):
         # Their rows belong to 60 norms of very different range. One table of 64 values for all of
         # them has hardly a value for most: the SNR is -1 dB on real Kokoro.
         return replace(plan, weights=LinearWeights())

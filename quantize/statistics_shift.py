@@ -23,14 +23,13 @@ from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.vocoder.decoder import Generator
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
-from kokoro_ane.vocoder.streaming.streaming_model import GeneratorNorm, generator_norms
+from kokoro_ane.vocoder.streaming.streaming_model import GeneratorNorm, stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 from mlprogram import Program
 
-# What a norm measures (streaming_model.Measured): the mean, then the mean and the mean square of
-# the rest.
-MEASURES = 3
+# What a norm measures (streaming_model.Measured): the mean, and the mean square of the rest.
+MEASURES = 2
 
 
 def corrected(
@@ -74,12 +73,11 @@ def measured(
 
 
 def statistics_of(measures: list[np.ndarray], generator: Generator) -> np.ndarray:
-    """Three means of each norm that measures -> [2R]. Raises CheckFailed where the means are not
-    those that the norms would measure.
+    """Two means of each norm of the second stage that measures -> [2R]. Raises CheckFailed where
+    the means are not those that the norms would measure.
     """
     readers = [
-        (norm, first_reader(norm, generator.blocks_per_stage))
-        for norm in generator_norms(generator)
+        (norm, first_reader(norm, generator.blocks_per_stage)) for norm in stage_norms(generator, 1)
     ]
     measuring = [norm for norm, reader in readers if norm.path == reader]
     if [len(value) for value in measures] != [
@@ -89,13 +87,12 @@ def statistics_of(measures: list[np.ndarray], generator: Generator) -> np.ndarra
             f"function {UTTERANCE} measures {len(measures)} means where its norms would measure"
             f" {MEASURES * len(measuring)}"
         )
-    means = {norm.path: value for norm, value in zip(measuring, measures[::MEASURES], strict=True)}
-    variances = {
-        norm.path: np.maximum(power - rest * rest, 0) / norm.norm.scale**2
-        for norm, rest, power in zip(
-            measuring, measures[1::MEASURES], measures[2::MEASURES], strict=True
-        )
-    }
+    means, variances = {}, {}
+    for norm, mean, power in zip(
+        measuring, measures[::MEASURES], measures[1::MEASURES], strict=True
+    ):
+        means[norm.path] = mean
+        variances[norm.path] = power / norm.norm.scale**2
     logs = [np.log(variances[reader] + NORM_EPSILON) for _, reader in readers]
     return np.concatenate([means[reader] for _, reader in readers] + logs)
 

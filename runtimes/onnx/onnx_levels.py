@@ -20,7 +20,7 @@ import numpy as np
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import DECODER, PADDED, STREAMED, WAVEFORM
+from kokoro_ane.core.contract import PADDED, STREAMED, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.manifest import (
@@ -60,7 +60,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import Place, places
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
-from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
+from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, PhaseConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
 from kokoro_ane.vocoder.streaming.streaming_stage import FUNCTIONS
@@ -82,19 +82,19 @@ def integer_inputs(method: Method, checkpoint: Checkpoint) -> tuple[Vocoder, dic
 
 
 def integer_functions(method: Method, checkpoint: Checkpoint) -> OnnxStreamingStage:
-    """The streaming layout's functions, with the same convolutions on integers."""
+    """The streaming layout's functions, with the same convolutions on integers but the first
+    stage's source convolution, which reads columns as rows here.
+    """
     prepared, ranges = integer_inputs(method, checkpoint)
     stage = OnnxStreamingStage.of(checkpoint, prepared)
-    for function, module in stage.modules.items():
-        root = module.get_submodule("vocoder") if function == DECODER else module
-        for name, conv in list(root.named_modules()):
-            path = name.removesuffix(".conv")
-            if (
-                path in ranges
-                and isinstance(conv, Conv | FoldedConv)
-                and not (function == DECODER and path.startswith("generator."))
-            ):
-                replace_module(root, name, IntegerConv(conv, ranges[path], Place(path)))
+    for module in stage.modules.values():
+        for name, conv in list(module.named_modules()):
+            # the decoder holds the whole vocoder, whose generator does not run in it
+            if name.startswith("vocoder.generator.") or isinstance(conv, PhaseConv):
+                continue
+            path = name.removeprefix("vocoder.").removesuffix(".conv")
+            if path in ranges and isinstance(conv, Conv | FoldedConv):
+                replace_module(module, name, IntegerConv(conv, ranges[path], Place(path)))
     return stage
 
 
