@@ -390,6 +390,32 @@ def deviations(targets: np.ndarray) -> np.ndarray:
     return np.concatenate([np.exp(targets[:, channels:].mean(0) / 2), np.ones(channels)])
 
 
+def errors(
+    predictor: "StatisticsPredictor", records: Records, held: np.ndarray, counted: np.ndarray
+) -> dict[str, Any]:
+    """RMS errors in deviations, of the sentences `held` [n] out, over the channels `counted` [2R]:
+    of all, by length, and of the average of those that were not held out.
+    """
+    targets, frames = records.targets[held], records.frames[held]
+    units = deviations(records.targets)
+    average = records.targets[~held].mean(0)
+    deviation = (predictor(records.inputs[held].astype(np.float64)) - targets) / units
+
+    def rms(errors: np.ndarray) -> float:
+        return round(float(np.sqrt(np.square(errors[:, counted]).mean())), 4)
+
+    by_length = {}
+    for low, high in pairwise((0, *LENGTHS, int(frames.max()) + 1)):
+        chosen = (low <= frames) & (frames < high)
+        if chosen.any():
+            by_length[f"{low} to {high - 1} frames"] = rms(deviation[chosen])
+    return {
+        "error": rms(deviation),
+        "error_by_length": by_length,
+        "error_of_the_average": rms((average - targets) / units),
+    }
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
@@ -450,26 +476,8 @@ def main(argv: list[str] | None = None) -> int:
     heard = np.concatenate(
         [np.full(norm.channels, HEARD[norm.path.startswith("resblocks")]) for norm in norms] * 2
     )
-    inputs, targets = records.inputs, records.targets
-    predictor = fitted(
-        inputs[~held], targets[~held], sizes, heard, arguments.landmarks, arguments.rank, earlier
-    )
-    units, counted = deviations(targets), heard == max(HEARD)
-
-    def error(predictions: np.ndarray, chosen: np.ndarray) -> float:
-        """RMS in deviations over the sentences held out that `chosen` [n] has."""
-        errors = ((predictions - targets[held]) / units)[:, counted][chosen]
-        return round(float(np.sqrt(np.square(errors).mean())), 4)
-
-    predictions = predictor(inputs[held].astype(np.float64))
-    average = np.broadcast_to(targets[~held].mean(0), predictions.shape)
-    frames = records.frames[held]
-    everything, bounds = np.ones(len(frames), bool), (0, *LENGTHS, int(frames.max()) + 1)
-    by_length = {
-        f"{low} to {high - 1} frames": error(predictions, (low <= frames) & (frames < high))
-        for low, high in pairwise(bounds)
-        if ((low <= frames) & (frames < high)).any()
-    }
+    fit_to = records.inputs[~held], records.targets[~held]
+    predictor = fitted(*fit_to, sizes, heard, arguments.landmarks, arguments.rank, earlier)
     spoken, before = int((~held).sum()), earlier.fitted["sentences"] if earlier else 0
     figures: dict[str, Any] = {
         "sentences": spoken + before,
@@ -477,10 +485,7 @@ def main(argv: list[str] | None = None) -> int:
         "held_out": int(held.sum()),
         "seed": arguments.seed,
         "python": sys.version.split()[0],
-        "error": error(predictions, everything),
-        "error_by_length": by_length,
-        "error_of_the_average": error(average, everything),
-    }
+    } | errors(predictor, records, held, heard == max(HEARD))
     # an earlier predictor's sentences count in its centres, too
     first_means = records.first_means[~held].mean(0)
     if earlier is not None:
@@ -496,9 +501,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     save_predictor(whole, out)
+    by_length = figures["error_by_length"]
     rows = [
         ("predicted", f"{figures['error']:.4f}"),
-        *((f"predicted, {length}", f"{value:.4f}") for length, value in by_length.items()),
+        *((f"predicted, {key}", f"{value:.4f}") for key, value in by_length.items()),
         ("the average of all", f"{figures['error_of_the_average']:.4f}"),
     ]
     print_table(
