@@ -264,10 +264,10 @@ def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = stage_of(built[0], manifest_of(built, "fp16"))
-    program = Program(manifest_of(built, "fp16").package_path, function=WINDOW)
-    layers = program_layers(program, stage.layers_of(WINDOW))
+    program = Program(manifest_of(built, "fp16").package_path, function=DECODER)
+    layers = program_layers(program, stage.layers_of(DECODER))
     levels = {layer.name: "w8" for layer in layers if not layer.is_tail}
-    levels |= {"decode.0.norm1.fc": "p6", "generator.resblocks.0.adain1.0.fc": "p6"}
+    levels |= {"generator.noise_convs.1": "fp16", "generator.resblocks.1.convs1.0": "p6"}
     recipe = Recipe("tiny", built[0].sha256, {"size": 0.5}, {"size": 0.5}, levels)
     plan = plan_for(METHODS["mixed"], layers, recipe.levels, streaming=True)
     assert {entry.layer.name for entry in plan} == {
