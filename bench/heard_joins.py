@@ -5,10 +5,9 @@ of one word that a recognizer of 64 knows.
         [--voices af_heart,bm_george]
 
 Silence is where samples stay below -40 dBFS. --raw leaves every chunk as the models made it, as
-before joins were cut. The PyTorch runtime speaks. The last line of stdout is one JSON object.
+before joins were cut. The PyTorch runtime speaks. A pipe's last line is one JSON object.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.core.commands import checkpoint_argument, print_table
+from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
 
 if TYPE_CHECKING:
+    import pocketsphinx
+
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.pipeline.synthesis import Speech
 
@@ -137,11 +139,27 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     ]
 
 
+def decoder_of(words: tuple[str, ...]) -> "pocketsphinx.Decoder":
+    """A recognizer that knows these words, lower case, and no other. InputError: a word that is not
+    in its dictionary.
+    """
+    import pocketsphinx
+
+    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
+    unlisted = [word for word in words if decoder.lookup_word(word) is None]
+    if unlisted:
+        raise InputError(f"the recognizer does not know {', '.join(unlisted)}")
+    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
+    decoder.add_jsgf_string("closed", grammar)
+    decoder.activate_search("closed")
+    return decoder
+
+
 def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     """How many replies are recognized among 64, in texts of eight and each alone."""
-    from kokoro_ane.eval.metrics.listeners import word_among
+    from kokoro_ane.eval.metrics.listeners import recognized
 
-    rows = []
+    decoder, rows = decoder_of(REPLIES), []
     for together in (TOGETHER, 1):
         missed: list[str] = []
         for voice in voices:
@@ -151,7 +169,8 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
                 text = " ".join(f"{reply.capitalize()}." for reply in replies)
                 for reply, speech in zip(replies, speaks(text, voice), strict=True):
                     # a recognizer wants the silence that stands beside a sentence
-                    if word_among(np.pad(speech.samples, SAMPLE_RATE_HZ // 5), REPLIES) != reply:
+                    padded = np.pad(speech.samples, SAMPLE_RATE_HZ // 5)
+                    if recognized(at_16_khz(padded), decoder) != (reply,):
                         missed.append(f"{reply} ({voice})")
         count = len(REPLIES) * len(voices)
         rows.append({"replies in a text": together, "recognized": count - len(missed)})
@@ -182,8 +201,8 @@ def main(argv: list[str] | None = None) -> int:
         ]
         print_table(name, tuple(rows[0]), cells)
         results[name] = rows
-    print(json.dumps({"voices": voices, "raw": arguments.raw} | results))
-    return EXIT_GOOD
+    report = {"voices": voices, "raw": arguments.raw} | results
+    return conclude(arguments, report, EXIT_GOOD, "what is heard was measured")
 
 
 if __name__ == "__main__":

@@ -105,6 +105,11 @@ def convert(function: Function, precision: str, target: str) -> "ct.models.MLMod
     with quiet_coremltools(), full_disk_is_an_oserror():
         import coremltools as ct
 
+        # a module with operators of its own brings their converters (quantize/stored_forms.py)
+        for module in function.module.modules():
+            register = getattr(module, "register_converters", None)
+            if register is not None:
+                register()
         with torch.no_grad():
             traced = torch.jit.trace(function.module.eval(), function.example, check_trace=False)
         return ct.convert(

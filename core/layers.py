@@ -70,6 +70,12 @@ class Mask(NamedTuple):
         )
 
 
+def read_by(layer: nn.Module, x: Tensor) -> Tensor:
+    """What a layer multiplies: x, rounded where a level says so (quantize/stored_forms.py)."""
+    rounding = layer.rounding
+    return rounding(x) if isinstance(rounding, nn.Module) else x
+
+
 def masked(x: Tensor, mask: Mask | None) -> Tensor:
     """Zero the padding; `mask=None` means exact length, nothing to zero."""
     return x if mask is None else x * mask.values
@@ -183,6 +189,10 @@ class Conv(_UpstreamWeight, nn.Conv2d):
             bias=bias,
         )
         self.weight_norm = weight_norm
+        self.rounding: nn.Module | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(read_by(self, x))
 
 
 class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
@@ -212,12 +222,25 @@ class ConvTranspose(_UpstreamWeight, nn.ConvTranspose2d):
             inner, out, (1, kernel), stride=(1, stride), padding=(0, padding), groups=groups
         )
         self.zero_taps = output_padding
+        self.rounding: nn.Module | None = None
 
     # no output_size: the length follows from the stride
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         """[B, inner, 1, S] -> [B, out, 1, stride * S] for the paddings used here."""
-        weight = F.pad(self.weight, (0, self.zero_taps)) if self.zero_taps else self.weight
+        weight, x = self.weight, read_by(self, x)
+        weight = F.pad(weight, (0, self.zero_taps)) if self.zero_taps else weight
         return F.conv_transpose2d(x, weight, self.bias, self.stride, self.padding, 0, self.groups)
+
+
+def with_zero_taps(module: Module) -> Module:
+    """The module with all zero taps in its weights: a weight that is padded while the graph runs is
+    no constant.
+    """
+    for layer in module.modules():
+        if isinstance(layer, ConvTranspose) and layer.zero_taps:
+            layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
+            layer.zero_taps = 0
+    return module
 
 
 class Linear(_UpstreamWeight, nn.Conv2d):

@@ -4,6 +4,7 @@ tensors = read_tensors(Path("kokoro-v1_0.pth"))
 """
 
 import lzma
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.staging import staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,3 +150,20 @@ def by_part(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
         part, _, key = str(name).partition(".")
         parts.setdefault(part, {})[key] = tensor
     return parts
+
+
+def keep_npz(
+    path: Path, arrays: "Mapping[str, np.ndarray]", what: str, packed: bool = False
+) -> None:
+    """Write arrays into a cache, aside and renamed; `packed`: compressed. Where that fails a line
+    on stderr says that `what` (features are) not kept; it is made again then.
+    """
+    import numpy as np
+
+    write = np.savez_compressed if packed else np.savez
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged(path) as aside, aside.open("wb") as stream:
+            write(stream, allow_pickle=False, **arrays)
+    except (OSError, InputError) as problem:
+        print(f"{what} not kept: {problem}", file=sys.stderr)

@@ -21,7 +21,8 @@ from mlprogram.examine.profile import OpenProgram, open_program
 MOST = 4.0
 # of a layer's usual channel: weights that lie on the table's own values have no error across
 LEAST = 0.01
-SUFFIXES = ("_palettized", "_quantized")
+# what the converter adds to the names of weights in float and of unpacked ones
+IN_FLOAT, UNPACKED = "_to_fp16", "_cast_fp16"
 AFFINE, TRANSPOSED = "_fc_", "conv_transpose"
 
 
@@ -78,8 +79,8 @@ def _pairs(
         op.inputs["weight"][0] for op in package.function.body.walk() if op.op_type == TRANSPOSED
     }
     for stored in package.storage.weights:
-        name = stored.removesuffix(SUFFIXES[0]).removesuffix(SUFFIXES[1])
-        if name == stored or name not in parent.storage.weights:
+        name = f"{stored.removesuffix(UNPACKED)}{IN_FLOAT}"
+        if not stored.endswith(UNPACKED) or name not in parent.storage.weights:
             continue
         before, after = parent.plan.constants[name].value, package.plan.constants[stored].value
         if before.ndim == 4:

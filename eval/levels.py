@@ -40,7 +40,6 @@ from kokoro_ane.eval.store import clip_name
 from kokoro_ane.eval.verdict import SHIP, UNDECIDED
 from kokoro_ane.pipeline.package_builds import build_package
 from kokoro_ane.quantize.corpus import Utterance, within
-from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import (
     HALF,
     built,
@@ -49,6 +48,7 @@ from kokoro_ane.quantize.locator import (
     missing,
 )
 from kokoro_ane.quantize.methods import Method, method_named
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.registry import PACKAGE
 from kokoro_ane.vocoder.streaming.windows import fixed_windows
@@ -295,7 +295,7 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
     """Judge a vocoder's package that is there. InputError for one that is not what its name says
-    (quantize/genuine.py).
+    (runtimes/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
     facts = cached_facts(manifest, context)

@@ -37,9 +37,8 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import sha256_of_json
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged, write_json
-from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.eval.metrics.listeners import words_of
-from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.core.tensor_files import keep_npz, read_npz
+from kokoro_ane.quantize.corpus import speech_lines, words_of
 
 HEARING = "heard"  # beside the stages
 SETS = (JUDGED, SECOND)
@@ -134,12 +133,7 @@ class Variations:
         path = self.path(kind, clip)
         if path is None or clip.split("-")[0] not in SETS:
             return
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with staged(path) as aside, aside.open("wb") as stream:
-                np.savez_compressed(stream, allow_pickle=False, **item)
-        except (OSError, InputError) as problem:
-            print(f"variation is not kept: {problem}", file=sys.stderr)
+        keep_npz(path, item, "variation is", packed=True)
 
     def path(self, kind: str, clip: str) -> Path | None:
         """Where an item is kept that is measured here."""

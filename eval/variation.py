@@ -8,18 +8,18 @@ repository holds it, and the command that measures and writes it.
 Without the hub's weights nobody can write theirs. Of every other checkpoint the judge measures, and
 keeps what it measured in the user's cache (eval/natural.py says what the key holds). What a run
 that was interrupted has measured is not measured again. Exit 0: stored, and of this checkpoint and
-this code. Exit 2: bad input. Exit 3: not stored. The last line of stdout is one JSON object.
+this code. Exit 2: bad input. Exit 3: not stored. A pipe's last
+line is one JSON object.
 """
 
 import argparse
-import json
 import multiprocessing
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
-from kokoro_ane.core.commands import checkpoint_argument
+from kokoro_ane.core.commands import checkpoint_argument, conclude
 from kokoro_ane.core.contract import BOTH, JUDGED, PADDED_BUCKETS, SECOND
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, Parser, command
 from kokoro_ane.eval import STAGES
@@ -113,9 +113,11 @@ def main(argv: list[str] | None = None) -> int:
         items = measure(checkpoint, arguments.set, stages, arguments.workers)
         write_stored(FOLDER, checkpoint, SEED, items)
     variations = Variations.of(checkpoint, SEED)
+    report = {"checkpoint": checkpoint.name, "stored": variations.provenance or None}
+    code = EXIT_GOOD if variations.file else EXIT_UNDECIDED
     print(variations.line)
-    print(json.dumps({"checkpoint": checkpoint.name, "stored": variations.provenance or None}))
-    return EXIT_GOOD if variations.file else EXIT_UNDECIDED
+    meaning = "stored" if variations.file else "not stored; the judge measures"
+    return conclude(arguments, report, code, meaning)
 
 
 if __name__ == "__main__":

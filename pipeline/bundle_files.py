@@ -37,8 +37,8 @@ from kokoro_ane.pipeline.synthesis import Chain
 from kokoro_ane.pipeline.text_tables import languages_for, write_text_tables
 from kokoro_ane.pipeline.vector_files import VOICE, check_vectors, write_vectors
 from kokoro_ane.pipeline.voice_file import SUFFIX, decoded, encoded
-from kokoro_ane.quantize.genuine import require_genuine
 from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, files_of, module_of, runtime_for
 
 SUMS, CARD, NOTICES = "SHA256SUMS", "MODEL_CARD.md", "LICENSES.md"

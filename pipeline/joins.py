@@ -120,7 +120,9 @@ def heard(samples: np.ndarray, edges: np.ndarray, phonemes: str) -> np.ndarray:
                 begin = loudness.begin(pause[1], bare(phonemes[behind:]))
                 _silence(moved, before + 2, end, behind + 1, max(end, begin))
         word = behind + 1
-    end = min(len(samples), max(last_sound(samples, 0, edges, phonemes), int(moved[word]) + STEP))
+    # the last sound keeps a step of its own
+    latest = int(max(moved[word], moved[sounds[-1] + 1])) + STEP
+    end = min(len(samples), max(last_sound(samples, 0, edges, phonemes), latest))
     _silence(moved, sounds[-1] + 2, end, len(edges) - 1, len(samples))
     return moved
 

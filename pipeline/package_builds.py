@@ -59,6 +59,12 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
         raise InputError(f"there is no stage {options.stage!r}: give one of {', '.join(STAGES)}")
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
+    if options.stage != "g2p" and options.runtime != CORE_ML:
+        from kokoro_ane.runtimes.registry import check_runtime
+
+        # a flag that only packages have, or a library that is not installed, before anything of
+        # that runtime is asked and before seconds go into a checkpoint
+        check_runtime(options.runtime, "fp32", layout=options.layout)
     from kokoro_ane.core.checkpoint import open_checkpoint
 
     # opened once, and not before what costs less was checked
@@ -195,10 +201,8 @@ def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind
     """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence,
     as packages are.
     """
-    from kokoro_ane.runtimes.registry import check_runtime, module_of
+    from kokoro_ane.runtimes.registry import module_of
 
-    # InputError for a flag that only packages have, before seconds go into a checkpoint
-    check_runtime(options.runtime, "fp32", layout=options.layout)
     checkpoint, runtime = opened(), module_of(options.runtime)
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.runtimes.exported import (

@@ -1,8 +1,9 @@
 """What makes one int8 step fit all of a convolution's input: balanced channels, and a scale that
 varies over time.
 
-    balanced = balance_channels(vocoder, channel_sizes(vocoder, inputs), exponent=0.7)
-    ready = with_time_varying_scales(balanced, scale_caps(balanced, inputs))
+    divisors = channel_divisors(vocoder, read, paths, exponent=0.7)
+    balanced = balance_channels(vocoder, divisors)
+    ready = with_time_varying_scales(balanced, scale_caps(vocoder, read, divisors))
 
 Balance is exact and costs nothing at run time, because Snake and leaky ReLU commute with a scale.
 For s > 0:
@@ -17,13 +18,12 @@ Scales over time are modules of vocoder/scaled_conv.py.
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from kokoro_ane.core.contract import PROSODY_PER_FRAME
 from kokoro_ane.core.errors import InputError
@@ -35,15 +35,12 @@ from kokoro_ane.core.layers import (
     Snake,
     replace_module,
 )
+from kokoro_ane.quantize.statistics import Reading
 from kokoro_ane.vocoder.decoder import AdaINResBlock1, Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
-from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.scaled_conv import RANGE, PerColumnScaledConv, ScaledConv, TimeVaryingScale
 
 # a channel is moved by at most this factor either way: alphas and gains stay far inside fp16
 MAX_SCALE = 64.0
-# share of the columns that may exceed what a channel's size is taken to be
-RARE = 1e-3
 QUIET = 1e-6  # a channel or kernel slice below this is left where it is
 # share of the values that may exceed what a scale rises to
 CAP_BEYOND = 1e-5
@@ -80,80 +77,41 @@ def sites(vocoder: Vocoder) -> Iterator[Site]:
 
 
 @torch.no_grad()
-def channel_sizes(
-    vocoder: Vocoder, clips: Iterable[VocoderInputs], beyond: float = RARE
+def channel_divisors(
+    vocoder: Vocoder, read: Mapping[str, Reading], paths: Collection[str], exponent: float
 ) -> dict[str, Tensor]:
-    """The size of every input channel of every convolution, {path: [C]}: the magnitude that one
-    column in 1 / `beyond` exceeds, averaged over the clips.
+    """What the input channels of the named convolutions are divided by, {path: [C] float64}.
+    Exponent 0 changes nothing; with 1 every channel becomes as large as the others.
 
-    The largest magnitude would be set by single columns of single sentences. On real Kokoro it
-    balances worse.
-    """
-    peaks: dict[str, list[Tensor]] = {}
-
-    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        columns = inputs[0].abs().transpose(0, 1).flatten(1)  # [C, columns]
-        peaks.setdefault(path, []).append(
-            columns.topk(max(1, int(beyond * columns.shape[1])), dim=1).values[:, -1]
-        )
-
-    watched(vocoder, clips, note)
-    return {path: torch.stack(sizes).mean(dim=0) for path, sizes in peaks.items()}
-
-
-@torch.no_grad()
-def watched(
-    vocoder: Vocoder,
-    clips: Iterable[VocoderInputs],
-    note: Callable[[str, nn.Module, tuple[Tensor, ...]], None],
-) -> None:
-    """Render the clips, with note(path, module, inputs) before every convolution."""
-    layers = [
-        (path, module)
-        for path, module in vocoder.named_modules()
-        if isinstance(module, Conv | ConvTranspose)
-    ]
-    handles = [module.register_forward_pre_hook(partial(note, path)) for path, module in layers]
-    try:
-        for clip in clips:
-            render_reference(vocoder, clip)
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def exceeded(x: Tensor, beyond: float, share: float = 1.0) -> float:
-    """The magnitude that the share `beyond` of x's values exceeds; with 0 the largest. `share` is
-    the part of x that is not padding. Example: of 1,000 values of which half are padding,
-    beyond=0.01 gives the fifth largest.
-    """
-    magnitudes = x.abs().flatten()
-    rank = max(1, round(beyond * share * magnitudes.numel()))
-    return float(magnitudes.max() if rank == 1 else magnitudes.topk(rank).values[-1])
-
-
-@torch.no_grad()
-def balance_channels(vocoder: Vocoder, sizes: Mapping[str, Tensor], exponent: float) -> Vocoder:
-    """A copy that renders the same, in which the convolutions that `sizes` names see balanced
-    channels. Exponent 0 changes nothing; with 1 every channel becomes as large as the others.
-
-    `sizes` should name only what becomes int8: weights that take the scales have a wider range to
-    cover, in the decoder 30 dB where it was 11. Where no layer before a convolution can take the
-    scale, a multiplication before it does (vocoder/scaled_conv.py).
+    `paths` should name only what becomes int8: weights that take the scales have a wider range to
+    cover, in the decoder 30 dB where it was 11.
     """
     if not 0.0 <= exponent <= 1.0:
         raise InputError(f"exponent of the balance is {exponent}: 0 to 1 is needed")
+    places = {*(site.reader for site in sites(vocoder)), *scaled_at_input(vocoder)}
+    divisors = {}
+    for path in sorted(places & set(paths)) if exponent else ():
+        reader = vocoder.get_submodule(path)
+        assert isinstance(reader, Conv | ConvTranspose), path
+        divisors[path] = _scales(read[path].size(), reader, exponent)
+    return divisors
+
+
+@torch.no_grad()
+def balance_channels(vocoder: Vocoder, divisors: Mapping[str, Tensor]) -> Vocoder:
+    """A copy that renders the same, in which the named convolutions read channels that are divided.
+    Where no layer before a convolution can take the scale, a multiplication before it does
+    (vocoder/scaled_conv.py).
+    """
     balanced = copy.deepcopy(vocoder)
-    if exponent == 0.0:
-        return balanced.eval()
-    for site in (site for site in sites(balanced) if site.reader in sizes):
+    for site in (site for site in sites(balanced) if site.reader in divisors):
         reader = balanced.get_submodule(site.reader)
         assert isinstance(reader, Conv | ConvTranspose), site.reader
-        _fold(site, reader, _scales(sizes[site.reader], reader, exponent))
-    for path in (path for path in scaled_at_input(balanced) if path in sizes):
+        _fold(site, reader, divisors[site.reader])
+    for path in (path for path in scaled_at_input(balanced) if path in divisors):
         reader = balanced.get_submodule(path)
         assert isinstance(reader, Conv), path
-        replace_module(balanced, path, ScaledConv(reader, _scales(sizes[path], reader, exponent)))
+        replace_module(balanced, path, ScaledConv(reader, divisors[path]))
     return balanced.eval()
 
 
@@ -250,22 +208,19 @@ def reach(conv: Conv) -> int:
 
 
 def scale_caps(
-    vocoder: Vocoder, clips: Iterable[VocoderInputs], per_column: bool = True
+    vocoder: Vocoder,
+    read: Mapping[str, Reading],
+    divisors: Mapping[str, Tensor],
+    per_column: bool = True,
 ) -> dict[str, float]:
-    """The cap of each convolution that can be scaled over time, by path: the magnitude that hardly
-    a value exceeds. A smooth scale rises up to it, and no scale falls below cap / RANGE. With
-    `per_column` the decoder's convolutions are among them.
+    """The cap of each balanced convolution that can be scaled over time, by path: the magnitude
+    that hardly a value exceeds. A smooth scale rises up to it, and no scale falls below cap /
+    RANGE. With `per_column` the decoder's convolutions are among them.
     """
-    caps = dict.fromkeys(
-        (*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ())), 0.0
-    )
-
-    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if path in caps:
-            caps[path] = max(caps[path], exceeded(inputs[0], CAP_BEYOND))
-
-    watched(vocoder, clips, note)
-    return caps
+    paths = (*time_scaled(vocoder), *(column_scaled(vocoder) if per_column else ()))
+    return {
+        path: read[path].exceeded(CAP_BEYOND, divisors[path]) for path in paths if path in divisors
+    }
 
 
 def with_time_varying_scales(vocoder: Vocoder, caps: Mapping[str, float]) -> Vocoder:

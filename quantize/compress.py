@@ -1,61 +1,44 @@
-"""Build the package of a compression method from its parent's. It is written aside, counted,
-executed and renamed; the manifest comes last.
+"""Build the package of a compression level: the level's integers in the modules of a layout, and
+one conversion. Nothing is executed to be built; what was built is read back and executed.
 
 parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
 """
 
-import tempfile
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.builder import MAIN, all_held
+import numpy as np
+from torch import nn
+
+from kokoro_ane.core import builder
+from kokoro_ane.core.builder import Part
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.checks import Check, snr_db
+from kokoro_ane.core.checks import INT8_STORAGE, Check, ProgramFacts, snr_db
 from kokoro_ane.core.commands import BuildOptions
-from kokoro_ane.core.contract import DECODER, FEATURES, PADDED, STREAMED, STYLE, UTTERANCE, WINDOW
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import convert, package_of_ours, save_functions, save_package
-from kokoro_ane.core.manifest import (
-    MANIFEST_FILE,
-    Manifest,
-    describe_package,
-    described,
-    tool_versions,
+from kokoro_ane.core.contract import (
+    DECODER,
+    FEATURES,
+    PADDED,
+    STREAMED,
+    STYLE,
+    UTTERANCE,
+    VOCODER_NAME,
+    WINDOW,
 )
-from kokoro_ane.core.process import temporary_files_in
-from kokoro_ane.core.staging import staged_together
-from kokoro_ane.quantize.activations import (
-    calibration_inputs,
-    input_ranges,
-    observed,
-    observed_function,
-)
-from kokoro_ane.quantize.balance import (
-    balance_channels,
-    channel_sizes,
-    scale_caps,
-    with_time_varying_scales,
-)
-from kokoro_ane.quantize.layer_plan import (
-    COUNTERPARTS,
-    Coverage,
-    LayerPlan,
-    int8_paths,
-    is_fitted,
-    plan_for,
-    program_layers,
-)
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.export import Function
+from kokoro_ane.core.manifest import Manifest, described, level_name
+from kokoro_ane.quantize.level import Level, level_of, load_level, made_from, save_level
 from kokoro_ane.quantize.locator import find_package, manifest_path, options_for
 from kokoro_ane.quantize.methods import Method, method_named
-from kokoro_ane.quantize.palettes import Fit, fits_of
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.quantize.statistics_shift import corrected
-from kokoro_ane.quantize.weights import compressed
-from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight
+from kokoro_ane.quantize.streaming_level import streaming_stage
 from kokoro_ane.vocoder.layouts import layout_recorded
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
@@ -68,20 +51,12 @@ from mlprogram import Program
 EXACT_DB = 100.0
 # a scale that moves within a kernel's reach makes a ripple; the noise that it saves is louder
 RIPPLE_DB = 20.0
-
-
+# of the package against the module that it was converted from, with float inputs and with int8
+# inputs: a value that lies between two steps goes either way
+MODULE_DB, ROUNDED_MODULE_DB = 40.0, 10.0
+TABLES = "constexpr_lut_to_dense"
+HALF, ENTRIES = "_cast_fp16", "_table"  # in the names of stored constants
 Staged = VocoderStage | StreamingStage
-
-
-@dataclass(frozen=True, eq=False)
-class Source:
-    """What is compressed: uncompressed packages of one function each, the stage that they belong
-    to, and figures of how they differ from the checkpoint.
-    """
-
-    packages: Mapping[str, Path]  # by function
-    stage: Staged
-    figures: tuple[Check, ...] = ()
 
 
 def build_compressed(
@@ -91,91 +66,185 @@ def build_compressed(
     recipe: Recipe | None = None,
     layout: str = PADDED,
 ) -> tuple[Manifest, Manifest]:
-    """Compress the parent's package; returns the parent's manifest and the new one.
+    """Compress the vocoder in the layout of its uncompressed package, the parent; returns the
+    parent's manifest and the new one. The padded layout makes the level anew and leaves its file
+    beside the package, the others take it from there.
 
-    Raises CheckFailed when a limit is missed or a layer was skipped. Nothing new is left then.
+    Raises CheckFailed when a limit is missed or the package is not as planned. No package is left
+    then.
     """
     if method.parent is None:
         command = options_for(method, layout).command
         raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
-    if method.by_recipe and recipe is not None:
-        recipe.require_fits(checkpoint)
-    path = manifest_path(build, checkpoint, method, layout)
-    targets = (path.with_suffix(".mlpackage"), package_of_ours), (path, MANIFEST_FILE)
-    with (
-        staged_together(*targets) as (aside, manifest_aside),
-        temporary_files_in(aside.parents[1]),
-        tempfile.TemporaryDirectory() as work,
-    ):
-        stage = stage_of(checkpoint, parent)
-        # a recipe without int8 inputs needs no balanced channels: the package is not converted anew
-        if recipe and method.by_recipe and not recipe.multiplies_integers:
-            method = replace(method, activations=None)
-        source = source_of(method, stage, parent, Path(work), recipe)
-        coverage = write_compressed(method, source, recipe, aside)
-        coverage.require()
-        before, after = (
-            {name: Program(where, function=inside) for name, inside in parent.functions.items()}
-            for where in (parent.package_path, aside)
-        )
-        figures = checked(method, stage, before, after)
-        checks = {"figures": [asdict(figure) for figure in (*source.figures, figures)]}
-        compression = describe(method, coverage, recipe)
-        child = child_manifest(parent, method, aside, after.values(), compression)
-        child = replace(child, checks=checks).save(manifest_aside)
-    return parent, replace(child, path=path)
+    level = level_for(method, checkpoint, build, recipe, anew=layout == PADDED)
+    (child,) = builder.build(CompressedStage.of(level, stage_of(checkpoint, parent), parent), build)
+    return parent, child
 
 
-def write_compressed(
-    method: Method, source: Source, recipe: Recipe | None, aside: Path
-) -> Coverage:
-    """Compress every function as planned, save them as one package, return the coverage of all.
-    Function `window` does the arithmetic of `utterance` and is not counted again.
+def level_path(method: Method, checkpoint: Checkpoint, build: Path) -> Path:
+    """Where the level's file stands."""
+    return manifest_path(build, checkpoint, method).with_suffix(".safetensors")
+
+
+def level_for(
+    method: Method,
+    checkpoint: Checkpoint,
+    build: Path,
+    recipe: Recipe | None = None,
+    anew: bool = False,
+) -> Level:
+    """The level from its file, or made and saved where there is none or it was made by other code.
+    Raises InputError for a file that is damaged or of something else.
     """
-    stage, streaming = source.stage, len(source.packages) > 1
-    programs = {name: Program(path) for name, path in source.packages.items()}
-    layers = {
-        name: program_layers(program, stage.layers_of(name)) for name, program in programs.items()
-    }
-    levels = recipe.levels if recipe else None
-    plans = {
-        name: plan_for(method, function_layers, levels, streaming)
-        for name, function_layers in layers.items()
-    }
-    fitted = fits([entry for plan in plans.values() for entry in plan], stage)
-    models: dict[str, Any] = {}
-    # the decoder comes last: the statistics that it predicts depend on the others' weights
-    for name in sorted(plans, key=lambda name: name == DECODER):
-        peaks = ranges(method, programs, name, plans[name], stage)
-        package = source.packages[name]
-        if name == DECODER:
-            package = decoder_with_corrected_statistics(source, programs, models[UTTERANCE])
-        models[name] = compressed(package, plans[name], peaks, fitted)
-    save_functions({name: models[name] for name in plans}, aside)
-    after = {name: Program(aside, function=name) for name in models}
-    return Coverage.together(
-        [
-            Coverage.of(plans[name], layers[name], after[name], counted=name != WINDOW)
-            for name in models
+    path = level_path(method, checkpoint, build)
+    if path.exists() and not anew:
+        level = load_level(path, checkpoint, method, recipe)
+        if level is not None:
+            return level
+        print(f"{path} was made by other code: making it again", file=sys.stderr)
+    level = level_of(checkpoint, method, recipe)
+    save_level(level, path, made_from(checkpoint, method, recipe))
+    return level
+
+
+@dataclass(frozen=True, eq=False)
+class CompressedStage:
+    """A core.builder.PackageStage. Responsibilities: 1. the stage of a layout with a level's
+    integers in its modules; 2. the one assertion on its package; 3. the figures of a level.
+    """
+
+    inside: Staged
+    plain: Staged  # the same uncompressed
+    level: Level
+    parent: Manifest
+
+    @classmethod
+    def of(cls, level: Level, plain: Staged, parent: Manifest) -> "CompressedStage":
+        """`plain` is the parent's stage."""
+        if isinstance(plain, StreamingStage):
+            return cls(streaming_stage(plain, level), plain, level, parent)
+        target = level.method.target or plain.target
+        inside = replace(plain, balanced=level.applied(plain.vocoder), target=target)
+        return cls(inside, plain, level, parent)
+
+    @property
+    def precision(self) -> str:
+        """That of the parent."""
+        return self.inside.precision
+
+    @property
+    def target(self) -> str:
+        """The parent's deployment target, or a newer one that the level needs."""
+        return self.inside.target
+
+    def parts(self) -> tuple[Part, ...]:
+        """One package."""
+        (part,) = self.inside.parts()
+        level = level_name(self.level.method.name, self.parent.layout)
+        return (self.inside.part(VOCODER_NAME, level, part.functions),)
+
+    def function(self, name: str) -> Function:
+        """The contract function of that name."""
+        return self.inside.function(name)
+
+    def finish(self, model: Any) -> Any:
+        """Nothing is done to a converted model."""
+        return self.inside.finish(model)
+
+    def facts(self, name: str, program: Program) -> ProgramFacts:
+        """The program's counts. Raises CheckFailed where it breaks a promise of its layout, or
+        stores anything else than the level.
+        """
+        facts = self.inside.facts(name, program)
+        require_stored(self.function(name).module, program)
+        # the same arithmetic as before, where inputs stay in float
+        if isinstance(self.inside, VocoderStage) and not self.level.ranges:
+            before = self.parent.operations
+            differing = Counter(facts.operations)
+            differing.subtract(before)
+            changed = {kind: count for kind, count in differing.items() if count}
+            if changed:
+                raise CheckFailed(f"operations beside the uncompressed package's: {changed}")
+        return facts
+
+    def figures(self, programs: Mapping[str, Program]) -> list[Check]:
+        """The package against its module, the module against the uncompressed one."""
+        method, speech = self.level.method, self.inside.speech
+        figures = self._figures_of_preparation() if self.level.ranges else []
+        rendered = self.inside.rendered(programs)
+        limit = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
+        value = snr_db(rendered_in_torch(self.inside), rendered)
+        figures.append(Check("SNR against the level in PyTorch", value, limit, True, "dB"))
+        name = f"SNR against {method.parent} in PyTorch, {speech.frames} frames of a tuning voice"
+        value = snr_db(rendered_in_torch(self.plain), rendered)
+        return [*figures, Check(name, value, method.check_snr_db, True, "dB")]
+
+    def _figures_of_preparation(self) -> list[Check]:
+        """That the vocoder renders the same when it is prepared for int8 inputs."""
+        plain, level, speech = self.plain.vocoder, self.level, self.inside.speech
+        reference = render_reference(plain, speech)
+        steps = {"balanced channels": (replace(level, caps={}), EXACT_DB)}
+        if level.caps:
+            steps["a scale that varies over time too"] = (level, RIPPLE_DB)
+        return [
+            Check(
+                f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
+                snr_db(reference, render_reference(step.prepared(plain), speech)),
+                limit_db,
+                True,
+                "dB",
+            )
+            for name, (step, limit_db) in steps.items()
         ]
-    )
+
+    def contract(self, part: Part) -> dict[str, Any]:
+        """The parent's contract with this level's provenance."""
+        return self.inside.contract(part) | {
+            "method": self.level.method.name,
+            "parent_sha256": self.parent.package_sha256,
+            "inputs": self.parent.inputs,
+            "outputs": self.parent.outputs,
+            "compression": self.level.as_dict(),
+        }
 
 
-def decoder_with_corrected_statistics(
-    source: Source, programs: Mapping[str, Program], utterance: Any
-) -> Path:
-    """The decoder, converted anew with the statistics of the generator as it is compressed in
-    function `utterance`.
+def rendered_in_torch(stage: Staged) -> np.ndarray:
+    """The stage's speech by its modules."""
+    if isinstance(stage, StreamingStage):
+        return stage.in_torch().render(stage.speech)
+    return render_reference(stage.vocoder, stage.speech)
+
+
+def require_stored(module: nn.Module, program: Program) -> None:
+    """Raise CheckFailed where a package's function stores other constants than its module holds,
+    or stores them otherwise. mlprogram reads them, which shares no code with what wrote them.
     """
-    stage, package = source.stage, source.packages[DECODER]
-    assert isinstance(stage, StreamingStage)
-    measuring = package.with_name(f"measuring{package.suffix}")
-    save_package(utterance, measuring)
-    stage = replace(stage, predictor=corrected(stage, programs, Program(measuring)))
-    reconverted = package.with_name(f"corrected{package.suffix}")
-    save_package(convert(stage.function(DECODER), stage.precision, stage.target), reconverted)
-    return reconverted
+    forms = {part.label: part for part in module.modules() if isinstance(part, StoredWeight)}
+    stored = {
+        op.outputs[0].name.removesuffix(HALF): op
+        for op in program.operations
+        if op.op_type.startswith("constexpr_") and ENTRIES not in op.outputs[0].name
+    }
+    missing = sorted(set(forms) ^ set(stored))
+    if missing:
+        raise CheckFailed(f"{program.path} does not store as planned: {missing[0]}")
+    for label, form in forms.items():
+        op = stored[label]
+        kinds = INT8_STORAGE if isinstance(form, Integers) else (TABLES,)
+        unpacked = program.constant(op.outputs[0].name)
+        if op.op_type not in kinds or not np.array_equal(unpacked, form.array()):
+            raise CheckFailed(f"{program.path} unpacks {label} to other values than were stored")
+    steps = sorted(
+        np.asarray(program.constant(op.inputs["scale"][0]), np.float16).tobytes()
+        for op in program.operations
+        if op.op_type == "quantize"
+    )
+    planned = sorted(
+        part.step.numpy().tobytes() for part in module.modules() if isinstance(part, RoundedInput)
+    )
+    if steps != planned:
+        raise CheckFailed(f"{program.path} rounds other inputs than planned, or in other steps")
 
 
 def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
@@ -208,152 +277,3 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
     layout = layout_recorded(parent.layout, parent.outputs)
     speech = check_speech(checkpoint, layout.check_frames(parent.buckets))
     return VocoderStage(checkpoint, layout, parent.buckets, parent.precision, parent.target, speech)
-
-
-def source_of(
-    method: Method, stage: Staged, parent: Manifest, work: Path, recipe: Recipe | None
-) -> Source:
-    """The parent's package, or packages converted anew into `work`: with balanced channels, for a
-    newer target, or with one function each.
-    """
-    several = isinstance(stage, StreamingStage)
-    if not method.reconverts and not several:
-        return Source({MAIN: parent.package_path}, stage)
-    figures: tuple[Check, ...] = ()
-    if method.balances:
-        vocoder, figures = balanced_vocoder(method, stage, recipe)
-        stage = replace(stage, balanced=vocoder)
-    if isinstance(stage, StreamingStage):
-        # Snake's 1 / alpha stays out of the weights that are rounded: inside them the error of p6
-        # is half as large again
-        stage = replace(stage, apart=True)
-    else:
-        stage = replace(stage, target=method.target or parent.target)
-    packages = {}
-    for name in parent.functions:
-        packages[name] = work / f"{name}.mlpackage"
-        save_package(convert(stage.function(name), stage.precision, stage.target), packages[name])
-    return Source(packages, stage, figures)
-
-
-def balanced_vocoder(
-    method: Method, stage: Staged, recipe: Recipe | None
-) -> tuple[Vocoder, tuple[Check, ...]]:
-    """The vocoder prepared for int8 inputs, and the checks that it renders the same. Raises
-    CheckFailed when it does not.
-    """
-    settings = method.int8_activations()
-    clips = list(calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips))
-    sizes = channel_sizes(stage.vocoder, clips)
-    chosen = int8_paths(method, sizes, recipe.levels if recipe else None)
-    copy = balance_channels(
-        stage.vocoder,
-        {path: size for path, size in sizes.items() if path in chosen},
-        settings.exponent,
-    )
-    reference = render_reference(stage.vocoder, stage.speech)
-
-    def held(name: str, ready: Vocoder, limit_db: float) -> Check:
-        value = snr_db(reference, render_reference(ready, stage.speech))
-        return all_held(
-            [
-                Check(
-                    f"SNR of the vocoder {name} against the checkpoint's, PyTorch fp32",
-                    value,
-                    limit_db,
-                    True,
-                    "dB",
-                )
-            ]
-        )[0]
-
-    figures = [held("with balanced channels", copy, EXACT_DB)]
-    if settings.time_varying_scale:
-        caps = scale_caps(copy, clips, settings.per_column_scale)
-        copy = with_time_varying_scales(
-            copy, {path: cap for path, cap in caps.items() if path in chosen}
-        )
-        figures.append(held("with a scale that varies over time too", copy, RIPPLE_DB))
-    return copy, tuple(figures)
-
-
-def ranges(
-    method: Method,
-    programs: Mapping[str, Program],
-    name: str,
-    plan: tuple[LayerPlan, ...],
-    stage: Staged,
-) -> dict[str, float]:
-    """The range of every value of a function that becomes int8, measured on the executed source;
-    none where no input becomes int8.
-    """
-    chosen, settings = [entry.layer for entry in plan if entry.int8_input], method.activations
-    if not chosen or settings is None:
-        return {}
-    enveloped = stage.enveloped(name)
-    # what has been divided by its envelope reaches 1 by construction
-    fixed = {layer.input: 1.0 for layer in chosen if layer.name in enveloped}
-    clips = calibration_inputs(stage.checkpoint, stage.vocoder, settings.clips)
-    others = [layer for layer in chosen if layer.input not in fixed]
-    if isinstance(stage, StreamingStage):
-        observe = observed_function(programs, name, stage.lengths)
-    else:
-        observe = observed(programs[name], stage.layout, stage.buckets)
-    return input_ranges(observe, others, clips, settings.percentile) | fixed
-
-
-def fits(plan: Iterable[LayerPlan], stage: Staged) -> Mapping[str, Fit]:
-    """The fits of the plan's fitted palettes, by layer name. A layer that the vocoder does not have
-    takes those of its counterpart there.
-    """
-    names = {entry.layer.name for entry in plan if is_fitted(entry.weights)}
-    by_path = fits_of(
-        stage.checkpoint, stage.vocoder, sorted({COUNTERPARTS.get(name, name) for name in names})
-    )
-    return {name: by_path[COUNTERPARTS.get(name, name)] for name in names}
-
-
-def checked(
-    method: Method, stage: Staged, before: Mapping[str, Program], after: Mapping[str, Program]
-) -> Check:
-    """The SNR of a calibration sentence, compressed package against parent. Raises CheckFailed
-    below the method's limit.
-    """
-    value = snr_db(*(stage.rendered(programs) for programs in (before, after)))
-    name = f"SNR against {method.parent}, {stage.speech.frames} frames of a calibration sentence"
-    return all_held([Check(name, value, method.check_snr_db, True, "dB")])[0]
-
-
-def describe(method: Method, coverage: Coverage, recipe: Recipe | None) -> dict[str, Any]:
-    """What was done to the weights and inputs, for the manifest."""
-    configured = {
-        "weights": asdict(method.weights) if method.weights else None,
-        "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
-        "activations": asdict(method.activations) if method.activations else None,
-        "recipe": recipe.as_dict() if method.by_recipe and recipe else None,
-        "unfit_for_engine": method.unfit_for_engine,
-    }
-    return configured | coverage.as_dict()
-
-
-def child_manifest(
-    parent: Manifest,
-    method: Method,
-    package: Path,
-    programs: Iterable[Program],
-    compression: dict[str, Any],
-) -> Manifest:
-    """The parent's contract with this method's provenance and counts."""
-    counts = Counter(
-        op.op_type for program in programs for op in program.operations if op.op_type != "const"
-    )
-    return replace(
-        parent,
-        method=method.name,
-        parent_sha256=parent.package_sha256,
-        tools=tool_versions(),
-        operations=dict(sorted(counts.items())),
-        target=method.target or parent.target,
-        compression=compression,
-        **describe_package(package),
-    )

@@ -1,7 +1,7 @@
 """Replace constants of a package by compressed weights: of any stage, in any number of functions.
 
     plan = plan_of(method, program)                     # {"concat_4": BlockWeights(...), ...}
-    stored = {name: stored_as(program.constant(name), how) for name, how in plan.items()}
+    stored = {name: form_of(program.constant(name), how) for name, how in plan.items()}
     model = with_constants(package, {"duration": stored})
 
 The converter names an LSTM's constants by number (concat_4). Here they are called by the LSTM's
@@ -29,7 +29,7 @@ from coremltools.models.utils import _apply_graph_pass
 from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.quantize.methods import Method, Weights
-from kokoro_ane.quantize.stored import Integers, Stored
+from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, Table
 from mlprogram import Program
 
 READERS = {
@@ -76,7 +76,7 @@ def plan_of(method: Method, program: Program, prefix: str = "") -> dict[str, Wei
 
 
 def with_constants(
-    package: Path, stored: Mapping[str, Mapping[str, Stored]]
+    package: Path, stored: Mapping[str, Mapping[str, StoredWeight]]
 ) -> "ct.models.MLModel":
     """The model of `package` with these constants compressed, {function: {name: stored}}. It is not
     loaded for prediction.
@@ -98,7 +98,9 @@ class ReplaceConstants(AbstractGraphPass):
     coremltools' own passes, which follow other changes, are skipped.
     """
 
-    def __init__(self, stored: Mapping[str, Mapping[str, Stored]], alone: bool = True) -> None:
+    def __init__(
+        self, stored: Mapping[str, Mapping[str, StoredWeight]], alone: bool = True
+    ) -> None:
         self._stored, self._alone = stored, alone
 
     def apply(self, prog: MilProgram) -> None:
@@ -114,21 +116,23 @@ class ReplaceConstants(AbstractGraphPass):
 
 
 @block_context_manager
-def _in_block(block: Any, stored: Mapping[str, Stored]) -> None:
+def _in_block(block: Any, stored: Mapping[str, StoredWeight]) -> None:
     for op in [
         op for op in block.operations if op.op_type == "const" and op.outputs[0].name in stored
     ]:
         new, old = stored[op.outputs[0].name], op.outputs[0]
         if isinstance(new, Integers):
+            offset = None if new.offset is None else new.offset.numpy()
             unpacked = _construct_constexpr_dequant_op(
-                new.values, new.offset, new.scale, axis=0, name=op.name, before_op=op
+                new.values.numpy(), offset, new.scale.numpy(), axis=0, name=op.name, before_op=op
             )
         else:
-            groups, count = new.table.shape
+            assert isinstance(new, Table)
+            groups, count = new.entries.shape
             # [groups, 1 ..., 2^bits, 1]
-            lut = new.table.reshape(groups, *[1] * (new.index.ndim - 1), count, 1)
+            lut = new.entries.numpy().reshape(groups, *[1] * (new.index.ndim - 1), count, 1)
             unpacked = _construct_constexpr_lut_op(
-                new.index, lut.swapaxes(0, new.axis), name=op.name, before_op=op
+                new.index.numpy(), lut.swapaxes(0, new.axis), name=op.name, before_op=op
             )
         block.replace_uses_of_var_after_op(
             anchor_op=op, old_var=old, new_var=unpacked, no_check_var_types=True
@@ -136,10 +140,10 @@ def _in_block(block: Any, stored: Mapping[str, Stored]) -> None:
         block.remove_ops([op])
 
 
-def require_stored(program: Program, stored: Mapping[str, Stored]) -> None:
+def require_stored(program: Program, stored: Mapping[str, StoredWeight]) -> None:
     """Raise CheckFailed where the package unpacks a constant to other values than were stored."""
     for name, form in stored.items():
-        if not np.array_equal(program.constant(name), form.decoded()):
+        if not np.array_equal(program.constant(name), form.array()):
             raise CheckFailed(
                 f"{program.path} unpacks {name} to other values than were stored; the package was"
                 " not kept"

@@ -10,6 +10,7 @@ core/data/check_speech.npz is a sentence spoken by flite, with which builds are 
 tests/data/demo-voice has more of that kind.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,16 @@ class Utterance:
     def frames(self) -> int:
         """F: 40 a second."""
         return int(self.durations.sum())
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a
+    hyphen parts words.
+    """
+    from kokoro_ane.g2p.normalize import normalize  # late: only the judge counts words
+
+    spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
+    return tuple(re.findall(r"[a-z']+", spoken.lower()))
 
 
 def within(clip: Utterance, frames: float) -> Utterance:
@@ -109,13 +120,23 @@ def speech_lines(name: str) -> list[Line]:
     ]
 
 
-def require_disjoint(tuned: Iterable[Utterance], judged: Iterable[Utterance]) -> None:
+class Said(NamedTuple):
+    """What an utterance says, without its features."""
+
+    id: str
+    text: str
+    phonemes: str
+
+
+def require_disjoint(
+    tuned: Iterable[Utterance], judged: Iterable[Utterance] | Iterable[Said]
+) -> None:
     """Raise InputError when an utterance of `tuned` has the text or the phonemes of one that is
     judged.
     """
-    judged_ids = {letters(other.text): other.id for other in judged} | {
-        other.phonemes: other.id for other in judged
-    }
+    judged_ids: dict[str, str] = {}
+    for other in judged:
+        judged_ids |= {letters(other.text): other.id, other.phonemes: other.id}
     for utterance in tuned:
         for key in (letters(utterance.text), utterance.phonemes):
             if key in judged_ids:

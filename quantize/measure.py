@@ -1,7 +1,7 @@
 """The log-spectral distance that one level on one layer makes, for every layer. Each is written as
 soon as it is measured, so an interrupted run goes on where it stopped.
 
-    trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3)
+    trials = LayerTrials.of(checkpoint, layers, method.activations, clips=3, levels=levels)
     for entry in measured(trials, Path("build/sensitivity/kokoro-int8.jsonl"), levels): ...
 """
 
@@ -13,28 +13,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import conform, parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
-from kokoro_ane.quantize.balance import (
-    balance_channels,
-    channel_sizes,
-    scale_caps,
-    with_time_varying_scales,
-)
-from kokoro_ane.quantize.layer_plan import Layer, can_be_fitted, can_be_int8, is_fitted, pays
+from kokoro_ane.quantize.level import Calibration
 from kokoro_ane.quantize.methods import (
     LIKE,
+    METHODS,
     SCHEMES,
     Activations,
     PaletteWeights,
     is_strided,
 )
-from kokoro_ane.quantize.palettes import Fit, fits_of
-from kokoro_ane.quantize.simulate import input_sizes, simulated
+from kokoro_ane.quantize.plan import (
+    Layer,
+    can_be_fitted,
+    can_be_int8,
+    is_fitted,
+    pays,
+    planned,
+)
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
@@ -75,58 +75,15 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class Int8Inputs:
-    """What int8 inputs need: sizes of channels, caps of scales and ranges, measured with every
-    convolution balanced. What is done to one layer does not move those of another.
-    """
-
-    sizes: Mapping[str, Tensor]
-    caps: Mapping[str, float]
-    ranges: Mapping[str, float]
-    exponent: float
-
-    @classmethod
-    def of(
-        cls, vocoder: Vocoder, sentences: list[VocoderInputs], settings: Activations
-    ) -> "Int8Inputs":
-        """Measure them as the build of a package with these settings does."""
-        sizes = channel_sizes(vocoder, sentences)
-        copy = balance_channels(vocoder, sizes, settings.exponent)
-        caps = (
-            scale_caps(copy, sentences, settings.per_column_scale)
-            if settings.time_varying_scale
-            else {}
-        )
-        return cls(
-            sizes,
-            caps,
-            input_sizes(with_time_varying_scales(copy, caps), sentences, settings.percentile),
-            settings.exponent,
-        )
-
-    def vocoder(self, plain: Vocoder, chosen: frozenset[str]) -> Vocoder:
-        """A copy in which the chosen convolutions are balanced, and scaled over time where that is
-        possible.
-        """
-        sizes = {path: size for path, size in self.sizes.items() if path in chosen}
-        caps = {path: cap for path, cap in self.caps.items() if path in chosen}
-        return with_time_varying_scales(balance_channels(plain, sizes, self.exponent), caps)
-
-
-@dataclass(frozen=True, eq=False)
 class LayerTrials:
-    """Responsibilities: 1. the vocoder, what int8 inputs and fitted palettes need, the reference
-    renders; 2. the distance that a choice of levels makes; 3. what identifies the measurements.
+    """Responsibilities: 1. the vocoder, what its layers read, the reference renders; 2. the
+    distance that a choice of levels makes; 3. what identifies the measurements.
     """
 
-    checkpoint: Checkpoint
-    vocoder: Vocoder
     layers: tuple[Layer, ...]
-    ready: Int8Inputs | None
-    fits: Mapping[str, Fit]
+    calibration: Calibration
     clips: tuple[VocoderInputs, ...]
     references: tuple[np.ndarray, ...]
-    settings: Activations | None
 
     @classmethod
     def of(
@@ -135,35 +92,46 @@ class LayerTrials:
         layers: tuple[Layer, ...],
         settings: Activations | None,
         clips: int,
-        fit: bool = False,
+        levels: tuple[str, ...],
     ) -> "LayerTrials":
-        """Prepare trials on sentences of the tuning set. `settings` None says that no input will be
-        int8; otherwise what int8 inputs need is measured first, and with `fit` what fitted palettes
-        need.
+        """Prepare trials of these levels on sentences of the tuning set. `settings` None says that
+        no input will be int8.
         """
         plain = Vocoder.of(checkpoint)
+        every = [
+            planned(layer, SCHEMES[level].weights, SCHEMES[level].int8_input)
+            for layer in layers
+            for level in levels
+            if changes(layer, level)
+        ]
+        calibration = Calibration.of(checkpoint, plain, settings, every)
         sentences = list(calibration_inputs(checkpoint, plain, drawn(settings, clips)))
-        ready = Int8Inputs.of(plain, sentences, settings) if settings else None
         chosen = longest(sentences, clips)
         references = tuple(render_reference(plain, clip) for clip in chosen)
-        fits = (
-            fits_of(checkpoint, plain, [layer.name for layer in layers if can_be_fitted(layer)])
-            if fit
-            else {}
-        )
-        return cls(checkpoint, plain, layers, ready, fits, chosen, references, settings)
+        return cls(layers, calibration, chosen, references)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Whose vocoder is measured."""
+        return self.calibration.checkpoint
+
+    @property
+    def settings(self) -> Activations | None:
+        """How inputs become int8."""
+        return self.calibration.settings
 
     def distance_db2(self, levels: Mapping[str, str]) -> float:
         """The mean distance from the reference over the clips, with the named layers at their
         levels and all others in float.
         """
-        schemes = {layer: SCHEMES[level] for layer, level in levels.items()}
-        chosen = frozenset(layer for layer, scheme in schemes.items() if scheme.int8_input)
-        vocoder = (
-            self.ready.vocoder(self.vocoder, chosen) if self.ready and chosen else self.vocoder
-        )
-        with simulated(vocoder, schemes, self.ready.ranges if self.ready else {}, self.fits):
-            return self._mean_distance_db2(vocoder, self.clips)
+        layers = {layer.name: layer for layer in self.layers}
+        schemes = {name: SCHEMES[level] for name, level in levels.items()}
+        plan = {
+            name: planned(layers[name], scheme.weights, scheme.int8_input)
+            for name, scheme in schemes.items()
+        }
+        level = self.calibration.level(METHODS["mixed"], plan)
+        return self._mean_distance_db2(level.applied(self.calibration.vocoder), self.clips)
 
     def seed_distance_db2(self) -> float:
         """The same distance for the unchanged vocoder with other noise: the natural variation that
@@ -172,11 +140,11 @@ class LayerTrials:
         clips = len(self.clips)
         others = calibration_inputs(
             self.checkpoint,
-            self.vocoder,
+            self.calibration.vocoder,
             drawn(self.settings, clips),
             first_seed=FIRST_SEED + OTHER_NOISE,
         )
-        return self._mean_distance_db2(self.vocoder, longest(list(others), clips))
+        return self._mean_distance_db2(self.calibration.vocoder, longest(list(others), clips))
 
     def _mean_distance_db2(self, vocoder: Vocoder, clips: tuple[VocoderInputs, ...]) -> float:
         pairs = zip(self.references, clips, strict=True)

@@ -80,6 +80,7 @@ class PaletteWeights:
     gptq: the indices are fitted to what the layer reads in the tuning set's sentences.
     rows: output channels that share one table; 0 means the whole tensor, anything else needs
     iOS 18. More rows share one where tables would take over TABLE_SHARE of the indices' bytes.
+    int8_entries: the tables hold integers of 8 bits and one scale each, which needs iOS 18.
     Example: `[512, 256, 1, 3]` with bits=6, rows=16 -> 32 tables of 64 values.
     """
 
@@ -87,6 +88,7 @@ class PaletteWeights:
     keep_up_to: int = SMALL
     gptq: bool = False
     rows: int = 0
+    int8_entries: bool = False
 
     def __post_init__(self) -> None:
         _require(self.bits in (3, 4, 6, 8), f"palette of {self.bits} bits: 3, 4, 6 or 8 is needed")
@@ -115,9 +117,8 @@ class OwnGrid:
 # - the depthwise upsampler;
 # - the first upsampler, 0.8 % of the arithmetic: with it in int8 one gate is undecided
 #   (docs/quantization.md); and the second, because AdaIN's epsilon fixes the scale of its input;
-# - the last stage's first layer that reads the spectrum;
-# - the layers that the streaming layouts pool.
-FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1", "pooled.*")
+# - the last stage's first layer that reads the spectrum.
+FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1")
 Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
 
 
@@ -245,8 +246,9 @@ _BLOCKS = (
 )
 # Layers that move by more than two columns at a time. "With palettized kernels, stride support is
 # very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so a search
-# gives them integers. `pooled` stands in the streaming layouts for the first two.
-STRIDED = ("generator.ups.*", "generator.noise_convs.0", "pooled.low", "pooled.up")
+# gives them integers, and so do levels whose tables hold integers.
+STRIDED = ("generator.ups.*", "generator.noise_convs.0")
+_STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
     Method("fp16", "16-bit floats"),
     Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
@@ -270,6 +272,28 @@ _ALL = (
         activations=Activations(),
         # real Kokoro has 7.8 dB, which is coarse: that is for the judge to reject
         check_snr_db=5.0,
+    ),
+    # The tables' entries are integers, so that an engine can multiply integers: apple/coremltools
+    # issue 2410 calls that very likely the best from A17 Pro and M4 on.
+    Method(
+        "p6a8",
+        "palettes of int8, 6 bits, and 8-bit activations",
+        parent="fp16",
+        weights=PaletteWeights(6, gptq=True, rows=16, int8_entries=True),
+        parts=_STRIDED,
+        activations=Activations(),
+        target="iOS18",
+        check_snr_db=5.0,
+    ),
+    Method(
+        "p4a8",
+        "palettes of int8, 4 bits, and 8-bit activations",
+        parent="fp16",
+        weights=PaletteWeights(4, gptq=True, rows=ROWS, int8_entries=True),
+        parts=_STRIDED,
+        activations=Activations(),
+        target="iOS18",
+        check_snr_db=0.0,
     ),
     Method(
         "mixed",

@@ -4,10 +4,9 @@ arXiv 2210.17323). Neither draws a random number.
     # weight is close to table[index]
     table, index = palette(weight, bits=4)
     # four rows share a table
-    tables, index = row_palettes(weight, PaletteWeights(4, rows=4))
+    form = row_palettes(weight, PaletteWeights(4, rows=4))
     # the layer's product is close to the uncompressed one
-    fit = fits_of(checkpoint, vocoder, ["decode.0.conv1"])["decode.0.conv1"]
-    tables, index = fit(weight, PaletteWeights(4))
+    form = Fit(Unfolded.of(layer), moments)(weight, PaletteWeights(4))
 
 In one dimension a cluster is an interval, so sums come from running totals and borders from a
 binary search. That takes seconds where coremltools' own k-means (scikit-learn, seeded) took two
@@ -15,7 +14,6 @@ minutes for a small vocoder at 8 bits. A fit rounds one input's weights after th
 each error to the inputs that are not yet rounded, by the second moments of what the layer reads.
 """
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,14 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import TUNING
-from kokoro_ane.core.layers import Conv, ConvTranspose, Linear, StyleAffine
-from kokoro_ane.quantize.activations import calibration_inputs
-from kokoro_ane.quantize.balance import watched
-from kokoro_ane.quantize.corpus import speech_lines
+from kokoro_ane.core.layers import Conv, ConvTranspose, Linear
 from kokoro_ane.quantize.methods import PaletteWeights
-from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.quantize.stored_forms import Table
 
 ROUNDS = 60  # of Lloyd's iteration between two moves
 _BINS = 1024  # of the histogram that the first guess is made from
@@ -40,6 +33,7 @@ _TINY = 1e-9  # of a mean weight: a cell with less mass is empty
 # and others worse, with 1 both fit worse.
 DAMPING = 0.1
 MOST_COLUMNS = 1500  # of a sentence, evenly spaced
+INT8 = 127
 STEP = 128  # columns that are rounded before their errors reach those beyond
 
 
@@ -106,25 +100,37 @@ def palette(
         else:
             moves //= 2
     table = np.sort(centres).astype(weight.dtype)
-    middle = (table[1:].astype(np.float64) + table[:-1]) / 2
-    return table, np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
+    return table, nearest(table, weight)
 
 
 def row_palettes(
     weight: np.ndarray, how: PaletteWeights, importance: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The tables [groups, 2^bits], and the index of every weight in its group's table, in the
-    weight's shape. Rows are axis 0.
+) -> Table:
+    """Tables for groups of rows, which are axis 0, and the index of every weight in its group's
+    table.
     """
     groups = len(weight) // how.rows_of(len(weight), weight[0].size, weight.itemsize)
     counted = [None] * groups if importance is None else np.split(importance, groups)
-    made = [
-        palette(part, how.bits, some)
-        for part, some in zip(np.split(weight, groups), counted, strict=True)
+    parts = np.split(weight, groups)
+    made = [palette(part, how.bits, some) for part, some in zip(parts, counted, strict=True)]
+    tables = np.stack([table for table, _ in made])
+    if not how.int8_entries:
+        return Table(np.concatenate([index for _, index in made]).reshape(weight.shape), tables)
+    peaks = np.abs(tables.astype(np.float64)).max(axis=1, keepdims=True)
+    scale = np.where(peaks > 0, peaks / INT8, 1.0).astype(weight.dtype)  # [groups, 1]
+    entries = np.rint(tables / scale.astype(np.float64)).astype(np.int8)
+    # the nearest of the rounded entries may be another one
+    indices = [
+        nearest((row * step).astype(weight.dtype), part)
+        for row, step, part in zip(entries, scale, parts, strict=True)
     ]
-    return np.stack([table for table, _ in made]), np.concatenate(
-        [index for _, index in made]
-    ).reshape(weight.shape)
+    return Table(np.concatenate(indices).reshape(weight.shape), entries, scale=scale)
+
+
+def nearest(table: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The index of the nearest value of a rising table for every weight, uint8 and flattened."""
+    middle = (table[1:].astype(np.float64) + table[:-1]) / 2
+    return np.searchsorted(middle, weight.reshape(-1).astype(np.float64)).astype(np.uint8)
 
 
 def _first_guess(data: Sorted, count: int) -> np.ndarray:
@@ -234,30 +240,9 @@ class Unfolded:
         return whole.reshape(inner, out, -1)[..., : self.kernel].unsqueeze(2)
 
 
-@torch.no_grad()
-def input_moments(
-    vocoder: Vocoder, clips: Iterable[VocoderInputs], paths: Collection[str]
-) -> dict[str, Tensor]:
-    """The mean of x x^T over the columns that each named convolution multiplies, {path: [I taps, I
-    taps]}.
-    """
-    sums: dict[str, Tensor] = {}
-    counts: dict[str, int] = {}
-
-    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if path in paths:
-            columns = Unfolded.of(layer).inputs(inputs[0])
-            size = columns.shape[1]
-            sums.setdefault(path, torch.zeros(size, size)).addmm_(columns.T, columns)
-            counts[path] = counts.get(path, 0) + len(columns)
-
-    watched(vocoder, clips, note)
-    return {path: total / counts[path] for path, total in sums.items()}
-
-
 def fitted_palette(
     weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Table:
     """Tables and indices as of row_palettes, fitted to the moments [I taps, I taps] of the inputs
     of a convolution. The rows of a transposed one are axis 1.
     """
@@ -265,13 +250,14 @@ def fitted_palette(
     matrix = unfolded.matrix(exact)
     # the power of the input that each weight multiplies: how much the weight's error counts
     power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()
-    rows = (array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power))
-    tables, _ = row_palettes(next(rows), how, importance=next(rows))
-    # [O, 2^bits]
-    values = torch.from_numpy(tables.astype(np.float32)).repeat_interleave(
-        len(matrix) // len(tables), dim=0
+    rows, importance = (
+        array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power)
     )
-    return tables, unfolded.weight(rounded(matrix, values, moments), exact).numpy().astype(np.uint8)
+    chosen = row_palettes(rows, how, importance)
+    # [O, 2^bits]
+    values = chosen.unpacked_entries().repeat_interleave(len(matrix) // len(chosen.entries), dim=0)
+    index = unfolded.weight(rounded(matrix, values, moments), exact).to(torch.uint8)
+    return chosen.with_index(index, axis=int(unfolded.transposed))
 
 
 @torch.no_grad()
@@ -306,46 +292,13 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What fitted_palette needs of one layer: fit(weight, how) -> tables, index."""
+    """What fitted_palette needs of one layer: fit(weight, how) -> Table."""
 
     unfolded: Unfolded
     moments: Tensor
 
-    def __call__(self, weight: np.ndarray, how: PaletteWeights) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(self, weight: np.ndarray, how: PaletteWeights) -> Table:
         return fitted_palette(weight, how, self.unfolded, self.moments)
-
-
-def fits_of(checkpoint: Checkpoint, vocoder: Vocoder, paths: Collection[str]) -> dict[str, Fit]:
-    """The fits of the named convolutions of a vocoder, by the whole tuning set with two voices a
-    sentence. AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's
-    voices and suit other voices less.
-
-    On real Kokoro this takes four minutes of one core, under a progress bar on stderr.
-    """
-    from rich.console import Console
-    from rich.progress import track
-
-    affines = [path for path in paths if isinstance(vocoder.get_submodule(path), StyleAffine)]
-    by_path = dict.fromkeys(affines, style_moments(checkpoint)) if affines else {}
-    others = frozenset(paths) - by_path.keys()
-    # Two voices, because the decoder has one column a frame: the set of two minutes alone gives its
-    # widest layers fewer than two columns an input.
-    clips = (
-        clip for shift in (0, 1) for clip in calibration_inputs(checkpoint, vocoder, shift=shift)
-    )
-    total = 2 * len(speech_lines(TUNING))
-    shown = track(
-        clips,
-        "sentences to fit palettes to",
-        total=total,
-        console=Console(stderr=True),
-        transient=True,
-    )
-    by_path |= input_moments(vocoder, shown, others) if others else {}
-    return {
-        path: Fit(Unfolded.of(vocoder.get_submodule(path)), moments)
-        for path, moments in by_path.items()
-    }
 
 
 def style_moments(checkpoint: Checkpoint) -> Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.quantize.layer_plan import Layer
 from kokoro_ane.quantize.measure import Entry, LayerTrials, changes
 from kokoro_ane.quantize.methods import (
     INT8_MACS,
@@ -24,6 +23,7 @@ from kokoro_ane.quantize.methods import (
     LinearWeights,
     PaletteWeights,
 )
+from kokoro_ane.quantize.plan import Layer
 from kokoro_ane.quantize.recipe import Recipe
 
 FP16_BYTES = 2

@@ -251,21 +251,20 @@ def main(argv: list[str] | None = None) -> int:
     parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
     # after the cheap checks, because these imports take seconds
     with quiet_coremltools():
-        from kokoro_ane.quantize.layer_plan import program_layers
         from kokoro_ane.quantize.measure import LayerTrials
+        from kokoro_ane.quantize.plan import vocoder_layers
         from kokoro_ane.quantize.search import find_recipe
         from kokoro_ane.vocoder.decoder import Vocoder
-        from mlprogram import Program
 
     require_matplotlib()
-    layers = program_layers(Program(parent.package_path), Vocoder.of(checkpoint))
+    layers = vocoder_layers(Vocoder.of(checkpoint))
     settings = method_named("mixed").activations if kind == INT8_MACS else None
     trials = LayerTrials.of(
         checkpoint,
         tuple(layer for layer in layers if not layer.is_tail),
         settings,
         arguments.clips,
-        kind != INT8_MACS,
+        LEVELS_FOR[kind],
     )
     log = arguments.log or arguments.build / "sensitivity" / f"{parent.path.stem}-{kind}.jsonl"
     entries = measure_all(trials, log, LEVELS_FOR[kind])

@@ -1,7 +1,7 @@
 """The part of a cache key that stands for the code, texts and libraries that made a figure. With
 other sources the key is another one, and the figure is measured again.
 
-    key = source_sha256("core", "encoder", "vocoder", "quantize")
+    key = source_sha256("core", "encoder", "vocoder", "quantize/speech.py")
 """
 
 import hashlib
@@ -23,10 +23,12 @@ NOT_MEASURING = (
 @cache
 def source_sha256(*rooms: str) -> str:
     """The hash of the names and bytes of the rooms' and mlprogram's sources, of the frozen texts
-    and of the lock file, as they are at the first call.
+    and of the lock file, as they are at the first call. A room may also be a single file.
     """
-    folders = [*(ROOT / room for room in rooms), Path(mlprogram.__file__).parent]
-    files = [path for folder in folders for path in folder.rglob("*.py")]
+    places = [*(ROOT / room for room in rooms), Path(mlprogram.__file__).parent]
+    files = [
+        path for place in places for path in ([place] if place.suffix else place.rglob("*.py"))
+    ]
     files = [path for path in files if not any(map(path.match, NOT_MEASURING))]
     files += [path for pattern in (*TEXTS, LOCK_FILE) for path in ROOT.glob(pattern)]
     digest = hashlib.sha256()

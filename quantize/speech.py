@@ -10,9 +10,8 @@ user's cache folder, by checkpoint, voices, texts, threads and the code that mak
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,9 +21,8 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import BOUNDARY_ID, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.staging import staged
 from kokoro_ane.core.steps import Tensors, run_steps
-from kokoro_ane.core.tensor_files import read_npz
+from kokoro_ane.core.tensor_files import keep_npz, read_npz
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
     MAX_SPEED,
@@ -95,20 +93,25 @@ def dialect_phonemes(line: Line, voice: str) -> str:
     return line.phonemes_gb if voice.startswith("b") else line.phonemes_us
 
 
+def lines_by_voice(checkpoint: Checkpoint, name: str) -> list[tuple[str, Line]]:
+    """Each line of a set and the voice that it is spoken by."""
+    voices = speakers(checkpoint, name)
+    return [(voices[number % len(voices)], line) for number, line in enumerate(speech_lines(name))]
+
+
 def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     """The set "tuning", "judged" or "second" as this checkpoint speaks it, with the ids NAME-00,
     NAME-01, ...
 
     Raises InputError for a checkpoint without voices or encoder, and for a damaged cached file.
     """
-    voices, lines = speakers(checkpoint, name), speech_lines(name)
-    voiced_lines = [(voices[number % len(voices)], line) for number, line in enumerate(lines)]
+    voices, voiced_lines = speakers(checkpoint, name), lines_by_voice(checkpoint, name)
     path = cache_root() / "speech" / f"{name}-{_key(checkpoint, name, voices)}.npz"
     if path.is_file():
         stored = read_npz(path, "; delete it and it is made again")
     else:
         stored = _spoken(checkpoint, voiced_lines)
-        _cache(path, stored)
+        keep_npz(path, stored, "features are")
     return [
         Utterance(
             id=f"{name}-{number:02d}",
@@ -169,7 +172,7 @@ def _features(
 
 
 def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
-    code = source_sha256("core", "encoder", "vocoder", "quantize")
+    code = source_sha256("core", "encoder", "vocoder", "quantize/speech.py", "quantize/corpus.py")
     # the number of threads changes the last bits of a sum
     made_by = f"{torch.__version__} {np.__version__} {torch.get_num_threads()} {code}"
     digest = hashlib.sha256(f"{checkpoint.sha256} {made_by} {' '.join(voices)}".encode())
@@ -178,18 +181,6 @@ def _key(checkpoint: Checkpoint, name: str, voices: Sequence[str]) -> str:
     for path in (checkpoint.folder / "config.json", speech_file(name)):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _cache(path: Path, stored: Mapping[str, np.ndarray]) -> None:
-    """Write the cached file aside and rename it. Where that fails a line on stderr says so, and the
-    features are made again next time.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with staged(path) as aside, aside.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **stored)
-    except (OSError, InputError) as problem:
-        print(f"features are not kept: {problem}", file=sys.stderr)
 
 
 def text_encoder(checkpoint: Checkpoint) -> TextEncoder:

@@ -9,7 +9,8 @@ renamed; the manifest comes last. Whether it speaks well enough is decided by
 `kokoro-ane quality --stage encoder`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,12 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_of_ours, quiet_coremltools, save_package
-from kokoro_ane.core.manifest import MANIFEST_FILE, Manifest
+from kokoro_ane.core.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    describe_package,
+    tool_versions,
+)
 from kokoro_ane.core.process import temporary_files_in
 from kokoro_ane.core.staging import Ours, staged_together
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderPackage, check_utterances
@@ -33,13 +39,13 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
     whole_frames,
 )
-from kokoro_ane.quantize.compress import child_manifest
 from kokoro_ane.quantize.encoder_fits import encoder_fits
-from kokoro_ane.quantize.layer_plan import is_fitted
+from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.locator import HALF, Request
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.quantize.palettes import Fit
-from kokoro_ane.quantize.stored import Stored, stored_as
+from kokoro_ane.quantize.plan import is_fitted
+from kokoro_ane.quantize.stored_forms import StoredWeight
 from mlprogram import Program
 
 with quiet_coremltools():
@@ -56,7 +62,7 @@ class Packed:
     stay in float.
     """
 
-    stored: Mapping[str, Mapping[str, Stored]]
+    stored: Mapping[str, Mapping[str, StoredWeight]]
     uncompressed: tuple[str, ...]
     largest_error: float  # of a weight, as a share of its tensor's largest
     equal: int  # weights that are the same to the bit
@@ -67,18 +73,18 @@ class Packed:
         cls, method: Method, programs: Mapping[str, Program], fits: Mapping[str, Mapping[str, Fit]]
     ) -> "Packed":
         """Compress in NumPy. `fits` holds what the fitted palettes need, by function and name."""
-        stored: dict[str, dict[str, Stored]] = {}
+        stored: dict[str, dict[str, StoredWeight]] = {}
         uncompressed, errors, equal, count = [], [0.0], 0, 0
         for function, program in programs.items():
             stored[function] = {}
             for name, how in plan_of(method, program, f"{function}.").items():
                 weight = np.asarray(program.constant(name))
-                form = stored_as(weight, how, fits.get(function, {}).get(name))
+                form = form_of(weight, how, fits.get(function, {}).get(name))
                 if form is None:
                     uncompressed.append(name)
                     continue
                 stored[function][name] = form
-                decoded = form.decoded()
+                decoded = form.array()
                 errors.append(float(np.abs(decoded - weight).max() / np.abs(weight).max()))
                 equal, count = equal + int((decoded == weight).sum()), count + weight.size
         return cls(stored, tuple(uncompressed), max(errors), equal, count)
@@ -178,6 +184,29 @@ def _written(
     for inside, program in written.items():
         require_stored(program, packed.stored[inside])
     return child_manifest(parent, method, package, written.values(), packed.as_dict(method))
+
+
+def child_manifest(
+    parent: Manifest,
+    method: Method,
+    package: Path,
+    programs: Iterable[Program],
+    compression: dict[str, Any],
+) -> Manifest:
+    """The parent's contract with this method's provenance and counts."""
+    counts = Counter(
+        op.op_type for program in programs for op in program.operations if op.op_type != "const"
+    )
+    return replace(
+        parent,
+        method=method.name,
+        parent_sha256=parent.package_sha256,
+        tools=tool_versions(),
+        operations=dict(sorted(counts.items())),
+        target=method.target or parent.target,
+        compression=compression,
+        **describe_package(package),
+    )
 
 
 @torch.no_grad()

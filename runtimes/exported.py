@@ -48,7 +48,7 @@ from kokoro_ane.core.contract import (
     WAVEFORM,
     PackedLayout,
 )
-from kokoro_ane.core.layers import NORM_EPSILON, ConvTranspose
+from kokoro_ane.core.layers import NORM_EPSILON, with_zero_taps
 from kokoro_ane.core.manifest import level_name, package_name
 from kokoro_ane.encoder.encoder_stage import check_utterances, compared, contract_words
 from kokoro_ane.encoder.encoder_steps import (
@@ -138,13 +138,7 @@ def baked(module: nn.Module) -> nn.Module:
     """A copy whose transposed convolutions carry their zero taps in the weight: exporters want
     weights that are constants.
     """
-    module = copy.deepcopy(module).eval()
-    # a weight that is padded while the graph runs is no constant
-    for layer in module.modules():
-        if isinstance(layer, ConvTranspose) and layer.zero_taps:
-            layer.weight = nn.Parameter(F.pad(layer.weight.detach(), (0, layer.zero_taps)))
-            layer.zero_taps = 0
-    return module.requires_grad_(False)
+    return with_zero_taps(copy.deepcopy(module).eval()).requires_grad_(False)
 
 
 @dataclass(frozen=True, eq=False)

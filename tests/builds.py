@@ -4,6 +4,7 @@ again while nothing that makes them has changed; read by all, spoilt in copies.
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -14,7 +15,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import coremltools as ct
 import pytest
 import torch
 from filelock import FileLock
@@ -28,11 +28,10 @@ from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.package_builds import vocoder_stage
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
-from kokoro_ane.quantize import compress as compression
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.layer_plan import program_layers
 from kokoro_ane.quantize.locator import find_package
 from kokoro_ane.quantize.methods import METHODS, Activations, Method
+from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
@@ -210,11 +209,8 @@ def quick(name: str) -> Method:
 
 
 # every level in turn; AdaIN affines and the pitch and energy filters w8
-def recipe_of(checkpoint: Checkpoint, build: Path) -> Recipe:
-    layers = program_layers(
-        Program(find_package(build, checkpoint, METHODS["fp16"]).package_path),
-        Vocoder.of(checkpoint),
-    )
+def recipe_of(checkpoint: Checkpoint) -> Recipe:
+    layers = vocoder_layers(Vocoder.of(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {
         x.name: "w8" if x.is_style or x.elements < 10 else turns[i % 5]
@@ -244,7 +240,7 @@ def built(
     def make(out: Path) -> None:
         build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
         for name in COMPRESSED:
-            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint, out))
+            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint))
 
     return checkpoint, once(tmp_path_factory, [checkpoint.sha256, COMPRESSED], make)
 
@@ -253,18 +249,6 @@ def built(
 # the same in a folder of its own, to be spoilt
 def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
     return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
-
-
-@pytest.fixture
-def instant(
-    copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch
-) -> tuple[Checkpoint, Path]:
-    """`copied`, with compression replaced by the w8 package that it gave before."""
-    before = shutil.copytree(manifest_of(copied, "w8").package_path, copied[1] / "before.mlpackage")
-    monkeypatch.setattr(
-        compression, "compressed", lambda *_: ct.models.MLModel(str(before), skip_model_load=True)
-    )
-    return copied
 
 
 def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:  # the verified manifest
@@ -278,3 +262,13 @@ def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:  # the p
 # the `quantize` operations of a program, in order
 def quantize_ops(program: Program) -> list[Operation]:
     return [op for op in program.operations if op.op_type == "quantize"]
+
+
+def uninstall(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Let an installed package be looked for in vain."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == package else find(name, *rest),
+    )

@@ -5,6 +5,7 @@ its packages.
 import gc
 import os
 import signal
+import tempfile
 
 # before torch is imported: threads that fight over busy cores are many times slower
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,7 +24,6 @@ from tests.builds import (  # noqa: F401  fixtures
     checkpoint_once,
     copied,
     g2p_weights,
-    instant,
     once,
     packages_once,
     small_config,
@@ -47,6 +47,17 @@ def pytest_configure() -> None:
     signal.signal(
         signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=128 + signal.SIGTERM)
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for temporary files of this process and its children: a test beside it may kill a
+    process, and what that leaves is told by whoever comes next.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -31,6 +31,7 @@ from kokoro_ane.core.layers import (
     Modules,
     Snake,
     concatenate,
+    read_by,
 )
 from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, Generator, Vocoder
 
@@ -135,9 +136,11 @@ class FrozenConvTranspose(nn.Module):
         self.register_buffer("weight", last_channels(weight))
         self.register_buffer("bias", conv.bias.detach().clone())
         self.stride, self.padding, self.groups = conv.stride, conv.padding, conv.groups
+        self.rounding: nn.Module | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, 1, S] -> [1, out, 1, stride * S]."""
+        x = read_by(self, x)
         return F.conv_transpose2d(
             x, self.weight, self.bias, self.stride, self.padding, 0, self.groups
         )

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.layers import Conv
+from kokoro_ane.core.layers import Conv, read_by
 
 # of the columns a frame: kernels within every chip's limit
 FACTORS = MappingProxyType({120: (4, 5, 6), 20: (4, 5)})
@@ -145,8 +145,8 @@ def scaled_product(
     product: Callable[[Tensor, Tensor | None], Tensor],
     taps: TapSum | None = None,
 ) -> Tensor:
-    """product(x scaled, bias). The multiplication by `reciprocal` [1, C, 1, 1] ends in the scales
-    of `quantize` (quantize/passes.py).
+    """product(x scaled, bias). `reciprocal` is [1, C, 1, 1], and None where x is rounded and there
+    is no envelope: it is in the steps then (quantize/level.py).
     """
     x = x if reciprocal is None else x * reciprocal
     if envelope is None:
@@ -199,6 +199,7 @@ class ScaledConv(Conv):
         )
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        x = read_by(self, x)
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
 

@@ -8,7 +8,6 @@ A package is held to three figures: its samples are PyTorch's; in exact arithmet
 nothing; fp16's noise does not grow with the bucket.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +31,7 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.export import Function, TensorType
 from kokoro_ane.core.manifest import level_name
-from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
+from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference, run_program
@@ -170,7 +169,8 @@ def _tail(operations: list[Operation]) -> set[str]:
     only these read (casts, envelope).
     """
     producer = {value.name: op for op in operations for value in op.outputs}
-    conv_post = next((op for op in operations if op.op_type == "exp"), None)
+    # the last one: scales that vary over time have exponentials, too
+    conv_post = next((op for op in reversed(operations) if op.op_type == "exp"), None)
     if conv_post is None:
         return set()
     # Back from exp to the convolution that feeds it.
@@ -229,15 +229,6 @@ class CheckedVocoder(CheckpointStage):
         }
 
 
-def enveloped_in(root: torch.nn.Module) -> set[str]:
-    """Paths of the layers that divide their input by an envelope."""
-    return {
-        path
-        for path, module in root.named_modules()
-        if getattr(module, "envelope", None) is not None
-    }
-
-
 @dataclass(frozen=True, eq=False)
 class VocoderStage(CheckedVocoder):
     """A core.builder.PackageStage of one function. `speech` is what the package is checked with."""
@@ -261,15 +252,6 @@ class VocoderStage(CheckedVocoder):
         return run_program(
             programs[MAIN], self.layout, self.speech, bucket_for(self.speech.frames, self.buckets)
         )
-
-    def enveloped(self, name: str) -> set[str]:
-        """Layers that divide their input by an envelope."""
-        return enveloped_in(self.layers_of(name))
-
-    def layers_of(self, _: str) -> torch.nn.Module:
-        """The module whose convolutions a function has, under the names that recipes use."""
-        layers = self.module.vocoder if isinstance(self.module, PackedVocoder) else self.module
-        return layers if self.layout.output == WAVEFORM else without_tail(layers)
 
     def parts(self) -> tuple[Part, ...]:
         """One package of one function."""
@@ -324,20 +306,6 @@ class VocoderStage(CheckedVocoder):
             "inputs": {FEATURES: features | {"dtype": self.dtype}, STYLE: self.style_contract()},
             "outputs": {self.layout.output: output},
         }
-
-
-def without_tail(module: torch.nn.Module) -> torch.nn.Module:
-    """A module that shares its layers but has no conv_post: those of a package that leaves the tail
-    to the host.
-    """
-    bare = copy.copy(module)
-    bare._modules = {
-        name: child for name, child in module._modules.items() if name != TAIL_MODULES[0]
-    }
-    generator = bare._modules.get("generator")
-    if generator is not None:
-        bare._modules["generator"] = without_tail(generator)
-    return bare
 
 
 def source_contract(vocoder: Vocoder) -> dict[str, Any]:

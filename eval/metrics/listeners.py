@@ -27,10 +27,9 @@ from torch import Tensor, nn
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, WINDOW, at_16_khz, at_least
-from kokoro_ane.g2p.normalize import normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import pocketsphinx
 
@@ -233,22 +232,13 @@ def words_heard(signal: np.ndarray) -> tuple[str, ...]:
     return recognized(at_16_khz(signal))
 
 
-def recognized(samples: np.ndarray) -> tuple[str, ...]:
-    """What the recognizer hears in samples [n] at 16 kHz. What it heard before has no part in
-    it.
+def recognized(
+    samples: np.ndarray, decoder: "pocketsphinx.Decoder | None" = None
+) -> tuple[str, ...]:
+    """What the recognizer, or a decoder of other words, hears in samples [n] at 16 kHz. What it
+    heard before has no part in it.
     """
-    return _decoded(samples, _decoder())
-
-
-def word_among(signal: np.ndarray, words: "Sequence[str]") -> str | None:
-    """Which of `words`, lower case, the recognizer hears in a signal [samples] at 24 kHz, when it
-    knows no other; None: none of them.
-    """
-    heard = _decoded(at_16_khz(signal), _closed_decoder(tuple(words)))
-    return heard[0] if len(heard) == 1 else None
-
-
-def _decoded(samples: np.ndarray, decoder: "pocketsphinx.Decoder") -> tuple[str, ...]:
+    decoder = decoder or _decoder()
     # The recognizer takes 16-bit samples.
     level = RECOGNIZER_RMS / max(float(np.sqrt(np.mean(np.square(samples)))), 1e-6)
     audio = (np.clip(samples * level, -1, 1) * 32767).astype("<i2")
@@ -268,26 +258,3 @@ def _decoder() -> "pocketsphinx.Decoder":
     import pocketsphinx
 
     return pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL")
-
-
-@cache
-def _closed_decoder(words: tuple[str, ...]) -> "pocketsphinx.Decoder":
-    _needs("pocketsphinx")
-    import pocketsphinx
-
-    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
-    unlisted = [word for word in words if decoder.lookup_word(word) is None]
-    if unlisted:
-        raise InputError(f"the recognizer does not know {', '.join(unlisted)}")
-    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
-    decoder.add_jsgf_string("closed", grammar)
-    decoder.activate_search("closed")
-    return decoder
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text as they are said, lower case: numbers and abbreviations spelled out, a
-    hyphen parts words.
-    """
-    spoken = " ".join(token.text for token in normalize(text).tokens if token.kind != "punctuation")
-    return tuple(re.findall(r"[a-z']+", spoken.lower()))

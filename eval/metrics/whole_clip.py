@@ -23,9 +23,9 @@ from kokoro_ane.eval.metrics.framing import (
     mel_bank,
     power_spectrum,
 )
-from kokoro_ane.eval.metrics.listeners import words_of
 from kokoro_ane.eval.metrics.trial import LONGEST_LAG, TONE_WINDOW, Tone, Trial
 from kokoro_ane.g2p.alphabet import edit_distance
+from kokoro_ane.quantize.corpus import words_of
 
 MCD_DB = 10 * math.sqrt(2) / math.log(10)  # 6.14185
 LITERATURE_BANDS, TINY_POWER = 80, 1e-10

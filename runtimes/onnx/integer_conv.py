@@ -1,7 +1,7 @@
 """A prepared convolution whose product is of integers, in operations that ONNX has: QuantizeLinear,
 ConvInteger, DequantizeLinear.
 
-    conv = IntegerConv(prepared, size=1.0, place=place)
+    conv = IntegerConv(prepared, form, size=1.0, place=place)
     replace_module(portable.eager, "generator.stages.1.0.first.0.conv", conv)
 
 It renders what vocoder/scaled_conv.py's convolution renders of rounded values: inputs divided by
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.layers import Conv
+from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.vocoder.eager import Place
 from kokoro_ane.vocoder.scaled_conv import ColumnScale, ScaledConv, TimeVaryingScale
 from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
@@ -97,8 +98,8 @@ class Product(torch.autograd.Function):
 
 
 class IntegerConv(nn.Module):
-    """`conv` on integers. `size`: the range of what it reads, prepared; `place`: what the graph
-    around it has folded.
+    """`conv` on the integers of `form`. `size`: the range of what it reads, prepared; `place`: what
+    the graph around it has folded.
     """
 
     weight: Tensor
@@ -109,20 +110,16 @@ class IntegerConv(nn.Module):
     reciprocal: Tensor
     bias: Tensor | None
 
-    def __init__(self, conv: Conv | FoldedConv, size: float, place: Place) -> None:
+    def __init__(self, conv: Conv | FoldedConv, form: Integers, size: float, place: Place) -> None:
         super().__init__()
-        # int8 steps: one an output channel
-        weight, step = conv.weight.detach().double(), size / INT8  # [out, in, 1, k]
-        steps = weight.abs().amax(dim=(1, 2, 3)).clamp(min=1e-12) / INT8  # [out]
-        self.register_buffer(
-            "weight", (torch.round(weight / steps.view(-1, 1, 1, 1)) + HALF).to(torch.uint8)
-        )
+        step, steps = size / INT8, form.scale.double().flatten()  # [out], of the weights
+        self.register_buffer("weight", (form.values.short() + HALF).to(torch.uint8))
         self.register_buffer("middle", torch.tensor(HALF, dtype=torch.uint8))
         self.register_buffer("output_steps", (steps * step * place.outer).float())
         prepared = conv if isinstance(conv, ScaledConv | FoldedConv) else None
         self.envelope, self.taps = (prepared.envelope, prepared.taps) if prepared else (None, None)
         # what the channels are multiplied by before they are rounded
-        channels = torch.ones(weight.shape[1], dtype=torch.float64)
+        channels = torch.ones(form.values.shape[1], dtype=torch.float64)
         if prepared is not None and prepared.reciprocal is not None:
             channels = prepared.reciprocal.double().flatten()
         if place.alpha is not None:

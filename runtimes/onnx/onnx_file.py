@@ -80,6 +80,9 @@ def write(function: PortableFunction, path: Path) -> None:
     """Export `function` as `path` in float32."""
     import torch
 
+    from kokoro_ane.quantize.stored_forms import register_with_onnx
+
+    register_with_onnx(OPSET)
     with warnings.catch_warnings(), torch.no_grad():
         # of tracing: lengths that a size is compared with, and of the exporter's age
         warnings.simplefilter("ignore")

@@ -1,21 +1,21 @@
-"""The vocoder's .onnx file with int8 weights, one scale per output channel: `w8`, in float
-arithmetic, and what `w8a8` leaves in float.
+"""The vocoder's .onnx file at a level, `w8` or `w8a8`: a conversion of the same integers that the
+packages have.
 
     # pipeline.apply --method w8 --runtime onnx
     parent, manifest = build_file(METHODS["w8"], checkpoint, Path("build"))
 
-A weight becomes int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its
-input channels (vocoder/eager.py), a multiplication that puts it back: quantized with it, a row
-holds channels of very different sizes (16.6 dB on real Kokoro). ONNX Runtime folds both when it
+A weight is int8, DequantizeLinear and, where the graph has folded Snake's 1 / alpha into its input
+channels (vocoder/eager.py), a multiplication that puts it back. ONNX Runtime folds both when it
 opens the file. conv_post and the inverse STFT stay in float.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import nn
 
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
@@ -32,13 +32,16 @@ from kokoro_ane.core.manifest import (
     tool_versions,
 )
 from kokoro_ane.core.staging import staged_together
-from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.compress import level_for
+from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.quantize.measure import Int8Inputs
 from kokoro_ane.quantize.methods import LinearWeights, Method
 from kokoro_ane.quantize.speech import check_speech
+from kokoro_ane.quantize.stored_forms import Integers
+from kokoro_ane.quantize.streaming_level import attach_level
 from kokoro_ane.runtimes.exported import PortableVocoder, exported
 from kokoro_ane.runtimes.files import render
+from kokoro_ane.runtimes.onnx.eager_level import attach_to_eager
 from kokoro_ane.runtimes.onnx.integer_conv import IntegerConv, in_blocks
 from kokoro_ane.runtimes.onnx.onnx_file import (
     NAME,
@@ -69,45 +72,41 @@ if TYPE_CHECKING:
     import onnx
 
 
-def integer_inputs(method: Method, checkpoint: Checkpoint) -> tuple[Vocoder, dict[str, float]]:
-    """The prepared vocoder, and the range of what each of its convolutions on integers reads.
-    InputError for float inputs.
+def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingStage:
+    """The streaming layout's functions with the level's integers; convolutions with int8 inputs are
+    products of integers.
     """
-    plain, settings = Vocoder.of(checkpoint), method.int8_activations()
-    ready = Int8Inputs.of(
-        plain, list(calibration_inputs(checkpoint, plain, settings.clips)), settings
-    )
-    chosen = frozenset(place.path for place in places(plain).values() if settings.takes(place.path))
-    return ready.vocoder(plain, chosen), {path: ready.ranges[path] for path in chosen}
-
-
-def integer_functions(method: Method, checkpoint: Checkpoint) -> OnnxStreamingStage:
-    """The streaming layout's functions, with the same convolutions on integers but the first
-    stage's source convolution, which reads columns as rows here.
-    """
-    prepared, ranges = integer_inputs(method, checkpoint)
-    stage = OnnxStreamingStage.of(checkpoint, prepared)
-    for module in stage.modules.values():
+    for module in stage.twin.modules.values():
         for name, conv in list(module.named_modules()):
-            # the decoder holds the whole vocoder, whose generator does not run in it
+            path = name.removeprefix("vocoder.").removesuffix(".conv")
+            # the decoder holds the whole vocoder, whose generator does not run in it, and the first
+            # stage's source convolution reads columns as rows there
             if name.startswith("vocoder.generator.") or isinstance(conv, PhaseConv):
                 continue
-            path = name.removeprefix("vocoder.").removesuffix(".conv")
-            if path in ranges and isinstance(conv, Conv | FoldedConv):
-                replace_module(module, name, IntegerConv(conv, ranges[path], Place(path)))
+            if path in level.ranges and isinstance(conv, Conv | FoldedConv):
+                replace_module(module, name, integer_conv(conv, level, Place(path)))
+    attach_level(stage.twin, level, inputs=False)
     return stage
 
 
-def with_integers(
-    prepared: Vocoder, ranges: Mapping[str, float], hidden_dim: int
-) -> PortableVocoder:
-    """The prepared vocoder's graph, the convolutions with `ranges` on integers."""
+def integer_conv(conv: Conv | FoldedConv, level: Level, place: Place) -> IntegerConv:
+    """A convolution with the level's integers and range."""
+    form = level.forms[place.path]
+    assert isinstance(form, Integers)  # build_file has asked
+    return IntegerConv(conv, form, level.range_of(place.path), place)
+
+
+def with_integers(prepared: Vocoder, level: Level, hidden_dim: int) -> PortableVocoder:
+    """The prepared vocoder's graph with the level's integers; convolutions with int8 inputs are
+    products of integers.
+    """
     portable = PortableVocoder(prepared, hidden_dim)
     for name, place in places(prepared).items():
-        if place.path in ranges:
+        if place.path in level.ranges:
             conv = prepared.get_submodule(place.path)
             assert isinstance(conv, Conv), place.path
-            replace_module(portable.eager, name, IntegerConv(conv, ranges[place.path], place))
+            replace_module(portable.eager, name, integer_conv(conv, level, place))
+    attach_to_eager(portable.eager, prepared, level)
     return portable
 
 
@@ -124,93 +123,14 @@ def long_convolutions(vocoder: PortableVocoder) -> list[str]:
     ]
 
 
-# operation -> axis of the output channels in its weight
-PRODUCTS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0}
-# the tail, ones that move values, and what tells the streaming layout's statistics
-KEPT = ("conv_post", "stft", ".taps.", "hidden")
-LARGEST = 127.0
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm")
 CHECK_FRAMES = 40
-
-
-def weights_of(model: "onnx.ModelProto", method: LinearWeights) -> dict[str, int]:
-    """Every float weight of a product outside the tail that is larger than the method keeps: the
-    axis of its output channels by its name.
-    """
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    axes = {}
-    for node in (node for node in model.graph.node if node.op_type in PRODUCTS):
-        tensor = stored.get(node.input[1])
-        where = f"{node.name} {tensor.name}" if tensor is not None else ""
-        if (
-            tensor is not None
-            and np.prod(tensor.dims) > method.keep_up_to
-            and not any(part in where for part in KEPT)
-        ):
-            # a depthwise transposed convolution has its channels on axis 0: [C, 1, 1, k]
-            depthwise = node.op_type == "ConvTranspose" and tensor.dims[1] == 1
-            turned = node.op_type == "Gemm" and not any(
-                entry.name == "transB" and entry.i for entry in node.attribute
-            )
-            axes[tensor.name] = 0 if depthwise else 1 if turned else PRODUCTS[node.op_type]
-    return axes
-
-
-def alphas(vocoder: Vocoder) -> dict[str, np.ndarray]:
-    """What each convolution behind a Snake was divided by: [1, C, 1, 1] by the weight's name in the
-    file.
-    """
-    return {
-        f"eager.{name}.weight": place.alpha.view(1, -1, 1, 1).numpy()
-        for name, place in places(vocoder).items()
-        if place.alpha is not None
-    }
-
-
-def compress(
-    model: "onnx.ModelProto", method: LinearWeights, folded: Mapping[str, np.ndarray]
-) -> int:
-    """Change the model in place; how many weights were compressed. `folded`: see alphas."""
-    import onnx
-    from onnx import helper, numpy_helper
-
-    axes = weights_of(model, method)
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    for weight, axis in axes.items():
-        tensor = stored[weight]
-        values = numpy_helper.to_array(tensor).astype(np.float64) * folded.get(weight, 1.0)
-        # one scale an output channel: the largest value over all other axes
-        others = tuple(other for other in range(values.ndim) if other != axis)
-        sizes = np.abs(values).max(axis=others, keepdims=True)
-        scale = (np.where(sizes > 0, sizes, 1.0) / LARGEST).astype(np.float32)
-        whole = np.clip(np.round(values / scale), -LARGEST, LARGEST).astype(np.int8)
-        model.graph.initializer.remove(tensor)
-        arrays: dict[str, np.ndarray] = {
-            f"{weight}_int8": whole,
-            f"{weight}_scale": scale.ravel(),
-            f"{weight}_zero": np.zeros(scale.size, np.int8),
-        }
-        names, middle = list(arrays), weight
-        # what the graph has divided the input channels by is put back behind the unpacked weight
-        if weight in folded:
-            inverse, middle = f"{weight}_inverse", f"{weight}_plain"
-            arrays[inverse] = (1 / folded[weight].astype(np.float64)).astype(np.float32)
-            node = helper.make_node("Mul", [middle, inverse], [weight], f"{weight}_mul")
-            model.graph.node.insert(0, node)
-        node = helper.make_node(
-            "DequantizeLinear", names, [middle], f"{middle}_dequantize", axis=axis
-        )
-        model.graph.node.insert(0, node)
-        model.graph.initializer.extend(
-            numpy_helper.from_array(array, name) for name, array in arrays.items()
-        )
-    onnx.checker.check_model(model)
-    return len(axes)
 
 
 def build_file(
     method: Method, checkpoint: Checkpoint, build: Path, layout: str = PADDED
 ) -> tuple[Manifest, Manifest]:
-    """Compress the exported file or folder aside, run it, rename, write the manifest last: the
+    """Export the level's file or folder aside, run it, rename, write the manifest last: the
     parent's manifest and the new one.
 
     Raises InputError for a method that this runtime has not, or a missing parent; CheckFailed where
@@ -230,69 +150,55 @@ def build_file(
         aside,
         described,
     ):
-        compress_into = compressed_folder if layout in STREAMED else compressed_file
-        compression = compress_into(method, checkpoint, parent.package_path, aside)
+        level = level_for(method, checkpoint, build)
+        write_into = written_folder if layout in STREAMED else written_file
+        compression = write_into(level, checkpoint, aside)
         figure = checked(method, checkpoint, parent, aside)
         child = _manifest(parent, method, aside, compression, figure).save(described)
     return parent, replace(child, path=path)
 
 
-def compressed_file(
-    method: Method, checkpoint: Checkpoint, source: Path, aside: Path
-) -> dict[str, Any]:
-    """Write the level's file; what was done, for the manifest. `source`: the file in float."""
+def written_file(level: Level, checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+    """Export the level's file; what was done, for the manifest."""
     import onnx
 
-    assert isinstance(method.weights, LinearWeights)
-    long: list[str] = []
-    if method.activations is not None:
-        vocoder = with_integers(*integer_inputs(method, checkpoint), checkpoint.config.hidden_dim)
-        long = long_convolutions(vocoder)
-        write(exported(vocoder, checkpoint.config), aside)
-        source = aside
-    model = onnx.load(source)
-    compressed = compress(model, method.weights, alphas(Vocoder.of(checkpoint)))
-    for name in long:
+    prepared = level.prepared(Vocoder.of(checkpoint))
+    vocoder = with_integers(prepared, level, checkpoint.config.hidden_dim)
+    write(exported(vocoder, checkpoint.config), path)
+    model = onnx.load(path)
+    for name in long_convolutions(vocoder):
         in_blocks(model, name)
-    done = _done(method, [model], compressed)
-    onnx.save(model, aside)
+    done = _done(level, vocoder, [model])
+    onnx.save(model, path)
     return done
 
 
-def compressed_folder(
-    method: Method, checkpoint: Checkpoint, source: Path, aside: Path
-) -> dict[str, Any]:
-    """The same of the streaming layout's functions. Where Snake's 1 / alpha spreads too far it
-    stands before the product already.
-    """
+def written_folder(level: Level, checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+    """The same of the streaming layout's functions."""
     import onnx
 
-    assert isinstance(method.weights, LinearWeights)  # build_file has asked
-    aside.mkdir()
-    if method.activations is not None:
-        stage, source = integer_functions(method, checkpoint), aside
-        for name in FUNCTIONS:
-            write(stage.function(name), function_file(aside, name))
-    models = {path.stem: onnx.load(path) for path in files_in(source)}
-    compressed = sum(compress(model, method.weights, {}) for model in models.values())
-    done = _done(method, models.values(), compressed)
+    path.mkdir()
+    prepared = level.prepared(Vocoder.of(checkpoint))
+    stage = integer_functions(OnnxStreamingStage.of(checkpoint, prepared), level)
+    for name in FUNCTIONS:
+        write(stage.function(name), function_file(path, name))
+    models = {file.stem: onnx.load(file) for file in files_in(path)}
+    done = _done(level, nn.ModuleList(stage.modules.values()), models.values())
     # takes the weights out of the models
-    save_together(models, aside)
+    save_together(models, path)
     return done
 
 
-def _done(method: Method, models: "Collection[onnx.ModelProto]", compressed: int) -> dict[str, Any]:
+def _done(
+    level: Level, modules: nn.Module, models: "Collection[onnx.ModelProto]"
+) -> dict[str, Any]:
     """For the manifest; models with products of integers are marked."""
     integers = sum(map(marked, models))
+    forms = sum(isinstance(module, Integers) for module in modules.modules())
     products = sum(node.op_type in PRODUCTS for model in models for node in model.graph.node)
-    assert isinstance(method.weights, LinearWeights)  # build_file has asked
-    return {
-        "weights": asdict(method.weights),
-        "activations": asdict(method.activations) if method.activations else None,
-        "recipe": None,
-        "unfit_for_engine": None,
-        "compressed_ops": compressed + integers,
-        "kept_ops": products - compressed,
+    return level.as_dict() | {
+        "compressed_ops": forms + integers,
+        "kept_ops": products - forms,
         "int8_inputs": integers,
         "int8_macs_share": int8_macs_share(models),
     }

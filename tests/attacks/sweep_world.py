@@ -176,9 +176,9 @@ def users_own(user: Path) -> None:
 
 WORK, HANG, TRACEBACK = 90, 91, 99  # exit codes of ours
 STANDS_IN = """
-    kokoro_ane.core.builder.convert kokoro_ane.quantize.compress.convert
-    kokoro_ane.quantize.compress.compressed kokoro_ane.quantize.measure.LayerTrials.of
-    kokoro_ane.runtimes.onnx.onnx_levels.compressed_file
+    kokoro_ane.core.builder.convert kokoro_ane.quantize.compress.level_of
+    kokoro_ane.quantize.measure.LayerTrials.of
+    kokoro_ane.runtimes.onnx.onnx_levels.written_file
     kokoro_ane.pipeline.intermediates.upstream_run
     kokoro_ane.eval.control_trials.ControlTrials
     kokoro_ane.eval.execution.Workers.measure tests.random_checkpoint.random_vocoder

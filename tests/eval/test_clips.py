@@ -2,7 +2,6 @@
 it claims to tell apart.
 """
 
-import importlib.util
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from kokoro_ane.eval.metrics.listeners import (
     recognized,
     voiceprint_of,
     words_heard,
-    words_of,
 )
 from kokoro_ane.eval.metrics.local import (
     click_db,
@@ -55,10 +53,11 @@ from kokoro_ane.eval.natural import text_array
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
-from kokoro_ane.quantize.corpus import Utterance, within
+from kokoro_ane.quantize.corpus import Utterance, within, words_of
 from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
+from tests.builds import uninstall
 from tests.demo_voice import DEMO_VOICE, heldout, recording
 from tests.signals import delayed, glitched, phrase_of, replaced, white_noise
 
@@ -287,12 +286,7 @@ class TestListeners:
     def test_a_missing_package_is_one_line(
         self, package: str, ask, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        found = importlib.util.find_spec
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *more: None if name == package else found(name, *more),
-        )
+        uninstall(monkeypatch, package)
         for loader in (listeners._dnsmos, listeners._distillmos, listeners._voice_encoder):
             loader.cache_clear()
         pytest.raises(InputError, ask, speech).match(

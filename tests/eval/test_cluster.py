@@ -121,7 +121,7 @@ def test_strange_workers_are_refused(
             pytest.raises(InputError, match=message) as problem,
             workers_of(placed, address, tmp_path / "renders", 1) as workers,
         ):
-            list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip], {}))
+            list(workers.measure(placed[1] / "KokoroVocoder-tiny-fp16.json", execution, [clip]))
         assert "\n" not in str(problem.value)
 
     strange = start(threads=2)

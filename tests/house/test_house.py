@@ -37,21 +37,21 @@ TRACKED = [
 # and is imported by none.
 LEVELS = (
     {"mlprogram": 62},
-    {"core": 24},
+    {"core": 24.2},
     {"g2p": 88, "encoder": 8.5, "vocoder": 24.5},
-    {"quantize": 29.5},
+    {"quantize": 31.5},
     {"runtimes": 26.5},
-    {"pipeline": 41.5},
-    {"eval": 47},
+    {"pipeline": 45.5},
+    {"eval": 52.5},
     {"kokoro_ane": 1.5},
     {"training": 21},
-    {"bench": 8.5},
+    {"bench": 10},
 )
 ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.items()}
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS = 219_000, 26_600
+TEST_TOKENS, DOC_WORDS = 235_000, 28_100
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,

@@ -424,7 +424,7 @@ def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice() -> None:
             checkpoint.config.vocab,
         )
         for text in SHORT:
-            (spoken,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions())
+            (spoken,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions(raw=True))
             end, faded_samples = (
                 word_end(spoken.durations, spoken.chunk.phonemes),
                 without_tick(spoken.samples, spoken.durations, spoken.chunk.phonemes),

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import coremltools as ct
@@ -14,6 +15,7 @@ import pytest
 from coremltools.converters.mil.mil import Builder as mb
 
 from built import package_of, palette
+from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError
@@ -24,17 +26,25 @@ from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.pipeline.apply import main as apply
-from kokoro_ane.quantize import measure
+from kokoro_ane.quantize import level, measure
 from kokoro_ane.quantize.activations import calibration_inputs
-from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.layer_plan import CONVOLUTIONS, Coverage, plan_for, program_layers
+from kokoro_ane.quantize.compress import (
+    CompressedStage,
+    build_compressed,
+    level_for,
+    level_path,
+    require_stored,
+    stage_of,
+)
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.measure import LayerTrials
-from kokoro_ane.quantize.methods import METHODS
+from kokoro_ane.quantize.methods import METHODS, LinearWeights
+from kokoro_ane.quantize.plan import Layer, plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
 from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
+from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program
@@ -81,15 +91,13 @@ def scaled_tables(program: Program) -> list[str]:
     return [kind for kind in scaling if kind not in ("const", *CONVOLUTIONS)]
 
 
-def large_layers(built: tuple[Checkpoint, Path]) -> set[str]:
-    layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
-    return {layer.op_name for layer in layers if layer.elements > 2048 and not layer.is_tail}
+def compressed_layers(built: tuple[Checkpoint, Path]) -> list[Layer]:
+    layers = vocoder_layers(Vocoder.of(built[0]))
+    return [layer for layer in layers if layer.elements > 2048 and not layer.is_tail]
 
 
 def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -> str | None:
-    """What makes the input of a layer, which is found by the names of its constants: a prepared
-    program names its operations otherwise.
-    """
+    """What makes the input of a layer, which the names of its constants tell."""
     starts = tuple(f"vocoder_{layer.replace('.', '_')}_{part}" for part in ("weight", "bias"))
     op = next(
         op
@@ -97,6 +105,14 @@ def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -
         if any(op.inputs.get(part, ("",))[0].startswith(starts) for part in ("weight", "bias"))
     )
     return maker.get(op.inputs["x"][0])
+
+
+def stage_with(built: tuple[Checkpoint, Path], name: str) -> CompressedStage:
+    """The stage of a level that was built, from its file."""
+    parent = manifest_of(built, "fp16")
+    recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
+    made = level_for(quick(name), *built, recipe)
+    return CompressedStage.of(made, stage_of(built[0], parent), parent)
 
 
 class TestStructure:
@@ -134,83 +150,109 @@ class TestStructure:
             parent.inputs,
             parent.checkpoint,
         )
-        assert child.compression["skipped"] == child.compression["misplaced"] == []
 
     def test_exactly_the_large_weights_are_compressed_each_on_its_grid(
         self, built: tuple[Checkpoint, Path]
     ) -> None:
-        kinds = storage(program_of(built, "w8"))
-        assert {
-            op for op, stored in kinds.items() if stored == "constexpr_affine_dequantize"
-        } == large_layers(built)
-        assert set(kinds.values()) == {"constexpr_affine_dequantize", "const"}
-        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
-        layer = next(x for x in layers if x.elements > 2048 and x.op_type == "conv")
-        stored = next(
-            op.inputs["weight"][0]
-            for op in program_of(built, "w8").operations
-            if op.name == layer.op_name
-        )
-        exact = np.asarray(program_of(built, "fp16").constant(layer.weight), dtype=np.float64)
-        coarse = np.asarray(program_of(built, "w8").constant(stored), dtype=np.float64)
+        program, large = program_of(built, "w8"), compressed_layers(built)
+        counts = Counter(storage(program).values())
+        assert counts["constexpr_affine_dequantize"] == len(large)
+        assert set(counts) == {"constexpr_affine_dequantize", "const"}
+        layer = next(layer for layer in large if not layer.transposed)
+        exact = Vocoder.of(built[0]).get_submodule(layer.name).weight.detach().numpy()
+        label = f"vocoder_{layer.name.replace('.', '_')}_weight_cast_fp16"
+        coarse = np.asarray(program.constant(label), dtype=np.float64)
         steps = np.abs(exact).reshape(len(exact), -1).max(axis=1) / 127
         assert np.abs(coarse - exact).reshape(len(exact), -1).max(axis=1) == pytest.approx(
             steps / 2, rel=0.5
         )
 
     def test_mixed_follows_its_recipe(self, built: tuple[Checkpoint, Path]) -> None:
-        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
-        plan = plan_for(
-            METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"]
-        )
-        coverage = Coverage.of(plan, layers, program_of(built, "mixed"))
-        coverage.require()
-        assert {"constexpr_affine_dequantize", "constexpr_lut_to_dense", "const"} == set(
-            storage(program_of(built, "mixed")).values()
-        )
-        assert (
-            0
-            < coverage.as_dict()["int8_macs_share"]
-            < manifest_of(built, "w8a8").compression["int8_macs_share"]
-        )
+        kinds = set(storage(program_of(built, "mixed")).values())
+        assert {"constexpr_affine_dequantize", "constexpr_lut_to_dense", "const"} == kinds
+        shares = [
+            manifest_of(built, name).compression["int8_macs_share"] for name in ("mixed", "w8a8")
+        ]
+        assert 0 < shares[0] < shares[1]
 
-    def test_a_package_that_differs_from_its_plan_is_refused(
+    def test_a_package_that_differs_from_its_module_is_refused(
         self, built: tuple[Checkpoint, Path]
     ) -> None:
-        layers = program_layers(program_of(built, "fp16"), Vocoder.of(built[0]))
-        plan = plan_for(METHODS["w8a8"], layers, None)
-        mixed = plan_for(
-            METHODS["mixed"], layers, manifest_of(built, "mixed").compression["recipe"]["levels"]
+        module = stage_with(built, "mixed").function(MAIN).module
+        require_stored(module, program_of(built, "mixed"))
+        with pytest.raises(CheckFailed, match="does not store as planned: vocoder_"):
+            require_stored(module, program_of(built, "w8"))
+        rounding = next(part for part in module.modules() if isinstance(part, RoundedInput))
+        rounding.step *= 2
+        with pytest.raises(CheckFailed, match="rounds other inputs than planned"):
+            require_stored(module, program_of(built, "mixed"))
+        form = next(part for part in module.modules() if isinstance(part, Integers))
+        form.values[0] += 1
+        with pytest.raises(CheckFailed, match=f"unpacks {form.label} to other values"):
+            require_stored(module, program_of(built, "mixed"))
+
+    def test_a_package_does_what_its_module_does(self, built: tuple[Checkpoint, Path]) -> None:
+        for name, limit_db in (("w8", 50.0), ("w8a8", 15.0), ("mixed", 15.0)):
+            figures = {
+                figure["name"]: figure["value"]
+                for figure in manifest_of(built, name).checks["figures"]
+            }
+            assert figures["SNR against the level in PyTorch"] > limit_db, name
+
+
+class TestLevelFile:
+    def test_it_gives_the_level_back(self, built: tuple[Checkpoint, Path]) -> None:
+        for name in COMPRESSED:
+            recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
+            made, read = (
+                level_for(quick(name), *built, recipe),
+                level.load_level(level_path(METHODS[name], *built), built[0], quick(name), recipe),
+            )
+            assert read is not None
+            assert set(read.forms) == set(made.forms)
+            assert read.caps == made.caps
+            assert read.ranges == made.ranges
+            for path, form in read.forms.items():
+                assert np.array_equal(form.array(), made.forms[path].array()), path
+                assert form.label == made.forms[path].label
+
+    def test_what_is_wrong_with_a_file_is_one_line(
+        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        checkpoint, build = copied
+        path, method = level_path(METHODS["w8"], *copied), METHODS["w8"]
+        whole = path.read_bytes()
+        with pytest.raises(InputError, match="was made from another method"):
+            level.load_level(path, checkpoint, METHODS["p6"])
+        other = dataclasses.replace(method, weights=LinearWeights(keep_up_to=0))
+        with pytest.raises(InputError, match="was made from another settings"):
+            level.load_level(path, checkpoint, other)
+        stranger = Checkpoint.from_folder(
+            write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
         )
-        with pytest.raises(CheckFailed, match="weights are not stored as planned, the first is"):
-            Coverage.of(plan, layers, program_of(built, "fp16")).require()
-        with pytest.raises(CheckFailed, match="inputs are not as planned, the first is"):
-            Coverage.of(
-                tuple(dataclasses.replace(entry, int8_input=False) for entry in mixed),
-                layers,
-                program_of(built, "mixed"),
-            ).require()
-        untouched = plan_for(dataclasses.replace(METHODS["w8"], weights=None), layers, None)
-        with pytest.raises(CheckFailed, match="no weight was compressed"):
-            Coverage.of(untouched, layers, program_of(built, "fp16")).require()
+        with pytest.raises(InputError, match="was made from another checkpoint"):
+            level.load_level(path, stranger, method)
+        path.write_bytes(whole[:-100])
+        with pytest.raises(InputError, match="is no level's file"):
+            level.load_level(path, checkpoint, method)
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(InputError, match="was altered"):
+            level.load_level(path, checkpoint, method)
+        path.write_bytes(whole)
+        monkeypatch.setattr(level, "source_sha256", lambda *_: "other code")
+        assert level.load_level(path, checkpoint, method) is None
 
 
 class TestW8A8:
     def test_convolutions_read_int8_by_symmetric_scales(
         self, built: tuple[Checkpoint, Path]
     ) -> None:
-        program, layers = (
-            program_of(built, "w8a8"),
-            program_layers(program_of(built, "fp16"), Vocoder.of(built[0])),
-        )
+        program, layers = program_of(built, "w8a8"), vocoder_layers(Vocoder.of(built[0]))
+        layers = tuple(layer for layer in layers if not layer.is_tail)
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
         convolutions = [op for op in program.operations if op.op_type in CONVOLUTIONS]
-        reads = {x.name: reads_of(x.name, convolutions, maker) for x in layers if not x.is_tail}
-        in_float = {
-            x.name
-            for x in layers
-            if not x.is_style and not x.is_tail and reads[x.name] != "dequantize"
-        }
+        reads = {x.name: reads_of(x.name, convolutions, maker) for x in layers}
+        in_float = {x.name for x in layers if not x.is_style and reads[x.name] != "dequantize"}
         upsamplers = {
             x.name
             for x in layers
@@ -232,9 +274,9 @@ class TestW8A8:
 
     def test_figures_and_share_are_in_the_manifest(self, built: tuple[Checkpoint, Path]) -> None:
         manifest = manifest_of(built, "w8a8")
-        balanced, following, against_parent = manifest.checks["figures"]
+        balanced, following, module, against_parent = manifest.checks["figures"]
         assert balanced["value"] > 100.0 > following["value"] > 25.0
-        assert against_parent["value"] > 15.0
+        assert module["value"] > against_parent["value"] > 15.0
         # tail and decoder weigh more in a tiny model
         assert 0.5 < manifest.compression["int8_macs_share"] < 1.0
         assert manifest.compression["activations"]["exponent"] == QUICK.exponent
@@ -250,9 +292,8 @@ class TestW4:
             build_compressed(METHODS["w4"], *copied)[1],
             storage(program_of(copied, "w4")),
         )
-        assert {
-            op for op, stored in kinds.items() if stored == "constexpr_blockwise_shift_scale"
-        } == large_layers(copied)
+        counts = Counter(kinds.values())
+        assert counts["constexpr_blockwise_shift_scale"] == len(compressed_layers(copied))
         assert manifest.target == "iOS18"
         assert "Neural Engine" in manifest.compression["unfit_for_engine"]
         require_genuine(manifest, "w4")
@@ -276,15 +317,16 @@ class TestBuild:
         """
         first = manifest_of(copied, "mixed").package_sha256
         assert (
-            build_compressed(quick("mixed"), *copied, recipe_of(*copied))[1].package_sha256 == first
+            build_compressed(quick("mixed"), *copied, recipe_of(copied[0]))[1].package_sha256
+            == first
         )
 
     def test_a_package_below_the_limit_leaves_nothing(
-        self, instant: tuple[Checkpoint, Path]
+        self, copied: tuple[Checkpoint, Path]
     ) -> None:
-        checkpoint, build = instant
-        shutil.rmtree(manifest_of(instant, "w8").package_path)
-        with pytest.raises(CheckFailed, match=r"SNR against fp16, .* limit >= 300 dB"):
+        checkpoint, build = copied
+        shutil.rmtree(manifest_of(copied, "w8").package_path)
+        with pytest.raises(CheckFailed, match=r"SNR against fp16 in PyTorch, .* limit >= 300 dB"):
             build_compressed(
                 dataclasses.replace(METHODS["w8"], check_snr_db=300.0), checkpoint, build
             )
@@ -297,16 +339,16 @@ class TestBuild:
             InputError, match="method 'fp16' compresses nothing: `kokoro-ane build vocoder`"
         ):
             build_compressed(METHODS["fp16"], *built)
-        other = dataclasses.replace(recipe_of(*built), checkpoint_sha256="00ff")
+        other = dataclasses.replace(recipe_of(built[0]), checkpoint_sha256="00ff")
         with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
             build_compressed(quick("mixed"), *built, other)
 
 
 class TestApplyCommand:
     def test_last_line_is_json(
-        self, instant: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
+        self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
     ) -> None:
-        checkpoint, build = instant
+        checkpoint, build = copied
         assert apply(f"--method w8 --checkpoint {checkpoint.folder} --build {build}".split()) == 0
         printed = capsys.readouterr()
         data = json.loads(printed.out.splitlines()[-1])
@@ -361,13 +403,14 @@ class TestSensitivityCommand:
             return len(layers[-1]) / 1000
 
         monkeypatch.setattr(LayerTrials, "distance_db2", distance_db2)
-        monkeypatch.setattr(
-            measure,
-            "calibration_inputs",
-            lambda checkpoint, vocoder, _, **more: calibration_inputs(
-                checkpoint, vocoder, 2, **more
-            ),
-        )
+        for module in (measure, level):
+            monkeypatch.setattr(
+                module,
+                "calibration_inputs",
+                lambda checkpoint, vocoder, *_, **more: calibration_inputs(
+                    checkpoint, vocoder, 2, **more
+                ),
+            )
         return layers
 
     def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
@@ -387,11 +430,7 @@ class TestSensitivityCommand:
         recipe = load_recipe(tmp_path / "recipe.json")
         assert data["forecast"]["int8_macs"] == recipe.forecast["int8_macs"] >= 0.5
         assert Path(data["plot"]).read_bytes().startswith(b"\x89PNG")
-        plan_for(
-            METHODS["mixed"],
-            program_layers(program_of(built, "fp16"), Vocoder.of(built[0])),
-            recipe.levels,
-        )
+        plan_for(METHODS["mixed"], vocoder_layers(Vocoder.of(built[0])), recipe.levels)
         assert len(measured_layers) > 50
 
         whole = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
@@ -416,21 +455,17 @@ class TestSensitivityCommand:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture,
     ) -> None:
-        """The fits, which take most of the time, are replaced by none: nothing renders with them
-        here (tests/quantize/test_balance.py does).
-        """
-        fitted_layers: list[str] = []
+        fitted: list[str] = []
 
-        def fits_of(
-            _checkpoint: Checkpoint, _vocoder: Vocoder, names: list[str]
-        ) -> dict[str, object]:
-            fitted_layers.extend(names)
+        def readings(_vocoder: Vocoder, _clips: object, *named: set[str], **_: object) -> dict:
+            fitted.extend(named[1])
             return {}
 
-        monkeypatch.setattr(measure, "fits_of", fits_of)
+        monkeypatch.setattr(level, "readings", readings)
         assert self.run(built, tmp_path, "--size", "0.8") == 0
-        assert "generator.ups.0" in fitted_layers
-        assert "F0_conv" not in fitted_layers
+        assert "decode.3.conv2" in fitted
+        # a strided layer is offered no palette, and a small one none that is fitted
+        assert not {"generator.ups.0", "F0_conv"} & set(fitted)
         data = printed(capsys)
         assert data["forecast"]["size"] <= 0.8
         assert data["forecast"]["int8_macs"] == 0

@@ -18,6 +18,7 @@ from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.quantize import encoder_fits, stage_levels
+from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.methods import (
     STAGE_METHODS,
     BlockWeights,
@@ -26,7 +27,7 @@ from kokoro_ane.quantize.methods import (
     PaletteWeights,
 )
 from kokoro_ane.quantize.speech import own_speech
-from kokoro_ane.quantize.stored import Integers, Table, stored_as
+from kokoro_ane.quantize.stored_forms import Integers, Table
 from mlprogram import Program
 
 with quiet_coremltools():
@@ -42,21 +43,21 @@ class TestStored:
         weight = (
             noise(16, 64, 1, 3) * np.linspace(0.01, 1, 64, dtype=np.float32)[None, :, None, None]
         )
-        row, block = (stored_as(weight, how) for how in (LinearWeights(), BlockWeights(8, 32)))
+        row, block = (form_of(weight, how) for how in (LinearWeights(), BlockWeights(8, 32)))
         assert isinstance(block, Integers)
         assert block.scale.shape == (16, 2, 1, 1)
-        errors = [np.square(form.decoded() - weight).mean() for form in (row, block) if form]
+        errors = [np.square(form.array() - weight).mean() for form in (row, block) if form]
         assert errors[1] < 0.7 * errors[0]
-        assert np.abs(block.decoded() - weight).max() <= np.abs(weight).max() / 254 * 1.001
+        assert np.abs(block.array() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
     def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
         weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
-        whole, grouped = (stored_as(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
+        whole, grouped = (form_of(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
         assert isinstance(grouped, Table)
-        assert grouped.table.shape == (2, 64)
+        assert grouped.entries.shape == (2, 64)
         assert grouped.index.max() < 64
         quiet = [
-            np.square(form.decoded()[:16] - weight[:16]).sum() for form in (whole, grouped) if form
+            np.square(form.array()[:16] - weight[:16]).sum() for form in (whole, grouped) if form
         ]
         assert quiet[1] < 0.01 * quiet[0]
 
@@ -64,10 +65,10 @@ class TestStored:
     def test_few_values_are_their_own_table(self, bits: int) -> None:
         values = noise(2**bits)
         weight = values[np.random.default_rng(1).integers(0, 2**bits, (40, 50))]
-        form = stored_as(weight, OwnGrid())
+        form = form_of(weight, OwnGrid())
         assert isinstance(form, Table)
-        assert form.table.shape[1] == 2**bits
-        assert np.array_equal(form.decoded(), weight)
+        assert form.entries.shape[1] == 2**bits
+        assert np.array_equal(form.array(), weight)
 
     def test_a_grid_of_each_row_is_found(self) -> None:
         """With scales that float32 holds, and zero points as the export has them, every weight
@@ -81,21 +82,21 @@ class TestStored:
         weight = ((generator.integers(0, 256, (48, 300)) - zero).astype(np.float32) * scale).astype(
             np.float32
         )
-        form = stored_as(weight, OwnGrid())
+        form = form_of(weight, OwnGrid())
         assert isinstance(form, Integers)
-        assert form.values.dtype == np.uint8
-        assert np.abs(form.decoded() - weight).max() <= 1e-7 * np.abs(weight).max()
-        assert (form.decoded() == weight).mean() > 0.99
+        assert form.values.dtype == torch.uint8
+        assert np.abs(form.array() - weight).max() <= 1e-7 * np.abs(weight).max()
+        assert (form.array() == weight).mean() > 0.99
 
     def test_what_stands_on_no_grid_stays(self) -> None:
         weight = noise(8, 300)
-        assert stored_as(weight, OwnGrid()) is None
+        assert form_of(weight, OwnGrid()) is None
         on_grid = np.rint(weight * 20).astype(np.float32) * np.float32(0.013)
         # one weight of 2,400 beside the grid of its row; the others' are more than 256 values
         on_grid[3, 7] += 0.004
         on_grid *= np.linspace(1, 2, 8, dtype=np.float32)[:, None]
-        assert stored_as(on_grid, OwnGrid()) is None
-        assert stored_as(weight.astype(np.float16), OwnGrid()) is None
+        assert form_of(on_grid, OwnGrid()) is None
+        assert form_of(weight.astype(np.float16), OwnGrid()) is None
 
 
 def copied_encoder(tiny_build: Path, folder: Path) -> Path:
@@ -229,7 +230,7 @@ class TestPackage:
 
         def spoilt(package: Path, stored: dict[str, dict[str, Table]]) -> object:
             other = {
-                f: {n: Table(form.index[::-1], form.table) for n, form in forms.items()}
+                f: {n: form.with_index(form.index.flip(0), form.axis) for n, form in forms.items()}
                 for f, forms in stored.items()
             }
             return whole(package, other)

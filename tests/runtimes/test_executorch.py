@@ -36,6 +36,7 @@ from kokoro_ane.runtimes.executorch.pte_file import write as write_xnnpack
 from kokoro_ane.runtimes.portable import PortableFunction, by_name
 from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
+from tests.builds import uninstall
 
 needs_executorch = pytest.mark.skipif(
     importlib.util.find_spec("executorch") is None,
@@ -45,12 +46,7 @@ needs_executorch = pytest.mark.skipif(
 
 @pytest.fixture
 def without_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "executorch" else find(name, *rest),
-    )
+    uninstall(monkeypatch, "executorch")
 
 
 class TestLayers:

@@ -2,7 +2,6 @@
 the process; refusals in one line.
 """
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -29,7 +28,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
-from tests.builds import once
+from tests.builds import once, uninstall
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -189,12 +188,7 @@ def test_a_voice_that_only_pytorch_reads_is_one_line(
 
 
 def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "onnxruntime" else find(name, *rest),
-    )
+    uninstall(monkeypatch, "onnxruntime")
     with pytest.raises(
         InputError,
         match=(

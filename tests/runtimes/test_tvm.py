@@ -24,7 +24,7 @@ from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.runtimes.tvm.library import TARGET, TvmProgram, processor, write
-from tests.builds import once
+from tests.builds import once, uninstall
 from tests.runtimes.test_portable import spoken
 
 needs_tvm = pytest.mark.skipif(
@@ -50,12 +50,7 @@ def test_a_library_names_the_processors_it_is_for(flags: str, machine: str, leve
 
 @pytest.fixture
 def without_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "tvm" else find(name, *rest),
-    )
+    uninstall(monkeypatch, "tvm")
 
 
 @pytest.mark.usefixtures("without_tvm")

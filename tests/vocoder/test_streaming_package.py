@@ -24,27 +24,23 @@ from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
-from kokoro_ane.quantize.compress import build_compressed, fits, stage_of
-from kokoro_ane.quantize.genuine import require_genuine
-from kokoro_ane.quantize.layer_plan import (
-    Coverage,
-    LayerPlan,
-    in_streaming,
-    plan_for,
-    program_layers,
-)
-from kokoro_ane.quantize.methods import METHODS, SCHEMES
-from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize import streaming_level
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.compress import build_compressed, level_for, require_stored, stage_of
+from kokoro_ane.quantize.level import Level, level_of
+from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.quantize.statistics_shift import corrected, exact, measured, statistics_of
+from kokoro_ane.quantize.stored_forms import stored_in
+from kokoro_ane.quantize.streaming_level import attach_level, measured, statistics_shift
 from kokoro_ane.runtimes.files import ONNX
+from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
 from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in
+from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
-from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import (
     StreamingPackage,
     pack_utterance,
@@ -191,39 +187,77 @@ def test_every_method_compresses_all_functions_alike(
     )
 
 
-def test_a_level_is_told_what_its_weights_change_of_the_statistics(built: Built) -> None:
-    path, stage = (
-        manifest_of(built, "fp16").package_path,
-        stage_of(built[0], manifest_of(built, "fp16")),
-    )
-    programs = {name: Program(path, function=name) for name in (DECODER, UTTERANCE, WINDOW)}
-    clip, rounded = (
-        next(exact(stage)),
-        Program(manifest_of(built, "w8").package_path, function=UTTERANCE),
-    )
-    seen: list[np.ndarray] = []
-    norms = stage_norms(stage.vocoder.generator, 1)
-    for norm in norms:
-        # [C, S]
-        norm.norm.register_forward_pre_hook(
-            lambda _, given: seen.append(given[0][0, :, 0].double().numpy())
+def level_named(built: Built, name: str) -> Level:
+    """The level whose file stands beside the packages."""
+    return level_for(quick(name), *built)
+
+
+def test_a_level_is_told_what_its_weights_change_of_the_statistics(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_of(built[0], manifest_of(built, "fp16"))
+    plain = stage.vocoder
+    rounded = level_named(built, "w8").applied(plain)
+    clips = list(calibration_inputs(built[0], plain, 6))
+    monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
+    assert not statistics_shift(stage, plain, plain).any()
+    shift = statistics_shift(stage, plain, rounded)
+    # a sentence that took no part has it too
+    moved = measured(rounded, clips[5]) - measured(plain, clips[5])
+    assert moved.shape == stage.predictor.bias.shape
+    assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
+
+
+def integers_in(program: Program) -> dict[str, np.ndarray]:
+    """The int8 weights that a function stores, by their label."""
+    names = ("data", "quantized_data")
+    return {
+        op.outputs[0].name.removesuffix("_cast_fp16"): np.asarray(
+            program.constant(next(op.inputs[name][0] for name in names if name in op.inputs))
         )
-    render_reference(stage.vocoder, clip)
-    wanted = np.concatenate([*(x.mean(1) for x in seen), *(np.log(x.var(1) + 1e-5) for x in seen)])
-    wanted[: len(wanted) // 2] -= stage.predictor.centres[-len(wanted) // 2 :]
-    plain, moved = (
-        measured(given, stage, clip) for given in (programs, {**programs, UTTERANCE: rounded})
-    )
-    assert np.abs(plain - wanted).max() < 0.05 < np.abs(wanted).max()
-    assert len(seen) == len(norms)
-    assert np.array_equal(
-        corrected(stage, programs, programs[UTTERANCE]).bias, stage.predictor.bias
-    )
-    shift = corrected(stage, programs, rounded).bias - stage.predictor.bias
-    # sentences share it
-    assert np.square(moved - plain - shift).mean() < 0.8 * np.square(moved - plain).mean()
-    with pytest.raises(CheckFailed, match="measures 3 means where its norms"):
-        statistics_of([np.zeros(1)] * 3, stage.vocoder.generator)
+        for op in program.operations
+        if op.op_type.startswith("constexpr_")
+    }
+
+
+@pytest.mark.parametrize("name", LEVELS[1:])
+def test_all_layouts_and_files_have_the_same_integers(
+    built: Built, tmp_path: Path, name: str
+) -> None:
+    """The padded package's, the streaming package's and the ONNX files' are the level's."""
+    import onnx
+    from onnx import numpy_helper
+
+    level = level_named(built, name)
+    expected = {form.label: form.values.numpy() for form in level.forms.values()}
+    streamed: dict[str, np.ndarray] = {}
+    for function in (DECODER, UTTERANCE, WINDOW):
+        program = Program(manifest_of(built, name).package_path, function=function)
+        streamed |= integers_in(program)
+    # affines of the generator's norms are rows of one product there
+    shared = {label for label in expected if not ("_fc_" in label and "generator" in label)}
+    assert shared <= set(streamed)
+    for label in shared:
+        values = streamed[label]
+        turned = values.swapaxes(2, 3) if values.shape != expected[label].shape else values
+        assert np.array_equal(turned, expected[label]), label
+    onnx_levels.written_file(level, built[0], tmp_path / "level.onnx")
+    stored = [
+        numpy_helper.to_array(tensor)
+        for tensor in onnx.load(tmp_path / "level.onnx").graph.initializer
+    ]
+    # integer products have theirs as uint8 around 128
+    signed = [
+        (array.astype(np.int16) - 128).astype(np.int8) if array.dtype == np.uint8 else array
+        for array in stored
+        if array.dtype in (np.int8, np.uint8)
+    ]
+    rows = np.concatenate([array for array in signed if array.ndim == 2])
+    for label, values in expected.items():
+        if "_fc_" in label:
+            assert (rows[:, None] == values[None, :4, :, 0, 0]).all(axis=2).any(axis=0).all(), label
+        else:
+            assert any(np.array_equal(values, array) for array in signed), label
 
 
 def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: VocoderInputs) -> None:
@@ -260,39 +294,19 @@ def test_a_level_under_anothers_name_is_refused(built: Built) -> None:
         require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8")
 
 
-def test_a_recipe_of_the_vocoders_layers_is_one_of_every_function(
-    built: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = stage_of(built[0], manifest_of(built, "fp16"))
-    program = Program(manifest_of(built, "fp16").package_path, function=DECODER)
-    layers = program_layers(program, stage.layers_of(DECODER))
-    levels = {layer.name: "w8" for layer in layers if not layer.is_tail}
-    levels |= {"generator.noise_convs.1": "fp16", "generator.resblocks.1.convs1.0": "p6"}
-    recipe = Recipe("tiny", built[0].sha256, {"size": 0.5}, {"size": 0.5}, levels)
-    plan = plan_for(METHODS["mixed"], layers, recipe.levels, streaming=True)
-    assert {entry.layer.name for entry in plan} == {
-        layer.name for layer in layers if not layer.is_tail
-    }
-    decoder = in_streaming(
-        {
-            "generator.ups.0": "w8a8",
-            "generator.noise_convs.0": "fp16",
-            "generator.noise_convs.1": "p4",
-        },
-        {"pooled.up", "pooled.source", "styles"},
-    )
-    assert decoder == {"pooled.up": "w8", "pooled.source": "p4", "styles": "w8"}
-    monkeypatch.setattr(
-        "kokoro_ane.quantize.compress.fits_of",
-        lambda _checkpoint, _vocoder, paths: {path: path for path in paths},
-    )
-    pooled = LayerPlan(
-        replace(layers[0], name="pooled.source"), SCHEMES["p6_gptq"].weights, int8_input=False
-    )
-    # the vocoder's layer with the same weights and inputs
-    assert fits([pooled], stage) == {"pooled.source": "generator.noise_convs.1"}
-    with pytest.raises(CheckFailed, match="weights are not stored as planned"):
-        Coverage.of(plan, layers, program).require()
+def test_what_is_pooled_has_the_forms_of_the_layer_with_its_weights(built: Built) -> None:
+    """Of any kind; and a function of another level is no package of this one."""
+    stage = replace(stage_of(built[0], manifest_of(built, "fp16")), apart=True)
+    attach_level(stage, level_of(built[0], METHODS["p6"]))
+    decoder, generator = stage.modules[DECODER], stage.modules[UTTERANCE].get_submodule("generator")
+    for pooled, layer in (("pooled.up", "ups.0"), ("pooled.high", "noise_convs.1")):
+        one, other = decoder.get_submodule(pooled), generator.get_submodule(layer)
+        assert np.array_equal(one.weight.detach().numpy(), other.weight.detach().numpy())
+    for product in ("styles", "outer"):
+        assert stored_in(decoder.get_submodule(product)) is not None
+    program = Program(manifest_of(built, "w8").package_path, function=DECODER)
+    with pytest.raises(CheckFailed, match=r"unpacks .* to other values|does not store as planned"):
+        require_stored(decoder, program)
 
 
 def test_what_the_layout_cannot_be(
@@ -443,22 +457,17 @@ def test_onnx_runtime_renders_what_the_package_renders(
     require_genuine(w8a8.manifest, "streaming-w8a8")
 
 
-def test_integers_in_windows_on_any_processor(
-    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_integers_in_windows_on_any_processor(built: Built, tmp_path: Path) -> None:
     """As files, and in PyTorch, whose sums are exact; a processor that loses bits opens none of
     them.
     """
-    stage, long = (
-        onnx_levels.integer_functions(quick("w8a8"), built[0]),
-        check_speech(built[0], 220),
-    )
-    monkeypatch.setattr(onnx_levels, "integer_functions", lambda *_: stage)
-    done = onnx_levels.compressed_folder(quick("w8a8"), built[0], tmp_path, tmp_path / "w8a8.onnx")
+    level, long = level_named(built, "w8a8"), check_speech(built[0], 220)
+    prepared = level.prepared(Vocoder.of(built[0]))
+    stage = onnx_levels.integer_functions(OnnxStreamingStage.of(built[0], prepared), level)
+    done = onnx_levels.written_folder(level, built[0], tmp_path / "w8a8.onnx")
     assert done["int8_macs_share"] > 0.5
     assert done["int8_inputs"] > 40
-    whole = stage.twin.in_torch().render(long)
-    stage.twin.modules.update(stage.modules)
+    whole = OnnxStreamingStage.of(built[0]).twin.in_torch().render(long)
     assert 10 < snr_db(whole, stage.twin.in_torch().render(long)) < 60
     # so that its processor is asked
     assert all(INTEGERS.encode() in path.read_bytes() for path in files_in(tmp_path / "w8a8.onnx"))
@@ -487,7 +496,11 @@ def test_onnx_streaming_speaks_in_windows_and_is_bundled(
     assert bundle(["--verify", str(out)]) == 2
 
 
-def test_what_other_runtimes_have_not(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_other_runtimes_have_not(
+    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # manifests there: whether a build is current is asked only after whether it can be
+    (tmp_path / "other.json").write_text("{}")
     flags = [
         "vocoder",
         "--runtime",
@@ -496,6 +509,8 @@ def test_what_other_runtimes_have_not(built: Built, capsys: pytest.CaptureFixtur
         STREAMING,
         "--checkpoint",
         str(built[0].folder),
+        "--out",
+        str(tmp_path),
     ]
     assert build(flags) == 2
     assert "TVM has only padded" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.contract import STREAMING, STREAMING_POLYNOMIAL
-from kokoro_ane.core.layers import Conv, ConvTranspose
+from kokoro_ane.core.layers import Conv, ConvTranspose, read_by
 from kokoro_ane.vocoder.scaled_conv import ScaledConv, reciprocal_of, scaled_product
 
 SMALL = 2**-8  # of alpha: alpha z is subnormal then where z is below 1/64
@@ -50,6 +50,7 @@ class FoldedConv(nn.Module):
         self.envelope = conv.envelope if isinstance(conv, ScaledConv) else None
         self.taps = conv.taps if isinstance(conv, ScaledConv) else None
         self.stride, self.padding, self.dilation = conv.stride, conv.padding, conv.dilation
+        self.rounding: nn.Module | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[1, in, R, W] -> [1, out, R, W]."""
@@ -58,6 +59,7 @@ class FoldedConv(nn.Module):
         )
 
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        x = read_by(self, x)
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
 

@@ -66,10 +66,10 @@ from kokoro_ane.vocoder.vocoder_stage import (
     CheckedVocoder,
     VocoderFacts,
     check_buckets_of,
-    enveloped_in,
     fill_figures,
 )
 from mlprogram import Program
+from mlprogram.graph import Operation
 
 FUNCTIONS = (DECODER, UTTERANCE, WINDOW)
 # frames, to 20.4 s: the decoder's widest axis has 20 (B + 1) columns, and most engines take 16,384
@@ -123,7 +123,7 @@ class GeneratorFacts(VocoderFacts):
     @classmethod
     def read(cls, program: Program, name: str, precision: str, lengths: int) -> "GeneratorFacts":
         """Walk the program. Raises CheckFailed where it breaks a promise."""
-        over_time = sum(op.op_type in OVER_TIME for op in computing(program))
+        over_time = sum(_is_over_time(op, program) for op in computing(program))
         facts = cls(**vars(VocoderFacts.of(program)), over_time=over_time)
         facts.require(precision, lengths)
         require(
@@ -131,6 +131,14 @@ class GeneratorFacts(VocoderFacts):
             f"function {name}",
         )
         return facts
+
+
+def _is_over_time(op: Operation, program: Program) -> bool:
+    """Whether an operation reduces over columns; a scale's maximum over channels does not."""
+    if op.op_type not in OVER_TIME or "axes" not in op.inputs:
+        return op.op_type in OVER_TIME
+    axes = np.ravel(np.asarray(program.constant(op.inputs["axes"][0])))
+    return bool({3, -1} & set(axes.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,21 +173,6 @@ class StreamingStage(CheckedVocoder):
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
         """The speech by a package's functions, in windows."""
         return StreamingChain(programs, self.lengths.in_windows()).render(self.speech)
-
-    def enveloped(self, name: str) -> set[str]:
-        """Layers that divide their input by an envelope."""
-        stage = self.modules[name].get_submodule("generator")
-        paths = {f"generator.{path.removesuffix('.conv')}" for path in enveloped_in(stage)}
-        if name == DECODER:
-            frames = enveloped_in(self.vocoder)
-            paths |= {path for path in frames if not path.startswith("generator.")}
-        return paths
-
-    def layers_of(self, name: str) -> torch.nn.Module:
-        """The module whose convolutions a function has."""
-        return (
-            self.modules[name] if name == DECODER else self.modules[name].get_submodule("generator")
-        )
 
     def in_torch(self, dtype: torch.dtype = torch.float32) -> StreamingChain:
         """The windows in PyTorch, of this type behind a float32 decoder."""

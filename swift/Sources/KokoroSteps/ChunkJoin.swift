@@ -71,7 +71,9 @@ public enum Joins {
             }
             word = behind + 1
         }
-        silence((sounds.last ?? 0) + 2, min(samples.count, max(lastSound(samples, 0, edges, phonemes), moved[word] + step)), edges.count - 1, samples.count)
+        // the last sound keeps a step of its own
+        let latest = max(moved[word], moved[(sounds.last ?? 0) + 1]) + step
+        silence((sounds.last ?? 0) + 2, min(samples.count, max(lastSound(samples, 0, edges, phonemes), latest)), edges.count - 1, samples.count)
         return moved
     }
 

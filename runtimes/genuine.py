@@ -11,7 +11,6 @@ from kokoro_ane.core.checks import open_functions
 from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.quantize.layer_plan import CONVOLUTIONS
 from kokoro_ane.quantize.methods import (
     CONVERTED,
     METHODS,
@@ -23,6 +22,7 @@ from kokoro_ane.quantize.methods import (
 )
 from mlprogram.dtypes import BY_NAME
 
+CONVOLUTIONS = ("conv", "conv_transpose")
 INTEGERS = "linear int8"
 # a file of ONNX Runtime; the operation that multiplies integers, by its name there
 ONNX, INTEGER_PRODUCT = ".onnx", b"ConvInteger"
@@ -100,8 +100,11 @@ def kinds_of(weights: Weights | None) -> tuple[str, ...]:
             # a layer without a block has one scale per channel
             return ("linear per block int4", "linear int4")
         case PaletteWeights():
-            # strided layers, and the streaming layouts' product for all styles, have integers
-            return (f"palette {weights.bits}-bit", INTEGERS)
+            bits = f"palette {weights.bits}-bit"
+            bits = f"{bits} + {INTEGERS}" if weights.int8_entries else bits
+            # strided and depthwise layers, and the streaming layouts' product for all styles, have
+            # integers
+            return (bits, INTEGERS)
     return ()
 
 

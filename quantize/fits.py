@@ -1,0 +1,144 @@
+"""Weights to stored forms: integers with scales, or indices into tables. These functions draw no
+random number and know nothing of layers.
+
+    form = form_of(weight, BlockWeights(bits=8, block=32))
+    form.array()                        # what a package computes with
+    form_of(weight, OwnGrid())          # None where the weight stands on no grid of 8 bits
+
+A weight has the type that a package computes in, float16 or float32. Its rows, the output channels,
+are `axis` 0, and 1 of a transposed convolution's [I, O, 1, k].
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor, nn
+
+from kokoro_ane.quantize.methods import (
+    BlockWeights,
+    LinearWeights,
+    OwnGrid,
+    PaletteWeights,
+    Weights,
+)
+from kokoro_ane.quantize.palettes import Fit, row_palettes
+from kokoro_ane.quantize.stored_forms import Integers, StoredWeight, Table
+from kokoro_ane.vocoder.eager import FrozenConvTranspose
+
+LEVELS = 256
+# How far a value may be off its grid, as a share of the row's largest weight: as much as float32
+# rounds a product and a norm. A step of the grid is 4e-3 of it.
+_NEAR = 1e-6
+_TRIES = 4  # scales that are tried on either side, each one float32 further
+_BITS = (4, 6, 8)  # of an index
+
+
+def form_of(
+    weight: np.ndarray, how: Weights, fit: Fit | None = None, axis: int = 0, label: str = ""
+) -> StoredWeight | None:
+    """The weight by that scheme; None where OwnGrid finds no grid. A palette that should be fitted
+    is fitted only where there is a `fit`.
+    """
+    match how:
+        case LinearWeights():
+            form: StoredWeight | None = symmetric(weight, how.bits, weight.shape[1 - axis], axis)
+        case BlockWeights():
+            width = weight.shape[1 - axis]
+            form = symmetric(weight, how.bits, how.block_of(width) or width, axis)
+        case PaletteWeights() if how.gptq and fit is not None:
+            form = fit(weight, how)
+        case PaletteWeights():
+            rows = row_palettes(weight.swapaxes(0, axis), replace(how, gptq=False))
+            form = rows.with_index(rows.index.swapaxes(0, axis), axis)
+        case OwnGrid():
+            form = own_values(weight) or own_rows(weight)
+    if form is not None:
+        form.label = label
+    return form
+
+
+def rows_of(layer: nn.Module, label: str = "") -> Integers:
+    """int8 rows of a layer's weight, in float16. The rows of a transposed convolution are axis
+    1.
+    """
+    weight = layer.weight
+    assert isinstance(weight, Tensor)
+    axis = int(getattr(layer, "transposed", isinstance(layer, FrozenConvTranspose)))
+    array = weight.detach().half().numpy()
+    form = symmetric(array, 8, array.shape[1 - axis], axis)
+    form.label = label
+    return form
+
+
+def symmetric(weight: np.ndarray, bits: int, block: int, axis: int = 0) -> Integers:
+    """Integers around 0 with one scale for each `block` inputs of a row: |q| <= 2^(bits - 1) - 1.
+    The scale is rounded to the weight's type first, the quotient once.
+    """
+    rows, most = weight.swapaxes(0, axis), 2 ** (bits - 1) - 1  # [O, I, ...]
+    split = rows.reshape(len(rows), rows.shape[1] // block, -1).astype(np.float64)
+    peaks = np.abs(split).max(axis=2)
+    scale = np.where(peaks > 0, peaks / most, 1.0).astype(weight.dtype)  # [O, blocks]
+    whole = np.clip(np.rint(split / scale[:, :, None].astype(np.float64)), -most, most)
+    values = whole.astype(np.int8).reshape(rows.shape).swapaxes(0, axis)
+    scale = scale.reshape(*scale.shape, *[1] * (weight.ndim - 2)).swapaxes(0, axis)
+    return Integers(values, scale, bits=bits)
+
+
+def own_values(weight: np.ndarray) -> Table | None:
+    """The weight's own values as its table, equal to the bit; None where there are more than 256 of
+    them.
+    """
+    values, index = np.unique(weight, return_inverse=True)
+    bits = next((bits for bits in _BITS if len(values) <= 2**bits), None)
+    if bits is None:
+        return None
+    # copies of the last value fill the table up to 2^bits
+    table = np.concatenate([values, np.full(2**bits - len(values), values[-1])])  # [2^bits]
+    return Table(index.reshape(weight.shape).astype(np.uint8), table[None])
+
+
+def own_rows(weight: np.ndarray) -> Integers | None:
+    """An 8-bit grid for every row, equal within float32's rounding; None where a row has none, and
+    for fp16, which cannot hold the scale.
+    """
+    if weight.dtype != np.float32:
+        return None
+    grids = [_own_row(row) for row in weight.reshape(len(weight), -1)]
+    rows = [row for row in grids if row is not None]
+    if len(rows) < len(grids):
+        return None
+    tail = [1] * (weight.ndim - 1)
+    scale, offset = (
+        np.array(part).reshape(-1, *tail)
+        for part in zip(*((scale, offset) for _, scale, offset in rows), strict=True)
+    )
+    values = np.stack([values for values, _, _ in rows]).reshape(weight.shape)
+    return Integers(values, scale, offset=offset)
+
+
+def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:
+    """The values uint8 [n], scale and offset of one row [n]; None where it has no grid."""
+    levels = np.unique(row)
+    near = _NEAR * float(np.abs(levels).max())
+    gaps = np.diff(levels.astype(np.float64))
+    steps = gaps[gaps > 4 * near]
+    # no gap: all weights are alike, and one level suffices
+    if not len(steps):
+        level = row[0] if len(levels) and levels[0] else np.float32(1)
+        return np.rint(row / level).astype(np.uint8), np.float32(level), np.uint8(0)
+    scale = float(steps.min())
+    # the smallest gap gives the step roughly, a fit through all values gives it exactly
+    for _ in range(3):
+        whole = np.rint(levels / scale)
+        scale = float((whole * levels).sum() / (whole**2).sum())
+    whole = np.rint(levels / scale)
+    low = min(int(whole.min()), 0)
+    if max(int(whole.max()), 0) - low >= LEVELS or np.abs(whole * scale - levels).max() > near:
+        return None
+    # of the neighbouring float32 scales, the one by which most weights are equal to the bit
+    nearest = np.float32(scale) + np.arange(-_TRIES, _TRIES + 1) * np.spacing(np.float32(scale))
+    equal = [
+        int((whole.astype(np.float32) * np.float32(trial) == levels).sum()) for trial in nearest
+    ]
+    best = np.float32(nearest[int(np.argmax(equal))])
+    return (np.rint(row / scale) - low).astype(np.uint8), best, np.uint8(-low)

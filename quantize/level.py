@@ -1,0 +1,362 @@
+"""A compression level of one checkpoint's vocoder: the integers of its layers and what prepares it
+for int8 inputs. Every layout and runtime is made from the same level.
+
+    level = level_of(checkpoint, METHODS["w8a8"])
+    save_level(level, path, made_from(checkpoint, METHODS["w8a8"], None))
+    vocoder = load_level(path, checkpoint, METHODS["w8a8"]).applied(Vocoder.of(checkpoint))
+
+plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py) -> fits
+(quantize/fits.py) -> modules (quantize/stored_forms.py).
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.layers import with_zero_taps
+from kokoro_ane.core.staging import staged
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.balance import (
+    balance_channels,
+    channel_divisors,
+    scale_caps,
+    with_time_varying_scales,
+)
+from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.methods import Activations, Method, PaletteWeights
+from kokoro_ane.quantize.palettes import Fit, Unfolded, style_moments
+from kokoro_ane.quantize.plan import LayerPlan, int8_macs_share, is_fitted, plan_for, vocoder_layers
+from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.sources import source_sha256
+from kokoro_ane.quantize.statistics import DEALS, Reading, one_thread_each, readings
+from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight, Table, store
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv
+
+FORMAT = 1
+INT8_STEPS = 127
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Responsibilities: 1. the stored forms by the vocoder's layers; 2. a vocoder that computes
+    with them; 3. what was done, in numbers.
+
+    divisors: of the input channels of balanced convolutions, [C] float64 by path. caps: of those
+    whose scale varies over time. ranges: of what each convolution with an int8 input reads.
+    """
+
+    method: Method
+    forms: Mapping[str, StoredWeight]
+    divisors: Mapping[str, Tensor]
+    caps: Mapping[str, float]
+    ranges: Mapping[str, float]
+    int8_macs_share: float
+    float_layers: int = 0  # whose weights stay in float by plan
+    recipe: Recipe | None = None
+
+    def prepared(self, vocoder: Vocoder) -> Vocoder:
+        """A copy with balanced channels and scales over time, its weights in float. Taps of zero
+        are in the weights, as a package has them.
+        """
+        prepared = with_time_varying_scales(balance_channels(vocoder, self.divisors), self.caps)
+        return with_zero_taps(prepared).eval()
+
+    def applied(self, vocoder: Vocoder) -> Vocoder:
+        """A copy whose layers hold the level's integers and round what they read."""
+        compressed = self.prepared(vocoder)
+        for path in sorted({*self.forms, *self.ranges}):
+            self.attach(compressed.get_submodule(path), path)
+        return compressed
+
+    def attach(self, layer: nn.Module, path: str, factor: float = 1.0) -> None:
+        """Give a layer the form and the rounding of the vocoder's layer at `path`. It may be a
+        layer of another layout whose weights are the vocoder's times `factor`.
+        """
+        if path in self.forms:
+            store(layer, self.forms[path].times(factor))
+        if path in self.ranges:
+            layer.rounding = self._rounding(layer, path)
+
+    def range_of(self, path: str) -> float:
+        """The largest magnitude that a convolution reads in int8: what has been divided by its
+        envelope reaches 1 by construction.
+        """
+        return 1.0 if path in self.caps else self.ranges[path]
+
+    def _rounding(self, layer: nn.Module, path: str) -> RoundedInput:
+        scale = np.float16(self.range_of(path) / INT8_STEPS) or np.float16(1.0)
+        step = np.array([scale], np.float16)
+        reciprocal = getattr(layer, "reciprocal", None)
+        if isinstance(reciprocal, Tensor) and path not in self.caps:
+            # a factor of each channel moves into the steps: no multiplication is left of it
+            factors = reciprocal.flatten().half().double().numpy()
+            step = (np.float64(scale) / factors).astype(np.float16)
+            layer.register_buffer("reciprocal", None)
+        return RoundedInput(step, np.array([scale], np.float16))
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was done to weights and inputs, for the manifest."""
+        method, recipe = self.method, self.recipe
+        return {
+            "weights": asdict(method.weights) if method.weights else None,
+            "parts": {pattern: asdict(weights) for pattern, weights in method.parts},
+            "activations": asdict(method.activations) if method.activations else None,
+            "recipe": recipe.as_dict() if recipe else None,
+            "unfit_for_engine": method.unfit_for_engine,
+            "compressed_ops": len(self.forms),
+            "kept_ops": self.float_layers,
+            "int8_inputs": len(self.ranges),
+            "int8_macs_share": round(self.int8_macs_share, 5),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What levels of one vocoder rest on: what its layers read in tuning sentences. It serves any
+    plan whose rounded inputs and fitted palettes are among those that it was made for.
+    """
+
+    checkpoint: Checkpoint
+    vocoder: Vocoder
+    settings: Activations | None
+    read: Mapping[str, Reading]
+
+    @classmethod
+    def of(
+        cls,
+        checkpoint: Checkpoint,
+        vocoder: Vocoder,
+        settings: Activations | None,
+        plan: Iterable[LayerPlan],
+    ) -> "Calibration":
+        """Read the first sentences of the tuning set for ranges, all of them with two voices each
+        for moments: the decoder has one column a frame, and with one voice its widest layers would
+        read fewer than two columns an input.
+        """
+        plan = list(plan)
+        rounded = {entry.layer.name for entry in plan if entry.int8_input}
+        moments = {
+            entry.layer.name
+            for entry in plan
+            if is_fitted(entry.weights) and not entry.layer.is_style
+        }
+        if not rounded and not moments:
+            return cls(checkpoint, vocoder, settings, {})
+        first = settings.clips if settings and rounded else 0
+        clips = list(calibration_inputs(checkpoint, vocoder, None if moments else first))
+        if moments:
+            clips += calibration_inputs(checkpoint, vocoder, shift=1)
+        percentile = settings.percentile if settings else 100.0
+        read = readings(vocoder, clips, rounded, moments, first, percentile)
+        return cls(checkpoint, vocoder, settings, read)
+
+    def level(self, method: Method, plan: Mapping[str, LayerPlan]) -> Level:
+        """The level of a plan. Raises CheckFailed where an input has no range."""
+        rounded = [path for path, entry in plan.items() if entry.int8_input]
+        divisors: dict[str, Tensor] = {}
+        caps: dict[str, float] = {}
+        ranges: dict[str, float] = {}
+        if rounded:
+            settings = self.settings or method.int8_activations()
+            divisors = channel_divisors(self.vocoder, self.read, rounded, settings.exponent)
+            if settings.time_varying_scale:
+                every = scale_caps(self.vocoder, self.read, divisors, settings.per_column_scale)
+                caps = {path: cap for path, cap in every.items() if path in rounded}
+            beyond = 1 - settings.percentile / 100
+            ranges = {p: self.read[p].exceeded(beyond, divisors.get(p)) for p in rounded}
+            _require_ranges(ranges)
+        in_float = sum(entry.weights is None for entry in plan.values())
+        level = Level(method, {}, divisors, caps, ranges, 0.0, in_float)
+        fits = self._fits(plan, divisors)
+        return replace(level, forms=_forms(level.prepared(self.vocoder), plan, fits))
+
+    def _fits(
+        self, plan: Mapping[str, LayerPlan], divisors: Mapping[str, Tensor]
+    ) -> dict[str, Fit]:
+        """What fitted palettes need, by path. AdaIN's affines read styles alone: they are fitted to
+        every row of the checkpoint's voices and suit other voices less.
+        """
+        fitted = {path: entry for path, entry in plan.items() if is_fitted(entry.weights)}
+        styles = style_moments(self.checkpoint) if fitted else None
+        fits = {}
+        for path, entry in fitted.items():
+            unfolded = Unfolded.of(self.vocoder.get_submodule(path))
+            moments = styles if entry.layer.is_style else self.read[path].moments
+            assert moments is not None
+            if path in divisors:
+                # of the balanced layer's inputs: what weights take, inputs lose
+                inverse = (1 / divisors[path]).float().repeat_interleave(unfolded.taps)
+                moments = moments * inverse[:, None] * inverse
+            fits[path] = Fit(unfolded, moments)
+        return fits
+
+
+def level_of(checkpoint: Checkpoint, method: Method, recipe: Recipe | None = None) -> Level:
+    """Compress the checkpoint's vocoder. Raises InputError for a recipe that does not fit, and
+    CheckFailed where an input has no range or no weight is compressed.
+    """
+    recipe = recipe if method.by_recipe else None
+    if recipe is not None:
+        recipe.require_fits(checkpoint)
+    vocoder = Vocoder.of(checkpoint)
+    layers = vocoder_layers(vocoder)
+    plan = plan_for(method, layers, recipe.levels if recipe else None)
+    calibration = Calibration.of(checkpoint, vocoder, method.activations, plan.values())
+    level = calibration.level(method, plan)
+    if not level.forms:
+        raise CheckFailed("no weight was compressed; the package was not kept")
+    return replace(level, int8_macs_share=int8_macs_share(plan, layers), recipe=recipe)
+
+
+def _require_ranges(ranges: Mapping[str, float]) -> None:
+    # a value that is always zero has no scale, and one that overflows has none either
+    silent = [path for path, size in ranges.items() if not 0.0 < size < float("inf")]
+    if silent:
+        raise CheckFailed(
+            f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in all); none"
+            " can be set"
+        )
+
+
+def _forms(
+    prepared: Vocoder, plan: Mapping[str, LayerPlan], fits: Mapping[str, Fit]
+) -> dict[str, StoredWeight]:
+    """The stored forms of all planned layers, made on two threads."""
+
+    def made(path: str) -> StoredWeight:
+        layer, how = prepared.get_submodule(path), plan[path].weights
+        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and how is not None
+        label = f"vocoder_{path.replace('.', '_')}_weight"
+        weight = layer.weight.detach().half()
+        taps = _taps(layer)
+        if taps > 1 and isinstance(how, PaletteWeights):
+            # taps that are outputs [O taps, I, 1, 1] stand in their kernel [O, I, 1, taps]: a fit
+            # carries the error of one tap to the next
+            weight = weight.view(-1, taps, *weight.shape[1:3]).permute(0, 2, 3, 1)
+        array, axis = weight.contiguous().numpy(), int(plan[path].layer.transposed)
+        form = form_of(array, how, fits.get(path), axis, label)
+        assert form is not None, how
+        if taps > 1 and isinstance(form, Table):
+            index = form.index.permute(0, 3, 1, 2).reshape(-1, *form.index.shape[1:3], 1)
+            form = form.with_index(index, axis=0)
+        return form
+
+    chosen = [path for path, entry in plan.items() if entry.weights is not None]
+    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
+        return dict(zip(chosen, pool.map(made, chosen), strict=True))
+
+
+def _taps(layer: nn.Module) -> int:
+    """How many taps of a kernel stand as outputs of their own."""
+    if isinstance(layer, PerColumnScaledConv) and layer.taps is not None:
+        return int(layer.taps.weight.shape[1])
+    return 1
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+PARTS = ("values", "scale", "offset", "index", "entries")
+DIVISOR = "divisor"
+
+
+def save_level(level: Level, path: Path, made: Mapping[str, Any]) -> None:
+    """Write one safetensors file, aside and renamed. `made`: what it was made from."""
+    from safetensors.numpy import save
+
+    tensors: dict[str, np.ndarray] = {}
+    plan: dict[str, dict[str, Any]] = {}
+    for name, form in level.forms.items():
+        for part, tensor in form.named_buffers():
+            tensors[f"{name}.{part}"] = tensor.numpy()
+        kind = "integers" if isinstance(form, Integers) else "table"
+        more = {"bits": form.bits} if isinstance(form, Integers) else {"axis": form.axis}
+        plan[name] = {"kind": kind, "label": form.label, **more}
+    tensors |= {f"{name}.{DIVISOR}": value.numpy() for name, value in level.divisors.items()}
+    words = {
+        "format": FORMAT,
+        "plan": plan,
+        "caps": dict(level.caps),
+        "ranges": dict(level.ranges),
+        "int8_macs_share": level.int8_macs_share,
+        "float_layers": level.float_layers,
+        "made": dict(made),
+        "sha256": _hash_of(tensors),
+    }
+    with staged(path) as aside:
+        aside.write_bytes(save(tensors, metadata={"level": json.dumps(words, sort_keys=True)}))
+
+
+def made_from(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> dict[str, Any]:
+    """What a level depends on: the same makes the same integers."""
+    recipe = recipe if method.by_recipe else None
+    settings = json.dumps([asdict(method), recipe.as_dict() if recipe else None], sort_keys=True)
+    return {
+        "checkpoint": checkpoint.content_sha256,
+        "method": method.name,
+        "settings": hashlib.sha256(settings.encode()).hexdigest(),
+        "code": source_sha256("core", "encoder", "vocoder", "quantize"),
+    }
+
+
+def load_level(
+    path: Path, checkpoint: Checkpoint, method: Method, recipe: Recipe | None = None
+) -> Level | None:
+    """Read a level's file; None for one that other code made. Raises InputError for one that is cut
+    or altered, or of another checkpoint, method or recipe.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    again = f"run `kokoro-ane quantize --method {method.name}` again"
+    try:
+        with safe_open(path, framework="numpy") as file:
+            words = json.loads((file.metadata() or {})["level"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        plan, sha256 = words["plan"], words["sha256"]
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as problem:
+        raise InputError(f"{path} is no level's file ({problem}): {again}") from None
+    if words.get("format") != FORMAT or _hash_of(tensors) != sha256:
+        raise InputError(f"{path} was altered or is of another format: {again}")
+    expected = made_from(checkpoint, method, recipe)
+    differing = [key for key, value in expected.items() if words["made"].get(key) != value]
+    if differing == ["code"]:
+        return None
+    if differing:
+        raise InputError(f"{path} was made from another {differing[0]}: {again}")
+    forms = {
+        name: _form(entry, {part: tensors.get(f"{name}.{part}") for part in PARTS})
+        for name, entry in plan.items()
+    }
+    divisors = {
+        name.removesuffix(f".{DIVISOR}"): torch.from_numpy(value)
+        for name, value in tensors.items()
+        if name.endswith(f".{DIVISOR}")
+    }
+    counts = words["int8_macs_share"], words["float_layers"]
+    return Level(method, forms, divisors, words["caps"], words["ranges"], *counts, recipe)
+
+
+def _form(entry: Mapping[str, Any], parts: Mapping[str, Any]) -> StoredWeight:
+    if entry["kind"] == "integers":
+        return Integers(
+            parts["values"], parts["scale"], entry["label"], parts["offset"], entry["bits"]
+        )
+    return Table(parts["index"], parts["entries"], entry["axis"], entry["label"], parts["scale"])
+
+
+def _hash_of(tensors: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,184 @@
+"""What the vocoder's layers read in sentences of the tuning set: the largest magnitudes of every
+channel, and the second moments that palettes are fitted to.
+
+    read = readings(vocoder, clips, tops=("decode.0.conv1",), moments=("decode.0.conv1",))
+    read["decode.0.conv1"].size()                       # [C], of every channel
+    read["decode.0.conv1"].exceeded(1e-5, divisor)      # one number
+    read["decode.0.conv1"].moments                      # [I taps, I taps]
+
+One pass of the eager vocoder (vocoder/eager.py), by hooks, in fp32 and at exact length. Sentences
+are dealt to two threads whatever the machine has, so that sums do not depend on it.
+"""
+
+import itertools
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import get_ident
+
+import torch
+from torch import Tensor, nn
+
+from kokoro_ane.quantize.palettes import Unfolded
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.eager import EagerVocoder, Place, places
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.render import render_reference
+
+STRIPS = 8
+DEALS = 2  # threads; each has its own sums, which are added in order
+# share of the columns that may exceed what a channel's size is taken to be
+RARE = 1e-3
+
+
+@dataclass(frozen=True)
+class Tops:
+    """The largest magnitudes of every channel in one clip, [C, k] falling, of so many columns."""
+
+    values: Tensor
+    columns: int
+
+
+@dataclass(eq=False)
+class Reading:
+    """What one layer read. `tops` has an entry for each clip in order."""
+
+    tops: dict[int, Tops] = field(default_factory=dict)
+    moments: Tensor | None = None
+    count: int = 0  # columns that the moments are a mean of
+
+    def size(self) -> Tensor:
+        """The magnitude of every channel that the share RARE of its columns exceeds, [C], averaged
+        over the clips. The largest magnitude would be set by single columns of single sentences:
+        on real Kokoro it balances worse.
+        """
+        ranks = [max(1, int(RARE * top.columns)) - 1 for top in self.tops.values()]
+        sizes = zip(self.tops.values(), ranks, strict=True)
+        return torch.stack([top.values[:, rank] for top, rank in sizes]).mean(dim=0)
+
+    def exceeded(self, beyond: float, divisor: Tensor | None = None) -> float:
+        """The magnitude that the share `beyond` of all values exceeds in a clip, of all clips the
+        largest. The channels are divided by `divisor` [C] first.
+        """
+        largest = 0.0
+        for top in self.tops.values():
+            values = top.values if divisor is None else top.values / divisor.float()[:, None]
+            rank = max(1, round(beyond * len(values) * top.columns))
+            largest = max(largest, float(values.flatten().topk(rank).values[-1]))
+        return largest
+
+    def add(self, other: "Reading") -> None:
+        """Join what another thread read."""
+        self.tops |= other.tops
+        if other.moments is not None:
+            self.moments = other.moments if self.moments is None else self.moments + other.moments
+        self.count += other.count
+
+
+def eager_places(vocoder: Vocoder) -> dict[str, Place]:
+    """Every convolution that compression names, by its name in EagerVocoder. A place's `alpha`
+    divides what is read there.
+    """
+    generator = vocoder.generator
+    whole = {"f0_conv": Place("F0_conv"), "energy_conv": Place("N_conv")}
+    for index, up in enumerate(generator.ups):
+        # the mean over parallel blocks is left a sum before all upsamplers but the first
+        blocks = torch.full((up.in_channels,), float(generator.blocks_per_stage))
+        whole[f"generator.ups.{index}"] = Place(f"generator.ups.{index}", blocks if index else None)
+    for index, block in enumerate(vocoder.decode):
+        if block.pool is not None:
+            whole[f"decode.{index}.pool"] = Place(f"decode.{index}.pool")
+    return places(vocoder) | whole
+
+
+@torch.no_grad()
+def readings(
+    vocoder: Vocoder,
+    clips: Sequence[VocoderInputs],
+    tops: Collection[str],
+    moments: Collection[str] = (),
+    first: int | None = None,
+    percentile: float = 99.999,
+) -> Mapping[str, Reading]:
+    """What the named convolutions read, by their paths in the vocoder: the largest magnitudes in
+    the `first` clips of those in `tops`, and the second moments over all clips of those in
+    `moments`. `percentile` is the lowest that `exceeded` is asked for.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    eager, read = EagerVocoder(vocoder), [dict[str, Reading]() for _ in range(DEALS)]
+    current: dict[int, tuple[dict[str, Reading], int]] = {}  # by thread: its sums, the clip
+
+    def note(place: Place, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        sums, clip = current[get_ident()]
+        reading = sums.setdefault(place.path, Reading())
+        x = inputs[0] if place.alpha is None else inputs[0] / place.alpha.view(1, -1, 1, 1)
+        if place.path in tops and (first is None or clip < first):
+            reading.tops[clip] = tops_of(x, 1 - percentile / 100)
+        if place.path in moments:
+            columns = Unfolded.of(vocoder.get_submodule(place.path)).inputs(x)
+            size = columns.shape[1]
+            if reading.moments is None:
+                reading.moments = torch.zeros(size, size)
+            add_moments(reading.moments, columns)
+            reading.count += len(columns)
+
+    def deal(number: int, shown: Progress) -> None:
+        for clip in range(number, len(clips), DEALS):
+            current[get_ident()] = read[number], clip
+            render_reference(eager, clips[clip])
+            shown.advance(task)
+
+    named = {*tops, *moments}
+    for name, place in eager_places(vocoder).items():
+        if place.path not in named:
+            continue
+        eager.get_submodule(name).register_forward_pre_hook(partial(note, place))
+    console = Console(file=sys.stderr)
+    with Progress(console=console, transient=True) as shown, one_thread_each():
+        task = shown.add_task("tuning sentences", total=len(clips))
+        with ThreadPoolExecutor(DEALS) as pool:
+            list(pool.map(deal, range(DEALS), [shown] * DEALS))
+    joined = read[0]
+    for other in read[1:]:
+        for path, reading in other.items():
+            joined.setdefault(path, Reading()).add(reading)
+    for reading in joined.values():
+        reading.tops = dict(sorted(reading.tops.items()))
+        if reading.moments is not None:
+            upper = reading.moments / reading.count
+            reading.moments = upper.triu() + upper.triu(1).T
+    return joined
+
+
+def add_moments(sums: Tensor, columns: Tensor) -> None:
+    """Add x x^T of `columns` [n, size] to the upper half of `sums` [size, size], in strips: the
+    lower half would take two fifths more time.
+    """
+    edges = [len(sums) * strip // STRIPS for strip in range(STRIPS + 1)]
+    for begin, end in itertools.pairwise(edges):
+        sums[begin:end, begin:].addmm_(columns[:, begin:end].T, columns[:, begin:])
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """PyTorch's own threads would change the last bits of sums."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def tops_of(x: Tensor, beyond: float) -> Tops:
+    """The magnitudes of x [1, C, 1, S] that `size` and `exceeded` can ask for."""
+    columns = x[0, :, 0].abs()  # [C, S]
+    channels, length = columns.shape
+    # all that exceed a share of the whole may lie in one channel
+    count = max(1, int(RARE * length), round(beyond * channels * length))
+    return Tops(columns.contiguous().topk(min(count, length), dim=1).values, length)

@@ -1,0 +1,132 @@
+"""A level in the streaming layouts: the integers of the vocoder's layers in the three functions'
+modules, and predicted statistics that are corrected for what rounding shifts.
+
+    stage = streaming_stage(stage, level)
+
+Rounded weights move the means of what every norm reads, in every sentence alike (p6 of real Kokoro:
+by 0.026 deviations, which differ by 0.007 from sentence to sentence). Norms that measure follow,
+and so do the predictor's inputs, but its map was fitted to the uncompressed network. This is the
+bias correction of Nagel et al. 2019 (arXiv:1906.04721), applied to predicted statistics.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kokoro_ane.core.contract import DECODER, UTTERANCE
+from kokoro_ane.core.layers import NORM_EPSILON
+from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.quantize.fits import rows_of
+from kokoro_ane.quantize.level import Level
+from kokoro_ane.quantize.statistics import DEALS, one_thread_each
+from kokoro_ane.quantize.stored_forms import store
+from kokoro_ane.vocoder.decoder import Vocoder
+from kokoro_ane.vocoder.packing import VocoderInputs
+from kokoro_ane.vocoder.streaming.streaming_model import AffineConv
+from kokoro_ane.vocoder.streaming.streaming_package import Lengths
+from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
+
+# The source convolution of the first stage, with columns as rows: its weight has another shape than
+# the vocoder's, and taps of zero that a palette need not have.
+PACKED_SOURCE = "generator.noise_convs.0"
+# Layers of the decoder that the vocoder does not have, always int8 rows: the style's affines and
+# the predictor's product, whose rows belong to norms of very different range; what is pooled.
+PRODUCTS = ("styles", "outer", "pooled.up", "pooled.source", PACKED_SOURCE)
+
+
+def streaming_stage(stage: StreamingStage, level: Level) -> StreamingStage:
+    """The stage with the level's integers in its modules."""
+    # with `apart` Snake's 1 / alpha stays out of the weights, so that they are the vocoder's
+    rounded = replace(stage, balanced=level.prepared(stage.vocoder), apart=True)
+    attach_level(rounded, level)
+    bias = stage.predictor.bias + statistics_shift(stage, rounded)
+    predictor = replace(stage.predictor, bias=bias.astype(np.float32))
+    corrected = replace(rounded, predictor=predictor)
+    attach_level(corrected, level)
+    return corrected
+
+
+def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> None:
+    """Give every layer of the stage's modules what the vocoder's layer with the same weights has;
+    without `inputs` none is rounded, and layers that read integers are left out.
+    """
+    left_out = {PACKED_SOURCE} if inputs else {PACKED_SOURCE, *level.ranges}
+    forms = {path: form for path, form in level.forms.items() if path not in left_out}
+    level = replace(level, forms=forms, ranges=level.ranges if inputs else {})
+    decoder, utterance = stage.modules[DECODER], stage.modules[UTTERANCE]
+    for generator in (decoder.get_submodule("generator"), utterance.get_submodule("generator")):
+        for name, layer in list(generator.named_modules()):
+            path = f"generator.{name}".removesuffix(".conv")
+            of_level = path in level.forms or path in level.ranges
+            if of_level and isinstance(getattr(layer, "weight", None), Tensor):
+                level.attach(layer, path, parts_of_a_mean(stage.vocoder, path))
+    for name in PRODUCTS:
+        layer = decoder.get_submodule(name)
+        store(layer, rows_of(layer, f"{name.replace('.', '_')}_weight"))
+    for path in sorted({*level.forms, *level.ranges}):
+        if not path.startswith("generator."):
+            level.attach(decoder.get_submodule("vocoder").get_submodule(path), path)
+
+
+def parts_of_a_mean(vocoder: Vocoder, path: str) -> float:
+    """What a layer's weights are multiplied by where the mean over parallel blocks before it is
+    left a sum: all upsamplers but the first.
+    """
+    later = path.startswith("generator.ups.") and path != "generator.ups.0"
+    return 1 / vocoder.generator.blocks_per_stage if later else 1.0
+
+
+def statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> np.ndarray:
+    """How far rounding moves what the second stage's norms measure from what is predicted for them:
+    means, then log variances, [2R], the mean over the tuning set.
+    """
+    clips = list(calibration_inputs(plain.checkpoint, plain.vocoder))
+    # each thread has modules of its own: hooks of one would see the other's sentence
+    pairs = [(Residuals(plain), Residuals(rounded)) for _ in range(DEALS)]
+
+    def shifts(number: int) -> list[np.ndarray]:
+        before, after = pairs[number]
+        return [after(clip) - before(clip) for clip in clips[number::DEALS]]
+
+    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
+        each = [shift for part in pool.map(shifts, range(DEALS)) for shift in part]
+    return np.mean(each, axis=0)
+
+
+class Residuals:
+    """What the second stage's norms measure in a clip, less what the predictor's product is for it:
+    means, then log variances, [2R] float64. Constants of a channel are left out of both.
+    """
+
+    def __init__(self, stage: StreamingStage) -> None:
+        self.read: list[Tensor] = []
+        self.products: list[Tensor] = []
+        outer = stage.modules[DECODER].get_submodule("outer")
+        norms = [m for m in stage.modules[UTTERANCE].modules() if isinstance(m, AffineConv)]
+        handles = [
+            outer.register_forward_hook(lambda _, inputs, product: self.products.append(product)),
+            *(
+                norm.register_forward_pre_hook(lambda _, inputs: self.read.append(inputs[0]))
+                for norm in norms
+            ),
+        ]
+        # its modules are copies, their hooks with them
+        self.chain = stage.in_torch()
+        for handle in handles:
+            handle.remove()
+
+    def __call__(self, clip: VocoderInputs) -> np.ndarray:
+        """Render the clip as one measured utterance at exact length."""
+        self.read.clear()
+        self.products.clear()
+        exact = Lengths((clip.frames,), (clip.frames,), self.chain.lengths.windows)
+        replace(self.chain, lengths=exact).render(clip)
+        # [C, S] each, in the order of the predictor's rows
+        columns = [x[0, :, 0].double() for x in self.read]
+        means = [x.mean(dim=1) for x in columns]
+        powers = [torch.log(x.var(dim=1, unbiased=False) + NORM_EPSILON) for x in columns]
+        (product,) = self.products
+        return (torch.cat([*means, *powers]) - product.flatten()).numpy()
