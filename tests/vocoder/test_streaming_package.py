@@ -30,8 +30,14 @@ from kokoro_ane.quantize.compress import build_compressed, level_for, require_st
 from kokoro_ane.quantize.level import Level, level_of
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.quantize.speech import check_speech
-from kokoro_ane.quantize.stored_forms import stored_in
-from kokoro_ane.quantize.streaming_level import attach_level, measured, statistics_shift
+from kokoro_ane.quantize.stored_forms import Integers, stored_in
+from kokoro_ane.quantize.streaming_level import (
+    PRODUCTS,
+    Residuals,
+    attach_level,
+    statistics_shift,
+    streaming_stage,
+)
 from kokoro_ane.runtimes.files import ONNX
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
@@ -41,11 +47,13 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
+from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import (
     StreamingPackage,
     pack_utterance,
     unpacked_spectrum,
 )
+from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 from mlprogram import Program
 from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import open_program, profile_program
@@ -195,17 +203,51 @@ def level_named(built: Built, name: str) -> Level:
 def test_a_level_is_told_what_its_weights_change_of_the_statistics(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = stage_of(built[0], manifest_of(built, "fp16"))
-    plain = stage.vocoder
-    rounded = level_named(built, "w8").applied(plain)
-    clips = list(calibration_inputs(built[0], plain, 6))
+    stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8")
+    clips = list(calibration_inputs(built[0], stage.vocoder, 6))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
-    assert not statistics_shift(stage, plain, plain).any()
-    shift = statistics_shift(stage, plain, rounded)
+    assert not statistics_shift(stage, stage).any()
+    corrected = streaming_stage(stage, level)
+    shift = corrected.predictor.bias - stage.predictor.bias
     # a sentence that took no part has it too
-    moved = measured(rounded, clips[5]) - measured(plain, clips[5])
+    moved = Residuals(corrected)(clips[5]) - Residuals(stage)(clips[5])
     assert moved.shape == stage.predictor.bias.shape
     assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
+
+
+def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built: Built) -> None:
+    stage = stage_of(built[0], manifest_of(built, "fp16"))
+    clip = next(iter(calibration_inputs(built[0], stage.vocoder, 1)))
+    read: list[np.ndarray] = []
+    for norm in stage_norms(stage.vocoder.generator, 1):
+        # [C, S]
+        norm.norm.register_forward_pre_hook(
+            lambda _, inputs: read.append(inputs[0][0, :, 0].double().numpy())
+        )
+    render_reference(stage.vocoder, clip)
+    expected = np.concatenate(
+        [*(x.mean(1) for x in read), *(np.log(x.var(1) + 1e-5) for x in read)]
+    )
+    expected[: len(expected) // 2] -= stage.predictor.centres[-len(expected) // 2 :]
+    (product,) = _products(stage, clip)
+    residuals = Residuals(stage)(clip)
+    assert np.abs(residuals + product - expected).max() < 1e-3
+    # predictions lie nearer to what is measured than the usual values do
+    bias = stage.predictor.bias.astype(np.float64)
+    bias[: len(bias) // 2] -= stage.predictor.centres[-len(bias) // 2 :]
+    assert np.square(residuals - bias).mean() < np.square(expected - bias).mean()
+
+
+def _products(stage: StreamingStage, clip: VocoderInputs) -> list[np.ndarray]:
+    """What the predictor's last layer gives for a clip, [2R] each."""
+    products: list[np.ndarray] = []
+    outer = stage.modules[DECODER].get_submodule("outer")
+    handle = outer.register_forward_hook(
+        lambda _, inputs, product: products.append(product.flatten().numpy())
+    )
+    stage.in_torch().render(clip)
+    handle.remove()
+    return products
 
 
 def integers_in(program: Program) -> dict[str, np.ndarray]:
@@ -234,13 +276,19 @@ def test_all_layouts_and_files_have_the_same_integers(
     for function in (DECODER, UTTERANCE, WINDOW):
         program = Program(manifest_of(built, name).package_path, function=function)
         streamed |= integers_in(program)
-    # affines of the generator's norms are rows of one product there
-    shared = {label for label in expected if not ("_fc_" in label and "generator" in label)}
+    # affines of the generator's norms are rows of one product there, and the first stage's source
+    # convolution reads six columns as rows
+    affines = {label for label in expected if "_fc_" in label and "generator" in label}
+    source = "vocoder_generator_noise_convs_0_weight"
+    shared = set(expected) - affines - {source}
     assert shared <= set(streamed)
     for label in shared:
-        values = streamed[label]
-        turned = values.swapaxes(2, 3) if values.shape != expected[label].shape else values
-        assert np.array_equal(turned, expected[label]), label
+        assert np.array_equal(streamed[label], expected[label]), label
+    if source in expected:
+        packed = streamed["generator_noise_convs_0_weight"]
+        for row, values in zip(packed, expected[source], strict=True):
+            assert np.array_equal(np.sort(row[row != 0]), np.sort(values[values != 0]))
+    assert name == "w8" or source in expected
     onnx_levels.written_file(level, built[0], tmp_path / "level.onnx")
     stored = [
         numpy_helper.to_array(tensor)
@@ -294,16 +342,26 @@ def test_a_level_under_anothers_name_is_refused(built: Built) -> None:
         require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8")
 
 
-def test_what_is_pooled_has_the_forms_of_the_layer_with_its_weights(built: Built) -> None:
-    """Of any kind; and a function of another level is no package of this one."""
+def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
+    built: Built,
+) -> None:
+    """And a function of another level is no package of this one."""
     stage = replace(stage_of(built[0], manifest_of(built, "fp16")), apart=True)
-    attach_level(stage, level_of(built[0], METHODS["p6"]))
-    decoder, generator = stage.modules[DECODER], stage.modules[UTTERANCE].get_submodule("generator")
-    for pooled, layer in (("pooled.up", "ups.0"), ("pooled.high", "noise_convs.1")):
-        one, other = decoder.get_submodule(pooled), generator.get_submodule(layer)
-        assert np.array_equal(one.weight.detach().numpy(), other.weight.detach().numpy())
-    for product in ("styles", "outer"):
-        assert stored_in(decoder.get_submodule(product)) is not None
+    level = level_of(built[0], METHODS["p6"])
+    attach_level(stage, level)
+    decoder, window = stage.modules[DECODER], stage.modules[WINDOW]
+    blocks = stage.vocoder.generator.blocks_per_stage
+    for function, layer, factor in (
+        (decoder, "resblocks.0.convs1.0", 1),
+        (window, f"resblocks.{blocks}.convs1.0", 1),
+        (decoder, "ups.0", 1),
+        (window, "ups.1", blocks),
+    ):
+        conv = function.get_submodule(f"generator.{layer}")
+        weight = getattr(conv, "conv", conv).weight.detach().numpy()
+        assert np.allclose(weight * factor, level.forms[f"generator.{layer}"].array(), rtol=2e-3)
+    for product in PRODUCTS:
+        assert isinstance(stored_in(decoder.get_submodule(product)), Integers), product
     program = Program(manifest_of(built, "w8").package_path, function=DECODER)
     with pytest.raises(CheckFailed, match=r"unpacks .* to other values|does not store as planned"):
         require_stored(decoder, program)
