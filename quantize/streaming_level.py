@@ -9,7 +9,6 @@ and so do the predictor's inputs, but its map was fitted to the uncompressed net
 bias correction of Nagel et al. 2019 (arXiv:1906.04721), applied to predicted statistics.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +20,7 @@ from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
-from kokoro_ane.quantize.statistics import DEALS, one_thread_each
+from kokoro_ane.quantize.statistics import one_thread_each
 from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
@@ -35,6 +34,9 @@ PACKED_SOURCE = "generator.noise_convs.0"
 # Layers of the decoder that the vocoder does not have, always int8 rows: the style's affines and
 # the predictor's product, whose rows belong to norms of very different range; what is pooled.
 PRODUCTS = ("styles", "outer", "pooled.up", "pooled.source", PACKED_SOURCE)
+
+# sentences; they differ by a quarter of the shift, so that twelve leave a tenth of it
+SHIFT_CLIPS = 12
 
 
 def streaming_stage(stage: StreamingStage, level: Level) -> StreamingStage:
@@ -81,19 +83,15 @@ def parts_of_a_mean(vocoder: Vocoder, path: str) -> float:
 
 def statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> np.ndarray:
     """How far rounding moves what the second stage's norms measure from what is predicted for them:
-    means, then log variances, [2R], the mean over the tuning set.
+    means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set.
     """
-    clips = list(calibration_inputs(plain.checkpoint, plain.vocoder))
-    # each thread has modules of its own: hooks of one would see the other's sentence
-    pairs = [(Residuals(plain), Residuals(rounded)) for _ in range(DEALS)]
-
-    def shifts(number: int) -> list[np.ndarray]:
-        before, after = pairs[number]
-        return [after(clip) - before(clip) for clip in clips[number::DEALS]]
-
-    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
-        each = [shift for part in pool.map(shifts, range(DEALS)) for shift in part]
-    return np.mean(each, axis=0)
+    clips = list(calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
+    with one_thread_each():
+        before, after = (
+            np.mean([residuals(clip) for clip in clips], axis=0)
+            for residuals in map(Residuals, (plain, rounded))
+        )
+    return after - before
 
 
 class Residuals:
