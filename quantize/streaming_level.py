@@ -100,14 +100,16 @@ class Residuals:
     """
 
     def __init__(self, stage: StreamingStage) -> None:
-        self.read: list[Tensor] = []
+        self.means: list[Tensor] = []
+        self.powers: list[Tensor] = []
         self.products: list[Tensor] = []
         outer = stage.modules[DECODER].get_submodule("outer")
         norms = [m for m in stage.modules[UTTERANCE].modules() if isinstance(m, AffineConv)]
+        # functions, which copies of the modules share; a method would be copied with its object
         handles = [
             outer.register_forward_hook(lambda _, inputs, product: self.products.append(product)),
             *(
-                norm.register_forward_pre_hook(lambda _, inputs: self.read.append(inputs[0]))
+                norm.register_forward_pre_hook(lambda _, inputs: self._measured(inputs[0]))
                 for norm in norms
             ),
         ]
@@ -116,15 +118,19 @@ class Residuals:
         for handle in handles:
             handle.remove()
 
+    def _measured(self, x: Tensor) -> None:
+        # at once: what all norms of a long sentence read takes gigabytes
+        columns = x[0, :, 0].double()  # [C, S]
+        self.means.append(columns.mean(dim=1))
+        self.powers.append(torch.log(columns.var(dim=1, unbiased=False) + NORM_EPSILON))
+
     def __call__(self, clip: VocoderInputs) -> np.ndarray:
         """Render the clip as one measured utterance at exact length."""
-        self.read.clear()
-        self.products.clear()
+        for parts in (self.means, self.powers, self.products):
+            parts.clear()
         exact = Lengths((clip.frames,), (clip.frames,), self.chain.lengths.windows)
         replace(self.chain, lengths=exact).render(clip)
-        # [C, S] each, in the order of the predictor's rows
-        columns = [x[0, :, 0].double() for x in self.read]
-        means = [x.mean(dim=1) for x in columns]
-        powers = [torch.log(x.var(dim=1, unbiased=False) + NORM_EPSILON) for x in columns]
+        # norms are called in the order of the predictor's rows
+        measured = torch.cat([*self.means, *self.powers])
         (product,) = self.products
-        return (torch.cat([*means, *powers]) - product.flatten()).numpy()
+        return (measured - product.flatten()).numpy()
