@@ -41,14 +41,18 @@ SHIFT_CLIPS = 12
 
 def streaming_stage(stage: StreamingStage, level: Level) -> StreamingStage:
     """The stage with the level's integers in its modules."""
-    # with `apart` Snake's 1 / alpha stays out of the weights, so that they are the vocoder's
+    shift = statistics_shift(stage, with_integers(stage, level))
+    bias = (stage.predictor.bias + shift).astype(np.float32)
+    return with_integers(replace(stage, predictor=replace(stage.predictor, bias=bias)), level)
+
+
+def with_integers(stage: StreamingStage, level: Level) -> StreamingStage:
+    """The same without a correction of what is predicted."""
+    # a vocoder of its own, which its modules share: a level is attached once. With `apart` Snake's
+    # 1 / alpha stays out of the weights, so that they are the vocoder's.
     rounded = replace(stage, balanced=level.prepared(stage.vocoder), apart=True)
     attach_level(rounded, level)
-    bias = stage.predictor.bias + statistics_shift(stage, rounded)
-    predictor = replace(stage.predictor, bias=bias.astype(np.float32))
-    corrected = replace(rounded, predictor=predictor)
-    attach_level(corrected, level)
-    return corrected
+    return rounded
 
 
 def attach_level(stage: StreamingStage, level: Level, inputs: bool = True) -> None:
