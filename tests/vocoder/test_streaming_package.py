@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
@@ -213,6 +214,21 @@ def test_a_level_is_told_what_its_weights_change_of_the_statistics(
     moved = Residuals(corrected)(clips[5]) - Residuals(stage)(clips[5])
     assert moved.shape == stage.predictor.bias.shape
     assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
+
+
+def test_the_frame_decoder_reads_in_the_levels_steps(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A level that is attached to the same vocoder twice would find its factors gone."""
+    stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8a8")
+    clips = list(calibration_inputs(built[0], stage.vocoder, 1))
+    monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips)
+    modules, expected = streaming_stage(stage, level).modules, level.applied(stage.vocoder)
+    frames = [path for path in level.ranges if not path.startswith("generator.")]
+    assert len(frames) > 5
+    for path in frames:
+        step = modules[DECODER].get_submodule(f"vocoder.{path}.rounding").step
+        assert torch.equal(step, expected.get_submodule(f"{path}.rounding").step), path
 
 
 def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built: Built) -> None:
