@@ -120,23 +120,9 @@ def memory(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "kokoro_ane.pipeline.speak",
-        "--file",
-        str(book),
-        "-o",
-        str(book.with_suffix(".wav")),
-    ]
-    command += ["--runtime", runtime]
-    command += [
-        "--build",
-        str(arguments.build),
-        "--timestamps",
-        str(book.with_suffix(".json")),
-        "--quiet",
-    ]
+    words = f"-m kokoro_ane.pipeline.speak --quiet --runtime {runtime} --build".split()
+    command = [sys.executable, *words, str(arguments.build), "--file", str(book)]
+    command += ["-o", str(book.with_suffix(".wav")), "--timestamps", str(book.with_suffix(".json"))]
     command += ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
     command += ["--method", arguments.method] if runtime != "torch" else []
     with book.with_suffix(".log").open("w+", encoding="utf-8") as log:

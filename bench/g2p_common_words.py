@@ -31,13 +31,11 @@ from kokoro_ane.g2p.word_lists import read
 
 CARRIER = ("We say ", " now.\n\n")
 PLAIN_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-ARPABET = {
-    "AA": "ɑ", "AE": "æ", "AH": "ʌ", "AO": "ɔ", "AW": "W", "AY": "I", "B": "b", "CH": "ʧ",
-    "D": "d", "DH": "ð", "EH": "ɛ", "ER": "ɜɹ", "EY": "A", "F": "f", "G": "ɡ", "HH": "h",
-    "IH": "ɪ", "IY": "i", "JH": "ʤ", "K": "k", "L": "l", "M": "m", "N": "n", "NG": "ŋ", "OW": "O",
-    "OY": "Y", "P": "p", "R": "ɹ", "S": "s", "SH": "ʃ", "T": "t", "TH": "θ", "UH": "ʊ", "UW": "u",
-    "V": "v", "W": "w", "Y": "j", "Z": "z", "ZH": "ʒ",
-}  # fmt: skip
+_ARPABET = (
+    "AA=ɑ AE=æ AH=ʌ AO=ɔ AW=W AY=I B=b CH=ʧ D=d DH=ð EH=ɛ ER=ɜɹ EY=A F=f G=ɡ HH=h IH=ɪ IY=i JH=ʤ"
+    " K=k L=l M=m N=n NG=ŋ OW=O OY=Y P=p R=ɹ S=s SH=ʃ T=t TH=θ UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ"
+)
+ARPABET = dict(pair.split("=") for pair in _ARPABET.split())
 WEAK = {"AH0": "ə", "ER0": "əɹ"}
 MARKS = {"0": "", "1": "ˈ", "2": "ˌ"}
 SOUNDS = "AIOWYiuæɑɔəɛɪʊʌ"

@@ -19,18 +19,15 @@ import numpy as np
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.commands import checkpoint_argument, conclude, print_table
 from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 from kokoro_ane.eval.metrics.framing import MODEL_RATE_HZ, at_16_khz
+from kokoro_ane.pipeline.joins import STEP, Loudness
 
 if TYPE_CHECKING:
-    import pocketsphinx
-
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.pipeline.synthesis import Speech
 
 Speaks = Callable[[str, str], "list[Speech]"]  # text and voice to chunks
-STEP = 60  # samples, 2.5 ms
-QUIET = 0.01
 _REPLIES = (
     "yes no okay sure maybe never always thanks hello goodbye please sorry absolutely exactly"
     " perfect wonderful nothing everything somebody nobody tomorrow today yesterday tonight later"
@@ -40,8 +37,6 @@ _REPLIES = (
     " upstairs nowhere together"
 )
 REPLIES = tuple(_REPLIES.split())
-# in one text so many replies are spoken
-TOGETHER = 8
 # of more than 300 phonemes without a mark: cut in two
 LONG = (
     "she walked along the river past the old mill and over the wooden bridge that her father had"
@@ -86,18 +81,12 @@ def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     return speaks
 
 
-def loud_steps(samples: np.ndarray) -> np.ndarray:
-    """Numbers of the steps of 2.5 ms that are not silent."""
-    count = len(samples) // STEP
-    return np.flatnonzero(np.abs(samples[: count * STEP]).reshape(count, STEP).max(axis=1) > QUIET)
-
-
 def silences(speeches: "list[Speech]") -> Iterator[float]:
     """Seconds of silence at each join: from the last sound before it to the first behind it."""
     for before, after in zip(speeches, speeches[1:], strict=False):
         if len(before.samples) and len(after.samples):
-            tail = len(before.samples) - STEP * (int(loud_steps(before.samples)[-1]) + 1)
-            lead = STEP * int(loud_steps(after.samples)[0])
+            tail = len(before.samples) - STEP * (int(Loudness(before.samples).loud[-1]) + 1)
+            lead = STEP * int(Loudness(after.samples).loud[0])
             yield (tail + after.pause + lead) / SAMPLE_RATE_HZ
 
 
@@ -119,7 +108,7 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     for voice in voices:
         offset = 0
         for speech in speaks(SENTENCES, voice):
-            loud = STEP * loud_steps(speech.audio) + offset
+            loud = STEP * Loudness(speech.audio).loud + offset
             runs = np.split(loud, np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10) + 1)
             words = [one for one in words_of(speech, offset) if one[0].source != "punctuation"]
             begins, ends = (
@@ -139,42 +128,32 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def decoder_of(words: tuple[str, ...]) -> "pocketsphinx.Decoder":
-    """A recognizer that knows these words, lower case, and no other. InputError: a word that is not
-    in its dictionary.
-    """
+def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
+    """How many of 64 replies are recognized, in texts of eight and each alone."""
     import pocketsphinx
 
-    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
-    unlisted = [word for word in words if decoder.lookup_word(word) is None]
-    if unlisted:
-        raise InputError(f"the recognizer does not know {', '.join(unlisted)}")
-    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(words)};"
-    decoder.add_jsgf_string("closed", grammar)
-    decoder.activate_search("closed")
-    return decoder
-
-
-def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
-    """How many replies are recognized among 64, in texts of eight and each alone."""
     from kokoro_ane.eval.metrics.listeners import recognized
 
-    decoder, rows = decoder_of(REPLIES), []
-    for together in (TOGETHER, 1):
+    decoder = pocketsphinx.Decoder(samprate=MODEL_RATE_HZ, loglevel="FATAL", lm=None)
+    grammar = f"#JSGF V1.0; grammar closed; public <word> = {' | '.join(REPLIES)};"
+    decoder.add_jsgf_string("closed", grammar)
+    decoder.activate_search("closed")
+    rows = []
+    for together in (8, 1):
         missed: list[str] = []
         for voice in voices:
-            print(f"{together} in a text, {voice}: {len(missed)} missed before", file=sys.stderr)
+            print(f"{together} in a text, {voice}", file=sys.stderr)
             for start in range(0, len(REPLIES), together):
                 replies = REPLIES[start : start + together]
                 text = " ".join(f"{reply.capitalize()}." for reply in replies)
                 for reply, speech in zip(replies, speaks(text, voice), strict=True):
-                    # a recognizer wants the silence that stands beside a sentence
+                    # a recognizer wants silence beside a sentence
                     padded = np.pad(speech.samples, SAMPLE_RATE_HZ // 5)
                     if recognized(at_16_khz(padded), decoder) != (reply,):
                         missed.append(f"{reply} ({voice})")
         count = len(REPLIES) * len(voices)
-        rows.append({"replies in a text": together, "recognized": count - len(missed)})
-        rows[-1] |= {"of": count, "missed": " ".join(missed)}
+        row = {"replies in a text": together, "recognized": count - len(missed), "of": count}
+        rows.append(row | {"missed": " ".join(missed)})
     return rows
 
 

@@ -220,7 +220,10 @@ class Checkpoint:
                 f"{weights} has SHA-256 {digest}, expected {expected_sha256}: delete"
                 f" {weights.resolve()} and download again"
             )
-        registered_name = _registered_name(digest)
+        from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
+
+        # What weights that this project knows are called.
+        registered_name = {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8}.get(digest)
         if not config.name:
             name = registered_name or folder.resolve().name
             check_name(name, f'{folder / "config.json"} gives no "name", and the folder\'s own')
@@ -412,13 +415,6 @@ class Checkpoint:
         from kokoro_ane.core.voices import VoiceLibrary
 
         return VoiceLibrary(self.folder / "voices")
-
-
-def _registered_name(weights_sha256: str) -> str | None:
-    """What weights that this project knows are called."""
-    from kokoro_ane.core.kokoro_int8.cache import WEIGHTS_SHA256
-
-    return {HUB_SHA256: HUB_NAME, WEIGHTS_SHA256: KOKORO_INT8}.get(weights_sha256)
 
 
 def _plain(part: "dict[str, Tensor]", where: str) -> "dict[str, Tensor]":

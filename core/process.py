@@ -128,7 +128,8 @@ class Interrupt:
     """Handler of both signals, and of what becomes of the exception where nobody can catch it."""
 
     def __init__(self) -> None:
-        self.last_s, self.swallowed, self.again = -math.inf, False, threading.Timer(0.0, _nothing)
+        self.last_s, self.swallowed = -math.inf, False
+        self.again = threading.Timer(0.0, int)  # before the first signal
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt, but once in ONCE_S, or once more where it was swallowed."""
@@ -158,10 +159,6 @@ class Interrupt:
         """The command has ended: it comes no more."""
         self.again.cancel()
         self.swallowed = False
-
-
-def _nothing() -> None:
-    """Before the first signal."""
 
 
 def _at_once(_number: int, _frame: FrameType | None) -> None:

@@ -30,12 +30,13 @@ SAID_OF_MEMORY = (
 
 class Parser(argparse.ArgumentParser):
     """A usage error is one line; help that cannot be written is an error; every command has
-    --json (core.commands.conclude). The description: the first line of `doc`, None with -OO.
+    --json (core.commands.conclude). The description: the first paragraph of `doc`, None with -OO.
     """
 
     def __init__(self, prog: str | None = None, doc: str | None = None, **more: Any) -> None:
         # A command whose --json names a file (`ane`) replaces the flag.
-        usual = {"description": (doc or "").partition("\n")[0], "conflict_handler": "resolve"}
+        about = " ".join((doc or "").partition("\n\n")[0].split())
+        usual = {"description": about, "conflict_handler": "resolve"}
         super().__init__(prog=prog, **(usual | more))
         self.add_argument(
             "--json",

@@ -52,7 +52,7 @@ from kokoro_ane.encoder.encoder_steps import (
     program_functions,
 )
 from kokoro_ane.encoder.functions import DurationFunction, Encoder, ProsodyFunction, torch_functions
-from kokoro_ane.encoder.lstm import PrefixLSTM
+from kokoro_ane.encoder.lstm import OneLSTM
 from mlprogram import Program
 
 # random weights reach 55 and 117: a package below these is broken, not imprecise
@@ -61,7 +61,7 @@ LIMIT_F0_HZ = 0.5
 # shortest, a sentence, a paragraph, the longest; as far as the buckets go
 CHECK_TOKENS = (3, 60, 200, MAX_PHONEMES + 2)
 SPEEDS = (1.0, 0.8, 1.3)
-# by measurement: docs/encoder.md
+# by measurement: docs/models.md
 KEEP_FP32 = {DURATION: ("duration_predictor",), PROSODY: ("f0_predictor",)}
 FORBIDDEN = (
     "random_normal",
@@ -160,11 +160,13 @@ class EncoderStage(CheckpointStage):
     buckets: Buckets
     precision: str = "fp16"
     target: str = "iOS18"
+    # the checkpoint's encoder with a level's integers
+    compressed: Encoder | None = None
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The checkpoint's encoder in PyTorch."""
-        return Encoder.of(self.checkpoint)
+        """The checkpoint's in PyTorch, or one that computes with a level's integers."""
+        return self.compressed or Encoder.of(self.checkpoint)
 
     @property
     def limits(self) -> AlignmentLimits:
@@ -216,7 +218,7 @@ class EncoderStage(CheckpointStage):
         facts = ProgramFacts.of(program, INPUT_IDS if name == DURATION else FRAMES, FORBIDDEN)
         lengths = len(self.buckets.tokens if name == DURATION else self.buckets.frames)
         expected_lstms = sum(
-            isinstance(module, PrefixLSTM) for module in self.function(name).module.modules()
+            isinstance(module, OneLSTM) for module in self.function(name).module.modules()
         )
         lstms = facts.operations.get("lstm", 0)
         # A masked LSTM that is unrolled has a hundred times the operations.

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.contract import PADDING_ID
+from kokoro_ane.core.contract import DEFAULT_BUCKETS, PADDING_ID
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import AdainResBlk1d, Conv, Mask, Modules
 from kokoro_ane.encoder.albert import Albert
-from kokoro_ane.encoder.encoder_steps import Functions
+from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, Functions
 from kokoro_ane.encoder.prosody import ProsodyPredictor, TextEncoder, with_style
 
 # upstream's names, and of the attributes below
@@ -158,3 +158,9 @@ class ProsodyFunction(nn.Module):
 def torch_functions(encoder: Encoder) -> Functions:
     """Both functions in PyTorch."""
     return Functions(DurationFunction(encoder).eval(), ProsodyFunction(encoder).eval())
+
+
+def torch_backend(encoder: Encoder, config: KokoroConfig) -> EncoderBackend:
+    """The encoder in PyTorch at exact length, for utterances that the longest bucket holds."""
+    limits = AlignmentLimits.of(config, DEFAULT_BUCKETS[-1])
+    return EncoderBackend(torch_functions(encoder), limits)

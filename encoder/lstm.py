@@ -26,7 +26,11 @@ CLOSED_GATE = 1e4
 DIRECTIONS = ("l0", "l0_reverse")
 
 
-class PrefixLSTM(nn.LSTM):
+class OneLSTM(nn.Module):
+    """A module that is one `lstm` operation in a package."""
+
+
+class PrefixLSTM(OneLSTM, nn.LSTM):
     """One layer, two directions, upstream's parameters and keys; the padding column exists in the
     graph only.
     """
@@ -43,14 +47,13 @@ class PrefixLSTM(nn.LSTM):
         """
         if inside is None:
             return super().forward(x)[0]
-        flagged = torch.cat([x * inside, (1 - inside) * CLOSED_GATE], dim=2)  # [B, T, inner + 1]
-        state = x.new_zeros(2, len(x), self.hidden_size)
+        x, state = flagged(x, inside), x.new_zeros(2, len(x), self.hidden_size)
         return (
-            torch.lstm(flagged, (state, state), self._weights(), True, 1, 0.0, False, True, True)[0]
+            torch.lstm(x, (state, state), self.flag_weights(), True, 1, 0.0, False, True, True)[0]
             * inside
         )
 
-    def _weights(self) -> list[Tensor]:
+    def flag_weights(self) -> list[Tensor]:
         """torch.lstm's list, one column wider: -1 for the input gate (the first quarter), 0 for the
         others. The flag is large, not the weight, so that a scale per row still fits the rest of
         the row.
@@ -67,6 +70,11 @@ class PrefixLSTM(nn.LSTM):
                 *(getattr(self, f"{kind}_{end}") for kind in ("weight_hh", "bias_ih", "bias_hh")),
             ]
         return weights
+
+
+def flagged(x: Tensor, inside: Tensor) -> Tensor:
+    """x [B, T, inner], zero in the padding, and the column that says so: [B, T, inner + 1]."""
+    return torch.cat([x * inside, (1 - inside) * CLOSED_GATE], dim=2)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,9 +3,9 @@ if each were a compression level.
 
     kokoro-ane controls [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--clips 6] \
         [--only "level sways,hum"]
-    # a dropped block, tokens swapped, another style row, speed, embeddings: docs/encoder.md
+    # a dropped block, tokens swapped, another style row, speed, embeddings: docs/models.md
     kokoro-ane controls --stage encoder
-    # of the whole chain, on the tuning set: docs/release.md
+    # of the whole chain, on the tuning set: docs/metrics.md
     kokoro-ane controls --stage product
 
 Exit 0: all errors rejected, all that is harmless passed. Exit 1: not so. Exit 2: bad input. A

@@ -2,7 +2,7 @@
 
     # the whole chain of packages; without manifests: features in PyTorch fp32
     execution = Execution.of("declared", encoder_manifests)
-    with Workers(reference, Engine.of_processes(2)) as workers:
+    with Workers(reference, 2) as workers:
         for clip, (result, seconds) in workers.measure(manifest_path, execution, clips): ...
 
 The reference is always the fp32 chain. Noise is the same on both sides, durations must be. Each
@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -184,62 +184,32 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def has_bench(plan: Plan) -> bool:
-    """Whether this process has measured for the plan before."""
-    return any(bench.plan == plan for bench in _BENCHES)
+def bench_of(plan: Plan) -> ClipBench:
+    """This worker process's bench of the plan; that of another plan is closed."""
+    if not any(bench.plan == plan for bench in _BENCHES):
+        _BENCHES[:] = [ClipBench(plan)]
+    return _BENCHES[0]
 
 
 def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Timed:
     """In a worker process: `ClipBench.measured`. `package`: the hash of what `manifest` has to
     describe.
     """
-    if not has_bench(plan):
-        _BENCHES[:] = [ClipBench(plan)]
     if (sha256 := Manifest.load(manifest).package_sha256) != package:
         raise InputError(
             f"{manifest} describes package {sha256[:12]} here, {package[:12]} is judged: was it"
             " built again meanwhile?"
         )
-    return _BENCHES[0].measured(manifest, *of_clip)
+    return bench_of(plan).measured(manifest, *of_clip)
 
 
-def natural_here(plan: Plan, stage: str, clip: Utterance) -> None:
-    """In a worker process: measure the natural variation of a clip, and keep it where the plan
-    says.
+def natural_here(plan: Plan, task: tuple[str, Utterance]) -> None:
+    """In a worker process: measure the natural variation of a stage and a clip, and keep it where
+    the plan says.
     """
-    if not has_bench(plan):
-        _BENCHES[:] = [ClipBench(plan)]
-    COMPARISONS[stage](_BENCHES[0].reference).natural(clip)
-    _BENCHES[0].reference.forget(clip)
-
-
-@dataclass(frozen=True)
-class Engine:
-    """Who measures: so many processes, the executor that hands a plan's clips to them, what they
-    run, and what its own errors mean. `remote`: even one clip is measured there, not in the run's
-    own process.
-    """
-
-    count: int
-    start: Callable[[Plan], Executor]
-    measure: Callable[..., Timed]
-    lost: Mapping[type[Exception], str]
-    remote: bool = True
-
-    @classmethod
-    def of_processes(cls, count: int) -> Self:
-        """Processes on this machine."""
-
-        def start(plan: Plan) -> Executor:
-            return ProcessPoolExecutor(
-                count, multiprocessing.get_context("spawn"), start_worker, (plan.threads,)
-            )
-
-        message = (
-            f"worker processes were ended {MOST_LOSSES} times, perhaps for want of memory:"
-            " --workers 1 needs half of it"
-        )
-        return cls(count, start, measured_here, {BrokenProcessPool: message}, remote=False)
+    (stage, clip), reference = task, bench_of(plan).reference
+    COMPARISONS[stage](reference).natural(clip)
+    reference.forget(clip)
 
 
 @contextmanager
@@ -269,8 +239,10 @@ class Workers:
     3. end them, whatever happens.
     """
 
-    def __init__(self, reference: Reference, engine: Engine) -> None:
-        """`reference` is this process's, which measures itself where there is one worker."""
+    def __init__(self, reference: Reference, count: int) -> None:
+        """`count`: how many clips are measured at once. `reference` is this process's, which
+        measures itself where there is one worker.
+        """
         checkpoint, renders = reference.checkpoint, reference.folder
         # a copy, without tensors that have been read
         checkpoint = replace(
@@ -284,14 +256,9 @@ class Workers:
             replace(reference.variations),
         )
         self._bench = ClipBench(self._plan, reference)
-        self._engine = engine
+        self.count = count
         self._executor: Executor | None = None
         self._abandoned = False  # clips that nobody waits for are in work
-
-    @property
-    def count(self) -> int:
-        """How many clips are measured at once."""
-        return self._engine.count
 
     def __enter__(self) -> Self:
         return self
@@ -304,9 +271,6 @@ class Workers:
     ) -> None:
         if self._executor is None:
             return
-        if self._engine.remote:
-            self._executor.shutdown(wait=kind is None)  # else clips in work are cancelled
-            return
         if kind is not None or self._abandoned:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -318,40 +282,53 @@ class Workers:
         """Begin the clips in their order; yield each with its figures when it is done. Whoever
         takes no more leaves the rest unmeasured.
         """
-        if not self._engine.remote and 1 in (self._engine.count, len(clips)):
+        if 1 in (self.count, len(clips)):
             for clip in clips:
                 yield clip, self._bench.measured(manifest, execution, clip)
             return
         sha256 = Manifest.load(manifest).package_sha256
-        measure = partial(self._engine.measure, self._plan, sha256, manifest.absolute(), execution)
-        unmeasured, losses = {clip.id: clip for clip in clips}, 0
-        while unmeasured:
-            self._executor = self._executor or self._engine.start(self._plan)
-            tasks = {self._executor.submit(measure, clip): clip for clip in unmeasured.values()}
-            broken = None
+        measured = partial(measured_here, self._plan, sha256, manifest.absolute(), execution)
+        yield from self._handed_out(measured, clips)
+
+    def natural(self, tasks: Sequence[tuple[str, Utterance]]) -> Iterator[None]:
+        """Measure the natural variation of these stages and clips; answer for each when it is kept
+        where the reference's variations say.
+        """
+        for _ in self._handed_out(partial(natural_here, self._plan), tasks):
+            yield
+
+    def _handed_out(
+        self, call: Callable[[Any], Any], items: Sequence[Any]
+    ) -> Generator[tuple[Any, Any], None, None]:
+        """Each item and what `call` answers in a worker process, in the order in which they end."""
+        left, losses = dict(enumerate(items)), 0
+        while left:
+            self._executor = self._executor or self._started()
+            tasks = {self._executor.submit(call, item): place for place, item in left.items()}
+            broken = False
             try:
                 for done in as_completed(tasks):
                     if isinstance(done.exception(), BrokenProcessPool):
-                        broken = done.exception()
+                        broken = True
                         continue
-                    timed = done.result()
-                    del unmeasured[tasks[done].id]
-                    yield tasks[done], timed
-            except tuple(self._engine.lost) as problem:
-                raise InputError(self._meaning(problem)) from None
+                    result = done.result()
+                    yield left.pop(tasks[done]), result
             finally:
                 self._abandoned |= any(not task.cancel() and not task.done() for task in tasks)
-            if broken is None:
+            if not broken:
                 continue
             # A worker that dies costs its clip: new ones measure what is left.
             losses += 1
             if losses == MOST_LOSSES:
-                raise InputError(self._meaning(broken))
-            print(f"a worker process ended: {len(unmeasured)} clips are left", file=sys.stderr)
+                raise InputError(
+                    f"worker processes were ended {MOST_LOSSES} times, perhaps for want of memory:"
+                    " --workers 1 needs half of it"
+                )
+            print(f"a worker process ended: {len(left)} clips are left", file=sys.stderr)
             self._executor.shutdown(wait=True)
             self._executor = None
 
-    def _meaning(self, problem: BaseException) -> str:
-        """What an error of the engine means."""
-        lost = self._engine.lost.items()
-        return next(words for kind, words in lost if isinstance(problem, kind))
+    def _started(self) -> Executor:
+        """New worker processes."""
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.count, context, start_worker, (self._plan.threads,))

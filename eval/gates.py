@@ -5,7 +5,7 @@ Set before any result was seen.
     gates_for("p6+w8g", stage=PRODUCT)
 
 Change a limit only with a new reason, never because a level missed it. eval/verdict.py applies
-them; docs/metrics.md states the vocoder's.
+them; docs/reference.md states the vocoder's.
 """
 
 from dataclasses import dataclass

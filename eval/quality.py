@@ -3,9 +3,9 @@ fp32 model, sentence by sentence.
 
     python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] \
         [--precision ane_numerics] [--layout streaming] [--features package]
-    # durations, F0, energy, text features: docs/encoder.md
+    # durations, F0, energy, text features: docs/models.md
     python eval/quality.py --method w8g --stage encoder
-    # the whole chain, from text to sound: docs/release.md
+    # the whole chain, from text to sound: docs/metrics.md
     python eval/quality.py --method p6+w8g --stage product
     # what ONNX Runtime makes of its own file, by the same gates
     python eval/quality.py --method fp32 --runtime onnx

@@ -2,7 +2,7 @@
 name one level and say why.
 
     kokoro-ane release [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] [--build build]
-    # a level a stage, judged together: docs/release.md
+    # a level a stage, judged together: docs/metrics.md
     kokoro-ane release --product [--encoders w8g] [--methods p6]
 
 Packages that are missing are built first. What was measured before is read from

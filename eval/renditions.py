@@ -37,7 +37,7 @@ from kokoro_ane.eval.natural import (
 )
 from kokoro_ane.eval.reference import Reference, Renderer
 from kokoro_ane.quantize.corpus import Utterance
-from kokoro_ane.quantize.speech import with_text_features
+from kokoro_ane.quantize.speech import vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 
 ROW_STEPS = (1, -1)  # phonemes: the neighbouring style rows
@@ -116,7 +116,7 @@ class Reader:
             f0_hz=encoded.f0_hz[0].numpy(),
             energy=encoded.energy[0].numpy(),
         )
-        inputs = with_text_features(
+        inputs = vocoder_inputs(
             reference.checkpoint,
             reference.vocoder,
             encoded.asr,

@@ -58,7 +58,6 @@ class SessionOptions:
     features: str = PYTORCH
     claim: str = NUMERIC
     workers: int = DEFAULT_WORKERS
-    scheduler: str | None = None
     all_clips: bool = False
     fresh: bool = False
 
@@ -145,11 +144,6 @@ def session_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure everything here, whatever is stored or was measured before",
     )
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="of a Dask cluster, whose workers measure instead (docs/release.md)",
-    )
 
 
 @contextmanager
@@ -162,9 +156,7 @@ def session(
     """Clips, fp32 reference, what was measured before under `cache`, worker processes and a
     progress display, until the block ends.
     """
-    from kokoro_ane.eval.cluster import cluster
     from kokoro_ane.eval.execution import (
-        Engine,
         Execution,
         Workers,
         arithmetic,
@@ -193,11 +185,9 @@ def session(
         if arguments.features == PACKAGE
         else ()
     )
-    # one thread, as Dask gives its workers
-    processes = (os.cpu_count() or 1) if arguments.scheduler else arguments.workers
     with ExitStack() as stack:
         # the clips too: their features' last bits hang on the number of threads
-        stack.enter_context(shared_cores(processes))
+        stack.enter_context(shared_cores(arguments.workers))
         of_encoder = getattr(arguments, "stage", VOCODER) == ENCODER
         texts = arguments.set or (BOTH if of_encoder else JUDGED)
         clips = tuple(judged_clips(checkpoint, texts, arguments.clips))
@@ -209,10 +199,6 @@ def session(
         print(variations.line, file=sys.stderr)
         store = Store.open(cache, checkpoint, arguments.seed, variations.sha256)
         reference = Reference(checkpoint, arguments.seed, store.renders, variations)
-        if arguments.scheduler:
-            engine = stack.enter_context(cluster(arguments.scheduler, store.key))
-        else:
-            engine = Engine.of_processes(arguments.workers)
         yield JudgeContext(
             checkpoint=checkpoint,
             source=arguments.checkpoint,
@@ -225,6 +211,6 @@ def session(
             claim=arguments.claim,
             may_build=may_build,
             all_clips=arguments.all_clips,
-            workers=stack.enter_context(Workers(reference, engine)),
+            workers=stack.enter_context(Workers(reference, arguments.workers)),
             progress=stack.enter_context(Progress()),
         )

@@ -13,10 +13,8 @@ line is one JSON object.
 """
 
 import argparse
-import multiprocessing
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument, conclude
@@ -66,28 +64,21 @@ def measure(
     """Measure what is missing of these stages and texts; every item of the judged sets that was
     measured, then or before, by kind and clip.
     """
-    from kokoro_ane.eval.execution import Plan, natural_here, shared_cores, start_worker
+    from kokoro_ane.eval.execution import Workers, shared_cores
     from kokoro_ane.eval.levels import fitting
     from kokoro_ane.eval.natural import Variations
-    from kokoro_ane.eval.reference import judged_clips
+    from kokoro_ane.eval.reference import Reference, judged_clips
 
     variations = Variations.of(checkpoint, SEED).unstored
     with shared_cores(workers):
-        import torch
-
-        threads = torch.get_num_threads()
-        plan = Plan(checkpoint, SEED, None, threads, variations)
         kept, whole = variations.kept(), judged_clips(checkpoint, texts)
         # as padded packages take them, then those that only streaming ones take whole
         cut = [(stage, clip) for stage in stages for clip in fitting(whole, stage, LONGEST)]
         every = dict.fromkeys([*cut, *((stage, clip) for stage in stages for clip in whole)])
         missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in kept]
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, start_worker, (threads,)) as executor:
-            tasks = [executor.submit(natural_here, plan, *task) for task in missing]
-            for count, task in enumerate(as_completed(tasks), 1):
-                task.result()
-                print(f"{count} of {len(tasks)} clips", file=sys.stderr)
+        with Workers(Reference(checkpoint, SEED, None, variations), workers) as pool:
+            for count, _ in enumerate(pool.natural(missing), 1):
+                print(f"{count} of {len(missing)} clips", file=sys.stderr)
     return variations.kept()
 
 

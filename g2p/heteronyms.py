@@ -8,7 +8,7 @@ A tagger gives the part of speech (g2p/part_of_speech.py), the clause tells `rea
 (g2p/clauses.py), cue words tell senses of one part of speech apart (a lead pipe, a tear in a
 sleeve). A cue is a word within REACH words, or with a place (`-1:deep`: the word before;
 `+1:player`: the word after), which counts double. The key with the most points wins, the first one
-where none has more. Figures and what stays undecided: docs/g2p-models.md.
+where none has more. Figures and what stays undecided: docs/g2p.md.
 """
 
 from collections.abc import Collection, Mapping, Sequence

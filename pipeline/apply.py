@@ -28,6 +28,7 @@ from kokoro_ane.core.commands import (
     print_table,
 )
 from kokoro_ane.core.config import not_releasable
+from kokoro_ane.core.contract import VOCODER_NAME
 from kokoro_ane.core.errors import EXIT_GOOD, Parser, command
 from kokoro_ane.pipeline.package_builds import quantize
 from kokoro_ane.quantize.methods import STAGE_METHODS
@@ -81,11 +82,11 @@ def print_report(manifest: "Manifest", parent_bytes: int) -> dict[str, Any]:
     compression, share = manifest.compression, manifest.package_bytes / parent_bytes
     counts = f"{compression['compressed_ops']} compressed, {compression['kept_ops']} kept"
     rows = [("weights of layers", counts, "as planned", "holds")]
-    if "int8_inputs" in compression:  # the vocoder's
+    if manifest.stage == VOCODER_NAME:
         rows.append(("int8 inputs", f"{compression['int8_inputs']}", "as planned", "holds"))
         rows.append(("share of MACs in int8", f"{compression['int8_macs_share']:.2%}", "", ""))
     else:
-        equal, weights = compression["equal_weights"], compression["weights"]
+        equal, weights = compression["equal_weights"], compression["compressed_weights"]
         change = f"{equal:,} of {weights:,}; {compression['largest_weight_error']:.1e}"
         lossless = "lossless" if compression["lossless"] else ""
         rows.append(("weights equal to the bit; largest change", change, lossless, ""))

@@ -42,7 +42,10 @@ G2P_ABSENT = (
 
 
 class File(TypedDict):
-    """A file and its hash; the path is relative to the assembly's."""
+    """A file and its hash.
+
+    file: its path, relative to the bundle. sha256: of its bytes. bytes: its size.
+    """
 
     file: str
     sha256: str
@@ -50,7 +53,14 @@ class File(TypedDict):
 
 
 class PackageFile(File):
-    """A manifest, and the package that it describes."""
+    """A manifest (`file`), and the package that it describes. Written beside these: the package's
+    `inputs`, `outputs` and `buckets` (lengths in frames); of an encoder `functions`,
+    `token_buckets`, `compute_units` and `alignment`; of a vocoder `source`, the ten weights and the
+    bias of its harmonic source.
+
+    package: path of the .mlpackage or .onnx. package_sha256: over its files. package_bytes: its
+    size. target: the least system, such as iOS17.
+    """
 
     package: str
     package_sha256: str
@@ -59,20 +69,35 @@ class PackageFile(File):
 
 
 class Voices(TypedDict):
-    """Style packs."""
+    """The style tables. Written beside them: their `shape`, and which `row` serves a text.
+
+    files: one .style file for each voice.
+    """
 
     files: list[File]
 
 
 class CheckpointNamed(TypedDict):
-    """Where the weights are from."""
+    """Where the weights are from.
+
+    name: of the checkpoint. sha256: over its weights, configuration and voices.
+    """
 
     name: str
     sha256: str
 
 
 class Together(TypedDict):
-    """manifest.json, as far as it is read again."""
+    """What is read again of a bundle's manifest.json. Written beside it: `format`, a number that a
+    reader compares; `layout` of the vocoder; `advisories`, what was reported of Core ML on Apple's
+    systems; `audio`, sample rate and frames.
+
+    checkpoint: of every package, voice and vector. releasable: whether it may be released.
+    withheld: why not, or null. method: the vocoder's level. encoder: one package, or two of iOS 17.
+    vocoder: its package. g2p: its package, or why there is none. vocabulary: phoneme symbol to id.
+    voices: the style tables. lexicon: by dialect, where words alone are bundled. text: what reads
+    text, by language. vectors: inputs and outputs of every step, or null.
+    """
 
     checkpoint: CheckpointNamed
     releasable: bool

@@ -2,22 +2,17 @@
 mono, 16 bit, the same samples everywhere.
 
     samples, gain = finished(waveform)                  # fades, within full scale
-    TickFade(durations, phonemes, len(samples))(samples)    # ticks behind the last word faded
     with to_file(Path("hello.wav")) as sink: sink.write(samples)
     StreamSink(sys.stdout.buffer, "wav").write(samples)
     TrimmedSink(sink).write(samples)                    # silence at both ends cut
     levelled(samples, -19)                              # at -19 LUFS, and the loudness reached
-
-Kokoro ticks after short texts in some voices ("Hi.", "No?"), in PyTorch as in every package: single
-samples at -17 to -28 dBFS behind the last phone. Judge and vectors keep the ticks: they hear what
-the models made.
 """
 
 import contextlib
 import errno
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,7 +21,6 @@ import numpy as np
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
-from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 
 FADE_SAMPLES = 120  # 5 ms
 CEILING = 1.0  # full scale; a louder chunk is turned down as a whole
@@ -34,13 +28,6 @@ VOICE_PERCENTILE = 95  # of a chunk's frames: what the voice passes in one frame
 FULL_SCALE = 32767
 SUFFIXES = (".wav", ".flac")
 UNKNOWN_LENGTH = 0xFFFFFFFF  # a wav header written before the audio is known
-# of full scale: a word is over, and a tick begins, where samples stay below, or pass it
-QUIET = 10 ** (-40 / 20)
-STEP = 60  # samples, 2.5 ms
-ENDED_STEPS = 4  # 10 ms of quiet end a word
-TICK_STEPS = 12  # 30 ms: what sounds longer is speech, and stays
-# their release may come 75 ms late, behind a closure as quiet as a pause
-PLOSIVES, RELEASE_FRAMES = frozenset("ptkbdɡɾʔʧʤT"), 3
 # samples of silence that stay: 0.1 s, 0.25 s
 LEAD, TAIL = SAMPLE_RATE_HZ // 10, SAMPLE_RATE_HZ // 4
 SILENT = 10 ** (-50 / 20)  # of full scale
@@ -135,64 +122,6 @@ def join_db(before: np.ndarray, after: np.ndarray, pause: int) -> float:
             if voice
             else (float("inf") if step else float("-inf"))
         )
-
-
-def word_end(durations: Sequence[int], phonemes: str) -> int:
-    """Sample at which the last phone ends, by the durations [n + 2]; a plosive's with room for its
-    release. 0 without a phone.
-    """
-    phones = [
-        place
-        for place, symbol in enumerate(phonemes)
-        if symbol.isalpha() and symbol not in PRIMARY + SECONDARY
-    ]
-    if not phones:
-        return 0
-    last = phones[-1]
-    late = RELEASE_FRAMES if phonemes[last] in PLOSIVES else 0
-    # the first duration is the boundary's
-    return FRAME_SAMPLES * (int(sum(durations[: last + 2])) + late)
-
-
-class TickFade:
-    """A chunk [600 F] float32, in one piece or several, with what is shorter than 30 ms, behind 10
-    ms of quiet behind the last phone, faded to silence.
-
-    Sound that goes on past the last phone (a vowel that rings out, a late release) is followed to
-    its end and stays as it is. What lies behind the last phone is held back until the chunk's last
-    sample is there; where all of it is in the last piece, as it mostly is, nothing comes later than
-    it would.
-    """
-
-    def __init__(self, durations: Sequence[int], phonemes: str, length: int) -> None:
-        """`length`: samples of the chunk."""
-        self.length, self.at, self.held = length, 0, np.zeros(0, np.float32)
-        self.end = word_end(durations, phonemes) or length
-
-    def __call__(self, piece: np.ndarray) -> np.ndarray:
-        """The next piece [n] float32 -> what can be heard of it and before it."""
-        word = piece[: max(0, self.end - self.at)]
-        self.at, self.held = self.at + len(piece), np.concatenate([self.held, piece[len(word) :]])
-        return word if self.at < self.length else np.concatenate([word, _faded(self.held)])
-
-
-def _faded(tail: np.ndarray) -> np.ndarray:
-    """What lies behind the last phone, [n] float32, its ticks faded."""
-    count = len(tail) // STEP
-    # [steps of 2.5 ms]
-    loud = np.abs(tail[: count * STEP]).reshape(count, STEP).max(axis=1) > QUIET
-    steps, over = np.flatnonzero(loud), 0
-    # Runs of loud steps with no pause inside: the last that is speech, or that has no pause before
-    # it, ends the word. What is loud behind it is a tick.
-    for run in np.split(steps, np.flatnonzero(np.diff(steps) > ENDED_STEPS) + 1):
-        if len(run) and (run[-1] + 1 - run[0] > TICK_STEPS or run[0] - over < ENDED_STEPS):
-            over = int(run[-1]) + 1
-    if count - over < ENDED_STEPS or not loud[over:].any():
-        return tail
-    faded, start = tail.copy(), over * STEP
-    faded[start : start + FADE_SAMPLES] *= fade(len(faded[start : start + FADE_SAMPLES]))[::-1]
-    faded[start + FADE_SAMPLES :] = 0.0
-    return faded
 
 
 class Sink(ABC):

@@ -86,7 +86,7 @@ FROM = {
 # silent bins. Upstream sums the source's phase in float32: 40 for its spectrum.
 FLOAT64 = dict.fromkeys(ORDER, 80.0) | {"durations": EQUAL}
 FLOAT32 = FLOAT64 | {"spectrum": 40.0}
-# fp16 there: docs/encoder.md, docs/vocoder.md
+# fp16 there: docs/models.md
 PACKAGE = FLOAT32 | {"text": 40.0, "asr": 40.0, "energy": 40.0, "waveform": 40.0}
 
 Intermediates = dict[str, np.ndarray]

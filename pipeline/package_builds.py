@@ -238,6 +238,7 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
     check_output(options.build / "x.json")
     method = with_settings(method_named(options.method, options.stage), list(options.settings))
     from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import quiet_coremltools
 
     if options.stage != "vocoder":
         for name, usual in (("layout", PADDED), ("runtime", CORE_ML), ("recipe", None)):
@@ -246,10 +247,10 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
                     f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
                     " packages only"
                 )
-        from kokoro_ane.quantize.stage_levels import build_level
-
-        pairs = build_level(method, open_checkpoint(options.checkpoint), options.build)
-        return list(zip(*pairs, strict=True))
+        checkpoint = open_checkpoint(options.checkpoint)
+        with quiet_coremltools():
+            from kokoro_ane.quantize.compress import build_encoder
+        return build_encoder(method, checkpoint, options.build)
     from kokoro_ane.quantize.recipe import recipe_for
 
     checkpoint = open_checkpoint(options.checkpoint)
@@ -258,8 +259,6 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
         from kokoro_ane.runtimes.onnx.onnx_levels import build_file
 
         return [build_file(method, checkpoint, options.build, options.layout)]
-    from kokoro_ane.core.export import quiet_coremltools
-
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.quantize.compress import build_compressed
     return [build_compressed(method, checkpoint, options.build, recipe, options.layout)]

@@ -23,7 +23,7 @@ from kokoro_ane.core.steps import Step, Tensors, require_shape, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.pipeline.audio import StreamFinish, TickFade, finished, join_db
+from kokoro_ane.pipeline.audio import StreamFinish, finished, join_db
 from kokoro_ane.pipeline.joins import (
     JoinTrim,
     NoPause,
@@ -274,16 +274,13 @@ class Pipeline:
         # a mark in the text changes the pace of its own words, within what the model can say
         chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)
-        phonemes = joined_call(call)
-        inputs = begin(phonemes, speed, options.seed + index)
+        inputs = begin(joined_call(call), speed, options.seed + index)
         tensors = run_steps(ROUNDED, chain, inputs, self.clock, seconds)
         durations = with_pauses(tensors["durations"], [chunk.phonemes for chunk in call])
         tensors |= {"durations": durations}
         tensors = run_steps(BEFORE_VOCODER, chain, tensors, self.clock, seconds)
         frames, level = durations.tolist(), Level()
         pieces = self._pieces(chain, tensors, play is not None and len(call) == 1, level, seconds)
-        if not options.raw:
-            pieces = map(TickFade(frames, phonemes, FRAME_SAMPLES * sum(frames)), pieces)
         if len(call) > 1:
             shares = shares_of(np.concatenate([*pieces]), frames, [one.phonemes for one in call])
         else:

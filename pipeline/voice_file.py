@@ -6,7 +6,7 @@ voices/NAME.style.
     keeps(pack, content)             # whether they are one voice
 
 Rows of neighbouring lengths differ little, and an utterance said with its neighbour's row is as
-good (docs/encoder.md). So as many directions are stored as keep every row nearer to itself than
+good (docs/models.md). So as many directions are stored as keep every row nearer to itself than
 `SHARE` of its distance from the nearer neighbour. Little-endian float32: the mean row [256],
 directions [K, 256], of each row its lengths along them [510, K]; K follows from the size. row =
 mean + sum over k of length[k] direction[k].

@@ -1,18 +1,21 @@
-"""Build the package of a compression level: the level's integers in the modules of a layout, and
-one conversion. Nothing is executed to be built; what was built is read back and executed.
+"""Build the packages of a compression level: the level's integers in the modules of a vocoder's
+layout or of the encoder, and one conversion. Nothing is executed to be built; what was built is
+read back and executed.
 
-parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
+    parent, manifest = build_compressed(METHODS["w8"], checkpoint, Path("build"))
+    pairs = build_encoder(STAGE_METHODS["encoder"]["w8g"], checkpoint, Path("build"))
 """
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from kokoro_ane.core import builder
 from kokoro_ane.core.builder import Part
@@ -21,6 +24,7 @@ from kokoro_ane.core.checks import INT8_STORAGE, Check, ProgramFacts, snr_db
 from kokoro_ane.core.commands import BuildOptions
 from kokoro_ane.core.contract import (
     DECODER,
+    ENCODER_NAME,
     FEATURES,
     PADDED,
     STREAMED,
@@ -32,14 +36,19 @@ from kokoro_ane.core.contract import (
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import Function
 from kokoro_ane.core.manifest import Manifest, described, level_name
+from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderStage, check_utterances
+from kokoro_ane.encoder.encoder_steps import Buckets, EncoderBackend, encode, whole_frames
+from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.quantize.level import Level, level_of, load_level, made_from, save_level
-from kokoro_ane.quantize.locator import find_package, manifest_path, options_for
+from kokoro_ane.quantize.locator import HALF, Request, find_package, options_for
 from kokoro_ane.quantize.methods import Method, method_named
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight
 from kokoro_ane.quantize.streaming_level import streaming_stage
+from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import layout_recorded
+from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths
@@ -55,8 +64,11 @@ RIPPLE_DB = 20.0
 # inputs: a value that lies between two steps goes either way
 MODULE_DB, ROUNDED_MODULE_DB = 40.0, 10.0
 TABLES = "constexpr_lut_to_dense"
-HALF, ENTRIES = "_cast_fp16", "_table"  # in the names of stored constants
-Staged = VocoderStage | StreamingStage
+CAST, ENTRIES = "_cast_fp16", "_table"  # in the names of stored constants
+# of what the encoder computes, whether in fp16; checked are the shortest text and a sentence
+ENCODER_TENSORS = {"raw": False, "hidden": False, "text": True, "f0_hz": False, "energy": True}
+CHECKED_TEXTS = 2
+Staged = VocoderStage | StreamingStage | EncoderStage
 
 
 def build_compressed(
@@ -82,9 +94,28 @@ def build_compressed(
     return parent, child
 
 
-def level_path(method: Method, checkpoint: Checkpoint, build: Path) -> Path:
+def build_encoder(
+    method: Method, checkpoint: Checkpoint, build: Path
+) -> list[tuple[Manifest, Manifest]]:
+    """Compress the encoder; pairs of a parent's manifest and a new one, two where each function has
+    its own package (iOS 17). Raises as build_compressed does.
+    """
+    request = Request(checkpoint, build)
+    parents = tuple(map(request.manifest, request.encoders))
+    for parent in parents:
+        parent.verify()
+    level = level_for(method, checkpoint, build, anew=True, stage=ENCODER_NAME)
+    stage = CompressedStage.of(level, stage_of(checkpoint, parents[0]), *parents)
+    children = builder.build(stage, build)
+    return [(stage.parent_of(*child.functions), child) for child in children]
+
+
+def level_path(
+    method: Method, checkpoint: Checkpoint, build: Path, stage: str = VOCODER_NAME
+) -> Path:
     """Where the level's file stands."""
-    return manifest_path(build, checkpoint, method).with_suffix(".safetensors")
+    request = Request(checkpoint, build, method.name, encoder=method.name)
+    return request.path(stage).with_suffix(".safetensors")
 
 
 def level_for(
@@ -93,40 +124,49 @@ def level_for(
     build: Path,
     recipe: Recipe | None = None,
     anew: bool = False,
+    stage: str = VOCODER_NAME,
 ) -> Level:
     """The level from its file, or made and saved where there is none or it was made by other code.
     Raises InputError for a file that is damaged or of something else.
     """
-    path = level_path(method, checkpoint, build)
+    path = level_path(method, checkpoint, build, stage)
     if path.exists() and not anew:
         level = load_level(path, checkpoint, method, recipe)
         if level is not None:
             return level
         print(f"{path} was made by other code: making it again", file=sys.stderr)
-    level = level_of(checkpoint, method, recipe)
+    level = level_of(checkpoint, method, recipe, stage)
     save_level(level, path, made_from(checkpoint, method, recipe))
     return level
 
 
 @dataclass(frozen=True, eq=False)
 class CompressedStage:
-    """A core.builder.PackageStage. Responsibilities: 1. the stage of a layout with a level's
-    integers in its modules; 2. the one assertion on its package; 3. the figures of a level.
+    """A core.builder.PackageStage. Responsibilities: 1. the encoder's stage, or a layout's, with a
+    level's integers in its modules; 2. the one assertion on its package; 3. the figures of a level.
     """
 
     inside: Staged
     plain: Staged  # the same uncompressed
     level: Level
-    parent: Manifest
+    parents: tuple[Manifest, ...]
 
     @classmethod
-    def of(cls, level: Level, plain: Staged, parent: Manifest) -> "CompressedStage":
-        """`plain` is the parent's stage."""
-        if isinstance(plain, StreamingStage):
-            return cls(streaming_stage(plain, level), plain, level, parent)
+    def of(cls, level: Level, plain: Staged, *parents: Manifest) -> "CompressedStage":
+        """`plain` is the parents' stage."""
         target = level.method.target or plain.target
-        inside = replace(plain, balanced=level.applied(plain.vocoder), target=target)
-        return cls(inside, plain, level, parent)
+        inside: Staged
+        if isinstance(plain, StreamingStage):
+            inside = streaming_stage(plain, level)
+        elif isinstance(plain, EncoderStage):
+            inside = replace(plain, compressed=level.applied(plain.encoder), target=target)
+        else:
+            inside = replace(plain, balanced=level.applied(plain.vocoder), target=target)
+        return cls(inside, plain, level, parents)
+
+    def parent_of(self, name: str, *_: str) -> Manifest:
+        """The parent that holds a function."""
+        return next(parent for parent in self.parents if name in parent.functions)
 
     @property
     def precision(self) -> str:
@@ -139,10 +179,11 @@ class CompressedStage:
         return self.inside.target
 
     def parts(self) -> tuple[Part, ...]:
-        """One package."""
-        (part,) = self.inside.parts()
-        level = level_name(self.level.method.name, self.parent.layout)
-        return (self.inside.part(VOCODER_NAME, level, part.functions),)
+        """As many packages as the parents are, by the level's name."""
+        level = level_name(self.level.method.name, self.parents[0].layout)
+        return tuple(
+            self.inside.part(part.stage, level, part.functions) for part in self.plain.parts()
+        )
 
     def function(self, name: str) -> Function:
         """The contract function of that name."""
@@ -159,8 +200,10 @@ class CompressedStage:
         facts = self.inside.facts(name, program)
         require_stored(self.function(name).module, program)
         # the same arithmetic as before, where inputs stay in float
-        if isinstance(self.inside, VocoderStage) and not self.level.ranges:
-            before = self.parent.operations
+        if not isinstance(self.inside, StreamingStage) and not self.level.ranges:
+            parent = self.parent_of(name)
+            with described(parent.path):
+                before = parent.checks["structure"][name]["operations"]
             differing = Counter(facts.operations)
             differing.subtract(before)
             changed = {kind: count for kind, count in differing.items() if count}
@@ -170,46 +213,115 @@ class CompressedStage:
 
     def figures(self, programs: Mapping[str, Program]) -> list[Check]:
         """The package against its module, the module against the uncompressed one."""
-        method, speech = self.level.method, self.inside.speech
-        figures = self._figures_of_preparation() if self.level.ranges else []
-        rendered = self.inside.rendered(programs)
+        method, inside, plain = self.level.method, self.inside, self.plain
+        if isinstance(inside, EncoderStage):
+            assert isinstance(plain, EncoderStage)
+            return [*inside.figures(programs), *encoder_figures(method, plain, inside)]
+        assert not isinstance(plain, EncoderStage)
+        figures = preparation_figures(self.level, plain.vocoder, inside.speech)
+        rendered = inside.rendered(programs)
         limit = ROUNDED_MODULE_DB if self.level.ranges else MODULE_DB
-        value = snr_db(rendered_in_torch(self.inside), rendered)
+        value = snr_db(rendered_in_torch(inside), rendered)
         figures.append(Check("SNR against the level in PyTorch", value, limit, True, "dB"))
-        name = f"SNR against {method.parent} in PyTorch, {speech.frames} frames of a tuning voice"
-        value = snr_db(rendered_in_torch(self.plain), rendered)
+        frames = inside.speech.frames
+        name = f"SNR against {method.parent} in PyTorch, {frames} frames of a tuning voice"
+        value = snr_db(rendered_in_torch(plain), rendered)
         return [*figures, Check(name, value, method.check_snr_db, True, "dB")]
-
-    def _figures_of_preparation(self) -> list[Check]:
-        """That the vocoder renders the same when it is prepared for int8 inputs."""
-        plain, level, speech = self.plain.vocoder, self.level, self.inside.speech
-        reference = render_reference(plain, speech)
-        steps = {"balanced channels": (replace(level, caps={}), EXACT_DB)}
-        if level.caps:
-            steps["a scale that varies over time too"] = (level, RIPPLE_DB)
-        return [
-            Check(
-                f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
-                snr_db(reference, render_reference(step.prepared(plain), speech)),
-                limit_db,
-                True,
-                "dB",
-            )
-            for name, (step, limit_db) in steps.items()
-        ]
 
     def contract(self, part: Part) -> dict[str, Any]:
         """The parent's contract with this level's provenance."""
-        return self.inside.contract(part) | {
+        parent, compression = self.parent_of(*part.functions), self.level.as_dict()
+        contract = self.inside.contract(part)
+        if isinstance(self.plain, EncoderStage):
+            modules = [self.function(name).module for name in part.functions]
+            compression |= weight_changes(self.level, self.plain.encoder, modules)
+        else:
+            # predicted statistics that a level corrects stay the parent's
+            contract |= {"inputs": parent.inputs, "outputs": parent.outputs}
+        return contract | {
             "method": self.level.method.name,
-            "parent_sha256": self.parent.package_sha256,
-            "inputs": self.parent.inputs,
-            "outputs": self.parent.outputs,
-            "compression": self.level.as_dict(),
+            "parent_sha256": parent.package_sha256,
+            "compression": compression,
         }
 
 
-def rendered_in_torch(stage: Staged) -> np.ndarray:
+def preparation_figures(level: Level, plain: Vocoder, speech: VocoderInputs) -> list[Check]:
+    """That the vocoder renders the same when it is prepared for int8 inputs."""
+    if not level.ranges:
+        return []
+    reference = render_reference(plain, speech)
+    steps = {"balanced channels": (replace(level, caps={}), EXACT_DB)}
+    if level.caps:
+        steps["a scale that varies over time too"] = (level, RIPPLE_DB)
+    return [
+        Check(
+            f"SNR of the vocoder with {name} against the checkpoint's, PyTorch fp32",
+            snr_db(reference, render_reference(step.prepared(plain), speech)),
+            limit_db,
+            True,
+            "dB",
+        )
+        for name, (step, limit_db) in steps.items()
+    ]
+
+
+@torch.no_grad()
+def encoder_figures(method: Method, plain: EncoderStage, inside: EncoderStage) -> list[Check]:
+    """How far a level moves what the encoder computes from random symbols, in PyTorch. F0 and
+    energy are computed on the uncompressed encoder's alignment.
+    """
+    limits = replace(plain.limits, total_frames=sys.maxsize)
+    before, after = (
+        EncoderBackend(torch_functions(stage.encoder), limits) for stage in (plain, inside)
+    )
+    pairs, moved = [], 0
+    for text in check_utterances(plain.checkpoint, plain.buckets)[:CHECKED_TEXTS]:
+        inputs = text.ids, text.style, text.speed
+        expected = encode(before, *inputs)
+        durations = expected.durations.numpy()
+        got = encode(after, *inputs, durations=durations)
+        moved += int((whole_frames(got.raw.numpy(), limits) != durations).sum())
+        pairs.append((expected, got))
+    figures = []
+    for name, half in ENCODER_TENSORS.items():
+        value = min(snr_db(*(getattr(one, name).numpy() for one in pair)) for pair in pairs)
+        title = f"{name} against {method.parent} in PyTorch, worst of {CHECKED_TEXTS} texts"
+        limit = min(method.check_snr_db, LIMIT_SNR_DB[HALF]) if half else method.check_snr_db
+        figures.append(Check(title, value, limit, True, "dB"))
+    if method.lossless:
+        figures.append(Check("durations changed", moved, 0, False, "tokens"))
+    return figures
+
+
+def weight_changes(level: Level, encoder: Encoder, modules: Iterable[nn.Module]) -> dict[str, Any]:
+    """How far a level moves the encoder's weights that one package's modules hold, for the
+    manifest; a change is a share of its tensor's largest.
+    """
+    plain, equal, count, largest = level.prepared(encoder), 0, 0, 0.0
+    held = {form.label for module in modules for form in stored_forms(module)}
+    for path, form in level.forms.items():
+        if form.label not in held:
+            continue
+        exact, stored = plain.get_submodule(path).weight, form.array()
+        assert isinstance(exact, Tensor)
+        weight = exact.detach().numpy().astype(stored.dtype)
+        equal, count = equal + int((stored == weight).sum()), count + weight.size
+        largest = max(largest, float(np.abs(stored - weight).max() / np.abs(weight).max()))
+    return {
+        "lossless": level.method.lossless,
+        "compressed_ops": len(held),
+        "compressed_weights": count,
+        "equal_weights": equal,
+        "largest_weight_error": largest,
+    }
+
+
+def stored_forms(module: nn.Module) -> list[StoredWeight]:
+    """The forms that a module's layers hold."""
+    return [part for part in module.modules() if isinstance(part, StoredWeight)]
+
+
+def rendered_in_torch(stage: VocoderStage | StreamingStage) -> np.ndarray:
     """The stage's speech by its modules."""
     if isinstance(stage, StreamingStage):
         return stage.in_torch().render(stage.speech)
@@ -220,9 +332,9 @@ def require_stored(module: nn.Module, program: Program) -> None:
     """Raise CheckFailed where a package's function stores other constants than its module holds,
     or stores them otherwise. mlprogram reads them, which shares no code with what wrote them.
     """
-    forms = {part.label: part for part in module.modules() if isinstance(part, StoredWeight)}
+    forms = {form.label: form for form in stored_forms(module)}
     stored = {
-        op.outputs[0].name.removesuffix(HALF): op
+        op.outputs[0].name.removesuffix(CAST): op
         for op in program.operations
         if op.op_type.startswith("constexpr_") and ENTRIES not in op.outputs[0].name
     }
@@ -251,9 +363,12 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
     """The stage that the parent was built from. Raises InputError where its statistics are those of
     another predictor.
     """
+    if parent.stage.startswith(ENCODER_NAME):
+        lengths = Buckets(parent.token_buckets, parent.buckets)
+        return EncoderStage(checkpoint, lengths, parent.precision, parent.target)
     if parent.layout in STREAMED:
         with described(parent.path):
-            lengths = [
+            windows = [
                 tuple(parent.inputs[name][FEATURES]["frames"]) for name in (UTTERANCE, WINDOW)
             ]
             recorded_sha256 = parent.inputs[DECODER][STYLE]["statistics_sha256"]
@@ -268,7 +383,7 @@ def stage_of(checkpoint: Checkpoint, parent: Manifest) -> Staged:
         return StreamingStage(
             checkpoint,
             predictor,
-            Lengths(parent.buckets, *lengths),
+            Lengths(parent.buckets, *windows),
             parent.precision,
             speech,
             parent.target,

@@ -39,11 +39,11 @@ def form_of(
     """The weight by that scheme; None where OwnGrid finds no grid. A palette that should be fitted
     is fitted only where there is a `fit`.
     """
+    width = weight.shape[1 - axis]
     match how:
         case LinearWeights():
-            form: StoredWeight | None = symmetric(weight, how.bits, weight.shape[1 - axis], axis)
+            form: StoredWeight | None = symmetric(weight, how.bits, width, axis)
         case BlockWeights():
-            width = weight.shape[1 - axis]
             form = symmetric(weight, how.bits, how.block_of(width) or width, axis)
         case PaletteWeights() if how.gptq and fit is not None:
             form = fit(weight, how)
@@ -64,9 +64,8 @@ def rows_of(layer: nn.Module, label: str = "") -> Integers:
     weight = layer.weight
     assert isinstance(weight, Tensor)
     axis = int(getattr(layer, "transposed", isinstance(layer, FrozenConvTranspose)))
-    array = weight.detach().half().numpy()
-    form = symmetric(array, 8, array.shape[1 - axis], axis)
-    form.label = label
+    form = form_of(weight.detach().half().numpy(), LinearWeights(), None, axis, label)
+    assert isinstance(form, Integers)
     return form
 
 

@@ -1,5 +1,5 @@
-"""A compression level of one checkpoint's vocoder: the integers of its layers and what prepares it
-for int8 inputs. Every layout and runtime is made from the same level.
+"""A compression level of one checkpoint's vocoder or encoder: the integers of its layers and what
+prepares the vocoder for int8 inputs. Every layout and runtime is made from the same level.
 
     level = level_of(checkpoint, METHODS["w8a8"])
     save_level(level, path, made_from(checkpoint, METHODS["w8a8"], None))
@@ -12,44 +12,47 @@ plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py)
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import ENCODER_NAME, VOCODER_NAME
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import with_zero_taps
 from kokoro_ane.core.staging import staged
-from kokoro_ane.quantize.activations import calibration_inputs
+from kokoro_ane.encoder.functions import Encoder
 from kokoro_ane.quantize.balance import (
     balance_channels,
     channel_divisors,
     scale_caps,
     with_time_varying_scales,
 )
+from kokoro_ane.quantize.encoder_layers import encoder_fits, encoder_plan, with_stored_lstms
 from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.methods import Activations, Method, PaletteWeights
 from kokoro_ane.quantize.palettes import Fit, Unfolded, style_moments
 from kokoro_ane.quantize.plan import LayerPlan, int8_macs_share, is_fitted, plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.quantize.sources import source_sha256
-from kokoro_ane.quantize.statistics import DEALS, Reading, one_thread_each, readings
+from kokoro_ane.quantize.speech import calibration_inputs
+from kokoro_ane.quantize.statistics import Reading, on_threads, readings
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight, Table, store
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv
 
 FORMAT = 1
 INT8_STEPS = 127
+Network = TypeVar("Network", Vocoder, Encoder)
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Responsibilities: 1. the stored forms by the vocoder's layers; 2. a vocoder that computes
+    """Responsibilities: 1. the stored forms by the layers; 2. a vocoder or encoder that computes
     with them; 3. what was done, in numbers.
 
     divisors: of the input channels of balanced convolutions, [C] float64 by path. caps: of those
@@ -65,16 +68,18 @@ class Level:
     float_layers: int = 0  # whose weights stay in float by plan
     recipe: Recipe | None = None
 
-    def prepared(self, vocoder: Vocoder) -> Vocoder:
-        """A copy with balanced channels and scales over time, its weights in float. Taps of zero
-        are in the weights, as a package has them.
+    def prepared(self, network: Network) -> Network:
+        """A copy whose weights stand as a package has them, in float: LSTMs in Core ML's order,
+        taps of zero in the weights. The vocoder's has balanced channels and scales over time.
         """
-        prepared = with_time_varying_scales(balance_channels(vocoder, self.divisors), self.caps)
+        if isinstance(network, Encoder):
+            return with_stored_lstms(network)
+        prepared = with_time_varying_scales(balance_channels(network, self.divisors), self.caps)
         return with_zero_taps(prepared).eval()
 
-    def applied(self, vocoder: Vocoder) -> Vocoder:
+    def applied(self, network: Network) -> Network:
         """A copy whose layers hold the level's integers and round what they read."""
-        compressed = self.prepared(vocoder)
+        compressed = self.prepared(network)
         for path in sorted({*self.forms, *self.ranges}):
             self.attach(compressed.get_submodule(path), path)
         return compressed
@@ -175,7 +180,13 @@ class Calibration:
                 caps = {path: cap for path, cap in every.items() if path in rounded}
             beyond = 1 - settings.percentile / 100
             ranges = {p: self.read[p].exceeded(beyond, divisors.get(p)) for p in rounded}
-            _require_ranges(ranges)
+            # a value that is always zero has no scale, and one that overflows has none either
+            silent = [path for path, size in ranges.items() if not 0.0 < size < float("inf")]
+            if silent:
+                raise CheckFailed(
+                    f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in"
+                    " all); none can be set"
+                )
         in_float = sum(entry.weights is None for entry in plan.values())
         level = Level(method, {}, divisors, caps, ranges, 0.0, in_float)
         fits = self._fits(plan, divisors)
@@ -188,12 +199,11 @@ class Calibration:
         every row of the checkpoint's voices and suit other voices less.
         """
         fitted = {path: entry for path, entry in plan.items() if is_fitted(entry.weights)}
-        styles = style_moments(self.checkpoint) if fitted else None
+        styles = style_moments(self.checkpoint) if fitted else torch.zeros(0)
         fits = {}
         for path, entry in fitted.items():
             unfolded = Unfolded.of(self.vocoder.get_submodule(path))
             moments = styles if entry.layer.is_style else self.read[path].moments
-            assert moments is not None
             if path in divisors:
                 # of the balanced layer's inputs: what weights take, inputs lose
                 inverse = (1 / divisors[path]).float().repeat_interleave(unfolded.taps)
@@ -202,11 +212,23 @@ class Calibration:
         return fits
 
 
-def level_of(checkpoint: Checkpoint, method: Method, recipe: Recipe | None = None) -> Level:
-    """Compress the checkpoint's vocoder. Raises InputError for a recipe that does not fit, and
-    CheckFailed where an input has no range or no weight is compressed.
+def level_of(
+    checkpoint: Checkpoint,
+    method: Method,
+    recipe: Recipe | None = None,
+    stage: str = VOCODER_NAME,
+) -> Level:
+    """Compress the checkpoint's vocoder or encoder. Raises InputError for a recipe that does not
+    fit, and CheckFailed where an input has no range or no weight is compressed.
     """
-    recipe = recipe if method.by_recipe else None
+    of_stage = _encoder_level if stage == ENCODER_NAME else _vocoder_level
+    level = of_stage(checkpoint, method, recipe if method.by_recipe else None)
+    if not level.forms:
+        raise CheckFailed(f"{method.name} compresses no weight; the package was not kept")
+    return level
+
+
+def _vocoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> Level:
     if recipe is not None:
         recipe.require_fits(checkpoint)
     vocoder = Vocoder.of(checkpoint)
@@ -214,54 +236,47 @@ def level_of(checkpoint: Checkpoint, method: Method, recipe: Recipe | None = Non
     plan = plan_for(method, layers, recipe.levels if recipe else None)
     calibration = Calibration.of(checkpoint, vocoder, method.activations, plan.values())
     level = calibration.level(method, plan)
-    if not level.forms:
-        raise CheckFailed("no weight was compressed; the package was not kept")
     return replace(level, int8_macs_share=int8_macs_share(plan, layers), recipe=recipe)
 
 
-def _require_ranges(ranges: Mapping[str, float]) -> None:
-    # a value that is always zero has no scale, and one that overflows has none either
-    silent = [path for path, size in ranges.items() if not 0.0 < size < float("inf")]
-    if silent:
-        raise CheckFailed(
-            f"calibration: {silent[0]} has range {ranges[silent[0]]:g} ({len(silent)} in all); none"
-            " can be set"
-        )
+def _encoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> Level:
+    encoder = with_stored_lstms(Encoder.of(checkpoint))
+    plan = encoder_plan(method, encoder)
+    forms = _forms(encoder, plan, encoder_fits(checkpoint, encoder, plan))
+    return Level(method, forms, {}, {}, {}, 0.0, len(plan) - len(forms), recipe)
 
 
 def _forms(
-    prepared: Vocoder, plan: Mapping[str, LayerPlan], fits: Mapping[str, Fit]
+    prepared: Network, plan: Mapping[str, LayerPlan], fits: Mapping[str, Fit]
 ) -> dict[str, StoredWeight]:
-    """The stored forms of all planned layers, made on two threads."""
+    """The stored forms of all planned layers, made on two threads; none of a weight that stands on
+    no grid where its own is looked for.
+    """
+    stage = type(prepared).__name__.lower()
 
-    def made(path: str) -> StoredWeight:
-        layer, how = prepared.get_submodule(path), plan[path].weights
-        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and how is not None
-        label = f"vocoder_{path.replace('.', '_')}_weight"
-        weight = layer.weight.detach().half()
-        taps = _taps(layer)
+    def made(path: str) -> StoredWeight | None:
+        entry, layer = plan[path], prepared.get_submodule(path)
+        how, weight = entry.weights, layer.weight
+        assert isinstance(weight, Tensor) and how is not None
+        label = f"{stage}_{path.replace('.', '_')}_weight"
+        weight = weight.detach().half() if entry.layer.half else weight.detach()
+        # how many taps of a kernel stand as outputs of their own
+        whole = layer.taps if isinstance(layer, PerColumnScaledConv) else None
+        taps = 1 if whole is None else whole.weight.shape[1]
         if taps > 1 and isinstance(how, PaletteWeights):
             # taps that are outputs [O taps, I, 1, 1] stand in their kernel [O, I, 1, taps]: a fit
             # carries the error of one tap to the next
             weight = weight.view(-1, taps, *weight.shape[1:3]).permute(0, 2, 3, 1)
-        array, axis = weight.contiguous().numpy(), int(plan[path].layer.transposed)
+        array, axis = weight.contiguous().numpy(), int(entry.layer.transposed)
         form = form_of(array, how, fits.get(path), axis, label)
-        assert form is not None, how
         if taps > 1 and isinstance(form, Table):
             index = form.index.permute(0, 3, 1, 2).reshape(-1, *form.index.shape[1:3], 1)
             form = form.with_index(index, axis=0)
         return form
 
     chosen = [path for path, entry in plan.items() if entry.weights is not None]
-    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
-        return dict(zip(chosen, pool.map(made, chosen), strict=True))
-
-
-def _taps(layer: nn.Module) -> int:
-    """How many taps of a kernel stand as outputs of their own."""
-    if isinstance(layer, PerColumnScaledConv) and layer.taps is not None:
-        return int(layer.taps.weight.shape[1])
-    return 1
+    forms = zip(chosen, on_threads(made, chosen), strict=True)
+    return {path: form for path, form in forms if form is not None}
 
 
 # -- the file --------------------------------------------------------------------------------------

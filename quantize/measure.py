@@ -17,7 +17,6 @@ import torch
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.data_files import conform, parse_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.quantize.activations import FIRST_SEED, calibration_inputs
 from kokoro_ane.quantize.level import Calibration
 from kokoro_ane.quantize.methods import (
     LIKE,
@@ -35,6 +34,7 @@ from kokoro_ane.quantize.plan import (
     pays,
     planned,
 )
+from kokoro_ane.quantize.speech import FIRST_SEED, calibration_inputs
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference

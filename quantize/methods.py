@@ -209,7 +209,7 @@ class Method:
     unfit_for_engine: str | None = None
     # of one clip against the parent; below this the package is broken, not merely coarse
     check_snr_db: float = 15.0
-    # the first pattern that a weight's name (encoder) or a layer's (vocoder) fits, else `weights`
+    # the first pattern that a layer's name fits, else `weights`
     parts: tuple[tuple[str, Weights], ...] = ()
 
     @property
@@ -218,15 +218,10 @@ class Method:
         return isinstance(self.weights, OwnGrid)
 
     def weights_of(self, name: str) -> Weights | None:
-        """The scheme of the encoder's weight, or of the vocoder's layer, of that name."""
+        """The scheme of the layer of that name."""
         return next(
             (weights for pattern, weights in self.parts if fnmatchcase(name, pattern)), self.weights
         )
-
-    @property
-    def reconverts(self) -> bool:
-        """Whether the package is converted anew instead of taken from the parent's."""
-        return self.balances or self.target is not None
 
     @property
     def balances(self) -> bool:
@@ -333,9 +328,9 @@ _TABLES = Method(
 )
 # ALBERT moves durations most and gets 8 bits; energy gets 4. The LSTM that energy shares with F0
 # gets 6: on 14 tuning sentences 4 bits there flip 0.18 % of voicing, more than all other parts
-# together (docs/encoder.md).
+# together (docs/models.md).
 _EIGHT, _SIX, _FOUR = (PaletteWeights(bits, gptq=True, rows=16) for bits in (8, 6, 4))
-_PARTS = (("duration.duration_predictor_bert*", _EIGHT), ("prosody.energy*", _FOUR))
+_PARTS = (("bert*", _EIGHT), ("predictor.N*", _FOUR))
 _MIXED = dataclasses.replace(
     _TABLES,
     name="mixed",

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.layers import Conv, ConvTranspose, Linear
+from kokoro_ane.core.layers import Conv, ConvTranspose
 from kokoro_ane.quantize.methods import PaletteWeights
 from kokoro_ane.quantize.stored_forms import Table
 
@@ -181,10 +181,10 @@ class Unfolded:
 
     @classmethod
     def of(cls, layer: nn.Module) -> "Unfolded":
-        """The form of an ungrouped Conv or ConvTranspose, or of a Linear."""
-        if isinstance(layer, Linear):
+        """The form of an ungrouped Conv or ConvTranspose; all else is one product."""
+        if not isinstance(layer, Conv | ConvTranspose):
             return cls(kernel=1, stride=1, dilation=1, padding=0, transposed=False)
-        assert isinstance(layer, Conv | ConvTranspose) and layer.groups == 1
+        assert layer.groups == 1
         kernel, stride, dilation = layer.kernel_size[1], layer.stride[1], layer.dilation[1]
         return cls(
             kernel, stride, dilation, int(layer.padding[1]), isinstance(layer, ConvTranspose)
@@ -240,26 +240,6 @@ class Unfolded:
         return whole.reshape(inner, out, -1)[..., : self.kernel].unsqueeze(2)
 
 
-def fitted_palette(
-    weight: np.ndarray, how: PaletteWeights, unfolded: Unfolded, moments: Tensor
-) -> Table:
-    """Tables and indices as of row_palettes, fitted to the moments [I taps, I taps] of the inputs
-    of a convolution. The rows of a transposed one are axis 1.
-    """
-    exact = torch.from_numpy(weight.astype(np.float32))
-    matrix = unfolded.matrix(exact)
-    # the power of the input that each weight multiplies: how much the weight's error counts
-    power = unfolded.weight(moments.diagonal().expand_as(matrix), exact).numpy()
-    rows, importance = (
-        array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power)
-    )
-    chosen = row_palettes(rows, how, importance)
-    # [O, 2^bits]
-    values = chosen.unpacked_entries().repeat_interleave(len(matrix) // len(chosen.entries), dim=0)
-    index = unfolded.weight(rounded(matrix, values, moments), exact).to(torch.uint8)
-    return chosen.with_index(index, axis=int(unfolded.transposed))
-
-
 @torch.no_grad()
 def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
     """The index into a row's values [O, 2^bits] for every weight of `matrix` [O, I], such that the
@@ -292,13 +272,28 @@ def rounded(matrix: Tensor, values: Tensor, moments: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What fitted_palette needs of one layer: fit(weight, how) -> Table."""
+    """A convolution and the moments [I taps, I taps] of its inputs."""
 
     unfolded: Unfolded
     moments: Tensor
 
     def __call__(self, weight: np.ndarray, how: PaletteWeights) -> Table:
-        return fitted_palette(weight, how, self.unfolded, self.moments)
+        """Tables and indices as of row_palettes, fitted to the moments. The rows of a transposed
+        convolution are axis 1.
+        """
+        unfolded, exact = self.unfolded, torch.from_numpy(weight.astype(np.float32))
+        matrix = unfolded.matrix(exact)
+        # the power of the input that each weight multiplies: how much the weight's error counts
+        power = unfolded.weight(self.moments.diagonal().expand_as(matrix), exact).numpy()
+        rows, importance = (
+            array.swapaxes(0, 1) if unfolded.transposed else array for array in (weight, power)
+        )
+        chosen = row_palettes(rows, how, importance)
+        # [O, 2^bits]
+        repeats = len(matrix) // len(chosen.entries)
+        values = chosen.unpacked_entries().repeat_interleave(repeats, dim=0)
+        index = unfolded.weight(rounded(matrix, values, self.moments), exact).to(torch.uint8)
+        return chosen.with_index(index, axis=int(unfolded.transposed))
 
 
 def style_moments(checkpoint: Checkpoint) -> Tensor:

@@ -30,7 +30,9 @@ COUNTED_FRAMES = 40  # of the utterance that multiply-accumulates are counted in
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution. `macs` counts its multiply-accumulates in an utterance of COUNTED_FRAMES."""
+    """One convolution, or of the encoder (quantize/encoder_layers.py) any weight. `macs` counts its
+    multiply-accumulates in an utterance of COUNTED_FRAMES.
+    """
 
     name: str
     transposed: bool
@@ -40,6 +42,7 @@ class Layer:
     macs: int
     is_style: bool  # an AdaIN affine, one column whatever the length
     is_tail: bool  # fp32 in an fp16 package: conv_post and the inverse STFT, never compressed
+    half: bool = True  # whether an fp16 package computes with its weights in 16 bits
 
 
 def vocoder_layers(vocoder: Vocoder) -> tuple[Layer, ...]:

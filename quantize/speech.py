@@ -10,35 +10,43 @@ user's cache folder, by checkpoint, voices, texts, threads and the code that mak
 
 import hashlib
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import BOUNDARY_ID, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING
+from kokoro_ane.core.contract import BOUNDARY_ID, JUDGED, SECOND, TUNING
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 from kokoro_ane.core.kokoro_int8.cache import cache_root
-from kokoro_ane.core.steps import Tensors, run_steps
+from kokoro_ane.core.steps import run_steps
 from kokoro_ane.core.tensor_files import keep_npz, read_npz
 from kokoro_ane.core.voices import style_row
 from kokoro_ane.encoder.encoder_steps import (
     MAX_SPEED,
-    AlignmentLimits,
     EncoderBackend,
     encode,
     input_ids,
 )
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
-from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.encoder.functions import Encoder, torch_backend
 from kokoro_ane.encoder.prosody import TextEncoder
-from kokoro_ane.quantize.corpus import DATA, Line, Utterance, load, speech_file, speech_lines
+from kokoro_ane.quantize.corpus import (
+    DATA,
+    Line,
+    Said,
+    Utterance,
+    load,
+    require_disjoint,
+    speech_file,
+    speech_lines,
+)
 from kokoro_ane.quantize.sources import source_sha256
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
-from kokoro_ane.vocoder.source import HarmonicSource
 from kokoro_ane.vocoder.vocoder_steps import STEPS as VOCODER_STEPS
 
 SPEAKERS = (
@@ -57,6 +65,7 @@ JUDGED_SPEAKERS = 6  # of SPEAKERS; the second set has the last two, and blends
 FASTER = 1.4
 CHECK_SPEECH = DATA / "check_speech.npz"  # a sentence spoken by flite
 FIELDS = ("input_ids", "durations", "f0_hz", "energy")  # and the speed
+FIRST_SEED = 1000  # calibration noise is never the evaluation's
 STAND_IN = "af_heart"  # the Kokoro voice in place of flite's, in the sentence that checks builds
 FEATURE_STEPS = tuple(
     step
@@ -125,6 +134,20 @@ def own_speech(checkpoint: Checkpoint, name: str = JUDGED) -> list[Utterance]:
     ]
 
 
+def tuning_speech(checkpoint: Checkpoint) -> list[Utterance]:
+    """The set "tuning" as this checkpoint speaks it. Raises InputError where a sentence of it is
+    also judged.
+    """
+    sentences = own_speech(checkpoint, TUNING)
+    # the judged set is not spoken: its texts are enough
+    judged = [
+        Said(f"{JUDGED}-{number:02d}", line.text, dialect_phonemes(line, voice))
+        for number, (voice, line) in enumerate(lines_by_voice(checkpoint, JUDGED))
+    ]
+    require_disjoint(sentences, judged)
+    return sentences
+
+
 def _spoken(
     checkpoint: Checkpoint, voiced_lines: Sequence[tuple[str, Line]]
 ) -> dict[str, np.ndarray]:
@@ -132,10 +155,7 @@ def _spoken(
     from rich.console import Console
     from rich.progress import track
 
-    backend = EncoderBackend(
-        torch_functions(Encoder.of(checkpoint)),
-        AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]),
-    )
+    backend = torch_backend(Encoder.of(checkpoint), checkpoint.config)
     arrays: dict[str, np.ndarray] = {}
     shown = track(
         voiced_lines, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True
@@ -188,55 +208,31 @@ def text_encoder(checkpoint: Checkpoint) -> TextEncoder:
     return checkpoint.load_part(TextEncoder(checkpoint.config), "text_encoder")
 
 
-@dataclass(frozen=True, eq=False)
-class Speaker:
-    """What FEATURE_STEPS work with in place of a chain: a voice [510, 1, 256] and the harmonic
-    source. These steps let neither encoder nor vocoder compute.
-    """
-
-    voice: np.ndarray
-    source: HarmonicSource
-    first_frames: int | None = None  # whole utterances
-
-    @property
-    def encoder(self) -> "Speaker":
-        """The speaker itself: the steps read `first_frames` of an encoder."""
-        return self
-
-    @property
-    def vocoder(self) -> "Speaker":
-        """The speaker itself: the steps read `source` of a vocoder."""
-        return self
-
-
 @torch.no_grad()
 def vocoder_inputs(
-    checkpoint: Checkpoint, vocoder: Vocoder, encoder: TextEncoder, utterance: Utterance, seed: int
-) -> VocoderInputs:
-    """All five inputs of the vocoder for one utterance, with the noise drawn from `seed`."""
-    text = encoder(torch.from_numpy(utterance.input_ids).long()[None], None)  # [1, hidden, 1, T]
-    return _inputs_by_steps(checkpoint, vocoder, utterance, seed, {"text": text.numpy()})
-
-
-def with_text_features(
-    checkpoint: Checkpoint, vocoder: Vocoder, asr: Tensor, utterance: Utterance, seed: int
-) -> VocoderInputs:
-    """The same five inputs, where the text features asr [1, hidden, F] exist already."""
-    return _inputs_by_steps(checkpoint, vocoder, utterance, seed, {"asr": asr.numpy()})
-
-
-def _inputs_by_steps(
     checkpoint: Checkpoint,
     vocoder: Vocoder,
+    text: TextEncoder | Tensor,
     utterance: Utterance,
     seed: int,
-    text_features: Tensors,
 ) -> VocoderInputs:
-    """The inputs by the chain's steps for style row, alignment and harmonic source. Durations, F0
-    and energy are the utterance's.
+    """All five inputs of the vocoder for one utterance, with the noise drawn from `seed`, by the
+    chain's steps for style row, alignment and harmonic source. Durations, F0 and energy are the
+    utterance's. `text`: the encoder of text features, or asr [1, hidden, F] where these exist.
     """
-    speaker = Speaker(checkpoint.blend(utterance.voice).numpy(), vocoder.generator.m_source.host)
-    inputs = text_features | {
+    if isinstance(text, Tensor):
+        features = {"asr": text.numpy()}
+    else:
+        # [1, hidden, 1, T]
+        ids = torch.from_numpy(utterance.input_ids).long()[None]
+        features = {"text": text(ids, None).numpy()}
+    # these steps let neither encoder nor vocoder compute: whole utterances, the harmonic source
+    speaker = SimpleNamespace(
+        voice=checkpoint.blend(utterance.voice).numpy(),
+        encoder=SimpleNamespace(first_frames=None),
+        vocoder=SimpleNamespace(source=vocoder.generator.m_source.host),
+    )
+    inputs = features | {
         "phonemes": np.array([ord(symbol) for symbol in utterance.phonemes], np.int32),
         "durations": utterance.durations.astype(np.int64),
         "f0_hz": utterance.f0_hz[None],
@@ -256,6 +252,35 @@ def _inputs_by_steps(
 def _tensor(array: np.ndarray) -> Tensor:
     """A contiguous tensor of the array with one more axis in front."""
     return torch.from_numpy(np.ascontiguousarray(array))[None]
+
+
+def calibration_inputs(
+    checkpoint: Checkpoint,
+    vocoder: Vocoder,
+    clips: int | None = None,
+    first_seed: int = FIRST_SEED,
+    shift: int = 0,
+) -> Iterator[VocoderInputs]:
+    """Yield the features of the first `clips` sentences of the tuning set, of all by default. The
+    voices take turns, and each sentence has its own noise.
+
+    Sentences are whole: AdaIN normalizes over all of one, so peaks grow with its length (1.5 times
+    from 4 to 15 seconds on real Kokoro). With `shift` each sentence gets the style of the voice
+    that many places further on.
+    """
+    sentences, voices = tuning_speech(checkpoint), speakers(checkpoint, TUNING)
+    if clips is not None and clips > len(sentences):
+        raise InputError(f"{clips} tuning sentences asked for, there are {len(sentences)}")
+    encoder = text_encoder(checkpoint)
+    for number, sentence in enumerate(sentences[:clips]):
+        utterance = replace(sentence, voice=voices[(number + shift) % len(voices)])
+        yield vocoder_inputs(
+            checkpoint,
+            vocoder,
+            encoder,
+            utterance,
+            seed=first_seed + shift * len(sentences) + number,
+        )
 
 
 def check_speech(checkpoint: Checkpoint, frames: int) -> VocoderInputs:

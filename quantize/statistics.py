@@ -12,12 +12,13 @@ are dealt to two threads whatever the machine has, so that sums do not depend on
 
 import itertools
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,8 @@ STRIPS = 8
 DEALS = 2  # threads; each has its own sums, which are added in order
 # share of the columns that may exceed what a channel's size is taken to be
 RARE = 1e-3
+Job = TypeVar("Job")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Reading:
     """What one layer read. `tops` has an entry for each clip in order."""
 
     tops: dict[int, Tops] = field(default_factory=dict)
-    moments: Tensor | None = None
-    count: int = 0  # columns that the moments are a mean of
+    sums: Tensor | None = None  # of the moments over `count` columns, upper half alone
+    count: int = 0
 
     def size(self) -> Tensor:
         """The magnitude of every channel that the share RARE of its columns exceeds, [C], averaged
@@ -70,11 +73,30 @@ class Reading:
             largest = max(largest, float(values.flatten().topk(rank).values[-1]))
         return largest
 
+    def add_columns(self, columns: Tensor) -> None:
+        """Add x x^T of `columns` [n, size] to the upper half of the sums, in strips: the lower half
+        would take two fifths more time.
+        """
+        size = columns.shape[1]
+        if self.sums is None:
+            self.sums = torch.zeros(size, size)
+        edges = [size * strip // STRIPS for strip in range(STRIPS + 1)]
+        for begin, end in itertools.pairwise(edges):
+            self.sums[begin:end, begin:].addmm_(columns[:, begin:end].T, columns[:, begin:])
+        self.count += len(columns)
+
+    @property
+    def moments(self) -> Tensor:
+        """The mean of x x^T, [size, size], over the columns."""
+        assert self.sums is not None
+        upper = self.sums / self.count
+        return upper.triu() + upper.triu(1).T
+
     def add(self, other: "Reading") -> None:
         """Join what another thread read."""
         self.tops |= other.tops
-        if other.moments is not None:
-            self.moments = other.moments if self.moments is None else self.moments + other.moments
+        if other.sums is not None:
+            self.sums = other.sums if self.sums is None else self.sums + other.sums
         self.count += other.count
 
 
@@ -120,14 +142,9 @@ def readings(
         if place.path in tops and (first is None or clip < first):
             reading.tops[clip] = tops_of(x, 1 - percentile / 100)
         if place.path in moments:
-            columns = Unfolded.of(vocoder.get_submodule(place.path)).inputs(x)
-            size = columns.shape[1]
-            if reading.moments is None:
-                reading.moments = torch.zeros(size, size)
-            add_moments(reading.moments, columns)
-            reading.count += len(columns)
+            reading.add_columns(Unfolded.of(vocoder.get_submodule(place.path)).inputs(x))
 
-    def deal(number: int, shown: Progress) -> None:
+    def deal(number: int) -> None:
         for clip in range(number, len(clips), DEALS):
             current[get_ident()] = read[number], clip
             render_reference(eager, clips[clip])
@@ -139,29 +156,22 @@ def readings(
             continue
         eager.get_submodule(name).register_forward_pre_hook(partial(note, place))
     console = Console(file=sys.stderr)
-    with Progress(console=console, transient=True) as shown, one_thread_each():
+    with Progress(console=console, transient=True) as shown:
         task = shown.add_task("tuning sentences", total=len(clips))
-        with ThreadPoolExecutor(DEALS) as pool:
-            list(pool.map(deal, range(DEALS), [shown] * DEALS))
+        on_threads(deal, range(DEALS))
     joined = read[0]
     for other in read[1:]:
         for path, reading in other.items():
             joined.setdefault(path, Reading()).add(reading)
     for reading in joined.values():
         reading.tops = dict(sorted(reading.tops.items()))
-        if reading.moments is not None:
-            upper = reading.moments / reading.count
-            reading.moments = upper.triu() + upper.triu(1).T
     return joined
 
 
-def add_moments(sums: Tensor, columns: Tensor) -> None:
-    """Add x x^T of `columns` [n, size] to the upper half of `sums` [size, size], in strips: the
-    lower half would take two fifths more time.
-    """
-    edges = [len(sums) * strip // STRIPS for strip in range(STRIPS + 1)]
-    for begin, end in itertools.pairwise(edges):
-        sums[begin:end, begin:].addmm_(columns[:, begin:end].T, columns[:, begin:])
+def on_threads(work: Callable[[Job], Made], jobs: Iterable[Job]) -> list[Made]:
+    """What `work` makes of each job, in their order, by DEALS threads."""
+    with ThreadPoolExecutor(DEALS) as pool, one_thread_each():
+        return list(pool.map(work, jobs))
 
 
 @contextmanager

@@ -23,8 +23,6 @@ from torch.nn.utils import parametrize
 
 from kokoro_ane.core.errors import InputError
 
-GATES = 4  # of an LSTM; Core ML's order is input, forget, output, cell
-
 
 def _rounded_to(weight: Tensor, half: bool) -> Tensor:
     """The weight in float32 as a package that stores halves unpacks it."""
@@ -50,11 +48,7 @@ def integers(
     return _rounded_to((whole if offset is None else whole - offset.float()) * scale, half)
 
 
-@integers.register_fake
-def _(
-    values: Tensor, scale: Tensor, offset: Tensor | None, bits: int, half: bool, label: str
-) -> Tensor:
-    return values.new_empty(values.shape, dtype=torch.float32)
+integers.register_fake(lambda values, *_: values.new_empty(values.shape, dtype=torch.float32))
 
 
 def convert_integers(context: Any, node: Any) -> None:
@@ -125,11 +119,7 @@ def unpacked_entries(entries: Tensor, scale: Tensor | None, half: bool) -> Tenso
     return _rounded_to(values, half)
 
 
-@table.register_fake
-def _(
-    index: Tensor, entries: Tensor, scale: Tensor | None, axis: int, half: bool, label: str
-) -> Tensor:
-    return index.new_empty(index.shape, dtype=torch.float32)
+table.register_fake(lambda index, *_: index.new_empty(index.shape, dtype=torch.float32))
 
 
 def convert_table(context: Any, node: Any) -> None:
@@ -176,9 +166,7 @@ def rounded(x: Tensor, step: Tensor, scale: Tensor) -> Tensor:
     return whole * scale.to(x.dtype).view(shape)
 
 
-@rounded.register_fake
-def _(x: Tensor, step: Tensor, scale: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
+rounded.register_fake(lambda x, *_: x.new_empty(x.shape))
 
 
 def convert_rounded(context: Any, node: Any) -> None:
@@ -201,15 +189,13 @@ def ordered_lstm(x: Tensor, forward: list[Tensor], backward: list[Tensor]) -> Te
     hidden = forward[1].shape[1]
     weights: list[Tensor] = []
     for inward, onward, bias in (forward, backward):
-        weights += [_in_torch_order(part) for part in (inward, onward, bias)]
+        weights += [output_and_cell_swapped(part) for part in (inward, onward, bias)]
         weights.append(torch.zeros_like(bias))
     state = x.new_zeros(2, x.shape[1], hidden)
     return torch.lstm(x, (state, state), weights, True, 1, 0.0, False, True, False)[0].clone()
 
 
-@ordered_lstm.register_fake
-def _(x: Tensor, forward: list[Tensor], backward: list[Tensor]) -> Tensor:
-    return x.new_empty(x.shape[0], x.shape[1], 2 * forward[1].shape[1])
+ordered_lstm.register_fake(lambda x, forward, _: x.new_empty(*x.shape[:2], 2 * forward[1].shape[1]))
 
 
 def convert_ordered_lstm(context: Any, node: Any) -> None:
@@ -233,15 +219,12 @@ def convert_ordered_lstm(context: Any, node: Any) -> None:
     context.add(outputs[0], node.name)
 
 
-def in_core_ml_order(rows: Tensor) -> Tensor:
-    """Rows of PyTorch's gates input, forget, cell, output -> input, forget, output, cell."""
-    i, f, g, o = rows.chunk(GATES)
-    return torch.cat([i, f, o, g])
-
-
-def _in_torch_order(rows: Tensor) -> Tensor:
-    i, f, o, g = rows.chunk(GATES)
-    return torch.cat([i, f, g, o])
+def output_and_cell_swapped(rows: Tensor) -> Tensor:
+    """Rows of PyTorch's gates input, forget, cell, output -> Core ML's input, forget, output, cell;
+    and back.
+    """
+    first, forget, third, fourth = rows.chunk(4)
+    return torch.cat([first, forget, fourth, third])
 
 
 # -- registration with the two converters ----------------------------------------------------------
@@ -431,6 +414,16 @@ class RoundedInput(Converted):
         return rounded(x, self.step, self.scale)
 
 
+class Rows(nn.Module):
+    """One of a layer's weights [4 H, I] or biases [4 H], with a name of its own."""
+
+    weight: Tensor
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+
 class OrderedLSTM(Converted):
     """A two-way LSTM over x [T, B, I] whose weights stand as Core ML reads them, so that forms can
     be stored in them. `weights`: PyTorch's list of both directions.
@@ -445,11 +438,11 @@ class OrderedLSTM(Converted):
         ):
             parts = zip(self.NAMES, (inward, onward, bias + other), strict=True)
             for name, part in parts:
-                self.register_buffer(name + end, in_core_ml_order(part.detach()))
+                setattr(self, name + end, Rows(output_and_cell_swapped(part.detach())))
 
     def forward(self, x: Tensor) -> Tensor:
         forward, backward = (
-            [getattr(self, name + end) for name in self.NAMES] for end in ("", "_back")
+            [getattr(self, name + end).weight for name in self.NAMES] for end in ("", "_back")
         )
         return ordered_lstm(x, forward, backward)
 
@@ -457,12 +450,3 @@ class OrderedLSTM(Converted):
 def store(layer: nn.Module, form: StoredWeight, name: str = "weight") -> None:
     """Let `form` stand in the layer's parameter or buffer of that name."""
     parametrize.register_parametrization(layer, name, form, unsafe=True)
-
-
-def stored_in(layer: nn.Module, name: str = "weight") -> StoredWeight | None:
-    """The form that stands in a layer; None where the weight is in float."""
-    if not parametrize.is_parametrized(layer, name):
-        return None
-    (form,) = layer.get_submodule(f"parametrizations.{name}").children()
-    assert isinstance(form, StoredWeight)
-    return form

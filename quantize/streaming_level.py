@@ -17,9 +17,9 @@ from torch import Tensor
 
 from kokoro_ane.core.contract import DECODER, UTTERANCE
 from kokoro_ane.core.layers import NORM_EPSILON
-from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.fits import rows_of
 from kokoro_ane.quantize.level import Level
+from kokoro_ane.quantize.speech import calibration_inputs
 from kokoro_ane.quantize.statistics import one_thread_each
 from kokoro_ane.quantize.stored_forms import store
 from kokoro_ane.vocoder.decoder import Vocoder

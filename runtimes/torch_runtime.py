@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.contract import DEFAULT_BUCKETS, STREAMED, PackedLayout
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
-from kokoro_ane.encoder.functions import Encoder, torch_functions
+from kokoro_ane.core.contract import STREAMED, PackedLayout
+from kokoro_ane.encoder.encoder_steps import EncoderBackend
+from kokoro_ane.encoder.functions import Encoder, torch_backend
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
 from kokoro_ane.vocoder.decoder import Vocoder, unpack
@@ -45,10 +45,7 @@ class EagerBackend:
 
 def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
     """The checkpoint's encoder at exact length."""
-    return EncoderBackend(
-        torch_functions(Encoder.of(checkpoint)),
-        AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1]),
-    )
+    return torch_backend(Encoder.of(checkpoint), checkpoint.config)
 
 
 def open_chain(request: Request) -> Opened:

@@ -29,6 +29,7 @@ let package = Package(
         .target(name: "CoreML", dependencies: ["KokoroVectors"], path: "Tests/CoreMLStandIn"),
         .target(name: "SwiftUI", path: "Tests/SampleStandIn/SwiftUI"),
         .target(name: "AVFoundation", path: "Tests/SampleStandIn/AVFoundation"),
+        .target(name: "PageExamples", dependencies: ["Kokoro", "KokoroONNX"] + coreML, path: "Tests/PageExamples"),
         .target(name: "Sample", dependencies: ["Kokoro", "SwiftUI", "AVFoundation"], path: "Sample"),
     ] : []),
     swiftLanguageModes: [.v6]

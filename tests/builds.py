@@ -156,18 +156,6 @@ def packages_once(
     return once(factory, [checkpoint.sha256, builds], make)
 
 
-def without_self_checks(patch: pytest.MonkeyPatch) -> None:
-    """coremltools looks over the whole program after each of its hundred passes, a third of a
-    conversion's time.
-
-    The packages are the same: tests/core/test_convert.py compares their bytes with those of a
-    process that has the checks.
-    """
-    from coremltools.converters.mil.mil import Program
-
-    patch.setattr(Program, "validate", lambda *_, **__: None)
-
-
 def with_shared_text_tables(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> None:
     """A language's text tables, three seconds of a bundle, are written once a session; every bundle
     gets a copy.
@@ -227,9 +215,7 @@ def recipe_of(checkpoint: Checkpoint) -> Recipe:
 
 
 @pytest.fixture(scope="session")
-def built(
-    quick_conversion: None, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Checkpoint, Path]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
     """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written
     in.
     """

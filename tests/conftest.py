@@ -28,7 +28,6 @@ from tests.builds import (  # noqa: F401  fixtures
     packages_once,
     small_config,
     with_shared_text_tables,
-    without_self_checks,
 )
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -80,14 +79,6 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def quick_conversion() -> Iterator[None]:
-    """Conversions in this process without coremltools' checks of itself."""
-    with pytest.MonkeyPatch.context() as patch:
-        without_self_checks(patch)
-        yield
-
-
-@pytest.fixture(scope="session")
 def quick_bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Bundles in this process with text tables that are written once."""
     with pytest.MonkeyPatch.context() as patch:
@@ -114,7 +105,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_build(
     tiny_checkpoint: Checkpoint,
-    quick_conversion: None,
     quick_bundles: None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:

@@ -1,5 +1,5 @@
 """The two annotated sources that the tagger learns from, both of Debian packages with permissive
-licences (docs/g2p-models.md).
+licences (docs/g2p.md).
 
     apt-get install festlex-poslex wordnet-base
     .venv/bin/python -c 'from training.tagger_sources import examples, WORDNET; \

@@ -10,7 +10,7 @@ up to rounding: channels are the contiguous axis, which oneDNN's convolutions re
 reordering; AdaIN is one batch norm whose affine is the style's; Snake is u + sin(u)^2 on u = alpha
 x, alpha folded into the norm's affine and 1 / alpha into the next convolution (so are 1 / sqrt(2)
 and the mean over parallel blocks); the style affines of all norms are one product. Figures:
-docs/runtimes.md.
+docs/speaking.md.
 """
 
 from collections.abc import Iterator

@@ -209,7 +209,11 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
                 )
             if path.stem in packs:
                 raise InputError(f"{source} holds the voice {path.stem} twice")
-            packs[path.stem] = _content(path, source)
+            try:
+                packs[path.stem] = read_pack(path).astype("<f4").tobytes()
+            except InputError as problem:
+                shown = path if source.is_dir() else f"{source}: {path.name}"
+                raise InputError(str(problem).replace(str(path), str(shown))) from None
         # All of it is read and checked before the first voice is written.
         for name in sorted(set(fixed) & set(packs)):
             if packs[name] != (voices / f"{name}.bin").read_bytes():
@@ -221,14 +225,6 @@ def add_voices(source: Path, voices: Path, fixed: Collection[str] = ()) -> tuple
             with staged(voices / f"{name}.bin") as aside:
                 aside.write_bytes(packs[name])
     return tuple(sorted(packs))
-
-
-def _content(path: Path, source: Path) -> bytes:
-    try:
-        return read_pack(path).astype("<f4").tobytes()
-    except InputError as problem:
-        shown = path if source.is_dir() else f"{source}: {path.name}"
-        raise InputError(str(problem).replace(str(path), str(shown))) from None
 
 
 def _in_folder(source: Path) -> list[Path]:

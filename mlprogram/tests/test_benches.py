@@ -105,3 +105,11 @@ class TestSuite:
             > figures["snr_db_to_float64"]["fp16 ane_numerics"]
             > 30
         )
+
+    @pytest.mark.slow
+    def test_a_gru_of_flexible_length_runs_as_one(self, tmp_path: Path) -> None:
+        rows = executor.measure_loops(1, tmp_path, targets=("iOS18",))
+        assert len(rows) == 8
+        for name, row in rows.items():
+            least_db = executor.AGREEMENT_DB if "fp32" in name else 50
+            assert row["snr_db_to_float64"] >= least_db

@@ -215,7 +215,7 @@ def test_malformed_shapes_are_refused_by_the_parser(
 
 
 def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture) -> None:
-    assert main(["rules", "--check", str(ROOT / "docs" / "neural-engine.md")]) == 0
+    assert main(["rules", "--check", str(ROOT / "mlprogram" / "RULES.md")]) == 0
 
 
 def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

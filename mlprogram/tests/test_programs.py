@@ -320,7 +320,7 @@ def test_the_readme_runs_and_its_figures_are_those(
 ) -> None:
     text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
     monkeypatch.chdir(model.parent)
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     record: dict = {}
     exec(example, record)
     assert record["scores"].shape == (1, 10)
@@ -339,7 +339,7 @@ def test_the_readme_runs_and_its_figures_are_those(
 
 @pytest.mark.slow
 def test_the_test_of_the_page_runs(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "mlprogram.md").read_text(encoding="utf-8")
+    text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(# test_my_model\.py.*?)```", text, re.DOTALL)
     (tmp_path / "test_my_model.py").write_text(example, encoding="utf-8")
     module, x = (

@@ -138,7 +138,8 @@ def build_file(
     """
     if not isinstance(method.weights, LinearWeights):
         raise InputError(
-            f"--runtime {NAME} has no {method.name}: there are w8 and w8a8 (docs/runtimes.md#onnx)"
+            f"--runtime {NAME} has no {method.name}: there are w8 and w8a8"
+            " (docs/speaking.md#onnx-runtime)"
         )
     check_names(NAME, method.name, layout)
     request = Request(checkpoint, build, PRECISION, layout, files=NAME)

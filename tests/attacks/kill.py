@@ -194,16 +194,11 @@ def _once(real: Callable[..., Any], folder: Path) -> Callable[..., Any]:
 
 
 def primed(world: World) -> None:
-    """Put the stand-ins in place: conversions are read, checks of their own left out. For the rest
-    of this process's life.
-    """
+    """Put the stand-ins in place: conversions are read. For the rest of this process's life."""
     import pytest
-
-    from tests.builds import without_self_checks
 
     patch = pytest.MonkeyPatch()
     unmeasured(patch)
-    without_self_checks(patch)
     folder = world.root.parent / "primed"
     folder.mkdir(exist_ok=True)
     for place in CONVERSIONS:

@@ -288,7 +288,6 @@ def test_a_full_disk(
     disk: Path,
     tiny_build: Path,
     tiny_checkpoint: Checkpoint,
-    quick_conversion: None,
     capsys: pytest.CaptureFixture,
 ) -> None:
     verb, *arguments = command.format(disk=disk, build=tiny_build).split()
@@ -311,9 +310,7 @@ def test_a_full_disk(
 
 
 @pytest.fixture(scope="module")
-def g2p_package(
-    g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory, quick_conversion: None
-) -> Path:
+def g2p_package(g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that holds a finished G2P package, of the smallest network."""
     folder = tmp_path_factory.mktemp("g2p")
     assert build(f"g2p --weights {g2p_weights} --out {folder}".split()) == 0
@@ -326,7 +323,6 @@ def test_g2p_on_a_full_disk(
     disk: Path,
     g2p_weights: Path,
     g2p_package: Path,
-    quick_conversion: None,
     capsys: pytest.CaptureFixture,
 ) -> None:
     """Full before the work, while coremltools writes its copies (6 MB), or before the package: one
@@ -356,7 +352,6 @@ def test_a_full_folder_for_temporary_files(
     disk: Path,
     tiny_build: Path,
     g2p_weights: Path,
-    quick_conversion: None,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:

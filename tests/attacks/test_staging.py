@@ -349,7 +349,6 @@ class TestTemporaryFiles:
         g2p_weights: Path,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
-        quick_conversion: None,
     ) -> None:
         """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever
         where it is killed.

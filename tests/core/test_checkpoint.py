@@ -204,7 +204,7 @@ def foreign(tmp_path: Path, seed: int = 0) -> Path:
 
 
 def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
-    quick_conversion: None, quick_bundles: None, tmp_path: Path, capsys: pytest.CaptureFixture
+    quick_bundles: None, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     folder, build = foreign(tmp_path), tmp_path / "build"
     of_it = f"--checkpoint {folder}"

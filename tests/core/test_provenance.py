@@ -30,9 +30,8 @@ from kokoro_ane.core.voices import read_pack
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.store import MEASURING
 from kokoro_ane.quantize import sources, speech
-from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
-from kokoro_ane.quantize.speech import own_speech, speakers
+from kokoro_ane.quantize.speech import calibration_inputs, own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.commands import parsed
 from tests.demo_voice import DEMO_VOICE
@@ -250,7 +249,7 @@ class TestOwnSpeech:
         too.
         """
         shared = own_speech(demo, JUDGED)
-        monkeypatch.setattr("kokoro_ane.quantize.activations.own_speech", lambda *_: shared)
+        monkeypatch.setattr("kokoro_ane.quantize.speech.own_speech", lambda *_: shared)
         with pytest.raises(InputError, match="tune on other text"):
             next(calibration_inputs(demo, Vocoder.of(demo), 3))
         monkeypatch.setattr("kokoro_ane.eval.reference.own_speech", lambda *_: shared)

@@ -49,7 +49,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "KokoroEncoder-tiny-fp16"
 # of the shared packages: tests/conftest.py
 BUCKETS = "--buckets 40,160,640 --token-buckets 16,64,192".split()
-pytestmark = pytest.mark.usefixtures("quick_conversion")
 
 
 def some_ids(tiny_checkpoint: Checkpoint, count: int) -> list[int]:
@@ -260,7 +259,7 @@ class TestPadding:
         x, inside = torch.zeros(1, 500, 12), torch.zeros(1, 500, 1)
         flagged, state = torch.cat([x, (1 - inside) * 1e4], dim=2), torch.zeros(2, 1, 8)
         _, hidden, cell = torch.lstm(
-            flagged, (state, state), lstm._weights(), True, 1, 0.0, False, True, True
+            flagged, (state, state), lstm.flag_weights(), True, 1, 0.0, False, True, True
         )
         assert hidden.abs().max() == 0
         assert cell.abs().max() == 0

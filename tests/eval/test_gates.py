@@ -21,7 +21,6 @@ from kokoro_ane.eval.gates import (
     COMMON,
     EXTRA,
     FEWEST_CLIPS,
-    FP16_ONLY,
     MEAN,
     WORST,
     Gate,
@@ -201,29 +200,9 @@ class TestVerdict:
 
 ERRORS = {name: control for name, control in CONTROLS[VOCODER].items() if control.rejected}
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-ROWS = [
-    tuple(cell.strip() for cell in line.strip("|").split("|"))
-    for line in TEXT.splitlines()
-    if line.startswith("| ")
-]
 
 
-def limit_of(gate: Gate) -> str:
-    return gate.rule(gate.limit) + (
-        f", <= {gate.multiple:g} seed variation" if gate.multiple is not None else ""
-    )
-
-
-def test_the_page_states_the_gates_and_every_control_s_metric() -> None:
-    code = {re.sub(r"band_.*_khz", "band_..._khz", gate.name): limit_of(gate) for gate in COMMON}
-    code |= {f"{gate.name} (fp16)": limit_of(gate) for gate in FP16_ONLY}
-    stated = {
-        row[0].replace("`", "").split(",")[0]: row[1]
-        for row in ROWS
-        if re.match(r"(>=|<=|within) ", row[1])
-    }
-    assert len(stated) > 10
-    assert stated.items() <= code.items()
+def test_the_page_states_every_control_s_metric() -> None:
     section = TEXT.split("## Negative controls")[1]
     assert {control.metric for control in ERRORS.values()} <= set(re.findall(r"`(\w+)`:", section))
 

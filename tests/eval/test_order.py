@@ -14,7 +14,8 @@ import pytest
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.eval.execution import MOST_LOSSES, Engine, Execution, Timed, Workers
+from kokoro_ane.eval import execution
+from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Timed, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
 from kokoro_ane.eval.judge import ClipResult, breaks, decided
 from kokoro_ane.eval.levels import in_order, measured_clips
@@ -142,9 +143,10 @@ def workers_that_die(
             raise BrokenProcessPool
         return Timed(ClipResult(each.id, "v", 1.0, "", {"pesq": 4.5}, {}), 1.0)
 
-    engine = Engine.of_processes(2)
-    engine = replace(engine, start=lambda _: ThreadPoolExecutor(2), measure=measure)
-    return Workers(Reference(checkpoint, 0), engine)
+    monkeypatch.setattr(execution, "measured_here", measure)
+    monkeypatch.setattr(execution, "natural_here", lambda plan, task: measure(plan, task[1]))
+    monkeypatch.setattr(execution, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(2))
+    return Workers(Reference(checkpoint, 0), 2)
 
 
 def test_a_worker_that_dies_costs_its_clip(
@@ -155,8 +157,12 @@ def test_a_worker_that_dies_costs_its_clip(
     declared, deaths = Execution.of("declared"), {"judged-03": 1, "judged-09": 1}
     with workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers:
         done = [each.id for each, _ in workers.measure(Path("x.json"), declared, CLIPS)]
+        deaths |= {"judged-05": 1}
+        natural = list(workers.natural([("vocoder", each) for each in CLIPS]))
     assert sorted(done) == [each.id for each in CLIPS]
-    assert "a worker process ended: 2 clips are left" in capsys.readouterr().err
+    assert len(natural) == len(CLIPS)
+    errors = capsys.readouterr().err.splitlines()
+    assert errors == [f"a worker process ended: {count} clips are left" for count in (2, 1)]
 
 
 def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(

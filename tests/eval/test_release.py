@@ -29,7 +29,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import Choice, choose
-from kokoro_ane.eval.execution import THREADS, Engine, Execution, Workers, shared_cores
+from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
 from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
@@ -251,14 +251,14 @@ def test_two_workers_measure_what_one_measures(
     # the tiny package's longest input is 16 s
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]
     manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
-    with Workers(reference, Engine.of_processes(1)) as alone:
+    with Workers(reference, 1) as alone:
         one = {
             clip.id: timed.result
             for clip, timed in alone.measure(manifest, Execution.of("declared"), short)
         }
     with (
         pytest.raises(InputError, match="none.json does not exist"),
-        Workers(Reference(placed[0], 0, tmp_path), Engine.of_processes(2)) as processes,
+        Workers(Reference(placed[0], 0, tmp_path), 2) as processes,
     ):
         two = {
             clip.id: timed.result

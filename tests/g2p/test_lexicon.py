@@ -259,7 +259,7 @@ class TestLists:
         )
 
 
-# A little under what docs/g2p-models.md says was measured.
+# A little under what docs/g2p.md says was measured.
 FLOORS = {
     "dev": 0.97,
     "held_out": 0.96,

@@ -21,7 +21,7 @@ SOURCES = sorted(
     if (room / "__init__.py").exists()
     for path in room.rglob("*.py")
 )
-HISTORY = ("log.md", "CHANGELOG.md")  # may name what is gone
+HISTORY = ("LOG.md", "CHANGELOG.md")  # may name what is gone
 ROOMS = "core|g2p|encoder|vocoder|quantize|runtimes|pipeline|mlprogram|eval|training|bench|tests"
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"`[^`\n]*`")  # `[word](/fənˈimz/)` is a pronunciation, no link

@@ -36,7 +36,7 @@ TRACKED = [
 # a commit of its own that says what fell instead. `kokoro_ane` (command line and API) names rooms
 # and is imported by none.
 LEVELS = (
-    {"mlprogram": 62},
+    {"mlprogram": 62.2},
     {"core": 24.2},
     {"g2p": 88, "encoder": 8.5, "vocoder": 24.5},
     {"quantize": 31.5},
@@ -51,7 +51,7 @@ ROOM_TOKENS = {room: 1000 * limit for level in LEVELS for room, limit in level.i
 LEVEL = {room: number for number, level in enumerate(LEVELS) for room in level}
 # Rooms that only their own commands and tests import.
 APART = ("training", "bench", "tests")
-TEST_TOKENS, DOC_WORDS = 235_000, 28_100
+TEST_TOKENS, DOC_WORDS, DOC_PAGES = 235_000, 18_000, 14
 # What a token of code is not: comments and layout cost nothing, and docstrings are left out below.
 LAYOUT = {
     tokenize.COMMENT,
@@ -75,11 +75,13 @@ SOURCES = [
     if path.suffix == ".py" and path.parts[0] in LEVEL and "tests" not in path.parts
 ]
 TESTS = [path for path in TRACKED if path.suffix == ".py" and "tests" in path.parts]
+# Written ones: docs/reference.py makes the reference.
 PAGES = [
     path
     for path in TRACKED
     if path.suffix == ".md"
     and (path.parts[0] == "docs" or path.as_posix() in ("README.md", "CONTRIBUTING.md"))
+    and path.name != "reference.md"
 ]
 
 
@@ -185,6 +187,7 @@ def test_the_tests_are_not_overcrowded() -> None:
 
 def test_the_pages_are_not_overcrowded() -> None:
     assert sum(len(text_of(page).split()) for page in PAGES) <= DOC_WORDS
+    assert len(PAGES) <= DOC_PAGES
 
 
 def test_every_file_says_what_it_is_for() -> None:

@@ -139,9 +139,7 @@ def test_speak_gives_the_samples_of_its_seed(tiny_checkpoint: Checkpoint) -> Non
     assert not np.array_equal(one, other)
 
 
-def test_build_writes_a_checked_package(
-    tiny_checkpoint: Checkpoint, quick_conversion: None, tmp_path: Path
-) -> None:
+def test_build_writes_a_checked_package(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
     (manifest,) = kokoro_ane.build(
         "vocoder", checkpoint=str(tiny_checkpoint.folder), buckets=(40,), out=tmp_path
     )

@@ -7,25 +7,34 @@ import os
 import queue
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
+from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline.joins import (
+    PLOSIVES,
+    RELEASE_SAMPLES,
     JoinTrim,
     NoPause,
     edges_of,
     heard,
+    last_sound,
     shares_of,
+    sounds_of,
     with_pauses,
 )
 from kokoro_ane.pipeline.live_text import LiveText, is_pipe, whole_part
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, Speech, SpeechOptions
-from kokoro_ane.pipeline.text import PhonemeReader, calls, chunks
+from kokoro_ane.pipeline.text import PhonemeReader, TextReader, calls, chunks
+from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes.registry import open_runtime
 from tests.pipeline.test_synthesis import VOCAB, VOICE, FakeFunctions, FakeVocoder
 
 FADE = 120  # 5 ms
@@ -78,6 +87,57 @@ class TestTrim:
         edges = edges_of(DURATIONS)
         assert trim.start == edges[1] - FADE
         assert trim.start + len(samples) == edges[2] + FADE
+
+
+TICK = np.array([0.2, -0.1], np.float32)
+
+
+def behind(sound: np.ndarray, at: int) -> np.ndarray:
+    """Twelve frames of a word, and a sound so many samples behind it."""
+    samples = np.concatenate([tone(7200), silence(6000)])
+    samples[7200 + at : 7200 + at + len(sound)] = sound
+    return samples
+
+
+class TestTicks:
+    """What is shorter than 30 ms, behind 10 ms of quiet behind the last phone, is no sound."""
+
+    @pytest.mark.parametrize("at", [300, 1000, 3000, 5000])
+    @pytest.mark.parametrize("phonemes", ["a", "s"])
+    def test_a_tick_behind_the_word_is_cut_and_the_word_is_whole(
+        self, at: int, phonemes: str
+    ) -> None:
+        samples = behind(TICK, at)
+        assert last_sound(samples, 0, edges_of([2, 10, 10]), phonemes) == 7200
+        for cuts in ([3000, 6000, 9000], [7200], [7100, 7300], [12_600], [9000, 9001]):
+            trim = JoinTrim(edges_of([2, 10, 10]), phonemes, first=True)
+            pieces = [trim(piece) for piece in np.split(samples, cuts)]
+            assert len(np.concatenate(pieces)) == 7200 + FADE
+
+    @pytest.mark.parametrize(
+        "phonemes, sound, at, end",
+        [
+            ("a", tone(2400), 0, 2400),
+            ("a", tone(1200), 600, 1800),
+            ("t", TICK, 1200, 1260),
+            ("a", tone(720), 2400, 0),
+            ("a", tone(780), 2400, 3180),
+        ],
+        ids=["rings out", "goes on", "a late release", "30 ms", "long"],
+    )
+    def test_no_word_loses_sound(self, phonemes: str, sound: np.ndarray, at: int, end: int) -> None:
+        samples = behind(sound, at)
+        assert last_sound(samples, 0, edges_of([2, 10, 10]), phonemes) == 7200 + end
+
+    def test_speech_behind_a_tick_is_speech(self) -> None:
+        samples = behind(tone(2400), 2640)
+        samples[9600:9602] = TICK
+        assert last_sound(samples, 0, edges_of([2, 10, 10]), "a") == 7200 + 5040
+
+    def test_a_consonant_of_noise_fades_out_before_the_tick(self) -> None:
+        samples = behind(tone(1200, 0.005), 0)
+        samples[7800:7802] = TICK
+        assert last_sound(samples, 0, edges_of([2, 10, 10]), "s") == 7800 - FADE
 
 
 class TestHeard:
@@ -260,3 +320,48 @@ class TestPipe:
             assert one.chunk == other.chunk
             assert one.pause == other.pause
             assert np.array_equal(one.samples, other.samples)
+
+
+SHORT = "Hi. No? A. Go! Yes. Oh. Two. Stop! Okay. Me? Thanks. Wait.".split()
+
+
+def bursts(samples: np.ndarray, start: int) -> list[tuple[int, int]]:
+    """Begin and length, in steps of 2.5 ms behind `start`, of what passes -40 dBFS, with less than
+    10 ms of quiet inside.
+    """
+    count = max(0, len(samples) - start) // 60
+    steps = np.abs(samples[start : start + 60 * count].reshape(count, 60)).max(axis=1, initial=0)
+    loud = np.flatnonzero(steps > 0.01)
+    runs = np.split(loud, np.flatnonzero(np.diff(loud) > 4) + 1) if len(loud) else []
+    return [(int(run[0]), int(run[-1] + 1 - run[0])) for run in runs]
+
+
+@pytest.mark.slow
+def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice() -> None:
+    checkpoint = open_checkpoint("kokoro-int8")
+    opened = open_runtime("torch", Request(checkpoint, Path("build"), ""))
+    ticked, left, shortened = 0, [], []
+    for voice in checkpoint.voices:
+        reader = TextReader.load(voice_language(voice), None)
+        chain = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
+        for text in SHORT:
+            (spoken,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions(raw=True))
+            phonemes, samples = spoken.chunk.phonemes, spoken.samples
+            place, edges = sounds_of(phonemes)[-1], np.array(spoken.edges)
+            late = RELEASE_SAMPLES if phonemes[place] in PLOSIVES else 0
+            by_durations = int(edges[place + 2]) + late
+            end = last_sound(samples, 0, edges, phonemes)
+            ticks, after = (
+                [burst for burst in bursts(one, by_durations) if burst[0] >= 4 and burst[1] <= 12]
+                for one in (samples, samples[: end + FADE])
+            )
+            ticked += bool(ticks)
+            left += after
+            if bursts(samples[:by_durations], end) or any(
+                length > 12 for _, length in bursts(samples, end)
+            ):
+                shortened.append((voice, text))
+    print(f"{ticked} of {len(checkpoint.voices) * len(SHORT)} tick in the model")
+    assert ticked > 10
+    assert not left
+    assert not shortened

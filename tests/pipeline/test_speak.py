@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kokoro_ane.api import speak
-from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline.audio import (
-    TickFade,
     TrimmedSink,
     levelled,
     to_file,
-    word_end,
 )
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
-from kokoro_ane.pipeline.synthesis import Pipeline, Speech, SpeechOptions
-from kokoro_ane.pipeline.text import Chunk, PhonemeReader, TextReader
-from kokoro_ane.quantize.locator import Request
+from kokoro_ane.pipeline.synthesis import Speech
+from kokoro_ane.pipeline.text import Chunk, PhonemeReader
 from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.builds import left_behind
@@ -303,58 +297,9 @@ def test_the_runtime_that_is_there(
 
 SPEECH = np.sin(np.arange(7200) / 9).astype(np.float32)  # 12 frames of it: a word
 BACK = np.zeros(6000, np.float32)
-TICK = np.array([0.2, -0.1], np.float32)
-
-
-def without_tick(samples: np.ndarray, durations: Sequence[int], phonemes: str) -> np.ndarray:
-    return TickFade(durations, phonemes, len(samples))(samples)
-
-
-def placed(sound: np.ndarray, at: int) -> np.ndarray:
-    samples = BACK.copy()
-    samples[at : at + len(sound)] = sound
-    return samples
 
 
 class TestPolish:
-    @pytest.mark.parametrize("at", [300, 1000, 3000, 5000])
-    def test_a_tick_behind_the_word_is_silenced_and_the_word_is_whole(self, at: int) -> None:
-        samples = without_tick(np.concatenate([SPEECH, placed(TICK, at)]), (2, 10, 10), "a")
-        assert np.array_equal(samples[:7200], SPEECH)
-        assert np.abs(samples[7200 + 240 :]).max() < 0.01
-
-    @pytest.mark.parametrize(
-        "cuts", [[3000, 6000, 9000], [7200], [7100, 7300], [12_600], [9000, 9001]]
-    )
-    def test_a_chunk_in_pieces_loses_the_same_and_no_word_waits(self, cuts: list[int]) -> None:
-        whole = np.concatenate([SPEECH, placed(TICK, 1000)])
-        fade, pieces = TickFade((2, 10, 10), "a", len(whole)), np.split(whole, cuts)
-        heard = [fade(piece) for piece in pieces]
-        assert np.array_equal(np.concatenate(heard), without_tick(whole, (2, 10, 10), "a"))
-        assert [min(at, 7200) for at in np.cumsum([0, *map(len, heard[:-1])])] == [
-            min(at, 7200) for at in [0, *cuts]
-        ]
-
-    @pytest.mark.parametrize(
-        "phonemes, behind",
-        [
-            ("a", SPEECH[:2400]),
-            ("a", placed(SPEECH[:1200], 600)),
-            ("at", placed(TICK, 1200)),
-            (
-                "a",
-                placed(np.full(720, 0.2, np.float32), 2400)
-                + placed(np.full(2400, 0.2, np.float32), 2640),
-            ),
-            ("...", placed(TICK, 1000)),
-        ],
-        ids=["rings out", "goes on", "a late release", "long", "no phone"],
-    )
-    def test_no_word_loses_sound(self, phonemes: str, behind: np.ndarray) -> None:
-        samples = np.concatenate([SPEECH, behind])
-        durations = (2, *[10 // len(phonemes)] * len(phonemes), 10)
-        assert np.array_equal(without_tick(samples, durations, phonemes), samples)
-
     @pytest.mark.parametrize("pieces", [1, 7, 100])
     def test_silence_at_both_ends_is_cut_and_inside_it_stays(
         self, pieces: int, tmp_path: Path
@@ -390,65 +335,6 @@ class TestPolish:
         )
         trimmed_s = printed(capsys)["seconds_trimmed"]
         assert len(whole) - len(cut) == round(trimmed_s * SAMPLE_RATE_HZ)
-
-
-SHORT = "Hi. No? A. Go! Yes. Oh. Two. Stop! Okay. Me? Thanks. Wait.".split()
-
-
-def bursts(samples: np.ndarray, start: int) -> list[tuple[int, int]]:
-    """Begin and length, in steps of 2.5 ms behind `start`, of what passes -40 dBFS, with less than
-    10 ms of quiet inside.
-    """
-    count = max(0, len(samples) - start) // 60
-    loud = np.flatnonzero(
-        np.abs(samples[start : start + 60 * count].reshape(count, 60)).max(axis=1) > 0.01
-    )
-    runs = np.split(loud, np.flatnonzero(np.diff(loud) > 4) + 1) if len(loud) else []
-    return [(int(run[0]), int(run[-1] + 1 - run[0])) for run in runs]
-
-
-@pytest.mark.slow
-def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice() -> None:
-    checkpoint = open_checkpoint("kokoro-int8")
-    opened, ticked, left, shortened = (
-        open_runtime("torch", Request(checkpoint, Path("build"), "")),
-        0,
-        [],
-        [],
-    )
-    for voice in checkpoint.voices:
-        chain = Pipeline(
-            TextReader.load(voice_language(voice), None),
-            opened.encoder,
-            opened.vocoder,
-            checkpoint.config.vocab,
-        )
-        for text in SHORT:
-            (spoken,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions(raw=True))
-            end, faded_samples = (
-                word_end(spoken.durations, spoken.chunk.phonemes),
-                without_tick(spoken.samples, spoken.durations, spoken.chunk.phonemes),
-            )
-            ticks = [
-                [burst for burst in bursts(one, end) if burst[0] >= 4 and burst[1] <= 12]
-                for one in (spoken.samples, faded_samples)
-            ]
-            faded = int(
-                np.append(np.flatnonzero(faded_samples != spoken.samples), len(faded_samples))[0]
-            )
-            ticked, left = ticked + bool(ticks[0]), left + ticks[1]
-            shortened += (
-                [(voice, text)]
-                if faded < end or any(length > 12 for _, length in bursts(spoken.samples, faded))
-                else []
-            )
-    print(
-        f"{ticked} of {len(checkpoint.voices) * len(SHORT)} tick in the model, {len(left)} ticks"
-        f" left, {len(shortened)} words shortened"
-    )
-    assert ticked > 10
-    assert not left
-    assert not shortened
 
 
 class TestLoudness:

@@ -298,9 +298,7 @@ class TestValidator:
 
     @pytest.mark.slow
     @needs_kokoro
-    def test_real_kokoro_builds(
-        self, quick_conversion: None, tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_real_kokoro_builds(self, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         flags = f"--checkpoint kokoro-int8 --buckets 40,104 --out {tmp_path}".split()
         assert build(["vocoder", *flags]) == 0
         report = printed(capsys)

@@ -34,8 +34,8 @@ from kokoro_ane.quantize.fits import form_of
 from kokoro_ane.quantize.level import Calibration, level_of
 from kokoro_ane.quantize.methods import METHODS, SCHEMES, PaletteWeights
 from kokoro_ane.quantize.palettes import (
+    Fit,
     Unfolded,
-    fitted_palette,
     palette,
     rounded,
 )
@@ -455,17 +455,16 @@ def test_moments_are_means_over_columns(vocoder: Vocoder, clip: VocoderInputs) -
     for path, columns in seen.items():
         mean = columns.T @ columns / len(columns)
         moments = read[path].moments
-        assert moments is not None
         assert float((moments - mean).norm() / mean.norm()) < 1e-3, path
     weight = vocoder.decode[0].conv1.weight.detach().half().numpy()
-    fitted = (Unfolded.of(vocoder.decode[0].conv1), read[paths[0]].moments)
-    form = fitted_palette(weight, PaletteWeights(4), *fitted)
+    fit = Fit(Unfolded.of(vocoder.decode[0].conv1), read[paths[0]].moments)
+    form = fit(weight, PaletteWeights(4))
     assert (form.entries.shape, form.index.shape) == ((1, 16), weight.shape)
     assert all(a <= b for a, b in itertools.pairwise(form.entries[0]))
     by_rows = PaletteWeights(3, rows=4)
-    form = fitted_palette(weight, by_rows, *fitted)
+    form = fit(weight, by_rows)
     assert form.entries.shape == (len(weight) // by_rows.rows_of(len(weight), weight[0].size), 8)
-    whole = fitted_palette(weight, PaletteWeights(6, int8_entries=True), *fitted)
+    whole = fit(weight, PaletteWeights(6, int8_entries=True))
     assert whole.entries.dtype == torch.int8
     assert np.abs(whole.array() - weight).max() < 0.1 * np.abs(weight).max()
 

@@ -27,7 +27,6 @@ from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.pipeline.apply import main as apply
 from kokoro_ane.quantize import level, measure
-from kokoro_ane.quantize.activations import calibration_inputs
 from kokoro_ane.quantize.compress import (
     CompressedStage,
     build_compressed,
@@ -42,7 +41,7 @@ from kokoro_ane.quantize.methods import METHODS, LinearWeights
 from kokoro_ane.quantize.plan import Layer, plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
-from kokoro_ane.quantize.speech import own_speech
+from kokoro_ane.quantize.speech import calibration_inputs, own_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput
 from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder

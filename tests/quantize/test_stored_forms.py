@@ -25,7 +25,6 @@ from kokoro_ane.quantize.stored_forms import (
     Table,
     register_with_onnx,
     store,
-    stored_in,
 )
 from mlprogram import Program
 
@@ -113,7 +112,8 @@ class Recurrent(nn.Module):
         random = np.random.default_rng(0)
         for name in ("weight_ih", "weight_hh", "weight_ih_back", "weight_hh_back"):
             if make is not None:
-                store(self.lstm, make(random, getattr(self.lstm, name).shape, 0, name), name)
+                rows = getattr(self.lstm, name)
+                store(rows, make(random, rows.weight.shape, 0, name))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.lstm(x)
@@ -246,10 +246,9 @@ def test_what_onnx_has_no_form_for_is_one_line(tmp_path: Path) -> None:
 
 def test_the_float_weight_is_gone_and_the_form_is_at_hand() -> None:
     layer = nn.Conv2d(4, 4, 1)
-    assert stored_in(layer) is None
     form = rows(np.random.default_rng(0), (4, 4, 1, 1), 0, "weight")
     store(layer, form)
-    assert stored_in(layer) is form
+    assert form in layer.modules()
     assert sum(parameter.numel() for parameter in layer.parameters()) == len(layer.bias)
     assert np.array_equal(layer.weight.detach().numpy().astype(np.float16), form.array())
 

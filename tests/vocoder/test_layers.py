@@ -205,7 +205,7 @@ class TestSnake:
         assert (PolynomialSnake()(u) - exact).abs().max() < 4e-5
         assert all(float(np.float16(value)) == value for value in POLYNOMIAL)
         # Each tensor of fp16 tensors is rounded: no worse than the cosine form, 2.0e-4
-        # (docs/neural-engine.md)
+        # (docs/devices.md)
         u = torch.linspace(-1, 1, 20_001, dtype=torch.float64).half().view(1, 1, 1, -1)
         exact = u.double() + torch.sin(math.pi * u.double()) ** 2 / math.pi
         error = PolynomialSnake()(u).double() - exact

@@ -158,7 +158,7 @@ class PolynomialSnake(SnakeFormula):
     sin(z)^2 has period pi, so it is a function of r = u - round(u) in -1/2..1/2, and an even one:
     P(q) = q (c (a q + b)^2 + d)^2, the square of an odd polynomial. P(0) = 0 and the largest error
     is 4e-5, below fp16's own. Nine operations: coremltools makes a batch_norm of a product and a
-    sum with constants a channel; docs/neural-engine.md says what it costs.
+    sum with constants a channel; docs/devices.md says what it costs.
     """
 
     factor = 1 / math.pi

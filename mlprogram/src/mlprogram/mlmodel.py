@@ -78,7 +78,7 @@ class MLModel:
         """Load a model from a path, or from a specification with the folder of its weights.
 
         `compute_units` is taken for compatibility and checked; everything runs on the CPU, by the
-        rules of `precision` (docs/mlprogram.md). `seed` starts the random operations of a model
+        rules of `precision` (mlprogram/README.md). `seed` starts the random operations of a model
         that has any. Raises TypeError and ValueError where coremltools does, ProgramError (both a
         ValueError and a RuntimeError) for a file that cannot be executed.
         """

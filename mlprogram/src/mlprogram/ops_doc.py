@@ -1,8 +1,7 @@
-"""The operations mlprogram executes, from the code: their names in mlprogram/OPERATIONS.md, what
-each computes on standard output.
+"""The operations mlprogram executes, from the code: their names in mlprogram/OPERATIONS.md. What
+each computes is its docstring.
 
-    python -m mlprogram.ops_doc            # writes mlprogram/OPERATIONS.md
-    python -m mlprogram.ops_doc --print    # prints every operation with its result
+    python -m mlprogram.ops_doc
 
 mlprogram/tests/test_programs.py holds the file against the code and refuses an operation that no
 test covers.
@@ -10,8 +9,6 @@ test covers.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from mlprogram.constants import CONSTEXPR
@@ -22,7 +19,7 @@ from mlprogram.ops import CONTROL, FAMILIES
 DOCUMENT = Path(__file__).resolve().parents[2] / "OPERATIONS.md"
 _HEAD = """# Operations that mlprogram executes
 
-Written by `python -m mlprogram.ops_doc`; do not edit. `--print` says what each computes.
+Written by `python -m mlprogram.ops_doc`; do not edit.
 Each has a test that runs it from a package on disk.
 
 *Native* operations take fp16 tensors as they are (they only move values, or PyTorch computes in
@@ -53,39 +50,6 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def render_in_full() -> str:
-    """Every operation with its result, for the terminal."""
-    parts = []
-    for family, kernels in FAMILIES.items():
-        rows = [
-            f"| {name} | {'native' if k.half else 'widened'} |"
-            f" {'model' if name in ANE_KERNELS else ''} | {_first_line(k.run)} |"
-            for name, k in sorted(kernels.items())
-        ]
-        parts.append(
-            _section(
-                family,
-                "\n".join(
-                    [
-                        "| operation | fp16 | ane_numerics | result |",
-                        "| --- | --- | --- | --- |",
-                        *rows,
-                    ]
-                ),
-            )
-        )
-    results = {name: _first_line(function) for name, function in sorted(CONSTEXPR.items())} | dict(
-        CONTROL
-    )
-    parts.append(
-        _section(
-            "constexpr, control flow and states",
-            "\n".join(f"{name}: {text}" for name, text in results.items()),
-        )
-    )
-    return "\n".join(parts)
-
-
 def _marked(name: str) -> str:
     return f"{name}\\*" if name in ANE_KERNELS else name
 
@@ -94,24 +58,11 @@ def _section(title: str, body: str) -> str:
     return f"## {title[0].upper() + title[1:]}\n\n{body}\n"
 
 
-def _first_line(function: Callable) -> str:
-    return (function.__doc__ or "").strip().splitlines()[0].replace("|", "\\|")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Write or print the document."""
-    parser = argparse.ArgumentParser("mlprogram.ops_doc", description="Write OPERATIONS.md.")
-    parser.add_argument(
-        "--print",
-        action="store_true",
-        help="print every operation with its result instead of writing",
-    )
-    if parser.parse_args(argv).print:
-        print(render_in_full())
-    else:
-        with aside(DOCUMENT) as path:
-            path.write_text(render(), encoding="utf-8")
-        print(DOCUMENT.name)
+def main() -> int:
+    """Write the document."""
+    with aside(DOCUMENT) as path:
+        path.write_text(render(), encoding="utf-8")
+    print(DOCUMENT.name)
     return 0
 
 

@@ -4,7 +4,7 @@
     program = Program("KokoroVocoder.mlpackage", precision="declared")
     audio = program({"packed": array})["waveform"]
 
-Run one from a shell with random inputs: see docs/mlprogram.md.
+Run one from a shell with random inputs: see mlprogram/README.md.
 """
 
 from __future__ import annotations
@@ -82,17 +82,6 @@ class Program:
                 f"{self.path}: '{name}' is not a constant of function '{self.function}'"
             )
         return self._plan.constants[name].value
-
-    def value_type(self, name: str) -> ValueType:
-        """Declared type and shape of any value of the function, constants and values written in
-        place included. Raises ProgramError.
-        """
-        if name in self._plan.types:
-            return self._plan.types[name]
-        if name in self._plan.constants:
-            constant = self._plan.constants[name]
-            return ValueType(name, constant.dtype, np.shape(constant.value))
-        raise ProgramError(f"{self.path}: function '{self.function}' has no value '{name}'")
 
     @property
     def states(self) -> Mapping[str, ValueType]:

@@ -46,14 +46,21 @@ public actor Speaker {
         return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
     }
 
-    /// The next piece and where to go on, or nil behind the last.
+    /// Audio of a text that is still being written, as a language model's tokens: a sentence is spoken when the next word, a blank line or the
+    /// end has come. One loop over it speaks it.
+    public nonisolated func speak(_ text: LiveText, voice: String, speed: Double = 1, seed: Int = 0) -> SpeechSequence {
+        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, raw: false)
+        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .live(text)))
+    }
+
+    /// The next piece and where to go on, or nil behind the last, and where more of the text is needed.
     func next(_ before: SpeechProgress) throws -> (audio: SpokenAudio, after: SpeechProgress)? {
         _ = try checkedSpeed(before.request.speed)
         let table = try table(before.request.voice)
         var progress = before
         try Task.checkCancellation()
         if let audio = try progress.window() ?? progress.share() { return (audio, progress) }
-        let reader: RuleReader? = if case .words = before.text { try openReader(voice: before.request.voice) } else { nil }
+        let reader: RuleReader? = if case .phonemes = before.text { nil } else { try openReader(voice: before.request.voice) }
         while let call = try progress.nextCall(reader) {
             try Task.checkCancellation()
             let chunk = call[0], parts = call.map(\.phonemes)
@@ -67,7 +74,7 @@ public actor Speaker {
                         let share = Joins.Share(durations: rest.durations, edges: rest.edges, samples: first.samples)
                         return (progress.said(chunk, share, first.gain, rest), progress)
                     }
-                    let spoken = try synthesis.speak(parts, row: row, speed: pace, seed: seed, raw: request.raw, stop: Task.checkCancellation)
+                    let spoken = try synthesis.speak(parts, row: row, speed: pace, seed: seed, stop: Task.checkCancellation)
                     guard let shares = Joins.shares(spoken, parts) else {
                         progress.putBack(call)
                         continue
@@ -81,7 +88,7 @@ public actor Speaker {
                 progress.putBack(call.count > 1 ? call : try chunk.halves())
             }
         }
-        guard progress.index > 0 else { throw KokoroError.nothingToSay }
+        guard progress.index > 0 || progress.words?.isOpen == true else { throw KokoroError.nothingToSay }
         return nil
     }
 
@@ -115,13 +122,27 @@ struct SpeechRequest: Sendable {
 
 /// What is to be spoken.
 enum SpeechText: Sendable {
-    case words(String), phonemes(String)
+    case words(String), phonemes(String), live(LiveText)
+}
+
+/// A text that is still being written, for one `speak`.
+public final class LiveText: Sendable {
+    private let pieces: AsyncStream<String>, end: AsyncStream<String>.Continuation
+    public init() { (pieces, end) = AsyncStream.makeStream() }
+    public func write(_ more: String) { end.yield(more) }
+    public func finish() { end.finish() }
+
+    func next() async -> String? {
+        var reading = pieces.makeAsyncIterator()
+        return await reading.next()
+    }
 }
 
 /// How far a text has been spoken.
 struct SpeechProgress: Sendable {
     let request: SpeechRequest, text: SpeechText
-    private var words: RuleReader.Place?, phonemes: PhonemeReading?
+    private(set) var words: RuleReader.Place?
+    private var phonemes: PhonemeReading?
     private(set) var index = 0
     private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], alone = 0, rest: ChunkSynthesis.Streamed?
     /// Spoken and not given yet.
@@ -133,7 +154,16 @@ struct SpeechProgress: Sendable {
         switch text {
         case .words(let text): words = RuleReader.Place(text)
         case .phonemes(let text): phonemes = PhonemeReading(text)
+        case .live: words = RuleReader.Place()
         }
+    }
+
+    /// More of a text that is still being written; false where there is none to come.
+    mutating func read() async -> Bool {
+        guard case .live(let text) = text, words?.isOpen == true else { return false }
+        let more = await text.next()
+        words?.write(more)
+        return true
     }
 
     /// What is said next in one call: a part that waits, or the next sentence, with very short neighbours. `reader`: of words.
@@ -229,7 +259,15 @@ public struct SpeechSequence: AsyncSequence, Sendable {
     /// A piece under way. It is cancelled when nobody holds it any more.
     final class Ahead: Sendable {
         private let task: Task<(audio: SpokenAudio, after: SpeechProgress)?, any Error>
-        init(_ speaker: Speaker, _ progress: SpeechProgress) { task = Task { try await speaker.next(progress) } }
+        init(_ speaker: Speaker, _ start: SpeechProgress) {
+            task = Task {
+                var progress = start
+                repeat {
+                    if let found = try await speaker.next(progress) { return found }
+                } while await progress.read()
+                return nil
+            }
+        }
         deinit { task.cancel() }
 
         func value() async throws -> (audio: SpokenAudio, after: SpeechProgress)? {

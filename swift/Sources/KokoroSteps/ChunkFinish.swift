@@ -66,46 +66,6 @@ extension Unicode.Scalar {
     }
 }
 
-/// Single samples that the model ticks with behind a chunk's last phone, faded to silence as pipeline/audio.py does: what is shorter than
-/// 30 ms, behind 10 ms below -40 dBFS. What lies behind the last phone is held back until the chunk's last piece is given.
-public struct TickFade: Sendable {
-    private static let quiet: Float = 0.01, step = 60, endedSteps = 4, tickSteps = 12, releaseFrames = 3
-    private static let plosives: Set<Unicode.Scalar> = ["p", "t", "k", "b", "d", "ɡ", "ɾ", "ʔ", "ʧ", "ʤ", "T"]
-    private let length: Int, end: Int
-    private var at = 0, held: [Float] = []
-
-    /// `durations` [n + 2] in frames, `length` in samples.
-    public init(durations: [Int], phonemes: [Unicode.Scalar], length: Int) {
-        let last = phonemes.lastIndex { $0.isLetter && $0 != "ˈ" && $0 != "ˌ" }
-        let late = last.map { Self.plosives.contains(phonemes[$0]) } ?? false ? Self.releaseFrames : 0
-        end = last.map { Contract.frameSamples * (durations.prefix($0 + 2).reduce(0, +) + late) } ?? length
-        self.length = length
-    }
-
-    /// What can be heard of the next piece and of those before it.
-    public mutating func callAsFunction(_ piece: [Float]) -> [Float] {
-        let word = piece.prefix(max(0, end - at))
-        at += piece.count
-        held += piece.dropFirst(word.count)
-        return at < length ? Array(word) : Array(word) + Self.faded(held)
-    }
-
-    private static func faded(_ tail: [Float]) -> [Float] {
-        let loud = (0..<tail.count / step).map { place in tail[place * step..<(place + 1) * step].contains { abs($0) > quiet } }
-        var over = 0, begun: Int?, last = 0
-        func end() { if let from = begun, last + 1 - from > tickSteps || from - over < endedSteps { over = last + 1 } }
-        for place in loud.indices where loud[place] {
-            if begun == nil || place - last > endedSteps { end(); begun = place }
-            last = place
-        }
-        end()
-        guard loud.count > endedSteps, loud.count - over >= endedSteps, loud[over...].contains(true) else { return tail }
-        let start = over * step, fading = min(Contract.fadeSamples, tail.count - start)
-        let slope = (0..<fading).map { tail[start + $0] * fade(fading - 1 - $0, of: fading) }
-        return Array(tail[..<start]) + slope + [Float](repeating: 0, count: tail.count - start - fading)
-    }
-}
-
 /// Samples in -1 to 1 as 16-bit integers, rounded half to even; 1 becomes 32767.
 public func pcm16(_ samples: [Float]) -> [Int16] {
     samples.map { Int16(min(max((Double($0) * 32767).rounded(.toNearestOrEven), -32767), 32767)) }

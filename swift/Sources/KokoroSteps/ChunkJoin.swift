@@ -3,6 +3,7 @@
 /// `edges` [tokens + 1]: where each token begins and the last ends, in samples; `parts`: phonemes of the chunks of one call.
 public enum Joins {
     private static let quiet: Float = 0.01, faint: Float = 0.0031622776601683794, step = 60, noisySteps = 20, pauseSteps = 16, early = 2400
+    private static let endedSteps = 4, tickSteps = 12, plosives = Set("ptkbdɡɾʔʧʤT".unicodeScalars), releaseFrames = 3
     private static let lastFrames = 10, markFrames = 8, spaceFrames = 6
     private static let noisy = Set("fvθðszʃʒhxçptkbdɡʧʤʦʣɾʔT".unicodeScalars)
 
@@ -14,7 +15,7 @@ public enum Joins {
 
     /// Steps of 2.5 ms and how loud they are.
     private struct Loudness {
-        let peaks: [Float], loud: [Int]
+        private(set) var peaks: [Float], loud: [Int]
         init(_ samples: ArraySlice<Float>) {
             let from = samples.startIndex
             peaks = (0..<samples.count / step).map { place in samples[from + step * place..<from + step * (place + 1)].reduce(0) { max($0, abs($1)) } }
@@ -28,6 +29,20 @@ public enum Joins {
         func end(_ at: Int, _ symbol: Unicode.Scalar) -> Int {
             let near = noisy.contains(symbol) ? (max(0, at)..<min(peaks.count, at + noisySteps + 1)).last { peaks[$0] > faint } : nil
             return step * ((near ?? at) + 1)
+        }
+
+        /// Forgets the model's ticks: what is shorter than 30 ms, behind 10 ms of quiet. `end`: the first step behind the last phone, by durations.
+        mutating func dropTicks(behind end: Int) {
+            var over = end, begun: Int?, last = 0
+            func close() { if let from = begun, last + 1 - from > tickSteps || from - over < endedSteps { over = last + 1 } }
+            for at in loud where at >= end {
+                if begun == nil || at - last > endedSteps { close(); begun = at }
+                last = at
+            }
+            close()
+            guard let tick = loud.first(where: { $0 >= over }) else { return }
+            loud.removeAll { $0 >= over }
+            peaks.removeLast(peaks.count - tick + Contract.fadeSamples / step)
         }
 
         /// The last step before and the first behind the longest quiet between two samples.
@@ -49,9 +64,11 @@ public enum Joins {
     }
 
     static func lastSound(_ samples: [Float], _ offset: Int, _ edges: [Int], _ phonemes: [Unicode.Scalar]) -> Int {
-        let place = sounds(phonemes).last ?? 0, whole = (step - offset % step) % step, loudness = Loudness(samples.dropFirst(whole))
-        let earliest = edges[place + 1]
-        return loudness.loud.last.map { max(earliest, offset + whole + loudness.end($0, phonemes[place])) } ?? earliest
+        let place = sounds(phonemes).last ?? 0, from = offset + (step - offset % step) % step, earliest = edges[place + 1]
+        let late = plosives.contains(phonemes[place]) ? releaseFrames * Contract.frameSamples : 0
+        var loudness = Loudness(samples.dropFirst(from - offset))
+        loudness.dropTicks(behind: (edges[place + 2] + late - from) / step)
+        return loudness.loud.last.map { max(earliest, from + loudness.end($0, phonemes[place])) } ?? earliest
     }
 
     /// The edges, moved where a silence shows when the sounds beside it end and begin: at both ends, and at marks with 40 ms of quiet.

@@ -57,10 +57,10 @@ public struct ChunkSynthesis: Sendable {
     /// A chunk under way: its samples window by window.
     public struct Streamed: Sendable {
         public let durations: [Int]
-        private var pieces: StreamingVocoder.Pieces, finish: StreamFinish, tick: TickFade?, trim: JoinTrim?
+        private var pieces: StreamingVocoder.Pieces, finish: StreamFinish, trim: JoinTrim?
 
-        init(_ durations: [Int], _ pieces: StreamingVocoder.Pieces, _ tick: TickFade?, _ trim: JoinTrim?) {
-            (self.durations, self.pieces, self.tick, self.trim) = (durations, pieces, tick, trim)
+        init(_ durations: [Int], _ pieces: StreamingVocoder.Pieces, _ trim: JoinTrim?) {
+            (self.durations, self.pieces, self.trim) = (durations, pieces, trim)
             finish = StreamFinish(length: Contract.frameSamples * durations.reduce(0, +))
         }
 
@@ -70,28 +70,26 @@ public struct ChunkSynthesis: Sendable {
         /// What can be heard next, and nil behind the last.
         public mutating func next() throws -> FinishedChunk? {
             while let piece = try pieces.next() {
-                let made = finish(piece), faded = tick?(made) ?? made, heard = trim?(faded) ?? faded
+                let made = finish(piece), heard = trim?(made) ?? made
                 if !heard.isEmpty { return FinishedChunk(samples: heard, gain: finish.gain) }
             }
             return nil
         }
     }
 
-    /// The same arguments as `speak`; nil where the vocoder is of another layout.
+    /// The same arguments as `speak`; `raw`: with the model's silence and ticks; nil where the vocoder is of another layout.
     public func stream(
         _ phonemes: [Unicode.Scalar], row: [Float], speed: Double, seed: Int, raw: Bool = false, first: Bool = true, stop: () throws -> Void = {}
     ) throws -> Streamed? {
         guard let vocoder = backend.streaming else { return nil }
         let (durations, features, style) = try encoded([phonemes], row, speed, seed, stop)
-        let length = Contract.frameSamples * features.asr.columns
-        let tick = raw ? nil : TickFade(durations: durations, phonemes: phonemes, length: length)
         let trim = raw ? nil : JoinTrim(edges: Joins.edges(durations), phonemes: phonemes, first: first)
-        return Streamed(durations, try vocoder.pieces(features, style: style), tick, trim)
+        return Streamed(durations, try vocoder.pieces(features, style: style), trim)
     }
 
-    /// `parts`: the chunks of one call, `row` [256] of the voice for its n phonemes; `raw`: with the model's ticks. `stop` is asked between the steps, and throws where nobody waits for the result any more.
+    /// `parts`: the chunks of one call, `row` [256] of the voice for its n phonemes; `stop` is asked between the steps, and throws where nobody waits for the result any more.
     public func speak(
-        _ parts: [[Unicode.Scalar]], row: [Float], speed: Double, seed: Int, raw: Bool = false, stop: () throws -> Void = {}
+        _ parts: [[Unicode.Scalar]], row: [Float], speed: Double, seed: Int, stop: () throws -> Void = {}
     ) throws -> Spoken {
         let (durations, features, style) = try encoded(parts, row, speed, seed, stop), count = features.asr.columns
         var waveform: [Float] = []
@@ -102,10 +100,7 @@ public struct ChunkSynthesis: Sendable {
             waveform = try first(Contract.frameSamples * count, of: try backend.waveform(features: packed, style: style), "waveform")
             try waveform.requireFinite("waveform")
         }
-        let made = FinishedChunk(waveform: waveform)
-        if raw { return Spoken(chunk: made, durations: durations) }
-        var tick = TickFade(durations: durations, phonemes: Array(parts.joined(separator: [" "])), length: made.samples.count)
-        return Spoken(chunk: FinishedChunk(samples: tick(made.samples), gain: made.gain), durations: durations)
+        return Spoken(chunk: FinishedChunk(waveform: waveform), durations: durations)
     }
 
     /// Steps 1 to 11, and the decoder's style.

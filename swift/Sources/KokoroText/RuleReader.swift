@@ -45,25 +45,41 @@ public final class RuleReader {
 
     /// The sentences of a text, cut one by one. A value: it can wait between two of them.
     public struct Place: Sendable {
-        fileprivate let text: Text
+        fileprivate var text: Text
+        /// More of the text may come.
+        public private(set) var isOpen = false
         private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false
         /// Seconds of silence that the text asked for behind the last word, and whether there was a word.
         fileprivate var asked: Double?, hasSpoken = false
         /// Start tags of the elements that are open where the next sentence begins.
         fileprivate var open: [Text] = []
-        private static let block = 4096
+        private static let block = 4096, ahead = [UInt32](repeating: 32, count: 200)
         public init(_ text: String) { self.text = Text(text) }
+
+        /// Of a text that is still being written; `next` of the reader answers nil where more of it is needed.
+        public init() { (text, isOpen) = (Text([]), true) }
+
+        /// What comes next; nil behind the last.
+        public mutating func write(_ more: String?) {
+            text.units += Text(more ?? "").units
+            isOpen = more != nil
+        }
 
         /// The next sentence's place and text.
         mutating func next(_ cut: Value) throws -> (Int, Text)? {
             while waiting.isEmpty {
                 if isDone { return nil }
-                let more = text.units[given..<min(given + Self.block, text.count)]
+                // the last word may go on
+                let known = isOpen ? (text.units.lastIndex(where: RuleTextMethods.isSpace) ?? -1) + 1 : text.count
+                let more = text.units[given..<max(given, min(given + Self.block, known))]
+                if isOpen, more.isEmpty { return nil }
                 isDone = more.isEmpty
                 given += more.count
                 buffer.units += more
                 var used = 0
-                for span in try items(invoke(cut, [.text(buffer), .bool(isDone)])) {
+                // what is whole is cut as soon as the next word is there
+                let shown = isOpen && given == known ? Text(buffer.units + Self.ahead) : buffer
+                for span in try items(invoke(cut, [.text(shown), .bool(isDone)])) {
                     let both = try items(span), start = both[0].whole ?? 0, end = both[1].whole ?? 0, part = buffer.units[start..<end]
                     used = end
                     guard let first = part.firstIndex(where: { !RuleTextMethods.isSpace($0) }), let last = part.lastIndex(where: { !RuleTextMethods.isSpace($0) })
@@ -93,7 +109,7 @@ public final class RuleReader {
                 }
                 if !chunks.isEmpty { return chunks }
             }
-            guard let asked = place.asked, place.hasSpoken else { return nil }
+            guard !place.isOpen, let asked = place.asked, place.hasSpoken else { return nil }
             place.asked = nil
             return [PhonemeChunk(words: [], ending: ChunkEnding.none, pauseBefore: asked)]
         } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }

@@ -29,6 +29,32 @@ import Testing
         }
     }
 
+    private func behind(_ sound: [Float], _ at: Int) -> [Float] { tone(7200) + silence(at) + sound + silence(6000 - at - sound.count) }
+
+    @Test(arguments: [300, 1000, 3000, 5000]) func aTickBehindTheWordIsCutInAnyPieces(_ at: Int) {
+        let whole = behind([0.2, -0.1], at)
+        for cuts in [[], [3000, 9000], [7200], [7100, 7300], [12_600]] {
+            var trim = JoinTrim(edges: Joins.edges([2, 10, 10]), phonemes: symbols("s"), first: true), count = 0, from = 0
+            for to in cuts + [whole.count] {
+                count += trim(Array(whole[from..<to])).count
+                from = to
+            }
+            #expect(count == 7320)
+        }
+    }
+
+    @Test func noWordLosesSound() {
+        let tick: [Float] = [0.2, -0.1], noise = tone(600, 0.005) + tick
+        let cases: [(String, [Float], Int, Int)] = [
+            ("a", tone(2400), 0, 2400), ("a", tone(1200), 600, 1800), ("t", tick, 1200, 1260), ("a", tone(720), 2400, 0), ("a", tone(780), 2400, 3180),
+            ("a", tick + silence(238) + tone(2400), 2400, 5040), ("s", noise, 0, 480)
+        ]
+        for (phonemes, sound, at, end) in cases {
+            let heard = Joins.lastSound(behind(sound, at), 0, Joins.edges([2, 10, 10]), symbols(phonemes))
+            #expect(heard == 7200 + end, "\(phonemes) \(at)")
+        }
+    }
+
     @Test func wordsLieWhereTheySound() {
         let samples = silence(6000) + tone(6000) + silence(4800) + tone(6000) + silence(4200)
         let found = Joins.heard(samples, Joins.edges([12, 4, 12, 2, 2, 4, 6, 2, 1]), symbols("ab, cd."))

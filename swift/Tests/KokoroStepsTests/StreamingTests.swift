@@ -1,7 +1,7 @@
 @testable import KokoroSteps
 import Testing
 
-/// Windows, fades and ticks of a chunk that comes in pieces: as Python's, number by number.
+/// Windows and fades of a chunk that comes in pieces: as Python's, number by number.
 @Suite struct StreamingTests {
     @Test func windowsAreCutAsPythonCutsThem() {
         func cut(_ frames: Int, _ early: Bool) -> [[Int]] {
@@ -17,36 +17,6 @@ import Testing
     }
 
     private let word = (0..<7200).map { Float($0 % 50) / 50 - 0.5 }
-    private func behind(_ sound: [Float], at: Int, of count: Int = 6000) -> [Float] {
-        [Float](repeating: 0, count: at) + sound + [Float](repeating: 0, count: count - at - sound.count)
-    }
-
-    @Test(arguments: [300, 1000, 3000, 5000]) func aTickBehindTheWordIsSilencedInAnyPieces(_ at: Int) {
-        let whole = word + behind([0.2, -0.1], at: at)
-        for cuts in [[], [3000, 9000], [7200], [7100, 7300], [12_600]] {
-            var fade = TickFade(durations: [2, 10, 10], phonemes: ["a"], length: whole.count), heard: [Float] = [], from = 0
-            for to in cuts + [whole.count] {
-                heard += fade(Array(whole[from..<to]))
-                #expect(heard.count >= min(to, 7200), "no word waits")
-                from = to
-            }
-            let isQuiet = heard.dropFirst(7440).allSatisfy { abs($0) < 0.01 }
-            #expect(heard.count == whole.count)
-            #expect(heard.prefix(7200).elementsEqual(word))
-            #expect(isQuiet)
-        }
-    }
-
-    @Test func noWordLosesSound() {
-        let ringing = Array(word.prefix(2400)), late = behind([0.2, -0.1], at: 1200), long = behind([Float](repeating: 0.2, count: 3000), at: 2400)
-        let cases: [(String, [Float])] = [("a", ringing), ("at", late), ("a", long), ("...", behind([0.2], at: 1000)), ("a", behind([], at: 0))]
-        for (phonemes, more) in cases {
-            let symbols = Array(phonemes.unicodeScalars), whole = word + more
-            let durations = [2] + [Int](repeating: 10 / symbols.count, count: symbols.count) + [10]
-            var fade = TickFade(durations: durations, phonemes: symbols, length: whole.count)
-            #expect(fade(whole) == whole, "\(phonemes)")
-        }
-    }
 
     @Test func aChunkInPiecesIsFinishedAsAWholeOneAndALoudOneTurnedDownFromThereOn() {
         for cuts in [[], [60, 7140], [3000]] {

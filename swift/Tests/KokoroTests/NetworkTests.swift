@@ -24,7 +24,7 @@ import CoreML
         let synthesis = ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
         for utterance in try VectorIndex.read(folder).utterances {
             let stored = StoredUtterance(utterance, in: folder), row = try bundle.voice("awb").row(phonemes: stored.phonemes.count)
-            let found = try synthesis.speak([stored.phonemes], row: row, speed: utterance.speed, seed: utterance.seed, raw: true)
+            let found = try synthesis.speak([stored.phonemes], row: row, speed: utterance.speed, seed: utterance.seed)
             let reached = snrDB(try stored("samples").values, found.chunk.samples.map(Double.init))
             print("   \(utterance.id): \(reached) dB")
             #expect(try found.durations == stored("durations").integers && reached >= leastDB)
@@ -96,7 +96,7 @@ import CoreML
         for utterance in try VectorIndex.read(bundle.folder.appendingPathComponent("vectors")).utterances {
             let stored = StoredUtterance(utterance, in: bundle.folder.appendingPathComponent("vectors")), spectrum = try stored("spectrum").floats
             let row = try bundle.voice("awb").row(phonemes: stored.phonemes.count), frames = try stored("asr").shape[2], isWhole = frames <= 40
-            let whole = try synthesis.speak([stored.phonemes], row: row, speed: utterance.speed, seed: utterance.seed, raw: true)
+            let whole = try synthesis.speak([stored.phonemes], row: row, speed: utterance.speed, seed: utterance.seed)
             var streamed = try #require(try synthesis.stream(stored.phonemes, row: row, speed: utterance.speed, seed: utterance.seed, raw: true))
             var pieces: [[Float]] = []
             while let piece = try streamed.next() { pieces.append(piece.samples) }
@@ -134,7 +134,7 @@ import CoreML
         #expect(first.samples.count < 14_400)
         let recorded = try #require(bundle.manifest.vocoder.source), source = try HarmonicSource(weights: recorded.weights, bias: recorded.bias)
         let whole = try ChunkSynthesis(vocabulary: bundle.vocabulary, limits: bundle.limits, source: source, backend: backend)
-            .speak([symbols], row: bundle.voice("awb").row(phonemes: symbols.count), speed: 1, seed: 3, raw: true)
+            .speak([symbols], row: bundle.voice("awb").row(phonemes: symbols.count), speed: 1, seed: 3)
         let reached: Double = snrDB(whole.chunk.samples.map { Double($0) }, found.flatMap(\.samples).map { Double($0) })
         print("   windows against longer ones: \(reached) dB")
         #expect(whole.chunk.gain < 1 || reached > 100)

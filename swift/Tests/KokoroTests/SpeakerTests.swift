@@ -31,6 +31,20 @@ import Testing
         #expect(paused.map(\.phonemes) == ["ˈOnli sˈɛvən..", "ɡˌO!"] && paused.map(\.silence) == [0, 7200])  // as Python: a mark each
     }
 
+    @Test func aTextIsSpokenWhileItIsWritten() async throws {
+        let live = LiveText(), pieces = ["The apple", " fell. Nob", "ody saw", " it!\n\n", "Go", ".<break time=\"250ms\"/>"]
+        var iterator = try speaker().speak(live, voice: "rms").makeAsyncIterator(), found: [SpokenAudio] = []
+        for (number, piece) in pieces.enumerated() {
+            live.write(piece)
+            if number == 2 || number == 3 { found.append(try #require(try await iterator.next())) }  // before the rest is written
+        }
+        live.finish()
+        while let audio = try await iterator.next() { found.append(audio) }
+        let whole = try await spoken(speaker().speak(pieces.joined(), voice: "rms"))
+        #expect(found.map(\.phonemes) == whole.map(\.phonemes) && found.map(\.silence) == whole.map(\.silence) && whole.count == 4)
+        #expect(found.map(\.startSample) == whole.map(\.startSample) && found.flatMap(\.words).map(\.place) == whole.flatMap(\.words).map(\.place))
+    }
+
     @Test func paceAndSilenceThatATextAsksForAreSpoken() async throws {
         let text = "Hello. <prosody rate=\"50%\">Hello.</prosody> Hello.<break time=\"250ms\"/>"
         let found = try await spoken(speaker().speak(text, voice: "rms", speed: 2))

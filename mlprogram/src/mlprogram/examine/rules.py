@@ -234,7 +234,7 @@ def _known(
             raise ProgramError(f"{where}: {what} {value!r} is unknown; known: {', '.join(allowed)}")
 
 
-COMMAND = "python -m mlprogram rules --write docs/neural-engine.md"
+COMMAND = "python -m mlprogram rules --write mlprogram/RULES.md"
 _EFFECTS = {
     "leaves": "leaves the engine",
     "may_leave": "may leave",

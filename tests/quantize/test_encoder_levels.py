@@ -10,19 +10,26 @@ import numpy as np
 import pytest
 import torch
 
+from kokoro_ane.core import builder
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.errors import CheckFailed
-from kokoro_ane.core.export import quiet_coremltools
+from kokoro_ane.core.contract import ENCODER_NAME
+from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.voices import style_row
-from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.encoder.encoder_stage import EncoderPackage, EncoderStage
+from kokoro_ane.encoder.encoder_steps import Buckets
+from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.pipeline.apply import main as quantize
-from kokoro_ane.quantize import encoder_fits, stage_levels
+from kokoro_ane.quantize import encoder_layers
+from kokoro_ane.quantize.compress import build_encoder, level_path
+from kokoro_ane.quantize.encoder_layers import encoder_fits, encoder_plan, with_stored_lstms
 from kokoro_ane.quantize.fits import form_of
+from kokoro_ane.quantize.level import load_level
 from kokoro_ane.quantize.methods import (
     STAGE_METHODS,
     BlockWeights,
     LinearWeights,
+    Method,
     OwnGrid,
     PaletteWeights,
 )
@@ -30,8 +37,7 @@ from kokoro_ane.quantize.speech import own_speech
 from kokoro_ane.quantize.stored_forms import Integers, Table
 from mlprogram import Program
 
-with quiet_coremltools():
-    from kokoro_ane.quantize.constants import weights_of
+LEVELS = STAGE_METHODS["encoder"]
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:
@@ -112,34 +118,26 @@ def arguments_for(method: str, checkpoint: Checkpoint, build: Path) -> list[str]
     return ["--stage", "encoder", "--method", method, *folders]
 
 
-def test_moments_are_of_what_a_constant_multiplies(
+def test_moments_are_of_what_a_weight_multiplies(
     tiny_build: Path, tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Padding is left out, and an LSTM's recurrent weights multiply its outputs of a step before.
-    Embeddings and layers that read the style have no moments.
+    """As the executed package has them in its padding: an LSTM's recurrent weights multiply its
+    outputs of a step before. Embeddings and layers that read the style have no moments.
     """
     short = [
         one
         for one in own_speech(tiny_checkpoint, "tuning")
         if len(one.input_ids) < 192 and one.frames < 640
     ][:2]
-    monkeypatch.setattr(
-        encoder_fits, "own_speech", lambda _, name: short if name == "tuning" else []
-    )
+    monkeypatch.setattr(encoder_layers, "tuning_speech", lambda _: short)
+    encoder = with_stored_lstms(Encoder.of(tiny_checkpoint))
+    every = Method("every", "", "fp16", PaletteWeights(6, keep_up_to=0, gptq=True))
+    plan = encoder_plan(every, encoder)
+    fits = encoder_fits(tiny_checkpoint, encoder, plan)
+    without = set(plan) - set(fits)
+    assert without == {path for path in plan if path.endswith(("fc", "embedding", "embeddings"))}
     package = EncoderPackage((tiny_build / "KokoroEncoder-tiny-fp16.json",))
-    manifest = package.manifests[0]
-    programs = {
-        name: Program(manifest.package_path, function=inside)
-        for name, inside in manifest.functions.items()
-    }
-    fits = encoder_fits.encoder_fits(tiny_checkpoint, package.backend, programs)
-    program, names = programs["duration"], weights_of(programs["duration"])
-    ours = {
-        name: fits["duration"][value].moments
-        for value, name in names.items()
-        if value in fits["duration"]
-    }
-    assert not [name for name in ours if "fc_weight" in name or name.endswith("embeddings_weight")]
+    program = Program(package.manifests[0].package_path, function="duration")
     lstm, seen = (
         next(op for op in program.operations if op.op_type == "lstm"),
         dict[str, torch.Tensor](),
@@ -161,26 +159,41 @@ def test_moments_are_of_what_a_constant_multiplies(
         program(arguments, hook=lambda name, _, value: seen.__setitem__(name, value))
         inputs.append(seen[lstm.inputs["x"][0]][:count, 0])
         later.append(seen[lstm.outputs[0].name][1:count, 0].chunk(2, dim=1)[1])
-    for name, columns in (
-        ("lstm0.weight_ih", torch.cat(inputs)),
-        ("lstm0.weight_hh_back", torch.cat(later)),
-    ):
-        assert torch.allclose(
-            ours[name], columns.T @ columns / len(columns), rtol=1e-3, atol=1e-6
-        ), name
+    for name, columns in (("weight_ih", torch.cat(inputs)), ("weight_hh_back", torch.cat(later))):
+        moments = fits[f"predictor.text_encoder.lstms.0.{name}"].moments
+        expected = columns.T @ columns / len(columns)
+        assert torch.allclose(moments, expected, rtol=1e-3, atol=1e-6), name
 
 
 def test_mixed_gives_energy_fewer_bits_than_durations() -> None:
-    mixed = STAGE_METHODS["encoder"]["mixed"]
+    mixed = LEVELS["mixed"]
     names = (
-        "duration.lstm0.weight_ih",
-        "duration.duration_predictor_bert_encoder_weight",
-        "prosody.lstm0.weight_ih",
-        "prosody.energy_x",
+        "predictor.text_encoder.lstms.0.weight_ih",
+        "bert_encoder",
+        "predictor.shared.weight_ih",
+        "predictor.N.0.conv1",
     )
     assert [mixed.weights_of(name) for name in names] == [
         PaletteWeights(bits, gptq=True, rows=16) for bits in (6, 8, 6, 4)
     ]
+
+
+def test_stored_lstms_compute_what_the_encoder_does(tiny_checkpoint: Checkpoint) -> None:
+    """To fp32's rounding, padding and all; another bias is heard."""
+    encoder = Encoder.of(tiny_checkpoint)
+    stored = with_stored_lstms(encoder)
+    ids = torch.arange(1, 12, dtype=torch.int32)[None]
+    ids[:, 7:] = -1
+    style, speed = torch.ones(1, tiny_checkpoint.config.style_dim), torch.ones(1)
+
+    def computed() -> list[torch.Tensor]:
+        both = [torch_functions(one).duration(ids, style, speed) for one in (encoder, stored)]
+        return [(ours - theirs).abs().max() for theirs, ours in zip(*both, strict=True)]
+
+    with torch.no_grad():
+        assert max(computed()) < 1e-5
+        stored.predictor.lstm.bias_back.weight[0] += 1
+        assert max(computed()) > 1e-4
 
 
 class TestPackage:
@@ -203,20 +216,35 @@ class TestPackage:
         manifest = Manifest.load(build / f"KokoroEncoder-tiny-{method}.json")
         manifest.verify()
         assert summary["manifest"] == str(manifest.path)
-        assert summary["compression"]["compressed_ops"] == manifest.operations[kind] > 10
+        assert summary["compression"]["compressed_ops"] > 10
         parent = Manifest.load(build / "KokoroEncoder-tiny-fp16.json")
         assert manifest.parent_sha256 == parent.package_sha256
         assert manifest.package_bytes < 0.6 * parent.package_bytes
-        assert [figure["name"].split()[0] for figure in manifest.checks["figures"]] == [
+        assert manifest.operations == parent.operations
+        figures = [figure["name"] for figure in manifest.checks["figures"]]
+        assert [name.split()[0] for name in figures if "fp16 in PyTorch" in name] == [
             "raw",
             "hidden",
             "text",
             "f0_hz",
             "energy",
         ]
-        names = weights_of(Program(manifest.package_path, function="prosody"))
-        # no float constant any more; weight_hh is too small here to pay
-        assert "lstm0.weight_ih" not in names.values()
+        assert "f0_hz against PyTorch, worst fill" in figures
+        program = Program(manifest.package_path, function="prosody")
+        lstm = next(op for op in program.operations if op.op_type == "lstm")
+        makers = {value.name: op.op_type for op in program.operations for value in op.outputs}
+        # weight_hh is too small here to pay
+        stored = [makers[lstm.inputs[name][0]] for name in ("weight_ih", "weight_hh")]
+        assert stored == [kind, "const"]
+        path = level_path(LEVELS[method], tiny_checkpoint, build, ENCODER_NAME)
+        level = load_level(path, tiny_checkpoint, LEVELS[method])
+        assert level is not None
+        assert np.array_equal(
+            level.forms["predictor.shared.weight_ih"].array(),
+            program.constant(lstm.inputs["weight_ih"][0]),
+        )
+        with pytest.raises(InputError, match="was made from another method"):
+            load_level(path, tiny_checkpoint, LEVELS["w8"])
 
     def test_a_constant_that_unpacks_to_something_else_is_refused(
         self,
@@ -226,32 +254,37 @@ class TestPackage:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         build = copied_encoder(tiny_build, tmp_path)
-        whole = stage_levels.with_constants
-
-        def spoilt(package: Path, stored: dict[str, dict[str, Table]]) -> object:
-            other = {
-                f: {n: form.with_index(form.index.flip(0), form.axis) for n, form in forms.items()}
-                for f, forms in stored.items()
-            }
-            return whole(package, other)
-
-        monkeypatch.setattr(stage_levels, "with_constants", spoilt)
+        whole = Table.array
+        monkeypatch.setattr(Table, "array", lambda form: whole(form)[::-1])
         with pytest.raises(CheckFailed, match="unpacks"):
-            stage_levels.build_level(STAGE_METHODS["encoder"]["p6"], tiny_checkpoint, build)
+            build_encoder(LEVELS["p6"], tiny_checkpoint, build)
         assert sorted(path.name for path in build.iterdir()) == [
             "KokoroEncoder-tiny-fp16.json",
             "KokoroEncoder-tiny-fp16.mlpackage",
+            "KokoroEncoder-tiny-p6.safetensors",
         ]
 
     def test_noise_has_no_lossless_form(
         self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
     ) -> None:
-        with pytest.raises(CheckFailed, match="lossless compresses none"):
-            stage_levels.build_level(
-                STAGE_METHODS["encoder"]["lossless"],
-                tiny_checkpoint,
-                copied_encoder(tiny_build, tmp_path),
-            )
+        build = copied_encoder(tiny_build, tmp_path)
+        with pytest.raises(CheckFailed, match="lossless compresses no weight"):
+            build_encoder(LEVELS["lossless"], tiny_checkpoint, build)
+
+    @pytest.mark.slow
+    def test_two_packages_stay_two(
+        self, quick_conversion: None, tiny_checkpoint: Checkpoint, tmp_path: Path
+    ) -> None:
+        """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
+        stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
+        builder.build(stage, tmp_path)
+        pairs = build_encoder(LEVELS["w8g"], tiny_checkpoint, tmp_path)
+        assert [parent.stage for parent, _ in pairs] == [child.stage for _, child in pairs]
+        assert [child.target for _, child in pairs] == ["iOS18", "iOS18"]
+        for _, child in pairs:
+            stored = Program(child.package_path).operations
+            kinds = [op.op_type for op in stored if op.op_type.startswith("constexpr_")]
+            assert child.compression["compressed_ops"] == len(kinds) > 0
 
     def test_flags_of_the_vocoder_are_refused(
         self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]

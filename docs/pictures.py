@@ -1,0 +1,331 @@
+"""The pictures and recordings of the pages.
+
+    python docs/pictures.py pipeline                   # the drawing on README's first screen
+    python docs/pictures.py spectrograms               # of the recordings in docs/samples
+    python docs/pictures.py levels                     # size and distance, of the table in evidence
+    python docs/pictures.py chips                      # shares on the engine, of that in devices
+    python docs/pictures.py recordings --build build   # render the recordings anew: needs packages
+
+The recordings are one judged sentence of kokoro-int8 by the 32-bit model and by executed packages,
+from the same features and noise. All but `recordings` read committed files alone; three need
+matplotlib. A pipe's last line is one JSON object.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from kokoro_ane.core.commands import build_argument, conclude
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
+from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
+
+DOCS = Path(__file__).resolve().parent
+PICTURES, SAMPLES = DOCS / "pictures", DOCS / "samples"
+# File in docs/samples -> level, noise seed, title of its panel.
+RECORDINGS = MappingProxyType(
+    {
+        "original": (None, 0, "original: 32-bit PyTorch model"),
+        "seed-1": (None, 1, "the same model, another noise seed"),
+        "mixed18": ("mixed18", 0, "mixed18: ships"),
+        "p6": ("p6", 0, "p6: ships"),
+        "p4": ("p4", 0, "p4: rejected"),
+    }
+)
+CLIP = "judged-19"
+INK, LINE, PAPER = "#1b2733", "#5b6b7a", "#ffffff"
+# Title, what it is, where it runs, color of the box.
+PACKAGES = (
+    ("G2P", ("rules, word lists,", "a small network"), "runs on the CPU", "#e7eef6"),
+    ("Encoder", ("functions duration", "and prosody"), "asks for CPU and GPU", "#e6f3ea"),
+    (
+        "Vocoder",
+        ("iSTFTNet, written for", "the Neural Engine"),
+        "asks for the Neural Engine",
+        "#fbeedd",
+    ),
+)
+# What flows before, between and behind them: name, then lines below it.
+FEATURES = (
+    "durations [1, T]",
+    "F0, energy [1, 2F]",
+    "text [1, 512, F]",
+    "host: sines, noise",
+    "[1, 22, 120F + 1]",
+)
+FLOWS = (
+    ("text", ("“Oh no, not", "the blue vase!”")),
+    ("phonemes", ("ˈO nˈO, nˌɑt …", "input_ids [1, T]", "style [1, 128]")),
+    ("features", FEATURES),
+    ("sound", ("[600 F] samples", "at 24 kHz")),
+)
+CAPTION = (
+    "T: phonemes + 2, filled up to a bucket. F: frames, 40 a second. Each package is a Core ML"
+    " program."
+)
+BOX_WIDTH, GAP, TOP, BOX_HEIGHT, HEIGHT = 164, 130, 22, 128, 222
+
+
+def text_line(x: float, y: float, words: str, size: int = 13, **style: str) -> str:
+    """One centred line of an SVG."""
+    more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in style.items())
+    return f'<text x="{x:g}" y="{y:g}" font-size="{size}"{more}>{escape(words)}</text>'
+
+
+def pipeline_svg() -> str:
+    """The three packages in a row, with what flows between them."""
+    width = 4 * GAP + 3 * BOX_WIDTH
+    middle = TOP + BOX_HEIGHT / 2
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" role="img"'
+        f' font-family="Helvetica, Arial, sans-serif" text-anchor="middle" fill="{INK}">',
+        "<title>G2P makes phonemes of text, the encoder features, the vocoder sound</title>",
+        f'<rect width="{width}" height="{HEIGHT}" rx="10" fill="{PAPER}"/>',
+    ]
+    for place, (title, lines, engine, color) in enumerate(PACKAGES):
+        left = GAP + place * (BOX_WIDTH + GAP)
+        center = left + BOX_WIDTH / 2
+        parts += [
+            f'<rect x="{left}" y="{TOP}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="8"'
+            f' fill="{color}" stroke="{LINE}"/>',
+            text_line(center, TOP + 32, title, 20, font_weight="bold"),
+            *(text_line(center, TOP + 58 + 18 * row, line) for row, line in enumerate(lines)),
+            text_line(center, TOP + 112, engine, 12, font_style="italic"),
+        ]
+    for place, (title, lines) in enumerate(FLOWS):
+        left = place * (GAP + BOX_WIDTH)
+        center, end = left + GAP / 2, left + GAP - 6
+        parts += [
+            f'<path d="M{left + 6} {middle}H{end - 8}" stroke="{LINE}" stroke-width="2"/>',
+            f'<path d="M{end} {middle}l-10 -6v12z" fill="{LINE}"/>',
+            text_line(center, middle - 12, title, 15, font_weight="bold"),
+            *(
+                text_line(center, middle + 22 + 17 * row, line, 12)
+                for row, line in enumerate(lines)
+            ),
+        ]
+    parts.append(text_line(width / 2, HEIGHT - 14, CAPTION, 12, fill=LINE))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def draw_pipeline() -> Path:
+    """Write docs/pictures/pipeline.svg."""
+    path = PICTURES / "pipeline.svg"
+    path.write_text(pipeline_svg(), encoding="utf-8")
+    return path
+
+
+def recorded(name: str) -> Any:
+    """Samples [n] float64 of a recording. Raises InputError where it is missing."""
+    import soundfile
+
+    path = SAMPLES / f"{name}.flac"
+    if not path.is_file():
+        raise InputError(f"{path}: missing; `python docs/pictures.py recordings` renders it")
+    return soundfile.read(path)[0]
+
+
+def spectrum_db(samples: Any) -> Any:
+    """Power spectrum [513, frames] in dB below the loudest bin; 1,024 samples every 120 (5 ms)."""
+    import numpy as np
+    from scipy.signal import stft
+
+    _, _, bins = stft(samples, SAMPLE_RATE_HZ, nperseg=1024, noverlap=1024 - 120)
+    power_db = 20 * np.log10(np.abs(bins) + 1e-9)
+    return power_db - power_db.max()
+
+
+def draw_spectrograms() -> Path:
+    """Write docs/pictures/spectrograms.png: each recording, and its distance to the original."""
+    import numpy as np
+
+    plots = plotting()
+    names = [name for name in RECORDINGS if name != "mixed18"]
+    spectra = {name: np.maximum(spectrum_db(recorded(name)), -70) for name in names}
+    seconds = len(recorded("original")) / SAMPLE_RATE_HZ
+    figure, axes = plots.subplots(len(names), 2, figsize=(11, 9), sharex=True, sharey=True)
+    for row, name in enumerate(names):
+        left, right = axes[row]
+        difference = np.abs(spectra[name] - spectra["original"])
+        distance = f"distance to the original: {difference.mean():.1f} dB"
+        panels = (
+            (left, spectra[name], "magma", -70, 0, RECORDINGS[name][2]),
+            (right, difference, "viridis", 0, 20, distance),
+        )
+        for axis, values, colors, low, high, title in panels[: 1 if name == "original" else 2]:
+            image = axis.imshow(
+                values, origin="lower", aspect="auto", cmap=colors, vmin=low, vmax=high,
+                extent=(0, seconds, 0, SAMPLE_RATE_HZ / 2000),
+            )  # fmt: skip
+            axis.set_title(title, fontsize=10)
+            axis.tick_params(labelsize=8)
+            figure.colorbar(image, ax=axis, label="dB", pad=0.01)
+        left.set_ylabel("kHz")
+    axes[0][1].set_axis_off()
+    for axis in axes[-1]:
+        axis.set_xlabel("seconds")
+    return saved(figure, "spectrograms.png")
+
+
+def level_rows() -> list[tuple[str, float, float, str]]:
+    """Name, MB, MCD in dB and verdict of each level, of the first table in docs/evidence.md."""
+    page = (DOCS / "evidence.md").read_text(encoding="utf-8")
+    pattern = r"^\| `(\w+)`[^|]*\| ([\d.]+) \| [^|]*\| ([\d.]+) \| (SHIP|REJECT) \|$"
+    rows = re.findall(pattern, page, re.MULTILINE)
+    if len(rows) < 9:
+        raise InputError(f"docs/evidence.md: {len(rows)} levels in the table, 9 expected")
+    return [(name, float(size), float(mcd), verdict) for name, size, mcd, verdict in rows]
+
+
+def seed_mcd_db() -> float:
+    """MCD of another noise seed, the scale of that table."""
+    page = (DOCS / "evidence.md").read_text(encoding="utf-8")
+    match = re.search(r"another noise seed\* \|[^|]*\|[^|]*\| \*([\d.]+)\*", page)
+    if match is None:
+        raise InputError("docs/evidence.md: no row of another noise seed")
+    return float(match[1])
+
+
+def draw_levels() -> Path:
+    """Write docs/pictures/levels.png: size and distance of each level, beside another seed's."""
+    plots = plotting()
+    figure, axis = plots.subplots(figsize=(8, 4.2))
+    for name, size_mb, mcd_db, verdict in level_rows():
+        ships = verdict == "SHIP"
+        color = "#1a7f4b" if ships else "#b3261e"
+        axis.scatter(size_mb, mcd_db, color=color, marker="o" if ships else "x", s=50, zorder=3)
+        # beside the dashed line, or beside another level of the same size
+        below = name in ("p8", "mixed18", "w8a8")
+        axis.annotate(
+            name, (size_mb, mcd_db), xytext=(8, -8 if below else 4), textcoords="offset points"
+        )
+    axis.axhline(seed_mcd_db(), color=LINE, linestyle="--", linewidth=1)
+    scale = "the 32-bit model, another noise seed"
+    axis.text(112, seed_mcd_db() + 0.04, scale, ha="right", color=LINE)
+    axis.set_xlabel("vocoder package, MB")
+    axis.set_ylabel("distance to the original, MCD in dB")
+    axis.set(xlim=(20, 114), ylim=(-0.1, 2.6))
+    axis.set_title("green dot: ships; red cross: rejected", fontsize=10)
+    axis.grid(alpha=0.3)
+    return saved(figure, "levels.png")
+
+
+def chip_shares() -> tuple[list[str], dict[str, list[int]]]:
+    """Chips, and by layout the percent of the arithmetic that stays on each one's engine, of the
+    table in docs/devices.md.
+    """
+    page = (DOCS / "devices.md").read_text(encoding="utf-8")
+    _, begun, table = page.partition("| layout, 30 s |")
+    if not begun:
+        raise InputError("docs/devices.md: no table of shares at 30 s")
+    rows = [
+        [cell.strip(" `%") for cell in row.strip("|").split("|")]
+        for row in (begun + table.split("\n\n")[0]).splitlines()
+    ]
+    return rows[0][1:], {layout: [int(cell) for cell in cells] for layout, *cells in rows[2:]}
+
+
+def draw_chips() -> Path:
+    """Write docs/pictures/chips.png: shares on the engine, a group of bars for each chip."""
+    plots = plotting()
+    chips, shares = chip_shares()
+    figure, axis = plots.subplots(figsize=(8, 3.4))
+    for place, (layout, percents) in enumerate(shares.items()):
+        bars = axis.bar(
+            [chip + 0.27 * (place - 1) for chip in range(len(chips))], percents, 0.25, label=layout
+        )
+        axis.bar_label(bars, fontsize=8)
+    axis.set_xticks(range(len(chips)), chips)
+    axis.set(ylabel="% of the arithmetic", ylim=(0, 100))
+    axis.set_title("forecast, pessimistic: stays on the Neural Engine at 30 s", fontsize=10)
+    axis.legend(ncols=3, loc="upper center")
+    return saved(figure, "chips.png")
+
+
+def plotting() -> Any:
+    """Return pyplot, without a screen. Raises InputError where matplotlib is missing."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError('no matplotlib: pip install "kokoro-ane[plot]"') from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def saved(figure: Any, name: str) -> Path:
+    """Write the figure, without the version of what drew it."""
+    from PIL import Image
+
+    path = PICTURES / name
+    figure.tight_layout()
+    figure.savefig(path, dpi=80, metadata={"Software": None})
+    # 256 colors: half the size
+    colors = Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+    colors.save(path, optimize=True)
+    return path
+
+
+def render_recordings(build: Path) -> list[Path]:
+    """Write docs/samples: one judged sentence by each of RECORDINGS."""
+    import soundfile
+
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.eval.execution import DECLARED, opened
+    from kokoro_ane.eval.reference import Reference, judged_clips
+    from kokoro_ane.quantize.locator import Request
+    from kokoro_ane.vocoder.render import render_reference
+
+    checkpoint = open_checkpoint("kokoro-int8")
+    reference = Reference(checkpoint, seed=0)
+    clip = next(clip for clip in judged_clips(checkpoint) if clip.id == CLIP)
+    paths = []
+    for name, (method, other_seed, _) in RECORDINGS.items():
+        inputs = reference.inputs(clip, other_seed)
+        if method is None:
+            samples = render_reference(reference.vocoder, inputs)
+        else:
+            manifest = Request(checkpoint, build, method).verified()
+            samples = opened(manifest.path, DECLARED).render(inputs)
+        paths.append(SAMPLES / f"{name}.flac")
+        soundfile.write(paths[-1], samples, SAMPLE_RATE_HZ, subtype="PCM_16")
+    (SAMPLES / "SOURCE.txt").write_text(
+        f"Real Kokoro weights (kokoro-int8, Apache-2.0), voice {clip.voice}, sentence {clip.id}:"
+        f" “{clip.text}” Made by `python docs/pictures.py recordings`.\n",
+        encoding="utf-8",
+    )
+    return paths
+
+
+DRAWINGS: MappingProxyType[str, Callable[[], Path]] = MappingProxyType(
+    {
+        "pipeline": draw_pipeline,
+        "spectrograms": draw_spectrograms,
+        "levels": draw_levels,
+        "chips": draw_chips,
+    }
+)
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command itself."""
+    parser = Parser("docs/pictures.py", __doc__)
+    parser.add_argument("what", choices=(*DRAWINGS, "recordings"), help="which of them to make")
+    build_argument(parser)
+    arguments = parser.parse_args(argv)
+    if arguments.what == "recordings":
+        paths = render_recordings(arguments.build)
+    else:
+        paths = [DRAWINGS[arguments.what]()]
+    for path in paths:
+        print(path.relative_to(DOCS.parent))
+    report = {"files": [str(path.relative_to(DOCS.parent)) for path in paths]}
+    return conclude(arguments, report, EXIT_GOOD, f"{len(paths)} written")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,143 @@
+"""docs/reference.md: public calls, fields of a bundle's manifest.json, gates, help of every verb.
+
+    python docs/reference.py            # write the page
+    python docs/reference.py --check    # exit 1 where the page is not what the code says
+
+All of it is read off docstrings, annotations and parsers. A pipe's last line is one JSON object.
+"""
+
+import ast
+import contextlib
+import importlib
+import inspect
+import io
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_type_hints
+
+import kokoro_ane
+from kokoro_ane.cli import COMMANDS
+from kokoro_ane.cli import main as kokoro_ane_command
+from kokoro_ane.core.commands import conclude
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
+
+PAGE = Path(__file__).resolve().parent / "reference.md"
+WIDTH = "100"
+HEAD = """# Reference
+
+Made by `python docs/reference.py` from docstrings, annotations and parsers; a test holds this page
+to the code. It is not counted as written words.
+"""
+
+
+def public_calls() -> Iterator[str]:
+    """Each public name of kokoro_ane with its signature and docstring."""
+    yield "## Public calls\n"
+    for name in sorted(kokoro_ane.__all__, key=str.lower):
+        home = next(home for home, names in kokoro_ane._HOMES.items() if name in names)
+        # by its home: the room quantize has the name of a call
+        value = getattr(importlib.import_module(home), name)
+        signature = ""
+        if inspect.isfunction(value):
+            signature = str(inspect.signature(value)).replace("'", "")
+        yield f"### `{name}{signature}`\n"
+        yield f"```text\n{inspect.getdoc(value)}\n```\n"
+
+
+def field_rows(kind: type) -> list[tuple[str, str, str]]:
+    """Name, type and meaning of each field that `kind` adds to its bases; the meaning stands in the
+    docstring as `name: words.`
+    """
+    # one line, from the paragraph that names the fields on
+    text = " ".join((inspect.getdoc(kind) or "").split("\n\n", 1)[1].split())
+    parts = re.split(r"(?:^|(?<=\. ))(\w+): ", text)
+    meanings = dict(zip(parts[1::2], parts[2::2], strict=True))
+    body = ast.parse(inspect.getsource(kind)).body[0].body  # type: ignore[attr-defined]
+    hints, rows = get_type_hints(kind), []
+    for name in (line.target.id for line in body if isinstance(line, ast.AnnAssign)):
+        hint = hints[name]
+        shown = hint.__name__ if inspect.isclass(hint) and not str(hint).count("[") else str(hint)
+        shown = re.sub(r"[\w.]+\.(?=\w)", "", shown).replace(" | ", " or ")
+        rows.append((name, shown, meanings[name].strip().rstrip(".")))
+    return rows
+
+
+def manifest_fields() -> Iterator[str]:
+    """The fields of a bundle's manifest.json."""
+    from kokoro_ane.pipeline import assembly
+
+    yield "## manifest.json of a bundle\n"
+    for title, kind in (
+        ("The whole", assembly.Together),
+        ("CheckpointNamed", assembly.CheckpointNamed),
+        ("File", assembly.File),
+        ("PackageFile, with the fields of File", assembly.PackageFile),
+        ("Voices", assembly.Voices),
+    ):
+        about = " ".join((inspect.getdoc(kind) or "").split("\n\n", 1)[0].split())
+        yield f"**{title}.** {about}\n"
+        yield "| field | type | meaning |\n| --- | --- | --- |"
+        yield from (f"| `{name}` | {hint} | {says} |" for name, hint, says in field_rows(kind))
+        yield ""
+
+
+def gates() -> Iterator[str]:
+    """Every limit of the vocoder's levels, with its reason."""
+    from kokoro_ane.eval.gates import COMMON, FP16_ONLY
+
+    yield "## Gates\n"
+    yield "| gate | limit | reason |\n| --- | --- | --- |"
+    for gate in (*COMMON, *FP16_ONLY):
+        limit = gate.rule(gate.limit)
+        if gate.multiple is not None:
+            limit += f", <= {gate.multiple:g} seed variation"
+        only = " (fp16)" if gate in FP16_ONLY else ""
+        yield f"| `{gate.name}`{only} | {limit} | {gate.reason} |"
+    yield ""
+
+
+def helps() -> Iterator[str]:
+    """`--help` of every verb, as a terminal of 100 columns shows it."""
+    yield "## Every verb\n"
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = WIDTH
+    try:
+        for verb in COMMANDS:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+                kokoro_ane_command([verb, "--help"])
+            yield f"### kokoro-ane {verb}\n\n```text\n{out.getvalue().rstrip()}\n```\n"
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def page() -> str:
+    """The whole page."""
+    return (
+        "\n".join([HEAD, *public_calls(), *manifest_fields(), *gates(), *helps()]).rstrip() + "\n"
+    )
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command itself."""
+    parser = Parser("docs/reference.py", __doc__)
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    arguments = parser.parse_args(argv)
+    text = page()
+    current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+    if arguments.check and not current:
+        meaning = "docs/reference.md is not what the code says: run `python docs/reference.py`"
+        return conclude(arguments, {"current": False}, EXIT_REJECTED, meaning)
+    if not arguments.check:
+        PAGE.write_text(text, encoding="utf-8")
+    return conclude(arguments, {"current": True}, EXIT_GOOD, "docs/reference.md is current")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

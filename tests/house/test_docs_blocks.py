@@ -1,0 +1,78 @@
+"""What pages show is what there is: blocks of Python and Swift, drawings, the reference, sizes.
+
+python -m pytest tests/house/test_docs_blocks.py -q
+
+Swift blocks are parts of swift/Tests/PageExamples, which `swift/toolchain.sh test` compiles.
+"""
+
+import ast
+import importlib
+import re
+import runpy
+
+import pytest
+
+from kokoro_ane.pipeline.text_tables import TEXT_BYTES
+from tests.house.test_docs_links import PAGES, ROOT
+
+TEXTS = {
+    page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
+    for page in (*PAGES, ROOT / "swift" / "README.md")
+}
+OURS = ("kokoro_ane", "mlprogram")
+OLD_COMMAND = re.compile(r"`[\w.]+\.\w+(?: [^`]*)?` (?:of|at) (?:commit )?[0-9a-f]{7}\b")
+
+
+def blocks(language: str) -> list[str]:
+    shown = rf"^```{language}\n(.*?)^```"
+    return [block for text in TEXTS.values() for block in re.findall(shown, text, re.DOTALL | re.M)]
+
+
+def bare(lines: str) -> str:
+    return "\n".join(line.strip() for line in lines.strip().splitlines())
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_a_python_block_names_what_there_is(block: str) -> None:
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.Import):
+            [importlib.import_module(alias.name) for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, alias.name) for alias in node.names), block
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in OURS:
+            assert hasattr(importlib.import_module(ast.unparse(node.value)), node.attr), block
+
+
+@pytest.mark.parametrize("block", blocks("swift"))
+def test_a_swift_block_is_compiled(block: str) -> None:
+    assert bare(block) in bare(
+        (ROOT / "swift/Tests/PageExamples/PageExamples.swift").read_text(encoding="utf-8")
+    )
+
+
+def test_drawing_and_reference_are_current() -> None:
+    pictures, reference = (
+        runpy.run_path(str(ROOT / "docs" / name)) for name in ("pictures.py", "reference.py")
+    )
+    svg = (ROOT / "docs/pictures/pipeline.svg").read_text(encoding="utf-8")
+    assert pictures["pipeline_svg"]() == svg
+    assert len(pictures["level_rows"]()) == 9
+    assert reference["page"]() == TEXTS["docs/reference.md"]
+
+
+def test_a_whole_product_is_the_sum_of_its_parts() -> None:
+    encoder = re.search(r"\| \*\*`mixed`\*\* \| ([\d.]+) ", TEXTS["docs/evidence.md"])
+    rows = re.findall(r"^\| `\w+` \|[^|]*\| ([\d.]+) \| ([\d.]+) ", TEXTS["README.md"], re.M)
+    assert len(rows) == 4
+    for vocoder, whole in rows:
+        parts = float(vocoder) + float(encoder[1]) + TEXT_BYTES["us"] / 1e6 + 0.03
+        assert float(whole) == pytest.approx(parts, abs=0.11)
+
+
+def test_commands_of_other_commits_stand_under_measured_once() -> None:
+    texts = TEXTS | {"docs/evidence.md": TEXTS["docs/evidence.md"].split("# Measured once")[0]}
+    for name in ("LOG.md", "CHANGELOG.md"):
+        del texts[name]
+    found = {name: OLD_COMMAND.findall(text) for name, text in texts.items()}
+    assert not {name: lines for name, lines in found.items() if lines}
