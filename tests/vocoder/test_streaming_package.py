@@ -67,7 +67,7 @@ Built = tuple[Checkpoint, Path]
 
 
 @pytest.fixture(scope="module")
-def built(quick_conversion: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A tiny checkpoint with a predictor of its own, and its packages. Shared: copy before
     writing.
     """
