@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from kokoro_ane.eval.gates import FEWEST_CLIPS, WORST, Gate
 from kokoro_ane.eval.metrics.catalog import METRICS
 
-SHIP, REJECT, UNDECIDED = VERDICTS = ("SHIP", "REJECT", "UNDECIDED")
+SHIP, REJECT, UNDECIDED = ("SHIP", "REJECT", "UNDECIDED")
 DEVICE_DOUBT = (
     "a device claim needs a run on that device: what was executed here is mlprogram's model of one"
 )

@@ -151,9 +151,8 @@ def _fold(site: Site, reader: Conv | ConvTranspose, scales: Tensor) -> None:
         affine = maker.fc if isinstance(maker, AdaIN1d) else maker
         # AdaIN's affine has the rows of all gains, then those of all shifts
         rows = scales.repeat(2) if isinstance(maker, AdaIN1d) else scales
-        _scale(affine.weight, 1 / rows, axis=0)
-        if affine.bias is not None:
-            _scale(affine.bias, 1 / rows, axis=0)
+        for made in filter(torch.is_tensor, (affine.weight, affine.bias)):
+            _scale(made, 1 / rows, axis=0)
     # snake_a(z) / s = snake_(a s)(z / s)
     if site.snake is not None:
         _scale(site.snake.alpha, scales, axis=1)

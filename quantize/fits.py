@@ -106,13 +106,10 @@ def own_rows(weight: np.ndarray) -> Integers | None:
     rows = [row for row in grids if row is not None]
     if len(rows) < len(grids):
         return None
+    values, scale, offset = (np.stack(part) for part in zip(*rows, strict=True))
     tail = [1] * (weight.ndim - 1)
-    scale, offset = (
-        np.array(part).reshape(-1, *tail)
-        for part in zip(*((scale, offset) for _, scale, offset in rows), strict=True)
-    )
-    values = np.stack([values for values, _, _ in rows]).reshape(weight.shape)
-    return Integers(values, scale, offset=offset)
+    offset = offset.reshape(-1, *tail)
+    return Integers(values.reshape(weight.shape), scale.reshape(-1, *tail), offset=offset)
 
 
 def _own_row(row: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8] | None:

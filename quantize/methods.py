@@ -198,7 +198,7 @@ class Method:
     name: str
     title: str  # in plain words, for tables
     # the method whose package this one is made from; None: the converter makes it
-    parent: str | None = None
+    parent: str | None = "fp16"
     # what is done to every layer, unless a recipe says it layer by layer
     weights: Weights | None = None
     activations: Activations | None = None
@@ -245,15 +245,14 @@ _BLOCKS = (
 STRIDED = ("generator.ups.*", "generator.noise_convs.0")
 _STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
-    Method("fp16", "16-bit floats"),
-    Method("w8", "8-bit weights", parent="fp16", weights=LinearWeights()),
-    Method("p8", "palette, 8 bits", parent="fp16", weights=PaletteWeights(8)),
-    Method("p6", "palette, 6 bits", parent="fp16", weights=PaletteWeights(6)),
-    Method("p4", "palette, 4 bits", parent="fp16", weights=PaletteWeights(4), check_snr_db=0.0),
+    Method("fp16", "16-bit floats", parent=None),
+    Method("w8", "8-bit weights", weights=LinearWeights()),
+    Method("p8", "palette, 8 bits", weights=PaletteWeights(8)),
+    Method("p6", "palette, 6 bits", weights=PaletteWeights(6)),
+    Method("p4", "palette, 4 bits", weights=PaletteWeights(4), check_snr_db=0.0),
     Method(
         "w4",
         "4-bit weights in blocks",
-        parent="fp16",
         weights=BlockWeights(),
         target="iOS18",
         unfit_for_engine=_BLOCKS,
@@ -262,7 +261,6 @@ _ALL = (
     Method(
         "w8a8",
         "8-bit weights and activations",
-        parent="fp16",
         weights=LinearWeights(),
         activations=Activations(),
         # real Kokoro has 7.8 dB, which is coarse: that is for the judge to reject
@@ -273,7 +271,6 @@ _ALL = (
     Method(
         "p6a8",
         "palettes of int8, 6 bits, and 8-bit activations",
-        parent="fp16",
         weights=PaletteWeights(6, gptq=True, rows=16, int8_entries=True),
         parts=_STRIDED,
         activations=Activations(),
@@ -283,7 +280,6 @@ _ALL = (
     Method(
         "p4a8",
         "palettes of int8, 4 bits, and 8-bit activations",
-        parent="fp16",
         weights=PaletteWeights(4, gptq=True, rows=ROWS, int8_entries=True),
         parts=_STRIDED,
         activations=Activations(),
@@ -293,14 +289,12 @@ _ALL = (
     Method(
         "mixed",
         "each layer as the recipe says",
-        parent="fp16",
         activations=Activations(),
         by_recipe=True,
     ),
     Method(
         "mixed18",
         "the same for iOS 18, tables for groups of rows",
-        parent="fp16",
         by_recipe=True,
         target="iOS18",
     ),
@@ -312,7 +306,6 @@ GROUPS = 32  # inputs that share a scale
 _GROUPED = Method(
     "w8g",
     "8-bit weights, a scale for 32",
-    parent="fp16",
     weights=BlockWeights(8, GROUPS),
     target="iOS18",
 )
@@ -321,8 +314,7 @@ _SIXTEEN = PaletteWeights(6, rows=16)  # a narrow network has one table a tensor
 _TABLES = Method(
     "p6g",
     "palettes, 6 bits, a table for 16 rows",
-    "fp16",
-    _SIXTEEN,
+    weights=_SIXTEEN,
     target="iOS18",
     check_snr_db=_BROKEN_DB,
 )
@@ -341,7 +333,6 @@ _MIXED = dataclasses.replace(
 _EXACT = Method(
     "lossless",
     "8 bits, the checkpoint's own grid",
-    parent="fp16",
     weights=OwnGrid(),
     check_snr_db=100.0,
 )

@@ -203,7 +203,7 @@ def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[
     method = (
         method_named(level)
         if RUNTIMES[runtime].packages
-        else METHODS.get(level) or Method(level, f"{level}, as exported")
+        else METHODS.get(level) or Method(level, f"{level}, as exported", None)
     )
     request = named(runtime, request)
     manifest = built(request, build)

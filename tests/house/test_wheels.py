@@ -7,6 +7,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import kokoro_ane
 from kokoro_ane import __version__
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.errors import InputError
 from tests.commands import ROOT, ran, tracked
 from tests.demo_voice import DEMO_VOICE
 
@@ -118,6 +120,12 @@ print(kokoro_ane.__file__, mlprogram.__file__, len(samples) / rate_hz)
     *modules, seconds = run(site, tmp_path, "-c", code, str(DEMO_VOICE)).split()
     assert [path for path in modules if not Path(path).is_relative_to(site)] == []
     assert 0.3 < float(seconds) < 3
+
+
+def test_a_call_with_a_rooms_name_is_callable_once_the_room_is_imported() -> None:
+    import_module("kokoro_ane.quantize.methods")
+    with pytest.raises(InputError, match="unknown method 'nothing'"):
+        kokoro_ane.quantize("nothing")
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
