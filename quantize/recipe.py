@@ -46,11 +46,6 @@ class Recipe:
             )
 
     @property
-    def multiplies_integers(self) -> bool:
-        """Whether any layer has an int8 input."""
-        return any(SCHEMES[level].int8_input for level in self.levels.values())
-
-    @property
     def needs_ios18(self) -> bool:
         """Whether any layer has more than one table."""
         return any(
