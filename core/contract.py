@@ -16,6 +16,9 @@ PROSODY_PER_FRAME = 2  # F0 and energy run at 80 per second
 N_FFT, HOP_SAMPLES = 20, 5
 SPECTRUM_CHANNELS = N_FFT + 2  # 11 magnitudes, 11 phases
 COLUMNS_PER_FRAME = FRAME_SAMPLES // HOP_SAMPLES
+# the spectrum's columns to one of the generator's first stage; that stage's columns a frame
+COLUMNS_PER_STEP = 6
+STEPS_PER_FRAME = 20
 HARMONICS = 9  # fundamental and eight overtones
 
 VOCODER_NAME = "KokoroVocoder"
@@ -33,8 +36,11 @@ LAYOUTS = (*ONE_FUNCTION, *STREAMED)
 FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
 # functions of the streaming layout's package
 DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"
-# gains and shifts of all norms, with statistics in them; the style's alone
-AFFINE, STYLE_AFFINE = "affine", "style_affine"
+# what the generator's second stage reads
+ENTERING = "entering"
+# gains and shifts of its norms, with predicted statistics in them; the style's alone
+AFFINE = "affine"
+STYLE_AFFINE = "style_affine"
 
 
 # frames: 0.5 s to 30 s

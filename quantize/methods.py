@@ -117,9 +117,8 @@ class OwnGrid:
 # - the depthwise upsampler;
 # - the first upsampler, 0.8 % of the arithmetic: with it in int8 one gate is undecided
 #   (docs/quantization.md); and the second, because AdaIN's epsilon fixes the scale of its input;
-# - the last stage's first layer that reads the spectrum;
-# - the layers that the streaming layouts pool.
-FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1", "pooled.*")
+# - the last stage's first layer that reads the spectrum.
+FLOAT_INPUTS = ("encode.conv1", "*.pool", "generator.ups.*", "generator.noise_convs.1")
 Weights = LinearWeights | BlockWeights | PaletteWeights | OwnGrid
 
 
@@ -242,8 +241,8 @@ _BLOCKS = (
 )
 # Layers that move by more than two columns at a time. "With palettized kernels, stride support is
 # very limited: use up to 2" (Apple, coreai-models, neural_engine_rules.md, 2026), so they have
-# integers instead. `pooled` stands in the streaming layouts for the first two.
-STRIDED = ("generator.ups.*", "generator.noise_convs.0", "pooled.low", "pooled.up")
+# integers instead.
+STRIDED = ("generator.ups.*", "generator.noise_convs.0")
 _STRIDED = tuple((pattern, LinearWeights()) for pattern in STRIDED)
 _ALL = (
     Method("fp16", "16-bit floats", parent=None),

@@ -1,5 +1,5 @@
-"""The vocoder in PyTorch in the streaming layout: an utterance's frames at once, its samples window
-by window.
+"""The vocoder in PyTorch in the streaming layout: all but the generator's second stage at once, and
+that stage window by window.
 
     backend = StreamingBackend(Vocoder.of(checkpoint), predictor_of(checkpoint), hidden_dim)
     for samples in backend.pieces(features, style, frames): play(samples)
@@ -9,31 +9,35 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from kokoro_ane.core.contract import (
     COLUMNS_PER_FRAME,
+    COLUMNS_PER_STEP,
     FRAME_SAMPLES,
-    PROSODY_PER_FRAME,
+    SPECTRUM_CHANNELS,
+    STEPS_PER_FRAME,
     STREAMING,
 )
-from kokoro_ane.vocoder.decoder import Vocoder, unpack_frames
+from kokoro_ane.core.layers import Mask
+from kokoro_ane.vocoder.decoder import STAGE_SLOPE, Vocoder, unpack_frames
 from kokoro_ane.vocoder.eager import EagerVocoder, last_channels
 from kokoro_ane.vocoder.packing import Array, VocoderInputs
 from kokoro_ane.vocoder.streaming.norm_statistics import StatisticsPredictor
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
-from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator, Told
+from kokoro_ane.vocoder.streaming.streaming_model import SecondStage, Told
 from kokoro_ane.vocoder.streaming.streaming_package import pack_utterance, unpacked_spectrum
 from kokoro_ane.vocoder.streaming.windows import FIRST, LONGEST, MEASURED, windows
 
 
 class StreamingBackend:
-    """A VocoderBackend that computes the utterance's frames at once and its samples window by
-    window; any cut gives the same samples.
+    """A VocoderBackend that computes the generator's second stage window by window; any cut gives
+    the same samples.
 
-    Up to `measured` frames the statistics are not told but measured: there a prediction errs most,
-    and there is least to wait for.
+    Up to `measured` frames that stage's statistics are not told but measured: there a prediction
+    errs most, and there is least to wait for.
     """
 
     arrays = False
@@ -52,8 +56,8 @@ class StreamingBackend:
         self.eager, self.measured = EagerVocoder(vocoder), measured
         form = FORMS[layout]()
         self.decoder = DecoderFunction(vocoder, predictor, hidden_dim, form).eval()
-        generator = StreamingGenerator(vocoder, predictor.centres, form).eval()
-        self.generator = generator.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        second = SecondStage(vocoder, predictor.centres, form).eval()
+        self.second = second.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def pack(self, inputs: VocoderInputs) -> Tensor:
         """features [1, channels, 1, F + 1]."""
@@ -82,23 +86,34 @@ class StreamingBackend:
         windows (vocoder.streaming.windows).
         """
         features, style = torch.as_tensor(features), torch.as_tensor(style)
-        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))[
-            :, :, None, : COLUMNS_PER_FRAME * frames + 1
-        ]
+        *parts, rows = features.split(self.decoder.sizes, dim=1)
+        spectrum = torch.from_numpy(unpacked_spectrum(features.numpy()))
+        spectrum = last_channels(spectrum[:, :, None, : COLUMNS_PER_FRAME * frames + 1])
+        asr, f0, energy, values = unpack_frames(*parts)
+        affines = self.eager.affines(style)
+        mixed = self.eager.decoded(asr, f0, energy, affines)
+        # [1, C, 1, 20F]
+        entering = self.eager.generator.stage(0, mixed, affines, spectrum)
+        entering = F.leaky_relu(entering, STAGE_SLOPE)
         # a short utterance is computed at once, with its own statistics
         if frames <= self.measured:
-            asr, f0, energy, _ = unpack_frames(*features.split(self.decoder.sizes, dim=1)[:-1])
-            yield self.eager(asr, f0, energy, style, spectrum).flatten()
+            yield self.eager.generator.last_stage(entering, affines, spectrum).flatten()
             return
-        mixed, affine, _ = self.decoder(features, style)
+        mask = Mask.of(values)
+        shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
+        # [1, 22 * 6, 1, 20 (F + 1)]
+        rows = rows.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
+        pooled = self.decoder.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
+        _, style_affine = self.decoder.style_affines(style)
+        affine = self.decoder.affine(pooled, shares, style, style_affine)
         for window in windows(frames, first, longest):
             start, end = window.start, window.start + window.frames
-            shown = mixed[..., PROSODY_PER_FRAME * start : PROSODY_PER_FRAME * end]
+            shown = entering[..., STEPS_PER_FRAME * start : STEPS_PER_FRAME * end]
             columns = spectrum[..., COLUMNS_PER_FRAME * start : COLUMNS_PER_FRAME * end + 1]
             # Each window takes the affines from the first norm on.
-            affines = Told(affine, self.generator.sizes)
-            samples = self.generator(
-                last_channels(shown), last_channels(columns), affines
+            affine_rows = Told(affine, self.second.sizes)
+            samples = self.second(
+                last_channels(shown), last_channels(columns), affine_rows
             ).flatten()
             # without the halo that the convolutions read on either side
             yield samples[

@@ -62,7 +62,8 @@ class InverseStft(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask | None) -> Tensor:
         inside = torch.ones_like(x[:, :1]) if mask is None else mask.values.to(x.dtype)
-        magnitude = torch.exp(x[:, :BINS]) * inside  # [B, 11, 1, S]
+        magnitude = torch.exp(x[:, :BINS])  # [B, 11, 1, S]
+        magnitude = magnitude if mask is None else magnitude * inside
         phase = torch.sin(x[:, BINS:])
         # [B, 22, 1, S]
         spectrum = torch.cat([magnitude * torch.cos(phase), magnitude * torch.sin(phase)], dim=1)

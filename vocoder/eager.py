@@ -222,16 +222,29 @@ class EagerGenerator(nn.Module):
 
     def forward(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
         """x [1, C, 1, 2F], spectrum [1, 22, 1, 120F + 1] -> waveform [1, 1, 1, 600F]."""
-        for i, blocks in enumerate(self.stages):
-            x = self.ups[i](F.leaky_relu(x, STAGE_SLOPE))  # [1, C / 2, 1, rate * S]
-            if i + 1 == len(self.stages):
-                x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120F + 1]
-            x = self.noise_res[i](self.noise_convs[i](spectrum), affines).add_(x)
-            total = blocks[0](x, affines)
-            for block in blocks[1:]:
-                total.add_(block(x, affines))
-            x = total
+        for i in range(len(self.stages) - 1):
+            x = self.stage(i, x, affines, spectrum)
+        return self.last_stage(F.leaky_relu(x, STAGE_SLOPE), affines, spectrum)
+
+    def stage(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+        """A stage but the last: x [1, C, 1, S] -> [1, C / 2, 1, rate * S]."""
+        return self._blocks(i, self.ups[i](F.leaky_relu(x, STAGE_SLOPE)), affines, spectrum)
+
+    def last_stage(self, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+        """x [1, C, 1, S], behind its leaky ReLU -> waveform [1, 1, 1, 600F]."""
+        x = self.ups[-1](x)
+        x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120F + 1]
+        x = self._blocks(len(self.stages) - 1, x, affines, spectrum)
         return self.stft(self.conv_post(F.leaky_relu(x, POST_SLOPE)), None)
+
+    def _blocks(self, i: int, x: Tensor, affines: Tensor, spectrum: Tensor) -> Tensor:
+        """x with the source's result in it -> the sum of the stage's parallel blocks."""
+        x = self.noise_res[i](self.noise_convs[i](spectrum), affines).add_(x)
+        first, *others = self.stages[i]
+        total = first(x, affines)
+        for block in others:
+            total.add_(block(x, affines))
+        return total
 
 
 class EagerVocoder(nn.Module):
@@ -263,14 +276,22 @@ class EagerVocoder(nn.Module):
         Shapes: asr [1, hidden, 1, F]; f0 (Hz) and energy [1, 1, 1, 2F]; style [1, style_dim, 1, 1];
         spectrum [1, 22, 1, 120F + 1]. Returns [1, 1, 1, 600F] at 24 kHz.
         """
-        affines = F.linear(style.flatten(1), self.style_weight, self.style_bias).flatten()  # [rows]
-        asr, spectrum = last_channels(asr), last_channels(spectrum)
+        affines, spectrum = self.affines(style), last_channels(spectrum)
+        return self.generator(self.decoded(asr, f0, energy, affines), affines, spectrum)
+
+    def affines(self, style: Tensor) -> Tensor:
+        """Gains and shifts of all norms, [rows]."""
+        return F.linear(style.flatten(1), self.style_weight, self.style_bias).flatten()
+
+    def decoded(self, asr: Tensor, f0: Tensor, energy: Tensor, affines: Tensor) -> Tensor:
+        """What the generator reads, [1, C, 1, 2F]."""
+        asr = last_channels(asr)
         # [1, 1, 1, F] twice, [1, 64, 1, F]
         f0, energy, residual = self.f0_conv(f0), self.energy_conv(energy), self.residual(asr)
         x = self.encode(last_channels(concatenate(asr, f0, energy)), affines)
         for block in self.decode:
             x = block(last_channels(concatenate(x, residual, f0, energy)), affines)
-        return self.generator(x, affines, spectrum)
+        return x
 
 
 @dataclass(frozen=True, eq=False)

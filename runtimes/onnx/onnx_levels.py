@@ -20,7 +20,7 @@ from torch import nn
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import DECODER, PADDED, STREAMED, WAVEFORM
+from kokoro_ane.core.contract import PADDED, STREAMED, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.manifest import (
@@ -63,7 +63,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.eager import Place, places
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.scaled_conv import FACTORS, TimeVaryingScale
-from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv
+from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, PhaseConv
 from kokoro_ane.vocoder.streaming.streaming_package import StreamingChain
 from kokoro_ane.vocoder.streaming.streaming_stage import CHECK_FRAMES as LONG_FRAMES
 from kokoro_ane.vocoder.streaming.streaming_stage import FUNCTIONS
@@ -76,16 +76,15 @@ def integer_functions(stage: OnnxStreamingStage, level: Level) -> OnnxStreamingS
     """The streaming layout's functions with the level's integers; convolutions with int8 inputs are
     products of integers.
     """
-    for function, module in stage.twin.modules.items():
-        root = module.get_submodule("vocoder") if function == DECODER else module
-        for name, conv in list(root.named_modules()):
-            path = name.removesuffix(".conv")
-            if (
-                path in level.ranges
-                and isinstance(conv, Conv | FoldedConv)
-                and not (function == DECODER and path.startswith("generator."))
-            ):
-                replace_module(root, name, integer_conv(conv, level, Place(path)))
+    for module in stage.twin.modules.values():
+        for name, conv in list(module.named_modules()):
+            path = name.removeprefix("vocoder.").removesuffix(".conv")
+            # the decoder holds the whole vocoder, whose generator does not run in it, and the first
+            # stage's source convolution reads columns as rows there
+            if name.startswith("vocoder.generator.") or isinstance(conv, PhaseConv):
+                continue
+            if path in level.ranges and isinstance(conv, Conv | FoldedConv):
+                replace_module(module, name, integer_conv(conv, level, Place(path)))
     attach_level(stage.twin, level, inputs=False)
     return stage
 

@@ -4,8 +4,8 @@ no mask, checked against PyTorch.
     (manifest,) = build(OnnxStreamingStage.of(checkpoint), Path("build"), FOLDER)
     # KokoroVocoder-onnx-streaming-fp32.onnx/, a folder
 
-The modules are those of the package (vocoder/streaming), but `utterance` measures all of the
-columns that it is given.
+The modules are those of the package (vocoder/streaming), but where they measure they measure all of
+the columns that they are given.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,15 @@ from kokoro_ane.core.checks import Check, snr_db
 from kokoro_ane.core.contract import (
     DECODER,
     DEFAULT_BUCKETS,
+    ENTERING,
     FEATURES,
-    FRAMES,
     STREAMING,
     UTTERANCE,
     VOCODER_NAME,
     WAVEFORM,
+    WINDOW,
 )
-from kokoro_ane.core.layers import NORM_EPSILON
+from kokoro_ane.core.layers import NORM_EPSILON, Mask
 from kokoro_ane.core.manifest import folder_of_ours
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.exported import EXAMPLE_FRAMES, LIMIT_SNR_DB, PortableStage, baked
@@ -48,16 +49,15 @@ from kokoro_ane.runtimes.portable import PRECISION, PortableFunction, PortablePr
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import render_reference
-from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, predictor_of
+from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
 from kokoro_ane.vocoder.streaming.streaming_functions import (
+    DecoderFunction,
     UtteranceFunction,
     unpack_window,
     window_rows,
 )
 from kokoro_ane.vocoder.streaming.streaming_model import (
     AffineConv,
-    Affines,
-    StreamingGenerator,
     Told,
 )
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
@@ -75,43 +75,39 @@ class MeasuringConv(AffineConv):
     and shift.
     """
 
-    def forward(self, x: Tensor, affines: Affines) -> Tensor:
+    def forward(self, x: Tensor, affines: Told) -> Tensor:
         """See AffineConv."""
         return super().forward(F.instance_norm(x, eps=NORM_EPSILON), affines)
 
 
-class ExactStatistics(HiddenStatistics):
-    """HiddenStatistics in float64: its terms are 10,000 times their sum, so that two float32 are 85
-    dB apart in the samples.
-    """
+class WholeDecoder(DecoderFunction):
+    """DecoderFunction where every column is the utterance's."""
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """See HiddenStatistics."""
-        # [D, m], [m, r]
-        landmarks, hidden = (part.flatten(1).double().T for part in (self.landmarks, self.hidden))
-        z = ((inputs.double() - self.mean.double()) * self.scale.double()).flatten(1)  # [1, D]
-        # [1, m]
-        distance = z @ landmarks * -2 + self.squares.double() + (z * z).sum(dim=1, keepdim=True)
-        return (torch.exp(distance * (-1 / self.width)) @ hidden).float()[:, :, None, None]
+    def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
+        """See DecoderFunction."""
+        return self.generator(frames, steps, Told(affine, self.generator.sizes))
 
 
 class WholeUtterance(UtteranceFunction):
     """UtteranceFunction where every column is the utterance's; the mask among its features is not
-    read. `generator`: its own copy.
+    read.
     """
-
-    def __init__(self, generator: StreamingGenerator) -> None:
-        super().__init__(generator)
-        for module in self.generator.modules():
-            if isinstance(module, AffineConv):
-                module.__class__ = MeasuringConv
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
         """See UtteranceFunction."""
-        frames, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        return self.generator(
-            *unpack_window(frames, spectrum), Told(style_affine, self.generator.sizes)
-        )
+        entering, spectrum, _ = features.split((*window_rows(self.generator.channels), 1), dim=1)
+        affines = Told(style_affine, self.generator.sizes)
+        return self.generator(*unpack_window(entering, spectrum), affines)
+
+
+def measuring(function: nn.Module, kind: type[nn.Module]) -> nn.Module:
+    """A copy of a function that measures all of its columns, as `kind`."""
+    function = baked(function)
+    function.__class__ = kind
+    for module in function.modules():
+        if isinstance(module, AffineConv):
+            module.__class__ = MeasuringConv
+    return function
 
 
 def _written(stage: Any, part: Part, path: Path) -> dict[str, PortableProgram]:
@@ -162,8 +158,6 @@ class OnnxStreamingStage(PortableStage):
             balanced=balanced,
             apart=balanced is not None,
         )
-        # two float32 sums of the statistics are 85 dB apart, below the limit
-        twin.modules[DECODER].get_submodule("hidden.statistics").__class__ = ExactStatistics
         return cls(checkpoint, ONNX, twin)
 
     def parts(self) -> tuple[Part, ...]:
@@ -174,22 +168,20 @@ class OnnxStreamingStage(PortableStage):
     @cached_property
     def modules(self) -> dict[str, nn.Module]:
         """What is exported, by function."""
-        modules = {name: baked(module) for name, module in self.twin.modules.items()}
-        generator = modules[UTTERANCE].get_submodule("generator")
-        assert isinstance(generator, StreamingGenerator)
-        return modules | {UTTERANCE: WholeUtterance(generator)}
+        modules = self.twin.modules
+        return {
+            DECODER: measuring(modules[DECODER], WholeDecoder),
+            UTTERANCE: measuring(modules[UTTERANCE], WholeUtterance),
+            WINDOW: baked(modules[WINDOW]),
+        }
 
     def function(self, name: str) -> PortableFunction:
         """See PackageStage."""
         inputs, outputs = self.twin.signature(name)
         rows = self.twin.shapes(name)[0][1]
-        second = (
-            self.checkpoint.config.style_dim
-            if name == DECODER
-            else 2 * len(self.twin.predictor.centres)
-        )
+        second = self.checkpoint.config.style_dim if name == DECODER else self.twin.rows
         example = torch.ones(1, rows, 1, EXAMPLE_FRAMES + 1), torch.zeros(1, second, 1, 1)
-        grows = {FRAMES: {3: "values"}} if name == DECODER else {WAVEFORM: {3: "samples"}}
+        grows = {ENTERING: {3: "steps"}} if name == DECODER else {WAVEFORM: {3: "samples"}}
         return PortableFunction(
             self.modules[name],
             example,

@@ -1,15 +1,15 @@
-"""What the generator's norms would measure, told before any sample is computed: a predictor fitted
-to a checkpoint, kept as arrays.
+"""What the norms of the generator's second stage would measure, told before any of its samples is
+computed: a predictor fitted to a checkpoint, kept as arrays.
 
     predictor = predictor_of(checkpoint)
     # [n, 2R]: means, then log variances, of inputs [n, D]; in a graph: streaming_functions.py
     statistics = predictor(inputs)
 
 AdaIN normalizes every channel over the utterance, so no sample is there before all of it is
-rendered. But the 48 means and variances of the generator hang on what is known before: the moments
-of what its upsampler and its two source convolutions read, which are convolutions of the decoder's
-output and of the harmonic spectrum, and the style. The map from these is a radial basis network,
-solved by ridge regression on the checkpoint's own speech (`python -m training.fit_statistics`).
+rendered. But the 24 means and variances of the second stage hang on what is known before: the
+moments of what that stage begins with (its upsampler's result and what that reads, its source
+convolution's result) and the style. The map from these is a radial basis network, solved by ridge
+regression on the checkpoint's own speech (`python -m training.fit_statistics`).
 """
 
 import hashlib
@@ -30,27 +30,32 @@ from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
 
-FORMAT = 2  # 2: inputs as the moments are, nothing taken off
-ARRAYS = ("mean", "scale", "landmarks", "width", "hidden", "outer", "bias", "centres")
+FORMAT = 3  # 3: the second stage's, from what enters it
+INPUT_ARRAYS = ("mean", "scale", "axes", "landmarks", "squares", "width")
+ARRAYS = (*INPUT_ARRAYS, "hidden", "outer", "bias", "centres")
 # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
-HALF = ("landmarks", "outer")
+HALF = ("axes", "outer")
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @dataclass(frozen=True, eq=False)
 class StatisticsPredictor:
-    """The arrays of the map, float32. D inputs (pooled moments, then the style), m landmarks, rank
-    r, R channels of norms.
+    """The arrays of the map, float32. D inputs (pooled moments, then the style), m landmarks, k of
+    their principal axes, rank r, R channels of the second stage's norms.
 
-    mean, scale [D]: of the inputs; landmarks [m, D] of scaled inputs, width: of their bells; hidden
-    [r, m], outer [2R, r], bias [2R]: means of all norms, then their log variances; centres [R]: the
-    usual mean of each channel, which biases take off. `checkpoint`: hash of the weights that it was
-    fitted to; `voices`: those that took part; `fitted`: how, and its held-out error.
+    mean, scale [D]: of the inputs. axes [k, D]; landmarks [m, k]: scaled inputs of m sentences by
+    their places on the axes, since only their products with other inputs are needed; squares [m]:
+    of their lengths; width: of their bells. hidden [r, m], outer [2R, r], bias [2R]: means of those
+    norms, then their log variances. centres: the usual mean of each channel of all norms, the first
+    stage's before the second's, which biases take off. `checkpoint`: hash of the weights that it
+    was fitted to; `voices`: those that took part; `fitted`: how, and its held-out error.
     """
 
     mean: np.ndarray
     scale: np.ndarray
+    axes: np.ndarray
     landmarks: np.ndarray
+    squares: np.ndarray
     width: np.ndarray
     hidden: np.ndarray
     outer: np.ndarray
@@ -63,11 +68,8 @@ class StatisticsPredictor:
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Inputs [n, D] -> means and log variances [n, 2R], float64: for fitting and checks."""
         z = (inputs - self.mean) * self.scale
-        distance = (
-            np.square(z).sum(1)[:, None]
-            + np.square(self.landmarks).sum(1)[None]
-            - 2 * z @ self.landmarks.T
-        )
+        products = z @ self.axes.T @ self.landmarks.T
+        distance = np.square(z).sum(1)[:, None] + self.squares[None] - 2 * products
         return np.exp(-distance / self.width) @ self.hidden.T @ self.outer.T + self.bias
 
     @property
@@ -86,6 +88,7 @@ class HiddenStatistics(nn.Module):
 
     mean: Tensor
     scale: Tensor
+    axes: Tensor
     landmarks: Tensor
     squares: Tensor
     hidden: Tensor
@@ -96,21 +99,20 @@ class HiddenStatistics(nn.Module):
             self.register_buffer(
                 name, torch.from_numpy(getattr(predictor, name)).float().view(1, -1, 1, 1)
             )
-        for name in ("landmarks", "hidden"):
+        for name in ("axes", "landmarks", "hidden"):
             self.register_buffer(
                 name, torch.from_numpy(getattr(predictor, name)).float()[:, :, None, None]
             )
-        squares = np.square(predictor.landmarks.astype(np.float64)).sum(1)
-        self.register_buffer("squares", torch.from_numpy(squares).float())
+        self.register_buffer("squares", torch.from_numpy(predictor.squares).float())
         self.width = float(predictor.width)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """inputs [1, D, 1, 1]: pooled moments, then the style -> [1, r, 1, 1]."""
         z = (inputs - self.mean) * self.scale
+        places = F.conv2d(z, self.axes)  # [1, k, 1, 1]
         # [1, m, 1, 1]
-        distance = F.conv2d(z, -2 * self.landmarks, self.squares) + z.square().sum(
-            dim=1, keepdim=True
-        )
+        distance = F.conv2d(places, -2 * self.landmarks, self.squares)
+        distance = distance + z.square().sum(dim=1, keepdim=True)
         return F.conv2d(torch.exp(distance * (-1 / self.width)), self.hidden)
 
 

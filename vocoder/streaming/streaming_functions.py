@@ -1,11 +1,13 @@
 """The three functions of the streaming layout, as they are traced.
 
-    # once an utterance
-    frames, affine, style_affine = DecoderFunction(vocoder, predictor, hidden_dim)(features, style)
-    # any window of an utterance that is long
-    waveform = WindowFunction(generator)(window_features, affine)
+    # once an utterance: all but the generator's second stage, and what that stage's norms are given
+    entering, affine, style_affine = DecoderFunction(vocoder, predictor, hidden_dim)(
+        features, style
+    )
+    # any window of an utterance that is long, on predicted statistics
+    waveform = WindowFunction(second_stage)(window_features, affine)
     # one that is short, with its own statistics
-    waveform = UtteranceFunction(generator)(utterance_features, style_affine)
+    waveform = UtteranceFunction(second_stage)(utterance_features, style_affine)
 
 `features` of each is one packed tensor, rows of its length + 1 columns
 (vocoder/streaming/streaming_package.py).
@@ -17,8 +19,10 @@ from torch import Tensor, nn
 
 from kokoro_ane.core.contract import (
     COLUMNS_PER_FRAME,
+    COLUMNS_PER_STEP,
     PROSODY_PER_FRAME,
     SPECTRUM_CHANNELS,
+    STEPS_PER_FRAME,
     PackedLayout,
 )
 from kokoro_ane.core.layers import NORM_EPSILON, Mask, masked
@@ -30,15 +34,21 @@ from kokoro_ane.vocoder.decoder import (
     Vocoder,
     unpack_frames,
 )
-from kokoro_ane.vocoder.eager import FrozenConvTranspose
 from kokoro_ane.vocoder.streaming.norm_statistics import HiddenStatistics, StatisticsPredictor
-from kokoro_ane.vocoder.streaming.streaming_layers import FoldedConv, SineSnake, SnakeFormula
+from kokoro_ane.vocoder.streaming.streaming_layers import (
+    FoldedConv,
+    PhaseUp,
+    SineSnake,
+    SnakeFormula,
+)
 from kokoro_ane.vocoder.streaming.streaming_model import (
+    FirstStage,
+    GeneratorNorm,
     Measured,
-    StreamingGenerator,
+    SecondStage,
     Told,
     bias_of,
-    generator_norms,
+    stage_norms,
 )
 
 SPECTRUM_ROWS = SPECTRUM_CHANNELS * COLUMNS_PER_FRAME
@@ -47,53 +57,47 @@ Power = tuple[Tensor, Tensor]  # mean, and mean of scaled squares
 
 
 def window_rows(channels: int) -> tuple[int, int]:
-    """Rows of a window's packed features: frames [1, C, 1, 2W], spectrum [1, 22, 1, 120W + 1]."""
-    return PROSODY_PER_FRAME * channels, SPECTRUM_ROWS
+    """Rows of a window's packed features: what enters the second stage [1, C, 1, 20W], spectrum [1,
+    22, 1, 120W + 1].
+    """
+    return STEPS_PER_FRAME * channels, SPECTRUM_ROWS
 
 
 class PooledMoments(nn.Module):
-    """What enters the generator, pooled over time: the first upsampler's result, and what both
-    source convolutions make of the spectrum.
+    """What the generator's second stage begins with, pooled over time: its upsampler's result and
+    what that reads, and its source convolution's result.
 
     Without biases all three are 0 beyond the utterance, so that sums over all columns are sums over
-    its own. The spectrum has its frames as columns and the time within a frame as rows: no axis
-    passes what an engine takes, and every frame sees its neighbours.
+    its own. Six columns of 120 a frame stand as six channels: no axis grows beyond 20 a frame.
     """
-
-    kernel: Tensor
 
     def __init__(self, generator: Generator) -> None:
         super().__init__()
-        low, high = generator.noise_convs
-        self.up = FrozenConvTranspose(generator.ups[0])
-        self.up.weight = self.up.weight.contiguous()
-        self.up.bias.zero_()
-        self.rate, self.stride, self.reach = generator.rates[0], low.stride[1], int(low.padding[1])
-        self.low, self.high = (
-            FoldedConv(conv, bias=torch.zeros(conv.out_channels)) for conv in (low, high)
-        )
-        # [out, 22, k, 1]: along the rows
-        self.low.weight = self.low.weight.transpose(2, 3).contiguous()
-        self.low.stride, self.low.padding = (self.stride, 1), (0, 0)
+        conv = generator.noise_convs[1]
+        self.up = PhaseUp(generator.ups[1], generator.blocks_per_stage)
+        self.source = FoldedConv(conv, bias=torch.zeros(conv.out_channels))
 
-    def forward(self, frames: Tensor, spectrum: Tensor, mask: Mask) -> list[Power]:
-        """frames [1, C, 1, 2B] and their mask; spectrum [1, 22 * 120, 1, B + 1] -> of each [1, c,
-        1, 1], over all columns.
+    def forward(self, x: Tensor, spectrum: Tensor, mask: Mask) -> list[Power]:
+        """x [1, C, 1, 20B] and its mask, beyond which it is 0; spectrum [1, 22 * 6, 1, 20 (B + 1)]
+        -> of each branch [1, c, 1, 1], over all columns.
         """
-        rows = spectrum.reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME, -1)  # [1, 22, 120, B + 1]
-        # [1, 22, reach, B + 1], of the frame before
-        before = F.pad(rows[:, :, -self.reach :, :-1], (1, 0))
-        after = F.pad(rows[:, :, : self.reach, 1:], (0, 1))
-        low = self.low(torch.cat([before, rows, after], dim=2))  # [1, c, 20, B + 1]
-        branches = (
-            (masked(self.up(frames), mask.upsampled(self.rate)), LOUD_SCALE),
-            (low, QUIET_SCALE),
-            (self.high(rows), QUIET_SCALE),
-        )
+        result = masked(self.up(x), mask)
+        # six phases as rows: [1, 6, C / 2, 20B]
+        result = result.reshape(1, COLUMNS_PER_STEP, x.shape[1] // 2, -1)
+        # [1, 22, 6, 20 (B + 1)]
+        columns = spectrum.reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_STEP, -1)
+        # [1, 1, C / 2, 1] each
+        mean, power = _power(result, LOUD_SCALE, (1, 3))
         return [
-            (x.mean(dim=(2, 3), keepdim=True), (x * scale).square().mean(dim=(2, 3), keepdim=True))
-            for x, scale in branches
+            (mean.reshape(1, -1, 1, 1), power.reshape(1, -1, 1, 1)),
+            _power(x, LOUD_SCALE, (2, 3)),
+            _power(self.source(columns), QUIET_SCALE, (2, 3)),
         ]
+
+
+def _power(x: Tensor, scale: float, over: tuple[int, int]) -> Power:
+    scaled = x * scale
+    return x.mean(dim=over, keepdim=True), (scaled * scaled).mean(dim=over, keepdim=True)
 
 
 class EntryMoments(nn.Module):
@@ -105,7 +109,8 @@ class EntryMoments(nn.Module):
 
     def __init__(self, generator: Generator) -> None:
         super().__init__()
-        biases = [bias_of(conv) for conv in (generator.ups[0], *generator.noise_convs)]
+        up, conv = generator.ups[1], generator.noise_convs[1]
+        biases = [bias_of(up), torch.zeros(up.in_channels).double(), bias_of(conv)]
         self.sizes = [len(bias) for bias in biases]
         self.register_buffer("offset", torch.cat(biases).float().view(1, -1, 1, 1))
 
@@ -113,7 +118,7 @@ class EntryMoments(nn.Module):
         """shares [1, 1, 1, 1]: of frames and of spectrum columns that are the utterance's -> mean
         and log of the variance of each, [1, D - style_dim, 1, 1].
         """
-        branches = (LOUD_SCALE, shares[0]), (QUIET_SCALE, shares[1]), (QUIET_SCALE, shares[1])
+        branches = (LOUD_SCALE, shares[0]), (LOUD_SCALE, shares[0]), (QUIET_SCALE, shares[1])
         offsets = self.offset.split(self.sizes, dim=1)
         moments: list[Tensor] = []
         for (mean, power), (scale, share), offset in zip(pooled, branches, offsets, strict=True):
@@ -136,8 +141,8 @@ class Hidden(nn.Module):
 
 
 class ToldAffines(nn.Module):
-    """Gains and shifts of all norms: the style's, with the predicted statistics in them. In
-    float32.
+    """Gains and shifts of the second stage's norms: the style's, with the predicted statistics in
+    them. In float32.
     """
 
     usual: Tensor
@@ -146,9 +151,9 @@ class ToldAffines(nn.Module):
     def __init__(self, predictor: StatisticsPredictor) -> None:
         super().__init__()
         means, log_variances = torch.from_numpy(predictor.bias).chunk(2)
-        self.register_buffer(
-            "usual", (means - torch.from_numpy(predictor.centres)).float().view(1, -1, 1, 1)
-        )
+        # centres are those of both stages
+        centres = torch.from_numpy(predictor.centres[-len(means) :])
+        self.register_buffer("usual", (means - centres).float().view(1, -1, 1, 1))
         self.register_buffer("usual_variance", log_variances.float().view(1, -1, 1, 1))
 
     def forward(self, product: Tensor, style_affine: Tensor) -> Tensor:
@@ -179,14 +184,21 @@ class Product(nn.Module):
 
 
 def style_product(generator: Generator, form: SnakeFormula) -> Product:
-    """The style's gains and shifts of all norms, gains first, with Snake's alpha in them."""
-    pairs = [(norm.norm.fc, norm.factor(form).repeat(2)) for norm in generator_norms(generator)]
+    """The style's gains and shifts of all norms, with Snake's alpha in them: the first stage's
+    gains, its shifts, then the second's.
+    """
+    stages = [_style_rows(stage_norms(generator, stage), form) for stage in (0, 1)]
+    weights, biases = zip(*stages, strict=True)
+    return Product(torch.cat(weights), torch.cat(biases))
+
+
+def _style_rows(norms: tuple[GeneratorNorm, ...], form: SnakeFormula) -> tuple[Tensor, Tensor]:
+    """Weight [2R, style_dim] and bias [2R], gains before shifts."""
+    pairs = [(norm.norm.fc, norm.factor(form).repeat(2)) for norm in norms]
     # [2C, style_dim]
     weights = [fc.weight.detach().flatten(1).double() * factor[:, None] for fc, factor in pairs]
-    return Product(
-        _gains_first(weights),
-        _gains_first([fc.bias.detach().double() * factor for fc, factor in pairs]),
-    )
+    biases = [fc.bias.detach().double() * factor for fc, factor in pairs]
+    return _gains_first(weights), _gains_first(biases)
 
 
 def _gains_first(parts: list[Tensor]) -> Tensor:
@@ -196,8 +208,8 @@ def _gains_first(parts: list[Tensor]) -> Tensor:
 
 
 class DecoderFunction(nn.Module):
-    """The frame decoder on the whole utterance, and behind it the constants of all the generator's
-    norms, made for its Snake's `form`.
+    """Frame decoder and the generator's first stage on the whole utterance, and behind them the
+    constants of the second stage's norms, made for its Snake's `form`.
     """
 
     def __init__(
@@ -206,63 +218,96 @@ class DecoderFunction(nn.Module):
         predictor: StatisticsPredictor,
         hidden_dim: int,
         form: SnakeFormula | None = None,
+        apart: bool = False,
     ) -> None:
         super().__init__()
+        form = form or SineSnake()
         self.vocoder, self.sizes = vocoder, PackedLayout(hidden_dim).sizes
+        self.generator = FirstStage(vocoder, predictor.centres, form, apart)
         self.pooled = PooledMoments(vocoder.generator)
         self.hidden = Hidden(vocoder.generator, predictor)
         self.outer = Product(torch.from_numpy(predictor.outer), None)
-        self.styles = style_product(vocoder.generator, form or SineSnake())
+        self.styles = style_product(vocoder.generator, form)
         self.told = ToldAffines(predictor)
 
     def forward(self, features: Tensor, style: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> frames [1, C, 1, 2B], 0
-        beyond the utterance; affine and style_affine [1, 2R, 1, 1].
+        """features [1, channels, 1, B + 1], style [1, style_dim, 1, 1] -> entering [1, C, 1, 20B],
+        0 beyond the utterance; affine and style_affine [1, 2R, 1, 1] of the second stage.
         """
         *parts, spectrum = features.split(self.sizes, dim=1)
         asr, f0, energy, values = unpack_frames(*parts)
         mask = Mask.of(values)
-        double = mask.upsampled(PROSODY_PER_FRAME)
         frames = self.vocoder.decoded(asr, f0, energy, style, spectrum, mask)[0]
-        frames, style_affine = F.leaky_relu(frames, STAGE_SLOPE), self.styles(style)
-        shares = double.mean, parts[-1].mean(dim=3, keepdim=True)
-        product = self.outer(self.hidden(self.pooled(frames, spectrum, double), shares, style))
-        return frames, self.told(product, style_affine), style_affine
+        frames = F.leaky_relu(frames, STAGE_SLOPE)  # [1, C', 1, 2B]
+        # [1, 22 * 6, 1, 20 (B + 1)]
+        rows = spectrum.reshape(1, SPECTRUM_CHANNELS * COLUMNS_PER_STEP, 1, -1)
+        own, style_affine = self.style_affines(style)
+        steps = rows[..., : 1 - STEPS_PER_FRAME]  # [1, 22 * 6, 1, 20B + 1]
+        entering = self.first_stage(frames, steps, own, mask.upsampled(PROSODY_PER_FRAME))
+        shares = mask.mean, parts[-1].mean(dim=3, keepdim=True)
+        pooled = self.pooled(entering, rows, mask.upsampled(STEPS_PER_FRAME))
+        return entering, self.affine(pooled, shares, style, style_affine), style_affine
+
+    def style_affines(self, style: Tensor) -> tuple[Tensor, Tensor]:
+        """The style's gains and shifts of the first stage's norms, then of the second's."""
+        first, second = 2 * sum(self.generator.sizes), 2 * self.told.usual.shape[1]
+        rows = self.styles(style).split((first, second), dim=1)
+        return rows[0], rows[1]
+
+    def affine(
+        self,
+        pooled: list[Power],
+        shares: tuple[Tensor, Tensor],
+        style: Tensor,
+        style_affine: Tensor,
+    ) -> Tensor:
+        """What PooledMoments gives, shares as EntryMoments takes them, style [1, style_dim, 1, 1]
+        and the second stage's style_affine [1, 2R, 1, 1] -> its affine [1, 2R, 1, 1].
+        """
+        return self.told(self.outer(self.hidden(pooled, shares, style)), style_affine)
+
+    def first_stage(self, frames: Tensor, steps: Tensor, affine: Tensor, mask: Mask) -> Tensor:
+        """frames [1, C', 1, 2B], steps [1, 22 * 6, 1, 20B + 1] -> [1, C, 1, 20B]."""
+        measured = Measured(affine, self.generator.sizes, self.generator.scales, mask)
+        return self.generator(frames, steps, measured)
 
 
 class WindowFunction(nn.Module):
-    """The generator of a window that is full."""
+    """The second stage of a window that is full."""
 
-    def __init__(self, generator: StreamingGenerator) -> None:
+    def __init__(self, generator: SecondStage) -> None:
         super().__init__()
         self.generator = generator
 
     def forward(self, features: Tensor, affine: Tensor) -> Tensor:
-        """features [1, 2C + 2640, 1, W + 1], affine [1, 2R, 1, 1] -> waveform [1, 1, 1, 600 W]."""
-        frames, spectrum = features.split(window_rows(self.generator.channels), dim=1)
-        return self.generator(*unpack_window(frames, spectrum), Told(affine, self.generator.sizes))
+        """features [1, 20C + 2640, 1, W + 1], affine [1, 2R, 1, 1] -> waveform [1, 1, 1, 600W]."""
+        entering, spectrum = features.split(window_rows(self.generator.channels), dim=1)
+        affines = Told(affine, self.generator.sizes)
+        return self.generator(*unpack_window(entering, spectrum), affines)
 
 
 class UtteranceFunction(WindowFunction):
-    """The generator of a short utterance under a mask: it measures its statistics, as upstream."""
+    """The second stage of a short utterance under a mask: it measures its statistics, as
+    upstream.
+    """
 
     def forward(self, features: Tensor, style_affine: Tensor) -> Tensor:
-        """features [1, 2C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1,
-        600 B]; the caller cuts it at 600F.
+        """features [1, 20C + 2640 + 1, 1, B + 1], style_affine [1, 2R, 1, 1] -> waveform [1, 1, 1,
+        600B]; the caller cuts it at 600F.
         """
-        frames, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
-        inside = Mask.of(mask[..., :-1]).upsampled(PROSODY_PER_FRAME)
+        entering, spectrum, mask = features.split((*window_rows(self.generator.channels), 1), dim=1)
+        inside = Mask.of(mask[..., :-1]).upsampled(STEPS_PER_FRAME)
         affines = Measured(style_affine, self.generator.sizes, self.generator.scales, inside)
-        return self.generator(*unpack_window(frames, spectrum), affines)
+        return self.generator(*unpack_window(entering, spectrum), affines)
 
 
-def unpack_window(frames: Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
-    """Packed rows [1, 2C, 1, W + 1] and [1, 2640, 1, W + 1] -> frames [1, C, 1, 2W], spectrum [1,
-    22, 1, 120W + 1].
+def unpack_window(entering: Tensor, spectrum: Tensor) -> tuple[Tensor, Tensor]:
+    """Packed rows [1, 20C, 1, W + 1] and [1, 2640, 1, W + 1] -> entering [1, C, 1, 20W], spectrum
+    [1, 22, 1, 120W + 1].
     """
-    # [1, C, 1, 2W]
-    frames = frames.reshape(1, frames.shape[1] // PROSODY_PER_FRAME, 1, -1)[
-        ..., :-PROSODY_PER_FRAME
-    ]
+    channels = entering.shape[1] // STEPS_PER_FRAME
+    # [1, C, 1, 20W]
+    entering = entering.reshape(1, channels, 1, -1)[..., :-STEPS_PER_FRAME]
     # [1, 22, 1, 120W + 1]
-    return frames, spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, 1, -1)[..., : 1 - COLUMNS_PER_FRAME]
+    return entering, spectrum

@@ -1,5 +1,5 @@
-"""Layers of the streaming generator: a convolution with frozen weights, and Snake as u + sin(u)^2
-or as a polynomial.
+"""Layers of the streaming generator: convolutions with frozen weights, one of them with columns as
+rows, and Snake as u + sin(u)^2 or as a polynomial.
 
 With u = alpha AdaIN(x) Snake is (u + sin(u)^2) / alpha: alpha goes into the affine, 1 / alpha into
 the next convolution. u - cos(u), u = 2 alpha AdaIN(x), is two passes less, but rounds a small u
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.contract import STREAMING, STREAMING_POLYNOMIAL
-from kokoro_ane.core.layers import Conv, read_by
+from kokoro_ane.core.layers import Conv, ConvTranspose, read_by
 from kokoro_ane.vocoder.scaled_conv import ScaledConv, reciprocal_of, scaled_product
 
 SMALL = 2**-8  # of alpha: alpha z is subnormal then where z is below 1/64
@@ -61,6 +61,65 @@ class FoldedConv(nn.Module):
     def _product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         x = read_by(self, x)
         return F.conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
+
+
+class PhaseConv(FoldedConv):
+    """A FoldedConv of stride n that reads n columns as n rows of a channel: the source convolution
+    of stride 6 and kernel 12 on [1, 22, 1, 120F + 1] has kernel 3 on [1, 22 * 6, 1, 20F + 1].
+    """
+
+    def __init__(self, conv: Conv, bias: Tensor) -> None:
+        super().__init__(conv, bias=bias)
+        assert self.envelope is None, "a scale of single columns"
+        stride, before = conv.stride[1], int(conv.padding[1])
+        out, inner, _, count = self.weight.shape
+        # tap k reads column `place` of the `block`th group of n columns from its own
+        taps = [divmod(tap - before, stride) for tap in range(count)]
+        self.before, behind = -taps[0][0], taps[-1][0]
+        packed = self.weight.new_zeros(out, inner, stride, self.before + 1 + behind)
+        for tap, (block, place) in enumerate(taps):
+            packed[:, :, place, block + self.before] = self.weight[:, :, 0, tap]
+        self.weight = packed.reshape(out, inner * stride, 1, -1)
+        self.stride, self.padding = (1, 1), (0, 0)
+        if self.reciprocal is not None:
+            self.reciprocal = self.reciprocal.repeat_interleave(stride, dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, n in, 1, S + 1] -> [1, out, 1, S]."""
+        return super().forward(F.pad(x, (self.before, 0)))
+
+
+class PhaseUp(nn.Module):
+    """A transposed convolution of stride n without its bias, whose n results of a column are n
+    channels: [1, in, 1, S] -> [1, n out, 1, S], those of one phase together. `inner` divides its
+    input.
+    """
+
+    weight: Tensor
+
+    def __init__(self, conv: ConvTranspose, inner: float) -> None:
+        super().__init__()
+        # [in, out, 1, k]
+        weight = F.pad(conv.weight.detach(), (0, conv.zero_taps)) / inner
+        stride, before = conv.stride[1], int(conv.padding[1])
+        # tap k of the result n t + phase reads column t + (phase + before - k) / n
+        taps = {
+            (tap, phase): (phase + before - tap) // stride
+            for phase in range(stride)
+            for tap in range(weight.shape[3])
+            if (phase + before - tap) % stride == 0
+        }
+        reach = max(taps.values())
+        assert min(taps.values()) == -reach, "a kernel of two strides"
+        packed = weight.new_zeros(stride, weight.shape[1], weight.shape[0], 2 * reach + 1)
+        for (tap, phase), column in taps.items():
+            packed[phase, :, :, column + reach] = weight[:, :, 0, tap].T
+        self.register_buffer("weight", packed.flatten(0, 1)[:, :, None])  # [n out, in, 1, taps]
+        self.padding = (0, reach)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[1, in, 1, S] -> [1, n out, 1, S]."""
+        return F.conv2d(x, self.weight, padding=self.padding)
 
 
 class SnakeFormula(nn.Module):

@@ -1,19 +1,19 @@
-"""The generator on constants of the utterance: what AdaIN needs is handed to it, so no operation
-reads beyond its receptive field.
+"""The generator's two stages, each on constants that are handed to it.
 
-    generator = StreamingGenerator(vocoder, predictor.centres)
-    # [1, 1, 1, 600 W], of any window of the utterance
-    waveform = generator(frames, spectrum, Told(affine, generator.sizes))
+    first, second = FirstStage(vocoder, centres), SecondStage(vocoder, centres)
+    # over the whole utterance, whose statistics its norms measure
+    x = first(frames, spectrum_rows, Measured(style_affine, first.sizes, first.scales, mask))
+    # any window of it, on predicted statistics: nothing reads beyond its receptive field
+    waveform = second(x_window, spectrum_window, Told(affine, second.sizes))
 
 AdaIN is gain (x - mean) / deviation + shift. Upstream measures mean and deviation over the
-utterance, 48 times; `Told` has both in one gain and one shift, `Measured` measures them where the
-utterance is short enough to be there as a whole. What a norm reads has its usual mean, `centres`,
-taken off by the bias of the convolution before it: fp16 would round the rest against it.
+utterance, 48 times. `Measured` does the same; `Told` has both in one gain and one shift, so that
+samples can be computed before all of the utterance is. What a norm reads has its usual mean,
+`centres`, taken off by the bias of the convolution before it: fp16 would round the rest against it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from kokoro_ane.vocoder.decoder import POST_SLOPE, STAGE_SLOPE, AdaINResBlock1, 
 from kokoro_ane.vocoder.eager import FrozenConvTranspose
 from kokoro_ane.vocoder.streaming.streaming_layers import (
     FoldedConv,
+    PhaseConv,
     SineSnake,
     SnakeFormula,
     small_or_apart,
@@ -87,6 +88,13 @@ def _norms(path: str, block: AdaINResBlock1) -> Iterator[GeneratorNorm]:
         yield GeneratorNorm(f"{path}.adain2.{pair}", block.adain2[pair], block.alpha2[pair])
 
 
+def stage_norms(generator: Generator, stage: int) -> tuple[GeneratorNorm, ...]:
+    """The 24 norms of one stage, in the order of their rows."""
+    norms = generator_norms(generator)
+    each = len(norms) // len(generator.rates)
+    return norms[stage * each : (stage + 1) * each]
+
+
 def centres_of(generator: Generator, centres: np.ndarray) -> dict[str, Tensor]:
     """The usual mean of what each norm reads, [C] float64 by its path."""
     norms = generator_norms(generator)
@@ -94,26 +102,9 @@ def centres_of(generator: Generator, centres: np.ndarray) -> dict[str, Tensor]:
     return {norm.path: part for norm, part in zip(norms, parts, strict=True)}
 
 
-class Affines(Protocol):
-    """Gives every norm, in the order of the rows, its gain and shift, and knows where the utterance
-    is: `mask`, None for everywhere.
-    """
-
-    mask: Mask | None
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x [1, C, 1, S], what the next norm reads -> gain and shift [1, C, 1, 1]."""
-
-    def inside(self, x: Tensor) -> Tensor:
-        """x with zeros beyond the utterance, where a convolution is to see them."""
-
-    def rise(self, rate: int, columns: int = 0) -> None:
-        """What follows has `rate` times as many columns, and so many more in front."""
-
-
 class Told:
-    """Constants of the utterance: affine [1, 2R, 1, 1], all gains before all shifts. The columns
-    given are all of the utterance.
+    """Applies every norm, in the order of the rows, with constants of the utterance: affine [1, 2R,
+    1, 1], all gains before all shifts. The columns given are all of the utterance.
     """
 
     mask: Mask | None = None
@@ -122,47 +113,61 @@ class Told:
         parts = affine.split([*sizes, *sizes], dim=1)
         self._pairs = iter(zip(parts[: len(sizes)], parts[len(sizes) :], strict=True))
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return next(self._pairs)
+    def __call__(self, x: Tensor) -> Tensor:
+        """x [1, C, 1, S], what the next norm reads -> its result, of the same shape; beyond the
+        utterance it means nothing.
+        """
+        gain, shift = next(self._pairs)
+        return x * gain + shift
 
     def inside(self, x: Tensor) -> Tensor:
+        """x with zeros beyond the utterance, where a convolution is to see them."""
         return masked(x, self.mask)
 
     def rise(self, rate: int, columns: int = 0) -> None:
-        """A window has no end to keep: nothing changes."""
+        """What follows has `rate` times as many columns, and so many more in front. A window has no
+        end to keep: nothing changes.
+        """
 
 
 class Measured(Told):
     """Statistics of the columns themselves, as upstream; `affine`: the style's gains and shifts;
     `scales`: AdaIN1d's, of each norm.
+
+    The arithmetic is AdaIN1d's, less one step: x has its usual mean taken off, so what the rounding
+    of its mean leaves is small and need not be measured, too.
     """
 
     def __init__(self, affine: Tensor, sizes: list[int], scales: list[float], mask: Mask) -> None:
         super().__init__(affine, sizes)
-        self._scales, self.mask = iter(scales), mask
+        self._scales = scales
+        self._left = iter(scales)
+        self._enter(mask)
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The arithmetic is AdaIN1d's; x has its usual mean taken off, so that a product and a sum
-        lose nothing of it.
-        """
-        (gain, shift), scale, mask = super().__call__(x), next(self._scales), self.mask
-        assert mask is not None
+    def __call__(self, x: Tensor) -> Tensor:
+        (gain, shift), scale = next(self._pairs), next(self._left)
         # The names of these variables name the values of a built package, so nothing is shared.
-        mean = masked(x, mask).mean(dim=3, keepdim=True) / mask.mean
-        centred = (x - mean) * (mask.values * scale)
-        rest = centred.mean(dim=3, keepdim=True) / mask.mean
-        power = (centred * centred).mean(dim=3, keepdim=True) / mask.mean
-        factor = torch.rsqrt(F.relu(power - rest * rest) + NORM_EPSILON * scale**2) * scale * gain
-        return factor, shift - (mean + rest * (1 / scale)) * factor
+        mean = (x * self._inside).mean(dim=3, keepdim=True)
+        centred = (x - mean) * self._weights[scale]
+        power = (centred * centred).mean(dim=3, keepdim=True) / self._filled
+        factor = torch.rsqrt(power + NORM_EPSILON * scale**2) * gain
+        return centred * factor + shift
 
     def rise(self, rate: int, columns: int = 0) -> None:
         assert self.mask is not None
         mask = self.mask.upsampled(rate)
-        self.mask = (
-            Mask.of(torch.cat([mask.values[..., :columns], mask.values], dim=3))
-            if columns
-            else mask
-        )
+        if columns:
+            mask = Mask.of(torch.cat([mask.values[..., :columns], mask.values], dim=3))
+        self._enter(mask)
+
+    def _enter(self, mask: Mask) -> None:
+        """What norms at this rate multiply by: of the columns the mask in their scale, of the means
+        over all columns what makes them means over the utterance.
+        """
+        self.mask, self._filled = mask, mask.mean
+        # no reciprocal of the mean: coremltools adds an epsilon of 1e-4 to what it inverts
+        self._inside = mask.values / mask.mean
+        self._weights = {scale: mask.values * scale for scale in dict.fromkeys(self._scales)}
 
 
 class AffineConv(nn.Module):
@@ -193,10 +198,9 @@ class AffineConv(nn.Module):
         self.register_buffer("scale", (1 / inner).float().view(1, -1, 1, 1) if apart else None)
         self.conv = FoldedConv(conv, None if apart else inner, bias)
 
-    def forward(self, x: Tensor, affines: Affines) -> Tensor:
+    def forward(self, x: Tensor, affines: Told) -> Tensor:
         """x [1, C, 1, S], less its centre -> [1, out, 1, S]."""
-        gain, shift = affines(x)
-        u = x * gain + shift
+        u = affines(x)
         if self.alpha is not None and self.scale is not None:
             bend = self.form.bend(u * self.alpha, self.scale)
             return self.conv(affines.inside(u + bend))
@@ -241,7 +245,7 @@ class AffineBlock(nn.Module):
                 )
             )
 
-    def forward(self, x: Tensor, affines: Affines) -> Tensor:
+    def forward(self, x: Tensor, affines: Told) -> Tensor:
         """x [1, C, 1, S] -> the same shape."""
         for first, second in zip(self.convs1, self.convs2, strict=True):
             # a name of its own: coremltools finds no operation that it calls var_N itself
@@ -250,10 +254,13 @@ class AffineBlock(nn.Module):
         return x
 
 
-class StreamingGenerator(nn.Module):
-    """The generator of one window. Its modules bear the names of Generator's. `form`: of every
-    Snake, the affines are made for the same; `apart`: see AffineConv.
+class GeneratorStage(nn.Module):
+    """One of the generator's two upsampling stages: upsampler, source, parallel blocks. Its modules
+    bear the names that they have in Generator. `form`: of every Snake, the affines are made for the
+    same; `apart`: see AffineConv.
     """
+
+    stage: int
 
     def __init__(
         self,
@@ -263,57 +270,84 @@ class StreamingGenerator(nn.Module):
         apart: bool = False,
     ) -> None:
         super().__init__()
-        generator, count = vocoder.generator, vocoder.generator.blocks_per_stage
-        norms, usual = generator_norms(generator), centres_of(generator, centres)
+        generator, count, stage = vocoder.generator, vocoder.generator.blocks_per_stage, self.stage
+        assert len(generator.rates) == 2, "the second stage is the last"
+        norms, usual = stage_norms(generator, stage), centres_of(generator, centres)
         made = usual, form or SineSnake(), apart
         self.sizes = [norm.channels for norm in norms]
         self.scales = [norm.norm.scale for norm in norms]
-        self.rates, self.blocks_per_stage = generator.rates, count
-        self.channels = generator.ups[0].in_channels
-        self.ups: Modules[FrozenConvTranspose] = Modules()
-        self.noise_convs: Modules[FoldedConv] = Modules()
-        self.noise_res: Modules[AffineBlock] = Modules()
-        for stage, (up, conv) in enumerate(zip(generator.ups, generator.noise_convs, strict=True)):
-            read, source = usual[f"resblocks.{stage * count}.adain1.0"], f"noise_res.{stage}"
-            frozen = FrozenConvTranspose(up, count if stage else 1.0)
-            frozen.weight = frozen.weight.contiguous()
-            self.ups.append(frozen)
-            self.noise_convs.append(
-                FoldedConv(conv, bias=bias_of(conv) - usual[f"{source}.adain1.0"])
-            )
-            # the sum with `up`: less `read`
-            self.noise_res.append(AffineBlock(source, generator.noise_res[stage], *made, read))
-        paths = (f"resblocks.{number}" for number in range(len(generator.resblocks)))
-        self.resblocks = Modules(
-            AffineBlock(path, block, *made)
-            for path, block in zip(paths, generator.resblocks, strict=True)
+        self.rate = generator.rates[stage]
+        # of what it reads
+        self.channels = generator.ups[stage].in_channels
+        number, numbers = str(stage), range(stage * count, (stage + 1) * count)
+        # a stage's mean over its parallel blocks is left a sum: what reads it divides by `count`
+        up = FrozenConvTranspose(generator.ups[stage], count if stage else 1.0)
+        up.weight = up.weight.contiguous()
+        conv = generator.noise_convs[stage]
+        source, read = f"noise_res.{stage}", usual[f"resblocks.{numbers[0]}.adain1.0"]
+        bias = bias_of(conv) - usual[f"{source}.adain1.0"]
+        folded = PhaseConv(conv, bias) if conv.stride[1] > 1 else FoldedConv(conv, bias=bias)
+        # the sum with `up`: less `read`
+        block = AffineBlock(source, generator.noise_res[stage], *made, read)
+        self.ups = nn.ModuleDict({number: up})
+        self.noise_convs = nn.ModuleDict({number: folded})
+        self.noise_res = nn.ModuleDict({number: block})
+        self.resblocks = nn.ModuleDict(
+            {
+                str(index): AffineBlock(f"resblocks.{index}", generator.resblocks[index], *made)
+                for index in numbers
+            }
         )
-        post = generator.conv_post
+
+    def summed(self, x: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
+        """What the upsampler gives [1, C / 2, 1, S] and the spectrum -> the sum of the stage's
+        parallel blocks, of x's shape.
+        """
+        ((conv,), (block,)) = self.noise_convs.values(), self.noise_res.values()
+        x = x + block(conv(spectrum), affines)
+        first, *others = self.resblocks.values()
+        total = first(x, affines)
+        for other in others:
+            total = total + other(x, affines)
+        return total
+
+
+class FirstStage(GeneratorStage):
+    """From what the frame decoder gives to what the second stage reads."""
+
+    stage = 0
+
+    def forward(self, frames: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
+        """frames [1, C, 1, 2F], behind their leaky ReLU; spectrum [1, 22 * 6, 1, 20F + 1], six
+        columns as rows -> [1, C / 2, 1, 20F], behind its leaky ReLU, 0 beyond the utterance.
+        """
+        x = self.ups["0"](frames)  # [1, C / 2, 1, 20F]
+        affines.rise(self.rate)
+        return affines.inside(F.leaky_relu(self.summed(x, spectrum, affines), STAGE_SLOPE))
+
+
+class SecondStage(GeneratorStage):
+    """From what the first stage gives, or a window of it, to samples."""
+
+    stage = 1
+
+    def __init__(
+        self,
+        vocoder: Vocoder,
+        centres: np.ndarray,
+        form: SnakeFormula | None = None,
+        apart: bool = False,
+    ) -> None:
+        super().__init__(vocoder, centres, form, apart)
+        post, count = vocoder.generator.conv_post, vocoder.generator.blocks_per_stage
         # the mean over parallel blocks is left a sum
         self.conv_post = FoldedConv(post, torch.full((post.in_channels,), float(count)))
-        self.stft = generator.stft
+        self.stft = vocoder.generator.stft
 
-    def forward(self, frames: Tensor, spectrum: Tensor, affines: Affines) -> Tensor:
-        """frames [1, C, 1, 2W], spectrum [1, 22, 1, 120W + 1] -> waveform [1, 1, 1, 600 W]."""
-        x = frames
-        for stage, rate in enumerate(self.rates):
-            last = stage + 1 == len(self.rates)
-            # [1, C / 2, 1, rate * S]
-            x = self.ups[stage](x if stage == 0 else affines.inside(F.leaky_relu(x, STAGE_SLOPE)))
-            if last:
-                x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C, 1, 120W + 1]
-            affines.rise(rate, int(last))
-            source = self.noise_res[stage](self.noise_convs[stage](spectrum), affines)
-            x = self._blocks(stage, x + source, affines)
-        x = affines.inside(F.leaky_relu(x, POST_SLOPE)).to(self.conv_post.weight.dtype)
-        return self.stft(self.conv_post(x), affines.mask)
-
-    def _blocks(self, stage: int, x: Tensor, affines: Affines) -> Tensor:
-        """The sum of the stage's parallel blocks."""
-        first, *others = self.resblocks[
-            stage * self.blocks_per_stage : (stage + 1) * self.blocks_per_stage
-        ]
-        total = first(x, affines)
-        for block in others:
-            total = total + block(x, affines)
-        return total
+    def forward(self, x: Tensor, spectrum: Tensor, affines: Told) -> Tensor:
+        """x [1, C, 1, 20W], spectrum [1, 22, 1, 120W + 1] -> waveform [1, 1, 1, 600W]."""
+        x = self.ups["1"](x)
+        x = torch.cat([x[..., 1:2], x], dim=3)  # reflection pad: [1, C / 2, 1, 120W + 1]
+        affines.rise(self.rate, 1)
+        x = affines.inside(F.leaky_relu(self.summed(x, spectrum, affines), POST_SLOPE))
+        return self.stft(self.conv_post(x.to(self.conv_post.weight.dtype)), affines.mask)

@@ -6,9 +6,10 @@ windows, joined.
     # the same samples, as they are computed
     for piece in package.pieces(features, style, frames): ...
 
-A short utterance goes to the function `utterance` as a whole, with statistics of its own: there a
-prediction errs most, and there is least to wait for. A longer one is cut into windows of the few
-lengths that `window` takes, full of real frames.
+The decoder computes the generator's first stage with it, over the whole utterance. The second stage
+of a short one is the function `utterance`, with statistics of its own: there a prediction errs
+most, and there is least to wait for. That of a longer one is cut into windows of the few lengths
+that `window` takes, full of real frames.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,12 +22,13 @@ import numpy as np
 from kokoro_ane.core.contract import (
     AFFINE,
     COLUMNS_PER_FRAME,
+    COLUMNS_PER_STEP,
     DECODER,
+    ENTERING,
     FEATURES,
     FRAME_SAMPLES,
-    FRAMES,
-    PROSODY_PER_FRAME,
     SPECTRUM_CHANNELS,
+    STEPS_PER_FRAME,
     STYLE,
     STYLE_AFFINE,
     UTTERANCE,
@@ -72,9 +74,9 @@ class Lengths:
         than these and fill no window.
         """
         utterance = tuple(bucket for bucket in buckets if bucket <= measured)
-        if not utterance or utterance[-1] < windows[-1]:
+        if not utterance or utterance[-1] < windows[0]:
             message = (
-                f"the streaming layout needs one from {windows[-1]}, its longest window, to"
+                f"the streaming layout needs one from {windows[0]}, its shortest window, to"
                 f" {measured}"
             )
             raise InputError(f"buckets {','.join(map(str, buckets))}: {message}")
@@ -87,26 +89,25 @@ class Lengths:
 
     def in_windows(self) -> "Lengths":
         """Measure as few as there may be, to see windows in short utterances."""
-        return replace(
-            self, utterance=tuple(bucket for bucket in self.utterance if bucket <= self.windows[-1])
-        )
+        shortest = self.windows[0]
+        return replace(self, utterance=tuple(each for each in self.utterance if each <= shortest))
 
 
 def pack_utterance(inputs: VocoderInputs, bucket: int) -> np.ndarray:
-    """The decoder's features [1, channels, 1, B + 1]: vocoder.packing.pack's, but with the time
-    within a frame in the spectrum's rows.
+    """The decoder's features [1, channels, 1, B + 1]: vocoder.packing.pack's, but each six columns
+    of the spectrum stand as six rows of 20 (B + 1) columns.
     """
     packed = pack(inputs, bucket)
     others, spectrum = packed[:, :-SPECTRUM_ROWS], packed[:, -SPECTRUM_ROWS:]
-    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, bucket + 1, COLUMNS_PER_FRAME)
-    spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 120, B + 1]
+    spectrum = spectrum.reshape(1, SPECTRUM_CHANNELS, -1, COLUMNS_PER_STEP)
+    spectrum = spectrum.transpose(0, 1, 3, 2)  # [1, 22, 6, 20 (B + 1)]
     return np.concatenate([others, spectrum.reshape(1, SPECTRUM_ROWS, 1, bucket + 1)], axis=1)
 
 
 def unpacked_spectrum(features: np.ndarray) -> np.ndarray:
     """The decoder's features -> [1, 22, 120 (B + 1)]."""
-    # [1, 22, 120, B + 1]
-    rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_FRAME, -1)
+    # [1, 22, 6, 20 (B + 1)]
+    rows = features[:, -SPECTRUM_ROWS:].reshape(1, SPECTRUM_CHANNELS, COLUMNS_PER_STEP, -1)
     return rows.transpose(0, 1, 3, 2).reshape(1, SPECTRUM_CHANNELS, -1)
 
 
@@ -135,15 +136,15 @@ class StreamingChain:
             )
 
         decoded = run(DECODER, {FEATURES: features, STYLE: style})
-        # [1, C, 2B], [1, 22, 120 (B + 1)]
-        mixed, spectrum = _floats(decoded[FRAMES])[:, :, 0], unpacked_spectrum(features)
-        if frames <= self.lengths.utterance[-1]:
+        # [1, C, 20B], [1, 22, 120 (B + 1)]
+        entering, spectrum = _floats(decoded[ENTERING])[:, :, 0], unpacked_spectrum(features)
+        if frames <= max(self.lengths.utterance, default=0):
             # The decoder's own bucket where the function has it, so that checks choose the fill.
             bucket = features.shape[-1] - 1
             if bucket not in self.lengths.utterance:
                 bucket = bucket_for(frames, self.lengths.utterance)
             packed = _packed(
-                mixed[..., : PROSODY_PER_FRAME * frames],
+                entering[..., : STEPS_PER_FRAME * frames],
                 spectrum[..., : COLUMNS_PER_FRAME * frames + 1],
                 bucket,
                 np.ones((1, 1, frames), np.float32),
@@ -153,7 +154,7 @@ class StreamingChain:
             return
         for window in fixed_windows(frames, self.lengths.windows, early):
             low, high = window.start, window.start + window.frames
-            shown = mixed[..., PROSODY_PER_FRAME * low : PROSODY_PER_FRAME * high]
+            shown = entering[..., STEPS_PER_FRAME * low : STEPS_PER_FRAME * high]
             columns = spectrum[..., COLUMNS_PER_FRAME * low : COLUMNS_PER_FRAME * high + 1]
             packed = _packed(shown, columns, window.frames)
             rendered = run(WINDOW, {FEATURES: packed, AFFINE: decoded[AFFINE]})
@@ -181,12 +182,12 @@ def _floats(value: Array) -> np.ndarray:
 
 
 def _packed(
-    frames: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None
+    entering: np.ndarray, spectrum: np.ndarray, bucket: int, mask: np.ndarray | None = None
 ) -> np.ndarray:
-    """frames [1, C, 2F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> rows of bucket + 1
+    """entering [1, C, 20F], spectrum [1, 22, 120F + 1], mask [1, 1, F] -> rows of bucket + 1
     columns.
     """
-    parts = [(frames, PROSODY_PER_FRAME), (spectrum, COLUMNS_PER_FRAME)]
+    parts = [(entering, STEPS_PER_FRAME), (spectrum, COLUMNS_PER_FRAME)]
     parts += [] if mask is None else [(mask, 1)]
     rows = [packed_rows(part, rate, bucket) for part, rate in parts]
     return np.concatenate(rows, axis=1)[:, :, None]  # [1, channels, 1, bucket + 1]

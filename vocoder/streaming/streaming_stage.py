@@ -26,10 +26,11 @@ from kokoro_ane.core.contract import (
     AFFINE,
     DECODER,
     DEFAULT_BUCKETS,
+    ENTERING,
     FEATURES,
     FRAME_SAMPLES,
-    FRAMES,
     SAMPLE_RATE_HZ,
+    STEPS_PER_FRAME,
     STREAMING,
     STYLE,
     STYLE_AFFINE,
@@ -53,7 +54,7 @@ from kokoro_ane.vocoder.streaming.streaming_functions import (
     window_rows,
 )
 from kokoro_ane.vocoder.streaming.streaming_layers import FORMS
-from kokoro_ane.vocoder.streaming.streaming_model import StreamingGenerator
+from kokoro_ane.vocoder.streaming.streaming_model import SecondStage
 from kokoro_ane.vocoder.streaming.streaming_package import Lengths, StreamingChain
 from kokoro_ane.vocoder.streaming.windows import HALO, SIZES
 from kokoro_ane.vocoder.vocoder_stage import (
@@ -71,7 +72,10 @@ from mlprogram import Program
 from mlprogram.graph import Operation
 
 FUNCTIONS = (DECODER, UTTERANCE, WINDOW)
-BUCKETS = tuple(SIZES[-1] if bucket == 136 else bucket for bucket in DEFAULT_BUCKETS)  # frames
+# frames, to 20.4 s: the decoder's widest axis has 20 (B + 1) columns, and most engines take 16,384
+LONGEST_BUCKET = 818
+BUCKETS = tuple(SIZES[-1] if bucket == 136 else bucket for bucket in DEFAULT_BUCKETS)
+BUCKETS = (*(bucket for bucket in BUCKETS if bucket < LONGEST_BUCKET), LONGEST_BUCKET)
 # of the speech: windows of several lengths; a second of it, measured
 CHECK_FRAMES, SHORT_FRAMES = 180, 40
 # of long utterances in another bucket: sums over more zeros round otherwise, and real Kokoro turns
@@ -157,16 +161,13 @@ class StreamingStage(CheckedVocoder):
     def modules(self) -> dict[str, torch.nn.Module]:
         """What is traced, by function."""
         form = FORMS[self.layout]()
-        generator = StreamingGenerator(
-            self.vocoder, self.predictor.centres, form, self.apart
-        ).eval()
-        decoder = DecoderFunction(
-            self.vocoder, self.predictor, self.checkpoint.config.hidden_dim, form
-        ).eval()
+        second = SecondStage(self.vocoder, self.predictor.centres, form, self.apart)
+        hidden_dim = self.checkpoint.config.hidden_dim
+        decoder = DecoderFunction(self.vocoder, self.predictor, hidden_dim, form, self.apart)
         return {
-            DECODER: decoder,
-            UTTERANCE: UtteranceFunction(generator).eval(),
-            WINDOW: WindowFunction(generator).eval(),
+            DECODER: decoder.eval(),
+            UTTERANCE: UtteranceFunction(second).eval(),
+            WINDOW: WindowFunction(second).eval(),
         }
 
     def rendered(self, programs: Mapping[str, Program]) -> np.ndarray:
@@ -197,7 +198,7 @@ class StreamingStage(CheckedVocoder):
     def signature(self, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of a function's inputs and outputs."""
         if name == DECODER:
-            return (FEATURES, STYLE), (FRAMES, AFFINE, STYLE_AFFINE)
+            return (FEATURES, STYLE), (ENTERING, AFFINE, STYLE_AFFINE)
         return (FEATURES, STYLE_AFFINE if name == UTTERANCE else AFFINE), (WAVEFORM,)
 
     def parts(self) -> tuple[Part, ...]:
@@ -224,14 +225,19 @@ class StreamingStage(CheckedVocoder):
 
     @property
     def channels(self) -> int:
-        """How many the generator reads."""
-        return self.vocoder.generator.ups[0].in_channels
+        """How many the generator's second stage reads."""
+        return self.vocoder.generator.ups[1].in_channels
+
+    @property
+    def rows(self) -> int:
+        """Gains and shifts of the second stage's norms."""
+        return len(self.predictor.bias)
 
     def function(self, name: str) -> Function:
         """Its features and one column to what `signature` says."""
         dtype, (inputs, outputs) = np.dtype(self.dtype).type, self.signature(name)
-        shapes, rows = self.shapes(name), 2 * len(self.predictor.centres)
-        second = (1, self.checkpoint.config.style_dim if name == DECODER else rows, 1, 1)
+        shapes = self.shapes(name)
+        second = (1, self.checkpoint.config.style_dim if name == DECODER else self.rows, 1, 1)
         return Function(
             self.modules[name],
             (torch.ones(shapes[0]), torch.zeros(second)),
@@ -318,8 +324,8 @@ class StreamingStage(CheckedVocoder):
         padded = PaddedLayout().features_contract(self.checkpoint.config.hidden_dim)
         if name == DECODER:
             packing = (
-                "as the padded layout's, but the spectrum's row 120 c + p holds column 120 f + p of"
-                " channel c at frame f"
+                "as the padded layout's, but each six columns of the spectrum stand as six rows:"
+                " row 6 c + p of 20 (bucket + 1) columns holds column 6 t + p of channel c at t"
             )
             style = self.style_contract() | {
                 "voices": self.checkpoint.voices and self.predictor.voices,
@@ -327,7 +333,7 @@ class StreamingStage(CheckedVocoder):
             }
             features |= {"rows": padded["rows"], "packing": packing}
             return {FEATURES: features, STYLE: style}
-        rows = dict(zip((FRAMES, "spectrum"), window_rows(self.channels), strict=True))
+        rows = dict(zip((ENTERING, "spectrum"), window_rows(self.channels), strict=True))
         rows |= {"mask": 1} if name == UTTERANCE else {}
         packing = padded["packing"].replace("bucket", "length")
         second = self.signature(name)[0][1]
@@ -338,13 +344,13 @@ class StreamingStage(CheckedVocoder):
 
     def _outputs(self, name: str) -> dict[str, Any]:
         if name == DECODER:
-            frames = {
-                "shape": [1, self.channels, 1, "2 * bucket"],
+            entering = {
+                "shape": [1, self.channels, 1, f"{STEPS_PER_FRAME} * bucket"],
                 "dtype": self.dtype,
-                "valid": "first 2 * frames columns",
+                "valid": f"first {STEPS_PER_FRAME} * frames columns",
             }
             affine, style_affine = (self._column() | {"use": use} for use in (WINDOW, UTTERANCE))
-            return {FRAMES: frames, AFFINE: affine, STYLE_AFFINE: style_affine}
+            return {ENTERING: entering, AFFINE: affine, STYLE_AFFINE: style_affine}
         valid = f"first {FRAME_SAMPLES} * frames samples; of a window those of its own frames"
         waveform = {
             "shape": [1, 1, 1, f"{FRAME_SAMPLES} * {self._length(name)}"],
@@ -358,5 +364,5 @@ class StreamingStage(CheckedVocoder):
         return "window" if name == WINDOW else "bucket"
 
     def _column(self) -> dict[str, Any]:
-        """Gains and shifts of all norms."""
-        return {"shape": [1, 2 * len(self.predictor.centres), 1, 1], "dtype": self.dtype}
+        """Gains and shifts of the second stage's norms."""
+        return {"shape": [1, self.rows, 1, 1], "dtype": self.dtype}

@@ -3,10 +3,10 @@ same samples.
 
     cut = windows(frames=200, first=20)     # starts, lengths and own frames, in frames
 
-No operation of the generator reduces over time, so a window of frames is rendered as the utterance
-is, but for the columns near its edges that would read beyond it. The first window begins where the
-utterance begins and the last ends where it ends: there the zero padding of the convolutions is
-upstream's own. At every other edge HALO frames are computed twice and dropped.
+No operation of the generator's second stage reduces over time, so a window of frames is rendered as
+the utterance is, but for the columns near its edges that would read beyond it. The first window
+begins where the utterance begins and the last ends where it ends: there the zero padding of the
+convolutions is upstream's own. At every other edge HALO frames are computed twice and dropped.
 """
 
 import math
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from kokoro_ane.core.errors import InputError
 
-# frames a side: the first stage spoils 118 columns of 20 a frame, the last 124 of 120 a frame, the
-# inverse STFT two more
-HALO = 7
+# frames a side: the second stage spoils 124 columns of 120 a frame, the inverse STFT two more
+HALO = 2
 # frames, at any length: an early first sound, 0.3 s of it; throughput, with a tenth of halo
 FIRST, LONGEST = 20, 160
 # frames, of a package: the same two and one between; 120 columns a frame stay within the 16,384
@@ -79,16 +78,17 @@ def _growing(first: int, longest: int) -> Iterator[int]:
 
 
 def fixed_windows(frames: int, sizes: tuple[int, ...], early: bool) -> tuple[Window, ...]:
-    """Windows of these lengths only, rising, of an utterance longer than the longest. With `early`
+    """Windows of these lengths only, rising, of an utterance that fills the shortest. With `early`
     each length has its turn before the longest is used throughout; the last window may be shorter.
 
     Raises InputError for windows that hold nothing but halo, and for a shorter utterance.
     """
-    if sizes[0] <= 2 * HALO or frames <= sizes[-1]:
+    if sizes[0] <= 2 * HALO or frames < sizes[0]:
         raise InputError(
             f"windows of {', '.join(map(str, sizes))} frames for an utterance of {frames}:"
             f" {2 * HALO} are spoiled by edges"
         )
+    sizes = tuple(size for size in sizes if size <= frames)
     windows: list[Window] = []
     begin, used = 0, 0 if early else len(sizes) - 1
     while begin < frames:

@@ -11,6 +11,8 @@ public enum Contract {
     public static let prosodyPerFrame = 2
     /// Columns of the harmonic spectrum in one frame; one more stands at the end.
     public static let columnsPerFrame = 120
+    /// Columns of what enters the generator's last stage in one frame.
+    public static let stepsPerFrame = 20
     /// The fundamental and eight overtones.
     public static let harmonics = 9
     /// Points of the short-time Fourier transform, its hop in samples, and its bins.

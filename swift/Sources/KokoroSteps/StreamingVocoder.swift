@@ -4,7 +4,7 @@ public struct StreamingLengths: Equatable, Sendable {
 
     /// Throws `badFile` for windows that hold nothing but what their edges spoil, or that an utterance cut into them may not fill.
     public init(decoder: Buckets, utterance: Buckets, longest: Int, windows: [Int]) throws(KokoroError) {
-        guard let least = windows.first, let most = windows.last, least > 2 * StreamingVocoder.halo, windows == windows.sorted(), most <= longest
+        guard let least = windows.first, least > 2 * StreamingVocoder.halo, windows == windows.sorted(), least <= longest
         else { throw .badFile("manifest.json", reason: "windows of \(windows) frames for utterances above \(longest)") }
         (self.decoder, self.utterance, self.longest, self.windows) = (decoder, utterance, longest, windows)
     }
@@ -12,14 +12,14 @@ public struct StreamingLengths: Equatable, Sendable {
 
 /// The vocoder in the streaming layout: three functions, whoever computes them.
 ///
-/// A short utterance is computed as a whole and measures its own statistics. The decoder tells those of a longer one, which is computed in
-/// windows full of real frames; any cut gives the same samples.
+/// The decoder computes all but the last stage. That of a short utterance is computed as a whole and measures its own statistics; the decoder
+/// tells those of a longer one, which is computed in windows full of real frames. Any cut gives the same samples.
 public struct StreamingVocoder: Sendable {
-    /// Inputs by name to outputs: of `decoder` frames, affine and style_affine, of the others the waveform.
+    /// Inputs by name to outputs: of `decoder` entering, affine and style_affine, of the others the waveform.
     public typealias Function = @Sendable (_ inputs: [(name: String, value: Tensor)]) throws -> [Tensor]
     /// Frames at an inner edge of a window that are computed twice.
-    public static let halo = 7
-    public static let outputs = ["decoder": ["frames", "affine", "style_affine"], "utterance": ["waveform"], "window": ["waveform"]]
+    public static let halo = 2
+    public static let outputs = ["decoder": ["entering", "affine", "style_affine"], "utterance": ["waveform"], "window": ["waveform"]]
     private let lengths: StreamingLengths, decoder: Function, utterance: Function, window: Function
 
     public init(_ lengths: StreamingLengths, decoder: @escaping Function, utterance: @escaping Function, window: @escaping Function) {
@@ -31,6 +31,7 @@ public struct StreamingVocoder: Sendable {
 
     /// As `fixed_windows` in vocoder/streaming/windows.py. `early`: each length in turn before the longest is used throughout.
     static func cut(_ frames: Int, _ sizes: [Int], early: Bool) -> [Window] {
+        let sizes = sizes.filter { $0 <= frames }
         var found: [Window] = [], begin = 0, used = early ? 0 : sizes.count - 1
         while begin < frames {
             let edge = begin > 0 ? halo : 0, last = sizes[...used].first { $0 - edge >= frames - begin }, size = last ?? sizes[used]
@@ -50,7 +51,7 @@ public struct StreamingVocoder: Sendable {
             guard let window = left.popFirst() else { return nil }
             let frames = window.frames, from = window.start
             var parts = [
-                PackedPart(decoded[0].values, row: decoded[0].columns, from: Contract.prosodyPerFrame * from, count: Contract.prosodyPerFrame * frames, rate: Contract.prosodyPerFrame),
+                PackedPart(decoded[0].values, row: decoded[0].columns, from: Contract.stepsPerFrame * from, count: Contract.stepsPerFrame * frames, rate: Contract.stepsPerFrame),
                 PackedPart(features.spectrum, row: features.spectrumColumns, from: Contract.columnsPerFrame * from, count: Contract.columnsPerFrame * frames + 1, rate: Contract.columnsPerFrame),
             ]
             if isWhole { parts.append(PackedPart([Float](repeating: 1, count: frames), row: frames, rate: 1)) }
@@ -68,7 +69,7 @@ public struct StreamingVocoder: Sendable {
     /// `style` [128].
     public func pieces(_ features: VocoderFeatures, style: [Float], early: Bool = true) throws -> Pieces {
         let frames = features.asr.columns, isWhole = frames <= lengths.longest
-        let given = try features.packed(bucket: lengths.decoder.smallest(holding: frames, unit: "frames"), byFrame: true)
+        let given = try features.packed(bucket: lengths.decoder.smallest(holding: frames, unit: "frames"), phases: 6)
         let decoded = try decoder([("features", given), ("style", try Tensor("style", shape: [1, style.count, 1, 1], values: style))])
         let cut = isWhole ? [Window(start: 0, frames: frames, begin: 0, end: frames)] : Self.cut(frames, lengths.windows, early: early)
         return Pieces(vocoder: self, features: features, decoded: decoded, isWhole: isWhole, left: cut[...])

@@ -19,25 +19,25 @@ public struct VocoderFeatures: Sendable {
     /// 120F + 1.
     var spectrumColumns: Int { Contract.columnsPerFrame * asr.columns + 1 }
 
-    /// Step `pack`: [1, C + 5 + 2640, 1, B + 1], each row padded with zeros to a multiple of B + 1 values. `byFrame`: for the streaming
-    /// layout, whose spectrum has its frames as columns and the time within a frame as rows.
-    public func packed(bucket: Int, byFrame: Bool = false) throws(KokoroError) -> Tensor {
+    /// Step `pack`: [1, C + 5 + 2640, 1, B + 1], each row padded with zeros to a multiple of B + 1 values. `phases`: 6 for the
+    /// streaming layout, where each six columns of the spectrum stand as six rows of 20 (B + 1).
+    public func packed(bucket: Int, phases: Int = 1) throws(KokoroError) -> Tensor {
         let frames = asr.columns, pair = Contract.prosodyPerFrame
         guard frames <= bucket else { throw .utteranceTooLong(frames, most: bucket, unit: "frames") }
         return try KokoroSteps.packed([
             PackedPart(asr.values, row: frames, rate: 1), PackedPart(f0Hz, row: f0Hz.count, rate: pair), PackedPart(energy, row: energy.count, rate: pair),
             PackedPart([Float](repeating: 1, count: frames), row: frames, rate: 1),
-            PackedPart(spectrum, row: spectrumColumns, rate: Contract.columnsPerFrame, byFrame: byFrame),
+            PackedPart(spectrum, row: spectrumColumns, rate: Contract.columnsPerFrame, phases: phases),
         ], bucket: bucket)
     }
 }
 
 /// Rows of so many values, of which `count` from `from` on are packed, `rate` of them a frame.
 struct PackedPart {
-    let values: [Float], row: Int, from: Int, count: Int, rate: Int, byFrame: Bool
+    let values: [Float], row: Int, from: Int, count: Int, rate: Int, phases: Int
 
-    init(_ values: [Float], row: Int, from: Int = 0, count: Int? = nil, rate: Int, byFrame: Bool = false) {
-        (self.values, self.row, self.from, self.count, self.rate, self.byFrame) = (values, row, from, count ?? row, rate, byFrame)
+    init(_ values: [Float], row: Int, from: Int = 0, count: Int? = nil, rate: Int, phases: Int = 1) {
+        (self.values, self.row, self.from, self.count, self.rate, self.phases) = (values, row, from, count ?? row, rate, phases)
     }
 }
 
@@ -48,7 +48,7 @@ func packed(_ parts: [PackedPart], bucket: Int) throws(KokoroError) -> Tensor {
     for part in parts {
         for row in 0..<part.values.count / part.row {
             for column in 0..<part.count {
-                let at = part.byFrame ? column % part.rate * width + column / part.rate : column
+                let at = column % part.phases * part.rate / part.phases * width + column / part.phases
                 flat[place + at] = part.values[row * part.row + part.from + column]
             }
             place += part.rate * width

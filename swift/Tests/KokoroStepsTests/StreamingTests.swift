@@ -7,12 +7,13 @@ import Testing
         func cut(_ frames: Int, _ early: Bool) -> [[Int]] {
             StreamingVocoder.cut(frames, [24, 64, 128], early: early).map { [$0.start, $0.frames, $0.begin, $0.end] }
         }
-        #expect(cut(200, true) == [[0, 24, 0, 17], [10, 64, 17, 67], [60, 128, 67, 181], [136, 64, 181, 200]])
-        #expect(cut(200, false) == [[0, 128, 0, 121], [72, 128, 121, 200]])
-        #expect(cut(129, true) == [[0, 24, 0, 17], [10, 64, 17, 67], [1, 128, 67, 129]])
-        #expect(cut(1000, true).count == 11 && cut(1000, true).last == [936, 64, 979, 1000])
-        #expect(throws: KokoroError.self) { try StreamingLengths(decoder: Buckets([]), utterance: Buckets([]), longest: 100, windows: [24, 128]) }
-        #expect(throws: KokoroError.self) { try StreamingLengths(decoder: Buckets([]), utterance: Buckets([]), longest: 100, windows: [14, 64]) }
+        #expect(cut(200, true) == [[0, 24, 0, 22], [20, 64, 22, 82], [72, 128, 82, 200]])
+        #expect(cut(200, false) == [[0, 128, 0, 126], [72, 128, 126, 200]])
+        #expect(cut(129, true) == [[0, 24, 0, 22], [20, 64, 22, 82], [65, 64, 82, 129]])
+        #expect(cut(70, true) == [[0, 24, 0, 22], [6, 64, 22, 70]])
+        #expect(cut(1000, true).count == 10 && cut(1000, true).last == [936, 64, 950, 1000])
+        #expect(throws: KokoroError.self) { try StreamingLengths(decoder: Buckets([]), utterance: Buckets([]), longest: 20, windows: [24, 128]) }
+        #expect(throws: KokoroError.self) { try StreamingLengths(decoder: Buckets([]), utterance: Buckets([]), longest: 100, windows: [4, 64]) }
     }
 
     private let word = (0..<7200).map { Float($0 % 50) / 50 - 0.5 }
@@ -31,13 +32,13 @@ import Testing
         #expect(quiet[500] == 0.5 && loud[0] == 1 && loud[500] == 1 && finish.gain == 0.5)
     }
 
-    @Test func theStreamingLayoutsSpectrumHasItsFramesAsColumns() throws {
+    @Test func theStreamingLayoutsSpectrumHasSixColumnsAsRows() throws {
         let spectrum = (0..<22 * 361).map { Float($0) }, asr = try Tensor("asr", shape: [1, 1, 3], values: [1, 2, 3])
         let features = try VocoderFeatures(asr: asr, f0Hz: [1, 2, 3, 4, 5, 6], energy: [1, 2, 3, 4, 5, 6], spectrum: spectrum)
-        let plain = try features.packed(bucket: 4), turned = try features.packed(bucket: 4, byFrame: true)
+        let plain = try features.packed(bucket: 4), turned = try features.packed(bucket: 4, phases: 6)
         #expect(plain.shape == turned.shape && plain.values.prefix(30).elementsEqual(turned.values.prefix(30)))
-        for (channel, time, frame) in [(0, 0, 0), (0, 119, 2), (5, 7, 1), (21, 0, 3)] {
-            #expect(turned.values[30 + (channel * 120 + time) * 5 + frame] == spectrum[channel * 361 + 120 * frame + time])
+        for (channel, place, step) in [(0, 0, 0), (0, 5, 59), (5, 3, 21), (21, 0, 60)] {
+            #expect(turned.values[30 + (channel * 6 + place) * 100 + step] == spectrum[channel * 361 + 6 * step + place])
         }
     }
 }
