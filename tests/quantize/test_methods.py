@@ -217,12 +217,6 @@ class TestPlan:
             ("generator.noise_convs.0", "generator.ups.0", "generator.ups.1"), "w8"
         )
 
-    def test_a_part_of_a_method_has_weights_of_its_own(self) -> None:
-        method = dataclasses.replace(METHODS["p6"], parts=(("generator.ups.*", LinearWeights()),))
-        plan = plan_for(method, LAYERS, None)
-        assert plan[UPS.name].weights == LinearWeights()
-        assert plan[LARGE.name].weights == PaletteWeights(6)
-
     @pytest.mark.parametrize(
         ("change", "message"),
         [
