@@ -197,10 +197,8 @@ def draw_levels() -> Path:
         color = "#1a7f4b" if ships else "#b3261e"
         axis.scatter(size_mb, mcd_db, color=color, marker="o" if ships else "x", s=50, zorder=3)
         # beside the dashed line, or beside another level of the same size
-        below = name in ("p8", "mixed18", "w8a8")
-        axis.annotate(
-            name, (size_mb, mcd_db), xytext=(8, -8 if below else 4), textcoords="offset points"
-        )
+        below = 15 if name == "mixed18" else 8 if name in ("p8", "w8a8") else -4
+        axis.annotate(name, (size_mb, mcd_db), xytext=(8, -below), textcoords="offset points")
     axis.axhline(seed_mcd_db(), color=LINE, linestyle="--", linewidth=1)
     scale = "the 32-bit model, another noise seed"
     axis.text(112, seed_mcd_db() + 0.04, scale, ha="right", color=LINE)
