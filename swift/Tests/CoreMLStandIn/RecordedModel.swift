@@ -43,7 +43,7 @@ struct RecordedModel {
         }
     }
 
-    private static let frameRows = 4, affines = 4
+    private static let frameRows = 40, affines = 4  // 20 columns a frame of two channels
 
     /// The streaming layout's functions, of numbers that tell how they were called: the decoder gives the share of its frames that are real
     /// and two factors; the others hold each value of the spectrum's first row for five samples, times their own factor.
@@ -59,8 +59,8 @@ struct RecordedModel {
             return MLFeatureValue(multiArray: array)
         }
         if function == "decoder" {
-            let frames = (0..<4 * (width - 1)).map { Float($0 % 8) }
-            return try MLDictionaryFeatureProvider(dictionary: ["frames": made([1, 2, 1, 2 * (width - 1)], frames),
+            let entering = (0..<Self.frameRows * (width - 1)).map { Float($0 % 8) }
+            return try MLDictionaryFeatureProvider(dictionary: ["entering": made([1, 2, 1, Self.frameRows / 2 * (width - 1)], entering),
                 "affine": made([1, 4, 1, 1], [0.5, 1, 2, 3]), "style_affine": made([1, 4, 1, 1], [0.25, 1, 2, 3])])
         }
         let factor = try values(given, function == "window" ? "affine" : "style_affine")[0], from = Self.frameRows * width
