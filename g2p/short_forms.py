@@ -13,7 +13,7 @@ WORDS, TITLES, MONTH_FORMS, WEEKDAYS, STATES, BEGINNINGS = word_sets(
 )
 _MONTHS = "|".join(sorted(MONTH_FORMS, key=lambda form: (-len(form), form)))
 NAME_NEXT = re.compile(
-    r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-Þ]"
+    r"\s+[\"“(]?(?!(?:Apt|Ste|Unit|Suite|Rm|Bldg|Fl)\b|(?:NE|NW|SE|SW|[NSEW])(?![\w.']))[A-ZÀ-ÖØ-Þ]"
 )
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 MARK_NEXT = re.compile(

@@ -26,8 +26,8 @@ from kokoro_ane.g2p.tags import markup_end
 LETTERS = re.compile(rf"[{LATIN}\u0370-\u03ff]{{1,60}}")  # no word of a row is longer
 # A plain word between spaces or common marks, and a word with its apostrophes and hyphens.
 ENDED = r"(?=[ \n]|[,;!?]+(?:[ \n]|$)|[.:](?:[ \n]|$)|$)"
-WHOLE = re.compile(rf"[A-Za-z][a-zà-ÿ]+(?:'[a-z]+)?{ENDED}")
-PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-ÿ]+)(?:'[a-z]+)?){ENDED}")
+WHOLE = re.compile(rf"[A-Za-z][a-zà-öø-ÿ]+(?:'[a-z]+)?{ENDED}")
+PLAIN = re.compile(rf"(?:^|[ \n])(([A-Za-z][a-zà-öø-ÿ]+)(?:'[a-z]+)?){ENDED}")
 PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
 DIGITS = re.compile("[0-9]+")

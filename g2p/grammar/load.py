@@ -33,9 +33,9 @@ def load(
     rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
     for number, (source, columns) in enumerate(rows):
         row, starts = compile_row(number, columns, grammar.slots, source)
-        for word in starts.words:
+        for word in sorted(starts.words):
             by_word.setdefault(word, []).append(row)
-        for character in starts.characters:
+        for character in sorted(starts.characters):
             by_character.setdefault(character, []).append(row)
     # one tuple for all places that try the same rows
     same: dict[tuple[int, ...], tuple[Row, ...]] = {}

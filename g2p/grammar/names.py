@@ -10,7 +10,7 @@ from kokoro_ane.g2p.grammar.quantities import Parts, count, pairs
 from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import GB
 
-PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-ÿ]+|\d+|\S")
+PIECES = re.compile(r"[A-Z]+s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-zà-öø-ÿ]+|\d+|\S")
 SWITCH = re.compile(r"\d[A-Za-z]|[A-Za-z](?=\d)")
 ODD = re.compile(
     r"^(?!SCH|KN[AEIO]|PSY|GN[AO]|PNEU|TSU)(?:[BCDFGHJKLMNPQRSTVWXZ]{4}"

@@ -21,7 +21,7 @@ DAMAGES = {
     "changed": lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
 }
 # Which language reads a file that English does not
-READERS = {"gb": "_gb", "fr": "french", "es": "spanish", "it": "italian", "pt": "portuguese"}
+READERS = {"gb": "gb.", "fr": "french", "es": "spanish", "it": "italian", "pt": "portuguese"}
 
 
 def test_the_list_is_that_of_the_files() -> None:
