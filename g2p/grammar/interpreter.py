@@ -180,8 +180,8 @@ class Grammar:
                 or signs.quote(text, place)
                 or self.default(text, place, last, context)
             )
-            # the 's behind a value or letters is the last word's
-            owns = last.kind and CLITIC.match(text, last.end)
+            # the 's behind a value or letters is the last word's; 'tis has an apostrophe already
+            owns = last.kind and last.words[:1] != "'" and CLITIC.match(text, last.end)
             if owns and (last.words[-1:].isalpha() or last.words[-1:] == "]"):
                 last.words, last.end = f"{last.words}'s", last.end + 2
             place = last.end

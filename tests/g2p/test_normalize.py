@@ -138,6 +138,8 @@ def uncovered(text: str, dialect: Dialect) -> list[int]:
 @given(st.one_of(ANYTHING, PIECES), DIALECTS)
 @example("", "us")
 @example("\ud800", "gb")
+@example("'tis‘s", "us")
+@example("A÷", "us")
 def test_any_text_is_accounted_for(text: str, dialect: Dialect) -> None:
     normalized = normalize(text, dialect=dialect)
     assert_tokens(text, normalized.tokens)
