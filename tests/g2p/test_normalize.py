@@ -140,6 +140,7 @@ def uncovered(text: str, dialect: Dialect) -> list[int]:
 @example("\ud800", "gb")
 @example("'tis‘s", "us")
 @example("A÷", "us")
+@example("the U.S.’s", "us")
 def test_any_text_is_accounted_for(text: str, dialect: Dialect) -> None:
     normalized = normalize(text, dialect=dialect)
     assert_tokens(text, normalized.tokens)
