@@ -7,6 +7,7 @@ import importlib.util
 import shlex
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,10 @@ from kokoro_ane.pipeline.validate import main as validate
 from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors
 from kokoro_ane.pipeline.vectors import main
 from kokoro_ane.quantize.locator import Request
+from kokoro_ane.runtimes import coreml, registry
 from kokoro_ane.runtimes.registry import open_runtime
+from mlprogram import Program
+from mlprogram.dtypes import BY_NAME
 from tests.builds import VECTORS_VOICE, left_behind
 from tests.commands import printed
 from tests.random_checkpoint import kokoro_config, tiny_config, write_checkpoint
@@ -122,6 +126,45 @@ class TestVectors:
         assert check(tiny_vectors) == 1
         missed = printed(capsys)["missed"]
         assert {row["where"].rpartition(", ")[2] for row in missed} == {f"{name}:"}
+
+    @pytest.mark.parametrize(("gain", "missed"), [(1.0, set()), (1.1, {"vocoder:", "text:"})])
+    def test_core_ml_replays_them(
+        self,
+        tiny_vectors: Path,
+        check: Check,
+        gain: float,
+        missed: set[str],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """A stand-in of Core ML executes the packages and leaves room behind rows, as the engine
+        does; a louder one is found at its step.
+        """
+        assert check(tiny_vectors, "--runtime", "coreml") == 2
+        assert "needs macOS" in capsys.readouterr().err
+
+        class StandIn:
+            def __init__(self, path: Path, function: str, units: str) -> None:
+                self.program = Program(path, function=function)
+                self.gain = gain if units == "CPU_AND_NE" else 1.0
+
+            def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+                for name, value in inputs.items():
+                    declared = BY_NAME[self.program.inputs[name].dtype]
+                    assert torch.from_numpy(value).dtype == declared.torch
+                outputs = {}
+                for name, value in self.program(inputs).items():
+                    room = np.full((*value.shape[:-1], value.shape[-1] + 16), np.nan, np.float32)
+                    outputs[name] = room[..., :-16]
+                    outputs[name][:] = self.gain * value.float()
+                return outputs
+
+        monkeypatch.setattr(registry, "check_runtime", lambda *_, **__: None)
+        monkeypatch.setattr(coreml, "chip", lambda: "Apple M4")
+        monkeypatch.setattr(coreml, "CoreMLProgram", partial(coreml.CoreMLProgram, opened=StandIn))
+        assert check(tiny_vectors, "--runtime", "coreml") == bool(missed)
+        rows = printed(capsys)["missed"]
+        assert {row["where"].rpartition(", ")[2] for row in rows} == missed
 
     def test_damage_and_other_packages_are_refused(
         self,

@@ -21,7 +21,7 @@ from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, begin
 from kokoro_ane.quantize.locator import Request
-from kokoro_ane.runtimes.coreml import CoreMLProgram, units_for
+from kokoro_ane.runtimes.coreml import units_for
 from kokoro_ane.runtimes.onnx.onnx_file import OnnxProgram
 from kokoro_ane.runtimes.registry import check_runtime, default_runtime, open_runtime
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -469,29 +469,6 @@ class TestPackages:
             said(checkpoint, copy, tmp_path / "a.wav"),
             said(checkpoint, tiny_build, tmp_path / "b.wav"),
         )
-
-    def test_core_ml_gets_the_declared_types_and_gives_tensors(self, tiny_build: Path) -> None:
-        """Core ML itself is not here: a stand-in of its predict sees what it would see."""
-        seen = {}
-
-        def opened(path: Path, function: str, units: str) -> object:
-            seen["opened"] = (path.name, function, units)
-
-            def predict(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-                seen["dtypes"] = {name: value.dtype.name for name, value in inputs.items()}
-                return {"waveform": np.ones((1, 1, 1, 24000), np.float32)}
-
-            return predict
-
-        program = CoreMLProgram(
-            tiny_build / "KokoroVocoder-tiny-fp16.mlpackage", "main", "CPU_AND_NE", opened
-        )
-        found = program(
-            {"features": torch.zeros(1, 2661, 1, 41), "style": torch.zeros(1, 128, 1, 1)}
-        )
-        assert seen == {"opened": ("KokoroVocoder-tiny-fp16.mlpackage", "main", "CPU_AND_NE"),
-            "dtypes": dict.fromkeys(("features", "style"), "float16")}  # fmt: skip
-        assert found["waveform"].dtype == torch.float32
 
     # the encoder's LSTM aborts on the M5's GPU
     def test_compute_units_by_chip_and_core_ml_elsewhere(self) -> None:
