@@ -21,7 +21,10 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from built import (
+    IOS17,
+    IOS18,
     Compress,
+    compressed,
     converted,
     joint,
     linear,
@@ -42,66 +45,54 @@ from mlprogram.examine.rules import COMMAND
 ROOT = Path(__file__).resolve().parents[2]
 
 
+class Net(torch.nn.Module):
+    """A convolution and a sine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 8, (1, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(self.conv(x))
+
+
 @pytest.fixture(scope="module")
-# A convolution and a sine with two enumerated widths
+# with two enumerated widths
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = torch.nn.Conv2d(4, 8, (1, 3))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.sin(self.conv(x))
-
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
-    inputs, folder = (
-        [ct.TensorType("x", shape=shapes, dtype=np.float16)],
-        tmp_path_factory.mktemp("package"),
-    )
-    return converted(
-        Net(),
-        torch.zeros(1, 4, 1, 16),
-        folder / "net.mlpackage",
-        inputs,
-        outputs=[ct.TensorType("y", dtype=np.float16)],
-    )
+    path, fp16 = tmp_path_factory.mktemp("package") / "net.mlpackage", {"dtype": np.float16}
+    inputs, outputs = [ct.TensorType("x", shapes, **fp16)], [ct.TensorType("y", **fp16)]
+    return converted(Net(), torch.zeros(1, 4, 1, 16), path, inputs, outputs)
 
 
-def last_json(text: str) -> dict:
-    return json.loads(text.strip().splitlines()[-1])
+Capture = pytest.CaptureFixture
 
 
-def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.CaptureFixture) -> None:
-    assert (
-        main(["describe", str(package), "--shape", "x=1,4,1,32", "--top", "1", "--by", "macs"]) == 0
-    )
+def ran(line: str, capsys: Capture, code: int = 0) -> tuple[str, Any]:
+    """What a command prints, and the JSON in its last line."""
+    assert main(line.split()) == code
     out = capsys.readouterr().out
-    described = last_json(out)
+    return out, json.loads(out.strip().splitlines()[-1])
+
+
+def test_describe_labels_its_figures(package: Path, capsys: Capture) -> None:
+    out, described = ran(f"describe {package} --shape x=1,4,1,32 --top 1 --by macs", capsys)
+    assert "live peak" in out
     assert described["totals"]["macs"] == 8 * 30 * 4 * 3
-    assert described["op_counts"] == {
-        "conv": 1,
-        "sin": 1,
-    }
+    assert described["op_counts"] == {"conv": 1, "sin": 1}
     assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2}
     assert [op["op_type"] for op in described["top"]] == ["conv"]
     assert described["outputs"][0]["shape"] == [1, 8, 1, 30]
-    assert "live peak" in out
-    assert (
-        main(["ane", str(package), "--chip", "m1", "--chip", "M3", "--all-shapes", "--per-op"]) == 0
-    )
-    out = capsys.readouterr().out
-    report = last_json(out)
+
+
+def test_ane_labels_its_figures(package: Path, capsys: Capture) -> None:
+    out, report = ran(f"ane {package} --chip m1 --chip M3 --all-shapes --per-op", capsys)
     assert report["label"] == "forecast, not a measurement"
-    assert [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]] == [
-        ("m1", 16),
-        ("m3", 16),
-        ("m1", 32),
-        ("m3", 32),
-    ]
-    assert report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5
-    assert report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
-    assert all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"])
+    rows = [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]]
+    assert rows == [("m1", 16), ("m3", 16), ("m1", 32), ("m3", 32)]
+    shares = [f["optimistic"]["share"]["ops"] for f in report["forecasts"]]
+    assert shares == [0.5, 1, 0.5, 1]
+    assert {f["device"] for f in report["forecasts"]} == {NOT_MEASURED}
     assert "not measured (needs a Mac)" in out
     titles = [
         line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line
@@ -109,9 +100,14 @@ def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.Capt
     assert titles
     assert all("forecast" in line for line in titles)
     assert "sin-cos (leaves): sin" in " ".join(out.split())
-    # a small segment: it may leave
-    assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1
-    assert main(["ane", str(package), "--chip", "m5", "--at-least", "0"]) == 0
+
+
+@pytest.mark.parametrize(("least", "code"), [(50, 1), (0, 0)])
+# a small segment: it may leave
+def test_a_share_on_the_engine_is_a_gate(
+    least: int, code: int, package: Path, capsys: Capture
+) -> None:
+    ran(f"ane {package} --chip m5 --at-least {least}", capsys, code)
 
 
 def triangle(x: Any) -> Any:
@@ -144,69 +140,47 @@ def test_what_the_file_shows_of_traps_is_a_warning(
     assert [warning in found for found in pitfalls(profile)] == [True] * bool(warning)
 
 
-def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    files = tmp_path / "report.json", tmp_path / "segments.png"
-    assert (
-        main(
-            ["ane", str(package), "--chip", "m2", "--json", str(files[0]), "--plot", str(files[1])]
-        )
-        == 0
-    )
-    ops = json.loads(files[0].read_text(encoding="utf-8"))["forecasts"][0]["ops"]
+def test_files(package: Path, tmp_path: Path, capsys: Capture) -> None:
+    report, plot = tmp_path / "report.json", tmp_path / "segments.png"
+    ran(f"ane {package} --chip m2 --json {report} --plot {plot}", capsys)
+    ops = json.loads(report.read_text(encoding="utf-8"))["forecasts"][0]["ops"]
     assert {f["rule"] for f in ops[1]["findings"]} >= {"sin-cos"}
     assert ops[1]["findings"][0]["sources"]
-    assert files[1].read_bytes()[:4] == b"\x89PNG"
-    assert files[1].stat().st_size > 5000
+    assert plot.read_bytes()[:4] == b"\x89PNG"
+    assert plot.stat().st_size > 5000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["ane", "{package}", "--chip", "m9"],
-            ("chip 'm9' is not in data/ane_rules.json; it has m1, m2, m3, m4, m5, a14, a15, a16,"),
-        ),
-        (["ane", "{folder}"], "not an .mlpackage"),
-        (["describe", "{folder}/none.mlpackage"], "nothing there"),
-        (
-            ["describe", "{package}", "--shape", "x=1,4,1,17"],
-            "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]",
-        ),
-        (["describe", "{package}", "--shape", "z=1,4"], "unknown input 'z'; the program takes x"),
-        (
-            ["describe", "{package}", "--function", "half"],
-            "no function 'half'; this program has main",
-        ),
-        (["ane", "{package}", "--all-shapes", "--shape", "x=1,4,1,16"], "exclude each other"),
-        (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file"),
-        (
-            ["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"],
-            "must end in one of .png, .svg, .pdf",
-        ),
-        (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot write"),
-        (["rules", "--check", "{folder}/none.md"], "there is no such file"),
-    ],
-)
+MISTAKES = {
+    "ane {package} --chip m9": "chip 'm9' is not in data/ane_rules.json; it has m1, m2, m3, m4,",
+    "ane {folder}": "not an .mlpackage",
+    "describe {folder}/none.mlpackage": "nothing there",
+    "describe {package} --shape x=1,4,1,17": "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]",
+    "describe {package} --shape z=1,4": "unknown input 'z'; the program takes x",
+    "describe {package} --function half": "no function 'half'; this program has main",
+    "ane {package} --all-shapes --shape x=1,4,1,16": "exclude each other",
+    "ane {package} --rules {folder}/rules.json": "there is no such file",
+    "ane {package} --chip m1 --plot {folder}/x.gif": "must end in one of .png, .svg, .pdf",
+    "ane {package} --chip m1 --json {folder}/no/x.json": "cannot write",
+    "rules --check {folder}/none.md": "there is no such file",
+    "ane {fixed} --all-shapes": "no input is enumerated",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
 def test_mistakes_are_one_line_and_exit_2(
-    arguments: list[str], message: str, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    line: str, package: Path, program: OpenProgram, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert main([a.format(package=package, folder=tmp_path) for a in arguments]) == 2
-    error = capsys.readouterr().err.strip().splitlines()
-    assert len(error) == 1
-    assert error[0].startswith("error: ")
-    assert message in error[0]
-
-
-def test_all_shapes_needs_an_enumeration(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    fixed = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
-    assert main(["ane", str(fixed), "--all-shapes"]) == 2
-    assert "no input is enumerated" in capsys.readouterr().err
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    places = {"package": package, "folder": folder, "fixed": program.package.path}
+    assert main(line.format(**places).split()) == 2
+    (error,) = capsys.readouterr().err.strip().splitlines()
+    assert error.startswith("error: ")
+    assert MISTAKES[line] in error
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=0,2", "x=1,,2"])
-def test_malformed_shapes_are_refused_by_the_parser(
-    text: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["describe", "p", "--shape", text])
     assert stop.value.code == 2
@@ -214,17 +188,16 @@ def test_malformed_shapes_are_refused_by_the_parser(
     assert shape_argument("x=1,2") == ("x", (1, 2))
 
 
-def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture) -> None:
+def test_documents_hold_the_rules_of_the_data_file() -> None:
     assert main(["rules", "--check", str(ROOT / "mlprogram" / "RULES.md")]) == 0
 
 
-def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_rules_page_is_renewed_and_checked(tmp_path: Path) -> None:
     begin, end = generated_marks(COMMAND)
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
-    assert main(["rules", "--check", str(page)]) == 1
-    assert main(["rules", "--write", str(page)]) == 0
-    assert main(["rules", "--check", str(page)]) == 0
+    verbs = ["--check", "--write", "--check"]
+    assert [main(["rules", verb, str(page)]) for verb in verbs] == [1, 0, 0]
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -374,7 +347,7 @@ def test_forecast_and_fact_stand_side_by_side(
     core_ml: CoreML,
     program: OpenProgram,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
+    capsys: Capture,
 ) -> None:
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
     assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
@@ -532,76 +505,53 @@ class TestArithmetic:
         assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
 
 
+CONVOLUTION = {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT)
+
+
 @pytest.fixture(scope="module")
-# A convolution [64, 32, 1, 4] of fp32 weights, to compress
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+# a convolution [64, 32, 1, 4] of fp32 weights, to compress
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[ct.target, Path]:
     folder = tmp_path_factory.mktemp("plain")
-    return package_of(
-        {"x": (1, 32, 1, 16)},
-        lambda x: mb.conv(x=x, weight=WEIGHT),
-        folder,
-        dtype=types.fp32,
-        target=ct.target.iOS18,
-    )
+    return {t: package_of(*CONVOLUTION, folder, types.fp32, t) for t in (IOS17, IOS18)}
 
 
-def compressed(path: Path, compress: Compress, folder: Path) -> Path:
-    compress(ct.models.MLModel(str(path), skip_model_load=True)).save(
-        str(folder / "compressed.mlpackage")
-    )
-    return folder / "compressed.mlpackage"
+BLOCKS = linear("int4", granularity="per_block", block_size=16)
+SPARSE = VALUES // 4 * 4 + VALUES // 8
+UNCHANGED: Compress = lambda model: model  # noqa: E731
 
 
 @pytest.mark.parametrize(
-    ("compress", "kind", "stored"),
+    ("target", "compress", "kind", "stored"),
     [
-        (None, "fp32", 4 * VALUES),
-        (linear("int8"), "linear int8", VALUES + 64 * 4),
+        (IOS18, UNCHANGED, "fp32", 4 * VALUES),
+        (IOS18, linear(), "linear int8", VALUES + 64 * 4),
+        (IOS18, BLOCKS, "linear per block int4", VALUES // 2 + 64 * 2 * 4),
+        (IOS18, palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4),
+        (IOS18, sparse(0.75), "sparse fp32", SPARSE),
+        # the older forms: shapes and zero points beside
+        (IOS17, linear(), "linear int8", pytest.approx(VALUES + 64 * 4 + 1, abs=80)),
+        (IOS17, palette(nbits=6), "palette 6-bit", pytest.approx(VALUES * 6 // 8 + 64 * 4, abs=80)),
+        (IOS17, sparse(0.75), "sparse fp32", pytest.approx(SPARSE, abs=80)),
+        # sparse indices into a palette
         (
-            linear("int4", granularity="per_block", block_size=16),
-            "linear per block int4",
-            VALUES // 2 + 64 * 2 * 4,
+            IOS18,
+            joint(palette(nbits=4), 0.5),
+            "sparse + palette 4-bit",
+            pytest.approx(VALUES / 2, rel=1),
         ),
-        (palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4),
-        (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
     ],
 )
 def test_stored_bytes_by_kind(
-    plain: Path, compress: Compress | None, kind: str, stored: int, tmp_path: Path
+    target: ct.target, compress: Compress, kind: str, stored: Any, plain: dict, tmp_path: Path
 ) -> None:
-    path = plain if compress is None else compressed(plain, compress, tmp_path)
+    path = compressed(plain[target], compress, tmp_path)
     assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
-@pytest.mark.parametrize(
-    ("compress", "kind", "stored"),
-    [
-        (linear("int8"), "linear int8", VALUES + 64 * 4 + 1),
-        (palette(nbits=6), "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
-        (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
-    ],
-)
-def test_stored_bytes_of_the_older_forms(
-    compress: Compress, kind: str, stored: int, tmp_path: Path
-) -> None:
-    path = package_of(
-        {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), tmp_path, dtype=types.fp32
-    )
-    kinds = open_program(compressed(path, compress, tmp_path)).storage.bytes_by_kind()
-    # 80: shapes and zero points
-    assert list(kinds) == [kind]
-    assert kinds[kind] == pytest.approx(stored, abs=80)
-
-
-def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
-    kinds = open_program(compressed(plain, joint("palette", 0.5), tmp_path)).storage.bytes_by_kind()
-    assert list(kinds) == ["sparse + palette 4-bit"]
-    assert kinds["sparse + palette 4-bit"] < VALUES
-
-    def twice(x):
+def test_a_weight_of_two_layers_is_stored_once(tmp_path: Path) -> None:
+    def twice(x: Any) -> Any:
         weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))
         return mb.conv(x=mb.conv(x=x, weight=weight), weight=weight)
 
-    assert open_program(
-        package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)
-    ).storage.bytes_by_kind() == {"fp16": 96}
+    path = package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)
+    assert open_program(path).storage.bytes_by_kind() == {"fp16": 96}
