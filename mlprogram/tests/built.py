@@ -9,8 +9,6 @@ its inputs at run time, and once more with its inputs as constants, where coreml
 inference says what is right too.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import tempfile
@@ -290,7 +288,7 @@ def converted(
     coremltools' own.
     """
     kinds = [ct.TensorType(o) if isinstance(o, str) else o for o in outputs] if outputs else None
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(module.eval(), examples, check_trace=False)
     return _stored(traced, path, target, inputs=inputs, outputs=kinds, **more)
@@ -307,6 +305,11 @@ def _stored(model: Any, path: Path, target: ct.target, **options: Any) -> Path:
             **options,
         ).save(str(path))
     return path
+
+
+def op(name: str, **attributes: Any) -> Callable[..., Any]:
+    """A builder of one operation of x, and of indices where they are an input."""
+    return lambda x, **i: getattr(mb, name)(x=x, **attributes, **({"indices": i["i"]} if i else {}))
 
 
 def package_of(

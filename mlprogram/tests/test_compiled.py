@@ -2,8 +2,6 @@
 compiler runs here: the texts are spelled as published folders are.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 and coremltools' own decompression; damaged files are refused.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -147,7 +145,7 @@ ATTEMPTS = 250
 
 
 # A few kinds of operation, a blob weight and a compressed one
-def build(x: Any) -> Any:
+def build(x):
     rng = np.random.default_rng(0)
     scale = np.full((4, 1, 1, 1), 0.1, np.float32)
     weight = mb.constexpr_blockwise_shift_scale(data=codes(rng, "int8", 4, 4, 1, 9), scale=scale)

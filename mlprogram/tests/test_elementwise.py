@@ -1,7 +1,5 @@
 """Elementwise operations, activations, reductions, resizing and sampling against PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ def binary(
 ) -> Maker:
     """A case maker for two tensors that broadcast; |y| >= away."""
 
-    def make(rng: Rng) -> Case:
+    def make(rng: Rng):
         shape = shape_of(rng)
         other = [n if rng.random() < 0.6 else 1 for n in shape[rng.integers(len(shape)) :]]
         y = rng.uniform(low, high, other)
@@ -56,7 +54,7 @@ def integers(rng: Rng, shape: tuple[int, ...]) -> np.ndarray:
 
 # A case maker whose inputs of one shape are drawn one by one
 def drawn(function: Callable, fp16: bool = True, **draws: Callable) -> Maker:
-    def make(rng: Rng) -> Case:
+    def make(rng: Rng):
         shape = shape_of(rng)
         return case(function, fp16=fp16, **{name: draw(rng, shape) for name, draw in draws.items()})
 
@@ -74,7 +72,7 @@ def cast(rng: Rng) -> Case:
 def per_channel(function: Callable, *names: str) -> Maker:
     """A case maker for an activation with parameters of shape [C]; x has rank 4."""
 
-    def make(rng: Rng) -> Case:
+    def make(rng: Rng):
         x = rng.normal(size=shape_of(rng, 4))
         parameters = {n: rng.uniform(0.2, 1.5, x.shape[1]) for n in names}
         return case(
@@ -105,7 +103,7 @@ def softmax(rng: Rng) -> Case:
 def reduction(function: Callable, low: float = -2, high: float = 2) -> Maker:
     """A case maker for a reduction over random axes; function(x, axes, keep_dims)."""
 
-    def make(rng: Rng) -> Case:
+    def make(rng: Rng):
         x = rng.uniform(low, high, shape_of(rng, 2))
         axes = rng.choice(x.ndim, rng.integers(1, x.ndim), replace=False)
         axes = [int(a) - x.ndim * (rng.random() < 0.5) for a in sorted(axes)]
@@ -116,7 +114,7 @@ def reduction(function: Callable, low: float = -2, high: float = 2) -> Maker:
 
 # the first of equal values
 def argument(function: Callable) -> Maker:
-    def make(rng: Rng) -> Case:
+    def make(rng: Rng):
         x = rng.integers(-3, 4, shape_of(rng, 2)).astype(np.float64)
         axis, keep = int(rng.integers(-x.ndim, x.ndim)), bool(rng.random() < 0.5)
         return case(

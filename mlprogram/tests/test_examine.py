@@ -5,6 +5,7 @@ memory against closed forms.
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from built import (
     converted,
     joint,
     linear,
+    op,
     package_of,
     palette,
     profile_of,
@@ -110,27 +112,26 @@ def test_a_share_on_the_engine_is_a_gate(
     ran(f"ane {package} --chip m5 --at-least {least}", capsys, code)
 
 
-def triangle(x: Any) -> Any:
-    return mb.sub(x=x, y=mb.band_part(x=x, lower=-1, upper=0))
-
-
 @pytest.mark.parametrize(
     ("build", "warning"),
     [
-        (lambda x: mb.inverse(x=x, epsilon=1e-4), "1 / x with an epsilon"),
-        (lambda x: mb.inverse(x=x, epsilon=0.0), ""),
+        (op("inverse", epsilon=1e-4), "1 / x with an epsilon"),
+        (op("inverse", epsilon=0.0), ""),
         # 9.1 writes exp(y ln 2)
         (
             lambda x: mb.pow(x=np.float32(2), y=x),
             "Core ML squares y" if ct.__version__ == "9.0" else "",
         ),
-        (lambda x: mb.pow(x=x, y=np.float32(2)), ""),
+        (op("pow", y=np.float32(2)), ""),
         (lambda x: mb.atan(x=mb.real_div(x=x, y=mb.exp(x=x))), "atan2 as it is converted"),
-        (lambda x: mb.atan(x=x), ""),
-        (triangle, "triu or tril as it is converted"),
-        (lambda x: mb.band_part(x=x, lower=-1, upper=0), ""),
-        (lambda x: mb.add(x=x, y=np.float32(-np.inf)), "a constant of -inf"),
-        (lambda x: mb.add(x=x, y=np.float32(-4e4)), ""),
+        (op("atan"), ""),
+        (
+            lambda x: mb.sub(x=x, y=mb.band_part(x=x, lower=-1, upper=0)),
+            "triu or tril as it is converted",
+        ),
+        (op("band_part", lower=-1, upper=0), ""),
+        (op("add", y=np.float32(-np.inf)), "a constant of -inf"),
+        (op("add", y=np.float32(-4e4)), ""),
     ],
 )
 def test_what_the_file_shows_of_traps_is_a_warning(
@@ -287,7 +288,7 @@ class Clock:
 @pytest.fixture
 def program(tmp_path: Path) -> OpenProgram:
 
-    def build(x: Any, i: Any) -> Any:
+    def build(x, i):
         return mb.gather(x=mb.sin(x=mb.relu(x=x)), indices=i, axis=3)
 
     return open_program(package_of({"x": (1, 4, 1, 8), "i": (8,)}, build, tmp_path))
@@ -364,145 +365,99 @@ VALUES = 64 * 32 * 4
 WEIGHT = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
 
 
-class TestArithmetic:
-    @settings(max_examples=50, deadline=None)
-    @given(
-        batch=small,
-        groups=small,
-        c_in=small,
-        c_out=small,
-        kernel=st.tuples(small, small),
-        stride=small,
-        dilation=small,
-        extra=st.integers(0, 5),
+def counted(op: str, function: Callable, attributes: dict[str, Any], **shapes: Any) -> None:
+    """Multiply-accumulates of an operation on ones: each result is the number of its products."""
+    y = function(*(torch.ones(shape) for shape in shapes.values()))
+    assert count_macs(op, shapes, (tuple(y.shape),), attributes) == int(y.sum())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.tuples(*[small] * 8))
+def test_macs_are_the_sum_of_ones(sizes: tuple[int, ...]) -> None:
+    n, groups, i, o, high, wide, stride, dilation = sizes
+    spans = [(k - 1) * dilation + 1 + n for k in (high, wide)]
+    more = {"stride": stride, "groups": groups}
+    counted(
+        "conv",
+        lambda x, w: F.conv2d(x, w, dilation=dilation, **more),
+        {},
+        x=(n, groups * i, *spans),
+        weight=(groups * o, i, high, wide),
     )
-    def test_conv_macs_are_the_sum_of_ones(
-        self,
-        batch: int,
-        groups: int,
-        c_in: int,
-        c_out: int,
-        kernel: tuple[int, int],
-        stride: int,
-        dilation: int,
-        extra: int,
-    ) -> None:
-        spans = [(k - 1) * dilation + 1 + extra for k in kernel]
-        x, w = torch.ones(batch, groups * c_in, *spans), torch.ones(groups * c_out, c_in, *kernel)
-        # each output is the number of its products
-        y = F.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)
-        assert count_macs(
-            "conv", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}
-        ) == int(y.sum())
-
-    @settings(max_examples=50, deadline=None)
-    @given(
-        batch=small,
-        groups=small,
-        c_in=small,
-        c_out=small,
-        kernel=small,
-        stride=small,
-        width=st.integers(1, 9),
+    counted(
+        "conv_transpose",
+        lambda x, w: F.conv_transpose1d(x, w, **more),
+        {},
+        x=(n, groups * i, high * dilation),
+        weight=(groups * i, o, wide),
     )
-    def test_conv_transpose_macs_are_the_sum_of_ones(
-        self, batch: int, groups: int, c_in: int, c_out: int, kernel: int, stride: int, width: int
-    ) -> None:
-        x, w = torch.ones(batch, groups * c_in, width), torch.ones(groups * c_in, c_out, kernel)
-        y = F.conv_transpose1d(x, w, stride=stride, groups=groups)
-        assert count_macs(
-            "conv_transpose", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}
-        ) == int(y.sum())
+    x, y = (n, i, wide), (n, wide, o)
+    counted("matmul", torch.matmul, {"transpose_x": False}, x=x, y=y)
+    counted("matmul", lambda x, y: x.mT @ y, {"transpose_x": True}, x=(n, wide, i), y=y)
+    counted("linear", F.linear, {}, x=x, weight=(o, wide))
+    operands = {"values[000]": x, "values[001]": y}
+    counted("einsum", torch.matmul, {"equation": "bij,bjk->bik"}, **operands)
 
-    @settings(max_examples=50, deadline=None)
-    @given(batch=small, rows=small, inner=small, columns=small, flip=st.booleans())
-    def test_product_macs_are_the_sum_of_ones(
-        self, batch: int, rows: int, inner: int, columns: int, flip: bool
-    ) -> None:
-        x, y = torch.ones(batch, rows, inner), torch.ones(batch, inner, columns)
-        total, shape = int((x @ y).sum()), tuple((x.mT if flip else x).shape)
-        assert (
-            count_macs(
-                "matmul",
-                {"x": shape, "y": tuple(y.shape)},
-                ((batch, rows, columns),),
-                {"transpose_x": flip},
-            )
-            == total
-        )
-        operands = {"values[000]": (batch, rows, inner), "values[001]": (batch, inner, columns)}
-        assert (
-            count_macs("einsum", operands, ((batch, rows, columns),), {"equation": "bij,bjk->bik"})
-            == total
-        )
-        assert (
-            count_macs(
-                "linear",
-                {"x": (batch, rows, inner), "weight": (columns, inner)},
-                ((batch, rows, columns),),
-                {},
-            )
-            == total
-        )
 
-    def test_closed_forms_and_flops_of_operations_without_macs(self) -> None:
-        shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
-        assert count_macs(
-            "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
-        ) == 2 * 3 * 5 * 7 * (8 + 4)
-        shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
-        assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
-        x = {"x": (2, 3, 4)}
-        assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24
-        assert count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
-        assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
-        assert count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
-        assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
+def test_closed_forms_and_flops_of_operations_without_macs() -> None:
+    shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
+    assert count_macs(
+        "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
+    ) == 2 * 3 * 5 * 7 * (8 + 4)
+    shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
+    assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
+    x = {"x": (2, 3, 4)}
+    assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24
+    assert count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
+    assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
+    assert count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
+    assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
 
-    def test_chain_counted_by_hand(self, tmp_path: Path) -> None:
-        def chain(x):
-            a = mb.relu(x=x)  # reads x, writes a
-            b = mb.add(x=a, y=x)  # reads a and x, the last use of both
-            c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
-            return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
 
-        profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
-        relu, add, reshape, conv = profile.ops
-        tensor = 4 * 8 * 2  # bytes of x, a, b
-        assert [op.activation_bytes for op in profile.ops] == [
-            2 * tensor,
-            3 * tensor,
-            0,
-            tensor + 2 * 4 * 2,
-        ]
-        assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
-        assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
-        assert profile.live_peak_bytes() == 3 * tensor
-        assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
+def test_chain_counted_by_hand(tmp_path: Path) -> None:
+    def chain(x):
+        a = mb.relu(x=x)  # reads x, writes a
+        b = mb.add(x=a, y=x)  # reads a and x, the last use of both
+        c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
+        return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
 
-    def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(
-        self, tmp_path: Path
-    ) -> None:
-        def build(x):
-            return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
+    profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
+    relu, add, reshape, conv = profile.ops
+    tensor = 4 * 8 * 2  # bytes of x, a, b
+    assert [op.activation_bytes for op in profile.ops] == [
+        2 * tensor,
+        3 * tensor,
+        0,
+        tensor + 2 * 4 * 2,
+    ]
+    assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
+    assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
+    assert profile.live_peak_bytes() == 3 * tensor
+    assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
 
-        square, piece = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path).ops
-        assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
 
-    def test_loop_is_counted_as_often_as_it_runs(self, tmp_path: Path) -> None:
-        def build(x):
-            return mb.while_loop(
-                _cond=lambda i, y: mb.less(x=i, y=3),
-                _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)),
-                loop_vars=(0, x),
-            )[1]
+def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_path: Path) -> None:
+    def build(x):
+        return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
 
-        profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
-        times = {op.op_type: op.times for op in profile.ops}
-        assert profile.shapes_from == "one run on zeros"
-        assert times["mul"] == 3
-        assert times["while_loop"] == 1
-        assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
+    square, piece = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path).ops
+    assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
+
+
+def test_loop_is_counted_as_often_as_it_runs(tmp_path: Path) -> None:
+    def build(x):
+        return mb.while_loop(
+            _cond=lambda i, y: mb.less(x=i, y=3),
+            _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)),
+            loop_vars=(0, x),
+        )[1]
+
+    profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
+    times = {op.op_type: op.times for op in profile.ops}
+    assert profile.shapes_from == "one run on zeros"
+    assert times["mul"] == 3
+    assert times["while_loop"] == 1
+    assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
 
 
 CONVOLUTION = {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT)
@@ -549,7 +504,7 @@ def test_stored_bytes_by_kind(
 
 
 def test_a_weight_of_two_layers_is_stored_once(tmp_path: Path) -> None:
-    def twice(x: Any) -> Any:
+    def twice(x):
         weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))
         return mb.conv(x=mb.conv(x=x, weight=weight), weight=weight)
 

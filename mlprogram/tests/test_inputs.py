@@ -1,7 +1,5 @@
 """What a program says of its inputs, and one clear line for everything that does not fit."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -274,7 +272,7 @@ def test_a_damaged_package_says_why(name: str, copy: Path) -> None:
 
 
 def test_operation_that_fails_says_where_and_on_what(tmp_path: Path) -> None:
-    def build(x: Any, i: Any) -> Any:
+    def build(x, i):
         return [mb.gather(x=x, indices=i, axis=0, name="y")]
 
     program = program_of({"x": (3,), "i": (1,)}, build, tmp_path)

@@ -2,8 +2,6 @@
 coremltools' value inference is the reference.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ from coremltools.converters.mil.mil.ops.defs._utils import solve_slice_by_index_
 from torch.nn import functional as F
 
 from built import IOS18, Case, Rng, case, each, makers, test_of
-from mlprogram.ops.indexing import gather as executed_gather
 
 Tensor = torch.Tensor
 
@@ -262,6 +259,7 @@ CASES |= makers({"slice_by_index": slice_by_index, "slice_update": slice_update}
     "gather": [
         *each(x=CUBE, indices=indices(3, 2), axis=(0, 1, -1)),
         *each(x=CUBE, indices=indices(4, 2, 3), axis=-2),
+        case(x=tensor(4), indices=np.array(2, np.int32), consts=("indices",)),
         case(
             lambda x, i, *_: torch.take_along_dim(x, i.long(), 2),
             x=CUBE,
@@ -307,9 +305,3 @@ CASES |= makers({"slice_by_index": slice_by_index, "slice_update": slice_update}
 }
 
 test_operation = test_of(CASES, {"slice_update": IOS18})
-
-
-def test_gather_of_one_from_a_vector_has_no_axis() -> None:
-    picked = executed_gather(torch.arange(4.0), torch.tensor(2))
-    assert picked.shape == ()
-    assert picked == 2.0

@@ -2,8 +2,6 @@
 exceptions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,7 +163,7 @@ def stop_at_after(name: str, kind: str, value: object) -> None:
 
 
 def test_what_was_read_of_a_state_stays_when_it_is_written(tmp_path: Path) -> None:
-    def build(x: Any, s: Any) -> dict[str, Any]:
+    def build(x, s):
         before = mb.read_state(input=s)
         after = mb.slice_update(x=before, update=x, begin=[1], end=[2])
         return {"before": before, "after": mb.coreml_update_state(state=s, value=after)}
@@ -193,7 +191,7 @@ def test_what_was_read_of_a_state_stays_when_it_is_written(tmp_path: Path) -> No
 
 
 def test_state_is_kept_between_calls(tmp_path: Path) -> None:
-    def build(x: Any, total: Any) -> dict[str, Any]:
+    def build(x, total):
         new = mb.add(x=mb.read_state(input=total), y=x)
         return {"y": mb.coreml_update_state(state=total, value=new)}
 

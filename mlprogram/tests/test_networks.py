@@ -7,8 +7,6 @@ The limit is 100 dB in fp32 against the same PyTorch module, for compressed pack
 decompressed weights copied into it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,23 +50,6 @@ class Recurrent(nn.Module):
         return self.layer(x, self.first.expand(1, x.shape[0], 8).contiguous())[0]
 
 
-class Attention(nn.Module):
-    """A transformer block written out: attention, residuals, layer norms, gelu."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
-        self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
-        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        qkv = self.qkv(self.norm1(x)).split(16, dim=-1)
-        q, k, v = (t.reshape(2, 7, 4, 4).transpose(1, 2) for t in qkv)
-        seen = torch.softmax(q @ k.transpose(-1, -2) / 2, dim=-1) @ v
-        x = x + self.out(seen.transpose(1, 2).reshape(2, 7, 16))
-        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-
-
 class Conv(nn.Module):
     """A small vocoder: convolutions, a transposed one, a Snake, an exponential tail."""
 
@@ -89,11 +70,12 @@ class Conv(nn.Module):
 
 
 WIDE = (1, 16, 1, 20)
+FIRST = {"norm_first": True, "batch_first": True}
 TWO = {"num_layers": 2, "bidirectional": True}
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "BiLSTM": (lambda: Recurrent(nn.LSTM, **TWO), (2, 9, 6)),
     "GRU": (Recurrent, (2, 9, 6)),
-    "attention": (Attention, (2, 7, 16)),
+    "attention": (lambda: nn.TransformerEncoderLayer(16, 4, 32, 0, "gelu", **FIRST), (2, 7, 16)),
     "convolution": (Conv, WIDE),
 }
 

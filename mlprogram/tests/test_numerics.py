@@ -2,8 +2,6 @@
 own tests found stays mended.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +14,7 @@ import torch
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from built import FLOATS, IOS18, converted, listed, package_of, program_of
+from built import FLOATS, IOS18, converted, listed, op, package_of, program_of
 from mlprogram import Program
 from mlprogram.benches.shared import snr_db
 from mlprogram.dtypes import MODELS
@@ -49,39 +47,37 @@ CANCELLING = np.tile(np.repeat([1000.0, -1000.0, 0.3], 32), 3)[None]
 PROGRAMS: dict[str, tuple[Any, Callable]] = {
     "linear": (
         [[32752, 0], [32768, 0], [-40000, 0]],
-        lambda x: mb.matmul(x=x, y=eye(np.float16)),
+        op("matmul", y=eye(np.float16)),
     ),
     "pointwise": (
         np.full((1, 1, 1, 3), 60000),
-        lambda x: mb.conv(x=x, weight=np.ones((1, 1, 1, 1), np.float16)),
+        op("conv", weight=np.ones((1, 1, 1, 1), np.float16)),
     ),
-    "exp": ([11, 11.0859375, 11.1015625], lambda x: mb.exp(x=x)),
-    "log": ([0, 1, 4], lambda x: mb.log(x=x, epsilon=np.float16(0))),
+    "exp": ([11, 11.0859375, 11.1015625], op("exp")),
+    "log": ([0, 1, 4], op("log", epsilon=np.float16(0))),
     "slice": (
         [[1, 4094, 4096]],
-        lambda x: mb.slice_by_index(x=x, begin=[0, 1], end=[1, 3]),
+        op("slice_by_index", begin=[0, 1], end=[1, 3]),
     ),
     "whole": (
         [[1, 4094, 4096]],
-        lambda x: mb.slice_by_index(x=x, begin=[0, 0], end=[1, 3]),
+        op("slice_by_index", begin=[0, 0], end=[1, 3]),
     ),
     "single": (
         [[40000, 40000], [3.14159, 12]],
         lambda x: mb.exp(x=mb.sin(x=mb.matmul(x=x, y=eye(np.float32)))),
     ),
-    "cancelling": (CANCELLING, lambda x: mb.matmul(x=x, y=np.ones((288, 1), np.float16))),
-    "sin": (ARC, lambda x: mb.sin(x=x)),
-    "cos": (ARC, lambda x: mb.cos(x=x)),
+    "cancelling": (CANCELLING, op("matmul", y=np.ones((288, 1), np.float16))),
+    "sin": (ARC, op("sin")),
+    "cos": (ARC, op("cos")),
     "blocks_of_conv": (
         WIDE,
-        lambda x: mb.conv(
-            x=x, weight=WEIGHT, bias=BIAS, groups=2, dilations=[1, 2], pad_type="same"
-        ),
+        op("conv", weight=WEIGHT, bias=BIAS, groups=2, dilations=[1, 2], pad_type="same"),
     ),
     "blocks_of_conv_transpose": (
         WIDE,
-        lambda x: mb.conv_transpose(
-            x=x,
+        op(
+            "conv_transpose",
             weight=WEIGHT_T,
             bias=BIAS,
             groups=2,
@@ -90,7 +86,7 @@ PROGRAMS: dict[str, tuple[Any, Callable]] = {
             pad=[0, 0, 1, 1],
         ),
     ),  # fmt: skip
-    "blocks_of_linear": (WIDE, lambda x: mb.linear(x=x, weight=WEIGHT_L, bias=BIAS)),
+    "blocks_of_linear": (WIDE, op("linear", weight=WEIGHT_L, bias=BIAS)),
     "blocks_of_matmul": (WIDE, lambda x: mb.matmul(x=x, y=x, transpose_y=True)),
     "blocks_of_einsum": (
         WIDE,
@@ -114,7 +110,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
         n: mb.placeholder(x.shape, kind) for (n, x), kind in zip(arrays.items(), kinds, strict=True)
     }
 
-    def build(**values: Any) -> dict[str, Any]:
+    def build(**values):
         rows = zip(PROGRAMS, values.values(), strict=True)
         return {name: PROGRAMS[name][1](x) for name, x in rows}
 
@@ -204,7 +200,7 @@ def convolutions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A convolution and a leaky relu, in fp16 and in fp32."""
 
     def built(dtype: type) -> Path:
-        def build(x: Any) -> dict[str, Any]:
+        def build(x):
             weight = np.random.default_rng(0).standard_normal((16, 16, 1, 3)).astype(dtype)
             y = mb.conv(x=x, weight=weight, bias=np.ones(16, dtype), pad_type="same")
             return {"y": mb.leaky_relu(x=y, alpha=dtype(0.2))}
@@ -324,7 +320,7 @@ def test_defect_stays_mended(name: str) -> None:
 def test_scalars_concatenate(tmp_path: Path) -> None:
     """Every model with computed shapes does this: sizes gathered one by one, then joined."""
 
-    def build(x: Any) -> Any:
+    def build(x):
         size = mb.gather(x=mb.shape(x=mb.non_zero(x=x)), indices=np.int32(0), axis=0)
         return mb.concat(values=[size, size], axis=0)
 
@@ -362,7 +358,7 @@ def test_unknown_number_of_axes_is_not_one_axis(tmp_path: Path) -> None:
     dimension.
     """
 
-    def build(x: Any) -> Any:
+    def build(x):
         places = mb.reshape(x=mb.cast(x=mb.non_zero(x=x), dtype="int32"), shape=[-1])
         return mb.fill(shape=mb.add(x=places, y=1), value=7.0)
 

@@ -2,8 +2,6 @@
 coremltools.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,7 +10,6 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from typing import Any
 
 import coremltools as ct
 import numpy as np
@@ -34,7 +31,7 @@ from mlprogram.ops_doc import DOCUMENT, render
 
 
 def test_cond_runs_one_branch(tmp_path: Path) -> None:
-    def build(x: Any, i: Any) -> Any:
+    def build(x, i):
         return mb.cond(
             pred=mb.cast(x=mb.squeeze(x=i), dtype="bool"),
             _true_fn=lambda: mb.mul(x=x, y=2.0),
@@ -53,7 +50,7 @@ def test_cond_runs_one_branch(tmp_path: Path) -> None:
 def test_names_belong_to_their_block(tmp_path: Path) -> None:
     """A constant of one name in both branches, with another value in each."""
 
-    def build(x: Any, i: Any) -> Any:
+    def build(x, i):
         return mb.cond(
             pred=mb.cast(x=mb.squeeze(x=i), dtype="bool"),
             _true_fn=lambda: mb.mul(x=x, y=np.full(40, 2.0, np.float32)),
@@ -77,7 +74,7 @@ def test_names_belong_to_their_block(tmp_path: Path) -> None:
 def test_while_loop_uses_outer_values_and_its_own(tmp_path: Path) -> None:
     """x * 1.5 ** k added up while k < i; `x` comes from outside the loop and outlives it."""
 
-    def build(x: Any, i: Any) -> dict[str, Any]:
+    def build(x, i):
         limit = mb.squeeze(x=i)
         loop = mb.while_loop(
             _cond=lambda k, power, total: mb.less(x=k, y=limit),
@@ -99,7 +96,7 @@ def test_while_loop_uses_outer_values_and_its_own(tmp_path: Path) -> None:
 
 
 def test_lists(tmp_path: Path) -> None:
-    def build(x: Any) -> dict[str, Any]:
+    def build(x):
         items = mb.make_list(init_length=2, dynamic_length=True, elem_shape=(3,), dtype="fp32")
         items = mb.list_write(ls=items, index=1, value=x)
         rows = mb.stack(values=[mb.mul(x=x, y=2.0), mb.mul(x=x, y=3.0)], axis=0)
@@ -118,7 +115,7 @@ def test_lists(tmp_path: Path) -> None:
 
 
 def test_random_operations_draw_from_the_callers_generator(tmp_path: Path) -> None:
-    def build(x: Any) -> dict[str, Any]:
+    def build(x):
         shape = np.array([2000], np.int32)
         draws = {"normal": mb.random_normal(shape=shape, mean=1.0, stddev=2.0),
             "uniform": mb.random_uniform(shape=shape, low=-1.0, high=3.0),
@@ -156,7 +153,7 @@ def test_non_maximum_suppression(target: ct.target, tmp_path: Path) -> None:
     if not old:
         inputs = {n: v.swapaxes(1, 2).copy() for n, v in inputs.items()}
 
-    def build(**values: Any) -> dict[str, Any]:
+    def build(**values):
         more = {"score_threshold": 0.2} if old else {}
         results = mb.non_maximum_suppression(**values, iou_threshold=0.5, max_boxes=4, **more)
         return {f"y{i}": r for i, r in enumerate(results)}
@@ -171,7 +168,7 @@ def test_non_maximum_suppression(target: ct.target, tmp_path: Path) -> None:
 
 
 def test_hook_sees_and_replaces_every_tensor(tmp_path: Path) -> None:
-    def build(x: Any) -> list[Any]:
+    def build(x):
         return [mb.add(x=mb.mul(x=x, y=2.0, name="double"), y=1.0, name="y")]
 
     program, seen = program_of({"x": (3,)}, build, tmp_path), []
@@ -190,7 +187,7 @@ def test_hook_sees_and_replaces_every_tensor(tmp_path: Path) -> None:
 def test_tensors_die_at_their_last_use(tmp_path: Path) -> None:
     """In a chain of ten operations no more than two results are alive at once."""
 
-    def build(x: Any) -> Any:
+    def build(x):
         for _ in range(10):
             x = mb.add(x=x, y=1.0)
         return x
@@ -208,7 +205,7 @@ def test_tensors_die_at_their_last_use(tmp_path: Path) -> None:
 
 
 def test_outputs_share_nothing_with_inputs_and_constants(tmp_path: Path) -> None:
-    def build(x: Any) -> list[Any]:
+    def build(x):
         return [mb.identity(x=x, name="y"), mb.const(val=np.ones(40, np.float32), name="c")]
 
     program, x = program_of({"x": (40,)}, build, tmp_path), torch.zeros(40)

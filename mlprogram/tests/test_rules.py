@@ -17,7 +17,7 @@ from coremltools.converters.mil.mil import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from built import IOS17, IOS18, converted, fired, forecast_of, profile_at, profile_of
+from built import IOS17, IOS18, converted, fired, forecast_of, op, profile_at, profile_of
 from mlprogram.errors import ProgramError
 from mlprogram.examine.placement import cut_segments, forecast_placement
 from mlprogram.examine.profile import OpProfile, Profile, Tensor
@@ -32,11 +32,6 @@ rng = np.random.default_rng(0)
 
 def weight(*shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float16)
-
-
-def op(name: str, **attributes: Any) -> Callable[..., Any]:
-    """A builder of one operation of x, and of indices where they are an input."""
-    return lambda x, **i: getattr(mb, name)(x=x, **attributes, **({"indices": i["i"]} if i else {}))
 
 
 def relu(x: Any, **_: Any) -> Any:
@@ -182,7 +177,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Fires:
             inputs |= {names[key]: shape for key, shape in shapes.items()}
             branches[f"{rule_id}_{side}".replace("-", "_")] = getattr(case, side), names
 
-    def build(**values: Any) -> dict[str, Any]:
+    def build(**values):
         return {
             name: side(**{key: values[full] for key, full in names.items()})
             for name, (side, names) in branches.items()
@@ -327,7 +322,7 @@ def test_flexible_inputs(shapes: list[Any], rule_ids: set[str], tmp_path: Path) 
 def test_a_state_may_leave(tmp_path: Path) -> None:
     inputs = {"x": (4,), "s": mb.state_tensor_placeholder((4,), types.fp16)}
 
-    def build(x: Any, s: Any) -> Any:
+    def build(x, s):
         return mb.add(x=x, y=mb.read_state(input=s))
 
     forecast = forecast_of("m4", inputs, build, tmp_path, target=IOS18)
@@ -400,10 +395,10 @@ def test_segments_cover_every_operation_once_and_run_in_order(
     cut = cut_segments(branches, frozenset(off))
     assert sorted(i for s in cut.segments for i in s.ops) == list(range(len(branches.ops)))
     position = {i: k for k, s in enumerate(cut.segments) for i in s.ops}
-    made_by = {t.name: i for i, op in enumerate(branches.ops) for t in op.outputs}
-    for i, op in enumerate(branches.ops):
+    made_by = {t.name: i for i, made in enumerate(branches.ops) for t in made.outputs}
+    for i, made in enumerate(branches.ops):
         assert all(
-            position[made_by[t.name]] <= position[i] for t in op.activations if t.name in made_by
+            position[made_by[t.name]] <= position[i] for t in made.activations if t.name in made_by
         )
         assert cut.segments[position[i]].on_engine == (i not in off)
 
