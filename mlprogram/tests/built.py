@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import coremltools as ct
@@ -60,16 +61,18 @@ class Case:
 def case(
     reference: Callable[..., Any] | None = None,
     *,
-    consts: Sequence[str] = (),
+    consts: Mapping[str, Any] = MappingProxyType({}),
     fp16: bool = True,
     folds: bool = True,
     ulps: float = 1.0,
     **arguments: Any,
 ) -> Case:
-    """A case whose arrays and lists of arrays, but those named in `consts`, arrive at run time."""
-    arrays = [n for n, v in arguments.items() if isinstance(listed(v)[0], np.ndarray)]
-    live = tuple(n for n in arrays if n not in consts)
-    return Case(reference, arguments, live, fp16, folds and bool(live), ulps)
+    """A case whose arrays and lists of arrays arrive at run time; then come the constants, then
+    what is left.
+    """
+    live = {n: v for n, v in arguments.items() if isinstance(listed(v)[0], np.ndarray)}
+    rest = {n: v for n, v in arguments.items() if n not in live}
+    return Case(reference, {**live, **consts, **rest}, (*live,), fp16, folds and bool(live), ulps)
 
 
 def each(reference: Callable[..., Any] | None = None, **arguments: Any) -> list[Case]:

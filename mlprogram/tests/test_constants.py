@@ -27,7 +27,7 @@ def codes(rng: Rng, kind: str, *shape: int) -> np.ndarray:
 
 
 def constexpr(**arguments: Any) -> Case:
-    return case(consts=tuple(arguments), ulps=0, **arguments)
+    return case(consts=arguments, ulps=0)
 
 
 def affine_dequantize(rng: Rng) -> Case:
@@ -84,12 +84,7 @@ OLDER = {
     "constexpr_lut_to_dense": packed_lut_to_dense,
     "constexpr_sparse_to_dense": packed_sparse_to_dense,
     "constexpr_cast": [
-        case(
-            source_val=np.arange(6, dtype=np.float16).reshape(2, 3),
-            output_dtype="fp32",
-            consts=("source_val",),
-            fp16=False,
-        )
+        case(consts={"source_val": np.arange(6, dtype=np.float16)}, output_dtype="fp32", fp16=False)
     ],
 }
 NEWER = {

@@ -78,8 +78,7 @@ def per_channel(function: Callable, *names: str) -> Maker:
         return case(
             lambda x, *p: function(x, *(v.reshape(-1, 1, 1) for v in p)),
             x=x,
-            consts=names,
-            **parameters,
+            consts=parameters,
         )
 
     return make

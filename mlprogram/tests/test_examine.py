@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, call
 
 import coremltools as ct
 import numpy as np
@@ -230,74 +232,37 @@ class MLCPUComputeDevice:
     """Likewise."""
 
 
-@dataclass
-class FakeModel:
-    """Stand-in for MLModel: remembers how it was opened and what it was given."""
-
-    opened: list[tuple[str, str, str | None]] = field(default_factory=list)
-    predictions: list[dict[str, Any]] = field(default_factory=list)
-
-    def __call__(self, path: str, compute_units: str, function_name: str | None) -> "FakeModel":
-        self.opened.append((path, compute_units, function_name))
-        return self
-
-    def predict(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        self.predictions.append(inputs)
-        return {}
-
-    def get_compiled_model_path(self) -> str:
-        return "compiled.mlmodelc"
-
-
-class FakePlan:
-    """Stand-in for MLComputePlan: sin on the CPU, everything else on the engine, constants
-    nowhere.
-    """
-
-    def __init__(self, program: OpenProgram) -> None:
-        ops = [SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)],
-            blocks=[]) for op in program.function.body.walk()]  # fmt: skip
-        block = SimpleNamespace(operations=ops)
-        self.model_structure = SimpleNamespace(
-            program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)})
-        )
-        self.loaded: list[tuple[str, str]] = []
-
-    def load_from_path(self, path: str, compute_units: str) -> "FakePlan":
-        self.loaded.append((path, compute_units))
-        return self
-
-    def get_compute_device_usage_for_mlprogram_operation(self, op: Any) -> Any:
-        if op.operator_name == "const":
-            return None
-        unit = MLCPUComputeDevice() if op.operator_name == "sin" else MLNeuralEngineComputeDevice()
-        return SimpleNamespace(preferred_compute_device=unit)
-
-
-@dataclass
-class Clock:
-    """A clock that advances by two milliseconds each time it is read."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        self.now += 0.002
-        return self.now
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> OpenProgram:
-
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> OpenProgram:
     def build(x, i):
         return mb.gather(x=mb.sin(x=mb.relu(x=x)), indices=i, axis=3)
 
-    return open_program(package_of({"x": (1, 4, 1, 8), "i": (8,)}, build, tmp_path))
+    folder = tmp_path_factory.mktemp("program")
+    return open_program(package_of({"x": (1, 4, 1, 8), "i": (8,)}, build, folder))
 
 
 @pytest.fixture
 def core_ml(program: OpenProgram) -> CoreML:
+    """Stand-ins: sin on the CPU, everything else on the engine, constants nowhere; the clock
+    advances by two milliseconds each time it is read.
+    """
+    model, plan = MagicMock(), MagicMock()
+    model().get_compiled_model_path.return_value = "compiled.mlmodelc"
+    model.reset_mock()
+    functions = plan.load_from_path().model_structure.program.functions
+    functions.__getitem__().block.operations = [
+        SimpleNamespace(operator_name=op.op_type, outputs=[op.outputs[0]], blocks=[])
+        for op in program.function.body.walk()
+    ]
+    cpu, engine = MLCPUComputeDevice(), MLNeuralEngineComputeDevice()
+    plan.load_from_path().get_compute_device_usage_for_mlprogram_operation = lambda op: (
+        SimpleNamespace(preferred_compute_device=cpu if op.operator_name == "sin" else engine)
+        if op.operator_name != "const"
+        else None
+    )
+    plan.load_from_path.reset_mock()
     units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
-    return CoreML(FakeModel(), FakePlan(program), units, Clock(), "Apple M2")
+    return CoreML(model, plan, units, partial(next, count(0, 0.002)), "Apple M2")
 
 
 def test_off_a_mac_there_is_no_core_ml(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,15 +274,13 @@ def test_measure_asks_for_every_unit_and_reads_the_plan(
     core_ml: CoreML, program: OpenProgram
 ) -> None:
     facts = measure(core_ml, program, program.shapes({}))
-    paths = {opened[0] for opened in core_ml.model.opened}
-    assert [opened[1:] for opened in core_ml.model.opened] == [
-        (unit, None) for unit in (*device.UNITS, "CPU_AND_NE")
-    ]
-    assert len(paths) == 1, "coremltools rewrites a package that it opens: it gets a copy"
-    assert str(program.package.path) not in paths, (
-        "coremltools rewrites a package that it opens: it gets a copy"
-    )
-    assert core_ml.plan.loaded == [("compiled.mlmodelc", "CPU_AND_NE")]
+    opened = core_ml.model.call_args_list
+    assert [one.kwargs["compute_units"] for one in opened] == [*device.UNITS, "CPU_AND_NE"]
+    assert {one.kwargs["function_name"] for one in opened} == {None}
+    (path,) = {one.args[0] for one in opened}
+    assert path != str(program.package.path), "coremltools rewrites a package that it opens"
+    loaded = call("compiled.mlmodelc", compute_units="CPU_AND_NE")
+    assert core_ml.plan.load_from_path.call_args_list == [loaded]
     assert set(facts.placement.values()) == {"engine", "CPU"}
     assert len(facts.placement) == 3
     assert facts.share_on_engine() == pytest.approx(2 / 3)
@@ -325,23 +288,17 @@ def test_measure_asks_for_every_unit_and_reads_the_plan(
         assert timing.load_ms == pytest.approx(2)
         assert timing.median_ms == pytest.approx(2)
         assert len(timing.predict_ms) == 10
-    inputs = core_ml.model.predictions[0]
+    (inputs,) = core_ml.model().predict.call_args.args
     assert str(inputs["x"].dtype) == "float16"
     assert inputs["x"].shape == (1, 4, 1, 8)
     assert str(inputs["i"].dtype) == "int32"
 
 
-def test_a_refusal_by_core_ml_is_one_line(
-    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: FakeModel, inputs: dict[str, Any]) -> None:
-        raise RuntimeError("Error computing NN outputs.")
-
-    monkeypatch.setattr(FakeModel, "predict", refuse)
-    with pytest.raises(
-        ProgramError, match="Core ML of this Mac refused it: Error computing NN outputs"
-    ):
-        measure(core_ml, program, program.shapes({}))
+def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram) -> None:
+    core_ml.model().predict.side_effect = RuntimeError("Error computing NN outputs.")
+    pytest.raises(ProgramError, measure, core_ml, program, program.shapes({})).match(
+        "Core ML of this Mac refused it: Error computing NN outputs"
+    )
 
 
 def test_forecast_and_fact_stand_side_by_side(
@@ -351,13 +308,11 @@ def test_forecast_and_fact_stand_side_by_side(
     capsys: Capture,
 ) -> None:
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
-    assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
-    out = capsys.readouterr().out
+    out, _ = ran(f"ane {program.package.path} --chip m2 --per-op", capsys)
     assert NOT_MEASURED not in out
     assert "Apple M2 CPU_AND_NE" in out
     assert "66.6" in out
-    assert main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0
-    assert NOT_MEASURED in capsys.readouterr().out
+    assert NOT_MEASURED in ran(f"ane {program.package.path} --chip m2 --no-device", capsys)[0]
 
 
 small = st.integers(1, 4)

@@ -92,7 +92,7 @@ def conv(rng: Rng, rank: int, channels: int) -> Case:
         return with_bias(y, rest[0]) if "bias" in weights else y
 
     x = normal(rng, 2, channels, *sizes(rng, 6, 9, rank))
-    return case(reference, x=x, consts=tuple(weights), ulps=4, **weights, **attrs)
+    return case(reference, x=x, consts=weights, ulps=4, **attrs)
 
 
 def conv_transpose(rng: Rng) -> Case:
@@ -118,14 +118,13 @@ def conv_transpose(rng: Rng) -> Case:
         return with_bias(y, bias)
 
     weights = {"weight": normal(rng, 4, 8 // attrs["groups"], *kernel), "bias": normal(rng, 8)}
-    return case(reference, x=x, consts=tuple(weights), ulps=4, **weights, **attrs)
+    return case(reference, x=x, consts=weights, ulps=4, **attrs)
 
 
 def linear(rng: Rng) -> Case:
-    x, weights = normal(rng, *sizes(rng, 1, 5, rng.integers(1, 4)), 6), ("weight", "bias")
-    return case(
-        F.linear, x=x, weight=normal(rng, 5, 6), bias=normal(rng, 5), consts=weights, ulps=4
-    )
+    weights = {"weight": normal(rng, 5, 6), "bias": normal(rng, 5)}
+    x = normal(rng, *sizes(rng, 1, 5, rng.integers(1, 4)), 6)
+    return case(F.linear, x=x, consts=weights, ulps=4)
 
 
 def matmul(rng: Rng) -> Case:
@@ -160,14 +159,9 @@ def scaled_dot_product_attention(rng: Rng) -> Case:
 
 def scale_and_zero(rng: Rng, scales: np.ndarray, kind: type, low: int) -> dict[str, Any]:
     """A scale for each channel of axis 1 or one for all, with a zero point or without."""
-    vector = flip(rng)
-    scale = scales if vector else scales[:1].reshape(())
-    zero = rng.integers(low, 9, scale.shape).astype(kind)
-    return (
-        {"scale": scale}
-        | ({"zero_point": zero} if flip(rng, 0.7) else {})
-        | ({"axis": 1} if vector else {})
-    )
+    scale = scales if flip(rng) else scales[0].reshape(())
+    zero = {"zero_point": rng.integers(low, 9, scale.shape).astype(kind)} if flip(rng, 0.7) else {}
+    return {"consts": {"scale": scale} | zero} | ({"axis": 1} if scale.ndim else {})
 
 
 def along(parameters: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
@@ -178,15 +172,16 @@ def along(parameters: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
 
 def quantize(rng: Rng) -> Case:
     kind = (np.int8, np.uint8)[rng.integers(2)]
-    # powers of two: a tie is a tie in every type
-    more = scale_and_zero(rng, 2.0 ** rng.integers(-6, -3, 4), kind, 0)
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
 
     def reference(x, *parameters):
         scale, zero = along(parameters)
-        return ((x / scale).round() + zero).clamp(np.iinfo(kind).min, np.iinfo(kind).max)
+        return ((x / scale).round() + zero).clamp(low, high)
 
     ties, name = rng.integers(-300, 300, (3, 4, 5)) / 32.0, np.dtype(kind).name
-    return case(reference, input=ties, output_dtype=name, consts=("scale", "zero_point"), **more)
+    # powers of two: a tie is a tie in every type
+    more = scale_and_zero(rng, 2.0 ** rng.integers(-6, -3, 4), kind, 0)
+    return case(reference, input=ties, output_dtype=name, **more)
 
 
 def dequantize(rng: Rng) -> Case:
@@ -194,11 +189,9 @@ def dequantize(rng: Rng) -> Case:
         scale, zero = along(parameters)
         return (codes.double() - zero) * scale
 
-    codes, more = (
-        rng.integers(-128, 128, (3, 4, 5)).astype(np.int8),
-        scale_and_zero(rng, rng.uniform(0.01, 0.1, 4), np.int8, -9),
-    )
-    return case(reference, input=codes, consts=("input", "scale", "zero_point"), **more)
+    more = scale_and_zero(rng, rng.uniform(0.01, 0.1, 4), np.int8, -9)
+    codes = {"input": rng.integers(-128, 128, (3, 4, 5)).astype(np.int8)}
+    return case(reference, **more | {"consts": codes | more["consts"]})
 
 
 def channels(rng: Rng) -> np.ndarray:
@@ -207,13 +200,11 @@ def channels(rng: Rng) -> np.ndarray:
 
 def batch_norm(rng: Rng) -> Case:
     names = ("mean", "variance", "gamma", "beta")
-    weights = {n: rng.uniform(0.5, 2, 4) for n in names}
     return case(
-        lambda x, *weights: F.batch_norm(x, *weights[:4], eps=weights[4]),
+        lambda x, *rest: F.batch_norm(x, *rest[:4], eps=rest[4]),
         x=channels(rng),
-        **weights,
+        consts={n: rng.uniform(0.5, 2, 4) for n in names},
         epsilon=1e-3,
-        consts=names,
         ulps=8,
     )
 
@@ -222,9 +213,7 @@ def instance_norm(rng: Rng) -> Case:
     return case(
         lambda x, gamma, beta, e: F.instance_norm(x, weight=gamma, bias=beta, eps=e),
         x=channels(rng),
-        gamma=normal(rng, 4),
-        beta=normal(rng, 4),
-        consts=("gamma", "beta"),
+        consts={n: normal(rng, 4) for n in ("gamma", "beta")},
         epsilon=1e-3,
         ulps=8,
     )
@@ -232,22 +221,13 @@ def instance_norm(rng: Rng) -> Case:
 
 def layer_norm(rng: Rng) -> Case:
     axes, x = [[-1], [1], [1, 2], [-2, -1]][rng.integers(4)], normal(rng, 3, 4, 5) * 4
-    inner = [x.shape[a] for a in axes]
+    inner, last = [x.shape[a] for a in axes], [*range(-len(axes), 0)]
 
-    def reference(x, gamma, beta, axes: list[int], epsilon):
-        last = [*range(-len(axes), 0)]
+    def reference(x, gamma, beta, axes, epsilon):
         return F.layer_norm(x.movedim(axes, last), inner, gamma, beta, epsilon).movedim(last, axes)
 
-    return case(
-        reference,
-        x=x,
-        gamma=normal(rng, *inner),
-        beta=normal(rng, *inner),
-        axes=axes,
-        epsilon=1e-3,
-        consts=("gamma", "beta"),
-        ulps=8,
-    )
+    weights = {n: normal(rng, *inner) for n in ("gamma", "beta")}
+    return case(reference, x=x, consts=weights, axes=axes, epsilon=1e-3, ulps=8)
 
 
 def l2_norm(rng: Rng) -> Case:
@@ -299,19 +279,22 @@ def reordered(matrix: Tensor, *order: int) -> Tensor:
     return torch.cat([matrix.chunk(len(order))[i] for i in order])
 
 
-def recurrent(rng: Rng, gates: int, *suffixes: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def recurrent(rng: Rng, gates: int, *suffixes: str) -> dict[str, Any]:
     """Inputs of five steps, a batch of 2 and 3 features; weights of 4 states for each suffix."""
-    states = {"initial_h": normal(rng, 2, 4 * len(suffixes))}
-    states |= {"initial_c": normal(rng, 2, 4 * len(suffixes))} if gates == 4 else {}
+    states = ("initial_h", "initial_c") if gates == 4 else ("initial_h",)
     shapes = {"weight_ih": (4 * gates, 3), "weight_hh": (4 * gates, 4), "bias": (4 * gates,)}
-    weights = {n + s: normal(rng, *shape) for s in suffixes for n, shape in shapes.items()}
-    return {"x": normal(rng, 5, 2, 3)} | states | weights, {"consts": tuple(weights), "ulps": 2}
+    return {
+        "x": normal(rng, 5, 2, 3),
+        **{n: normal(rng, 2, 4 * len(suffixes)) for n in states},
+        "consts": {n + s: normal(rng, *shape) for s in suffixes for n, shape in shapes.items()},
+        "ulps": 2,
+    }
 
 
 def lstm(rng: Rng) -> Case:
     both, whole = flip(rng), flip(rng, 0.6)
     reverse = not both and flip(rng)
-    arrays, more = recurrent(rng, 4, *["", "_back"][: 1 + both])
+    more = recurrent(rng, 4, *["", "_back"][: 1 + both])
 
     def reference(x, h, c, *rest):
         parameters = []
@@ -326,12 +309,12 @@ def lstm(rng: Rng) -> Case:
         return (y if whole else last[0][None], *last)
 
     direction = "bidirectional" if both else "reverse" if reverse else "forward"
-    return case(reference, **arrays, direction=direction, output_sequence=whole, **more)
+    return case(reference, direction=direction, output_sequence=whole, **more)
 
 
 def gru(rng: Rng) -> Case:
     reverse, whole = flip(rng), flip(rng)
-    arrays, more = recurrent(rng, 3, "")
+    more = recurrent(rng, 3, "")
 
     def reference(x, h, w, u, b, *_):
         y = []
@@ -344,7 +327,6 @@ def gru(rng: Rng) -> Case:
 
     return case(
         reference,
-        **arrays,
         direction="reverse" if reverse else "forward",
         output_sequence=whole,
         **more,
@@ -353,7 +335,7 @@ def gru(rng: Rng) -> Case:
 
 def rnn(rng: Rng) -> Case:
     reverse, activation = flip(rng), str(rng.choice(["tanh", "relu"]))
-    arrays, more = recurrent(rng, 1, "")
+    more = recurrent(rng, 1, "")
 
     def reference(x, h, w, u, b, *_):
         run = torch.rnn_tanh if activation == "tanh" else torch.rnn_relu
@@ -364,7 +346,6 @@ def rnn(rng: Rng) -> Case:
     direction = "reverse" if reverse else "forward"
     return case(
         reference,
-        **arrays,
         direction=direction,
         output_sequence=True,
         activation=activation,

@@ -259,7 +259,7 @@ CASES |= makers({"slice_by_index": slice_by_index, "slice_update": slice_update}
     "gather": [
         *each(x=CUBE, indices=indices(3, 2), axis=(0, 1, -1)),
         *each(x=CUBE, indices=indices(4, 2, 3), axis=-2),
-        case(x=tensor(4), indices=np.array(2, np.int32), consts=("indices",)),
+        case(x=tensor(4), consts={"indices": np.array(2, np.int32)}),
         case(
             lambda x, i, *_: torch.take_along_dim(x, i.long(), 2),
             x=CUBE,
