@@ -239,7 +239,7 @@ def makers(module: Mapping[str, Any]) -> dict[str, Maker]:
     """The functions of a test file that make a case of a generator, by name: each is called as the
     operation that it tests.
     """
-    kind = {"rng": "Rng", "return": "Case"}
+    kind = {"rng": Rng, "return": Case}
     return {n: f for n, f in module.items() if getattr(f, "__annotations__", {}) == kind}
 
 

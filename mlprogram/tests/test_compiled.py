@@ -144,8 +144,9 @@ def test_compiled_gives_what_its_text_says(spelled: str, tmp_path: Path) -> None
         y = torch.conv1d(x, *arguments, padding=2).numpy()
         np.testing.assert_allclose(out["y"], y, atol=1e-5)
         np.testing.assert_allclose(out["m"], y.mean(-1), atol=1e-5)
-    with pytest.raises(ProgramError, match=r"allowed: one of \[1, 4, 8\], \[1, 4, 16\]"):
-        model.predict({"x": np.zeros((1, 4, 9))})
+    pytest.raises(ProgramError, model.predict, {"x": np.zeros((1, 4, 9))}).match(
+        r"allowed: one of \[1, 4, 8\], \[1, 4, 16\]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,8 +168,7 @@ def test_text_of_an_older_compiler(tmp_path: Path) -> None:
         "first": [[1, 2, 3]],
     }
     assert list(out) == ["second", "first"]
-    with pytest.raises(ProgramError, match=r"allowed: \[1, 2..9\]"):
-        model.predict({"audio": [[1]]})
+    pytest.raises(ProgramError, model.predict, {"audio": [[1]]}).match(r"allowed: \[1, 2..9\]")
 
 
 def test_sizes_that_no_file_tells_are_warned_of(tmp_path: Path) -> None:
@@ -233,5 +233,4 @@ def test_folders_that_cannot_be_run(tmp_path: Path) -> None:
         (folder, "weight.bin: the program stores its weights in this file, and it is missing"),
         (broken, "metadata.json: not the metadata of a compiled model"),
     ):
-        with pytest.raises(ProgramError, match=message):
-            MLModel(path)
+        pytest.raises(ProgramError, MLModel, path).match(message)

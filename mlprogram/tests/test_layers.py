@@ -159,7 +159,7 @@ def scaled_dot_product_attention(rng: Rng) -> Case:
 
 def scale_and_zero(rng: Rng, scales: np.ndarray, kind: type, low: int) -> dict[str, Any]:
     """A scale for each channel of axis 1 or one for all, with a zero point or without."""
-    scale = scales if flip(rng) else scales[0].reshape(())
+    scale = scales if flip(rng) else np.array(scales[0])
     zero = {"zero_point": rng.integers(low, 9, scale.shape).astype(kind)} if flip(rng, 0.7) else {}
     return {"consts": {"scale": scale} | zero} | ({"axis": 1} if scale.ndim else {})
 

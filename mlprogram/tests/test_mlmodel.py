@@ -2,7 +2,6 @@
 exceptions.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,7 @@ def test_integers_lose_their_fraction(tmp_path: Path) -> None:
     assert y.dtype == np.int32
     assert y.tolist() == [2, 0, 8, 1]
     for value, message in ((2.0**40, "outside int32"), (np.nan, "NaN or infinity")):
-        with pytest.raises(ProgramError, match=message):
-            model.predict({"i": [value, 0, 0, 0]})
+        pytest.raises(ProgramError, model.predict, {"i": [value, 0, 0, 0]}).match(message)
 
 
 def image_model(folder: Path, layout: str, outputs: Any = None) -> MLModel:
@@ -142,8 +140,8 @@ def test_blue_comes_first_where_the_layout_says_so(tmp_path: Path) -> None:
 def test_images_that_do_not_fit(
     value: Any, error: type[Exception], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(error, match=message):
-        image_model(tmp_path, "RGB").predict({"x": value})
+    predict = image_model(tmp_path, "RGB").predict
+    pytest.raises(error, predict, {"x": value}).match(message)
 
 
 @pytest.mark.parametrize("labels", [["cat", "dog", "fox"], [7, 8, 9]])
@@ -162,56 +160,53 @@ def stop_at_after(name: str, kind: str, value: object) -> None:
         raise RuntimeError("stop here")
 
 
-def test_what_was_read_of_a_state_stays_when_it_is_written(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+# x is written into the middle of a state of three
+def stateful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def build(x, s):
         before = mb.read_state(input=s)
         after = mb.slice_update(x=before, update=x, begin=[1], end=[2])
         return {"before": before, "after": mb.coreml_update_state(state=s, value=after)}
 
-    state_of_3 = mb.state_tensor_placeholder((3,), types.fp16)
-    inputs = {"x": (1,), "s": state_of_3}
-    program = Program(package_of(inputs, build, tmp_path, target=IOS18))
+    inputs = {"x": (1,), "s": mb.state_tensor_placeholder((3,), types.fp16)}
+    return package_of(inputs, build, tmp_path_factory.mktemp("state"), target=IOS18)
+
+
+def test_what_was_read_of_a_state_stays_when_it_is_written(stateful: Path) -> None:
+    program = Program(stateful)
     state = program.make_state()
-    held, nine = state["s"], {"x": np.array([9], np.float16)}
-    for x, was in ((4, 0), (7, 4)):
-        out = program({"x": np.array([x], np.float16)}, state=state)
+    held, x = state["s"], {"x": np.array([9], np.float16)}
+    for value, was in ((4, 0), (7, 4)):
+        out = program({"x": np.array([value], np.float16)}, state=state)
         assert out["before"].tolist() == [0, was, 0]
-        assert out["after"].tolist() == [0, x, 0]
+        assert out["after"].tolist() == [0, value, 0]
     # in place
     assert held is state["s"]
-    with pytest.raises(RuntimeError, match="stop here"):
-        program(nine, state=state, hook=stop_at_after)
+    pytest.raises(RuntimeError, program, x, state=state, hook=stop_at_after).match("stop here")
     assert held.tolist() == [0, 7, 0]  # a run that fails leaves the state as it was
-    for given, message in (
+    for missing, message in (
         (None, r"keeps states \(s\); pass state=program.make_state"),
         ({"other": torch.zeros(3)}, r"states \['other'\] given, the program has \['s'\]"),
     ):
-        with pytest.raises(ProgramError, match=message):
-            program(nine, state=given)
+        pytest.raises(ProgramError, program, x, state=missing).match(message)
 
 
-def test_state_is_kept_between_calls(tmp_path: Path) -> None:
-    def build(x, total):
-        new = mb.add(x=mb.read_state(input=total), y=x)
-        return {"y": mb.coreml_update_state(state=total, value=new)}
-
-    inputs = {"x": (2,), "total": mb.state_tensor_placeholder((2,), types.fp16)}
-    model = MLModel(package_of(inputs, build, tmp_path, target=IOS18))
-    state, other, x = model.make_state(), model.make_state(), {"x": [1, 2]}
-    for k in (1, 2, 3):
-        assert model.predict(x, state)["y"].tolist() == [k, 2 * k]
-    assert state.read_state("total").dtype == np.float32
-    assert other.read_state("total").tolist() == [0, 0]
-    other.write_state("total", np.array([5, 5], np.float32))
-    assert model.predict(x, other)["y"].tolist() == [6, 7]
-    for call, message in (
-        (lambda: model.predict(x), "make_state"),
-        (lambda: model.predict([x], state), "unbatched"),
-        (lambda: state.read_state("nothing"), "there is no state 'nothing'; the model keeps total"),
-        (lambda: state.write_state("total", np.zeros(3)), r"has shape \[2\]; given \[3\]"),
+def test_state_is_kept_between_calls(stateful: Path) -> None:
+    model, x = MLModel(stateful), {"x": [2]}
+    state, other = model.make_state(), model.make_state()
+    for before in ([0, 0, 0], [0, 2, 0]):
+        assert model.predict(x, state)["before"].tolist() == before
+    assert state.read_state("s").dtype == np.float32
+    assert other.read_state("s").tolist() == [0, 0, 0]
+    other.write_state("s", np.array([5, 5, 5], np.float32))
+    assert model.predict(x, other)["after"].tolist() == [5, 2, 5]
+    for message, *call in (
+        ("make_state", model.predict, x),
+        ("unbatched", model.predict, [x], state),
+        ("there is no state 'nothing'; the model keeps s", state.read_state, "nothing"),
+        (r"has shape \[3\]; given \[2\]", state.write_state, "s", np.zeros(2)),
     ):
-        with pytest.raises(ProgramError, match=message):
-            call()
+        pytest.raises(ProgramError, *call).match(message)
 
 
 def test_several_functions_and_the_default_one(plain: Path, tenfold: Path, tmp_path: Path) -> None:
@@ -225,25 +220,19 @@ def test_several_functions_and_the_default_one(plain: Path, tenfold: Path, tmp_p
     twice = MLModel(path, function_name="twice")
     assert twice.predict({"x": [[1, 2, 3]]})["y"].tolist() == [[3, 5, 7]]
     assert Program(path, function="twice")({"x": np.ones((1, 3))})["y"].tolist() == [[3, 3, 3]]
-    for call, error, message in (
+    for error, call, model, name, message in (
         (
-            lambda: Program(path, function="main"),
             ProgramError,
+            Program,
+            path,
+            "main",
             "no function 'main'; this program has tenfold, twice",
         ),
-        (
-            lambda: MLModel(path, function_name="thrice"),
-            ValueError,
-            "function_name thrice not found in the model; it has twice, tenfold",
-        ),
-        (
-            lambda: MLModel(plain, function_name="twice"),
-            ValueError,
-            'function_name must be "main" for non multifunction model',
-        ),
+        (ValueError, MLModel, path, "thrice", "thrice not found in the model; it has twice, tenf"),
+        (ValueError, MLModel, plain, "twice", 'must be "main" for non multifunction model'),
     ):
-        with pytest.raises(error, match=message):
-            call()
+        option = {"function" if call is Program else "function_name": name}
+        pytest.raises(error, call, model, **option).match(message)
 
 
 def test_pipeline(plain: Path, tenfold: Path, tmp_path: Path) -> None:
@@ -253,42 +242,20 @@ def test_pipeline(plain: Path, tenfold: Path, tmp_path: Path) -> None:
     model = MLModel(path)
     assert model.predict({"x": [[1, 2, 3]]})["z"].tolist() == [[31, 51, 71]]
     assert len(model.programs) == 2
-    with pytest.raises(ProgramError, match="a pipeline keeps no state"):
-        model.make_state()
+    pytest.raises(ProgramError, model.make_state).match("a pipeline keeps no state")
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda m: m.predict({"z": [[1, 2, 3]]}),
-            KeyError,
-            'Provided key "z", in the input dict, does not match',
-        ),
-        (
-            lambda m: m.predict(np.zeros((1, 3))),
-            TypeError,
-            '"data" parameter must be either a dict or list of dict',
-        ),
-        (lambda m: m.predict([3]), TypeError, '"data" list must contain only dictionaries'),
-        (
-            lambda m: MLModel(m.get_spec(), compute_units="CPU_ONLY"),
-            TypeError,
-            '"compute_units" parameter',
-        ),
-        (lambda m: MLModel(3), TypeError, "Expected model to be"),
-        (lambda m: m.predict({}), RuntimeError, "missing input 'x'"),
-        (lambda m: m.predict({"x": [[1, 2]]}), RuntimeError, r"allowed: \[1, 3\]"),
-        (
-            lambda m: m.predict({"x": [[1, 2, 3]]}, m.make_state()),
-            RuntimeError,
-            "keeps no state",
-        ),
-        (lambda m: m.predict({"x": [["a", "b", "c"]]}), RuntimeError, "holds <U"),
-    ],
-)
-def test_what_coremltools_refuses(
-    call: Callable[[MLModel], Any], error: type[Exception], message: str, plain: Path
-) -> None:
-    with pytest.raises(error, match=message):
-        call(MLModel(plain))
+def test_what_coremltools_refuses(plain: Path) -> None:
+    model, x = MLModel(plain), {"x": [[1, 2, 3]]}
+    for error, message, *call in (
+        (KeyError, 'Provided key "z", in the input dict, does not match', model.predict, {"z": 1}),
+        (TypeError, '"data" parameter must be either a dict or list', model.predict, np.zeros(3)),
+        (TypeError, '"data" list must contain only dictionaries', model.predict, [3]),
+        (TypeError, '"compute_units" parameter', MLModel, plain, "CPU_ONLY"),
+        (TypeError, "Expected model to be", MLModel, 3),
+        (RuntimeError, "missing input 'x'", model.predict, {}),
+        (RuntimeError, r"allowed: \[1, 3\]", model.predict, {"x": [[1, 2]]}),
+        (RuntimeError, "keeps no state", model.predict, x, model.make_state()),
+        (RuntimeError, "holds <U", model.predict, {"x": [["a", "b", "c"]]}),
+    ):
+        pytest.raises(error, *call).match(message)

@@ -379,8 +379,7 @@ def test_validated_indices_may_not_be_negative(op: str) -> None:
     first["indices"] = torch.tensor([[-1]] if op.endswith("_nd") else [-1])
     call = KERNELS[op].run
     assert call(**first) is not None
-    with pytest.raises(IndexError, match="outside an axis of 3"):
-        call(**first, validate_indices=True)
+    pytest.raises(IndexError, call, **first, validate_indices=True).match("outside an axis of 3")
 
 
 @pytest.mark.parametrize("op", SCATTERS)
@@ -396,8 +395,7 @@ def test_unchecked_scatter_leaves_out_what_is_outside(op: str, mode: str) -> Non
     assert result.tolist() == [1, 6 if mode == "add" else 5, 1]
     assert data.tolist() == [1, 1, 1]
     assert call(data, places[:2], updates[:2], mode=mode)[2] == (7 if mode == "add" else 6)
-    with pytest.raises(IndexError, match="outside an axis of 3"):
-        call(data, places, updates, mode=mode)
+    pytest.raises(IndexError, call, data, places, updates, mode=mode).match("outside an axis of 3")
 
 
 @pytest.mark.parametrize(

@@ -30,24 +30,7 @@ from mlprogram.ops import CONTROL, KERNELS
 from mlprogram.ops_doc import DOCUMENT, render
 
 
-def test_cond_runs_one_branch(tmp_path: Path) -> None:
-    def build(x, i):
-        return mb.cond(
-            pred=mb.cast(x=mb.squeeze(x=i), dtype="bool"),
-            _true_fn=lambda: mb.mul(x=x, y=2.0),
-            _false_fn=lambda: mb.sub(x=x, y=1.0),
-        )
-
-    program = program_of({"x": (3,), "i": (1,)}, build, tmp_path)
-    x, seen = np.array([1, 2, 3], np.float32), []
-    for i, result in ((1, x * 2), (0, x - 1)):
-        inputs = {"x": x, "i": np.array([i])}
-        y = program(inputs, hook=lambda name, op, value: seen.append(op))["y"]
-        np.testing.assert_array_equal(y, result)
-    assert seen.count("mul") == seen.count("sub") == 1
-
-
-def test_names_belong_to_their_block(tmp_path: Path) -> None:
+def test_cond_runs_one_branch_and_names_belong_to_their_block(tmp_path: Path) -> None:
     """A constant of one name in both branches, with another value in each."""
 
     def build(x, i):
@@ -66,9 +49,12 @@ def test_names_belong_to_their_block(tmp_path: Path) -> None:
         constant, product = block.operations
         constant.outputs[0].name = product.inputs["y"].arguments[0].name = "c"
     model.write_bytes(spec.SerializeToString())
-    program, x = Program(next(tmp_path.glob("*.mlpackage"))), np.ones(40, np.float32)
+    program = Program(next(tmp_path.glob("*.mlpackage")))
     for i, factor in ((1, 2), (0, 3)):
-        assert program({"x": x, "i": np.array([i])})["y"].tolist() == [factor] * 40
+        inputs, seen = {"x": np.ones(40, np.float32), "i": np.array([i])}, []
+        y = program(inputs, hook=lambda name, op, value, seen=seen: seen.append(op))["y"]
+        assert y.tolist() == [factor] * 40
+        assert seen.count("mul") == 1
 
 
 def test_while_loop_uses_outer_values_and_its_own(tmp_path: Path) -> None:
@@ -142,29 +128,31 @@ def test_random_operations_draw_from_the_callers_generator(tmp_path: Path) -> No
     np.testing.assert_allclose(shares, [0.2, 0.5, 0.3], atol=0.05)
 
 
-@pytest.mark.parametrize("target", (IOS16, IOS17))
-def test_non_maximum_suppression(target: ct.target, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "more", "places"),
+    [(IOS16, {"score_threshold": 0.2}, [[1, 2, -1, -1]]), (IOS17, {}, [[1, 2, 4, -1]])],
+)
+def test_non_maximum_suppression(
+    target: ct.target, more: dict, places: list, tmp_path: Path
+) -> None:
     """Two pairs of boxes that overlap and one alone; the lower score of each pair goes. From iOS 17
     on boxes come last, and there is no least score.
     """
-    boxes = np.array([[1, 1, 2, 2], [1.1, 1, 2, 2], [5, 5, 2, 2], [5, 5.2, 2, 2], [9, 9, 1, 1]])
-    scores, old = np.array([0.6, 0.9, 0.8, 0.7, 0.1]).reshape(1, 5, 1), target == IOS16
-    inputs = {"boxes": boxes[None], "scores": scores}
-    if not old:
-        inputs = {n: v.swapaxes(1, 2).copy() for n, v in inputs.items()}
+    boxes = [[1, 1, 2, 2], [1.1, 1, 2, 2], [5, 5, 2, 2], [5, 5.2, 2, 2], [9, 9, 1, 1]]
+    scores = torch.tensor([0.6, 0.9, 0.8, 0.7, 0.1])[None, :, None]
+    inputs = {"boxes": torch.tensor(boxes)[None], "scores": scores}
+    inputs = inputs if more else {n: v.mT.contiguous() for n, v in inputs.items()}
 
     def build(**values):
-        more = {"score_threshold": 0.2} if old else {}
         results = mb.non_maximum_suppression(**values, iou_threshold=0.5, max_boxes=4, **more)
         return {f"y{i}": r for i, r in enumerate(results)}
 
-    shapes = {f"{n}": v.shape for n, v in inputs.items()}
+    shapes = {n: tuple(v.shape) for n, v in inputs.items()}
     out = program_of(shapes, build, tmp_path, target=target)(inputs)
-    assert out["y2"].tolist() == ([[1, 2, -1, -1]] if old else [[1, 2, 4, -1]])
-    picked = out["y0"] if old else out["y0"].mT
-    np.testing.assert_array_equal(picked[0, :2], boxes[[1, 2]].astype(np.float32))
-    if old:
-        assert out["y3"].tolist() == [2]
+    assert out["y2"].tolist() == places
+    picked = out["y0"] if more else out["y0"].mT
+    assert torch.equal(picked[0, :2], torch.tensor(boxes)[[1, 2]])
+    assert not more or out["y3"].tolist() == [2]
 
 
 def test_hook_sees_and_replaces_every_tensor(tmp_path: Path) -> None:
