@@ -84,6 +84,10 @@ def each(reference: Callable[..., Any] | None = None, **arguments: Any) -> list[
     ]
 
 
+def flip(rng: Rng, share: float = 0.5) -> bool:
+    return bool(rng.random() < share)
+
+
 def listed(value: Any) -> list[Any]:
     """Several values as they are, one alone in a list."""
     return list(value) if isinstance(value, (list, tuple)) else [value]

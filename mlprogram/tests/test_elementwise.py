@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from built import IOS16, Case, Rng, case, each, makers, run_all, test_of
+from built import IOS16, Case, Rng, case, each, flip, makers, run_all, test_of
 from mlprogram.ops import KERNELS
 
 Tensor = torch.Tensor
@@ -106,7 +106,7 @@ def reduction(function: Callable, low: float = -2, high: float = 2) -> Maker:
         x = rng.uniform(low, high, shape_of(rng, 2))
         axes = rng.choice(x.ndim, rng.integers(1, x.ndim), replace=False)
         axes = [int(a) - x.ndim * (rng.random() < 0.5) for a in sorted(axes)]
-        return case(function, x=x, axes=axes, keep_dims=bool(rng.random() < 0.5), ulps=2)
+        return case(function, x=x, axes=axes, keep_dims=flip(rng), ulps=2)
 
     return make
 
@@ -115,7 +115,7 @@ def reduction(function: Callable, low: float = -2, high: float = 2) -> Maker:
 def argument(function: Callable) -> Maker:
     def make(rng: Rng):
         x = rng.integers(-3, 4, shape_of(rng, 2)).astype(np.float64)
-        axis, keep = int(rng.integers(-x.ndim, x.ndim)), bool(rng.random() < 0.5)
+        axis, keep = int(rng.integers(-x.ndim, x.ndim)), flip(rng)
         return case(
             lambda x, axis, keep: function(x.numpy(), axis, keepdims=keep),
             x=x,
@@ -128,7 +128,7 @@ def argument(function: Callable) -> Maker:
 
 def cumsum(rng: Rng) -> Case:
     x = rng.integers(-4, 5, shape_of(rng, 1, 3)).astype(np.float64)
-    exclusive, reverse = rng.random(2) < 0.5
+    exclusive, reverse = flip(rng), flip(rng)
     axis = int(rng.integers(x.ndim))
 
     def reference(x, axis, exclusive, reverse):
@@ -141,8 +141,8 @@ def cumsum(rng: Rng) -> Case:
         reference,
         x=x,
         axis=axis,
-        exclusive=bool(exclusive),
-        reverse=bool(reverse),
+        exclusive=exclusive,
+        reverse=reverse,
         folds=not exclusive,
     )
 
@@ -278,7 +278,7 @@ def resample(rng: Rng) -> Case:
     padding, theirs, align = [
         ("constant", "zeros", False),
         ("constant", "zeros", True),
-        ("border", "border", bool(rng.random() < 0.5)),
+        ("border", "border", flip(rng)),
         ("reflection", "reflection", True),  # about the centres of the last pixels
         ("symmetric", "reflection", False),  # about their edges
     ][rng.integers(5)]
@@ -329,7 +329,7 @@ CROPPED = {"target_height": 4, "target_width": 3, "sampling_mode": "STRICT_ALIGN
 def crop_resize(rng: Rng) -> Case:
     corner = rng.uniform(0, 2, (2, 2))
     boxes = np.concatenate([corner, corner + (3, 2.5)], 1)
-    width_first, normal = rng.random(2) < 0.5
+    width_first, normal = flip(rng), flip(rng)
     order = [1, 0, 3, 2] if width_first else [0, 1, 2, 3]
     scale = np.array([5.0, 6.0, 5.0, 6.0]) if normal else np.ones(4)
 
@@ -346,7 +346,7 @@ def crop_resize(rng: Rng) -> Case:
         x=rng.normal(size=(2, 3, 6, 7)),
         boxes=(boxes / scale)[:, order],
         box_indices=np.array([1, 0], np.int32),
-        normalized_coordinates=bool(normal),
+        normalized_coordinates=normal,
         box_coordinate_mode=f"CORNERS_{'WIDTH' if width_first else 'HEIGHT'}_FIRST",
         **CROPPED,
         ulps=2,

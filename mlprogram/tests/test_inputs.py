@@ -20,15 +20,9 @@ SHAPES = ((1, 4, 1, 10), (1, 4, 1, 20), (1, 4, 1, 40))
 ZEROS = np.zeros(SHAPES[0])
 
 
-class Net(nn.Module):
+def network() -> nn.Module:
     """Large enough that its weights go to the blob file."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(4, 4, (1, 9), padding=(0, 4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(self.conv(x))
+    return nn.Sequential(nn.Conv2d(4, 4, (1, 9), padding=(0, 4)), nn.ReLU())
 
 
 class Sum(nn.Module):
@@ -49,7 +43,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     shape = ct.EnumeratedShapes([list(s) for s in SHAPES], default=list(SHAPES[1]))
     x = ct.TensorType("x", shape=shape, dtype=np.float16)
-    return convert(Net(), tmp_path_factory.mktemp("inputs"), x)
+    return convert(network(), tmp_path_factory.mktemp("inputs"), x)
 
 
 @pytest.fixture
@@ -81,7 +75,7 @@ def test_every_enumerated_shape_runs(precision: str, package: Path) -> None:
 
 def test_a_range_of_shapes(tmp_path: Path) -> None:
     x = ct.TensorType("x", shape=ct.Shape([1, 4, 1, ct.RangeDim(5, 50, default=10)]))
-    program = Program(convert(Net(), tmp_path, x))
+    program = Program(convert(network(), tmp_path, x))
     assert program.inputs["x"].ranges == ((1, 1), (4, 4), (1, 1), (5, 50))
     assert program({"x": torch.zeros(1, 4, 1, 33)})["y"].shape == (1, 4, 1, 33)
     message = r"input 'x' has shape \[1, 4, 1, 51\]; allowed: \[1, 4, 1, 5..50\]"

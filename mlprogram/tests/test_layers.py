@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from built import IOS16, IOS18, Case, Rng, case, makers, test_of
+from built import IOS16, IOS18, Case, Rng, case, flip, makers, test_of
 from mlprogram.ops.linear import REDUCTION
 
 Tensor = torch.Tensor
@@ -18,10 +18,6 @@ AVERAGES, MAXIMA = (
     (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d),
     (F.max_pool1d, F.max_pool2d, F.max_pool3d),
 )
-
-
-def flip(rng: Rng, share: float = 0.5) -> bool:
-    return bool(rng.random() < share)
 
 
 def sizes(rng: Rng, low: int, high: int, count: Any) -> list[int]:

@@ -192,59 +192,41 @@ UPDATES = {
 }
 
 
-def combined(data: Tensor, places: list, updates: Tensor, mode: str, axis: int = 0) -> Tensor:
-    """data with updates[k] combined at places[k] of `axis`, one after the other."""
-    y = data.clone()
-    view = y.movedim(axis, 0)
-    for place, new in zip(places, updates.movedim(axis, 0), strict=True):
-        view[place] = UPDATES[mode](view[place], new)
-    return y
+def numbered(data: np.ndarray) -> np.ndarray:
+    return np.arange(data.size).reshape(data.shape)
 
 
-def scattered(reference: Any, data: np.ndarray, places: Any, shape: list[int], **more: Any) -> Case:
-    updates = DRAWN.uniform(0.5, 2, shape)
-    places = np.array(places, np.int32)
-    return case(reference, data=data, indices=places, updates=updates, ulps=2, **more)
+def scattered(
+    data: np.ndarray, indices: np.ndarray, targets: np.ndarray, mode: str, **more: Any
+) -> Case:
+    """Updates of the elements with these numbers, combined one after the other."""
+
+    def reference(data, indices, updates, *_):
+        y = data.flatten().clone()
+        for target, new in zip(targets.flatten(), updates.flatten(), strict=True):
+            y[target] = UPDATES[mode](y[target], new)
+        return y.reshape(data.shape)
+
+    updates = DRAWN.uniform(0.5, 2, targets.shape)
+    return case(reference, data=data, indices=indices, updates=updates, mode=mode, ulps=2, **more)
 
 
 def scatter(mode: str, axis: int) -> Case:
-    places = [2, 0] if mode == "update" else [1, 2, 1, 0]
-    shape = [len(places) if i == axis else n for i, n in enumerate(CUBE.shape)]
-    return scattered(
-        lambda data, places, updates, axis, mode: combined(
-            data, places.tolist(), updates, mode, axis
-        ),
-        CUBE,
-        places,
-        shape,
-        axis=axis,
-        mode=mode,
-    )
+    places = np.array([2, 0] if mode == "update" else [1, 2, 1, 0], np.int32)
+    return scattered(CUBE, places, np.take(numbered(CUBE), places, axis), mode, axis=axis)
 
 
 def scatter_along_axis(mode: str) -> Case:
-    rows = [[0, 3, 2], [4, 1, 0], [2, 3, 4], [1, 0, 2]] if mode == "update" else indices(5, 4, 3)
-    places = [(i, int(k)) for i, row in enumerate(rows) for k in row]
-    return scattered(
-        lambda data, _, updates, axis, mode: combined(data, places, updates.flatten(), mode),
-        MATRIX,
-        rows,
-        [4, 3],
-        axis=1,
-        mode=mode,
-        folds=mode == "update",  # value inference ignores the mode
-    )
+    rows = np.array([[0, 3, 2], [4, 1, 0], [2, 3, 4], [1, 0, 2]], np.int32)
+    rows = rows if mode == "update" else indices(5, 4, 3)
+    targets = np.take_along_axis(numbered(MATRIX), rows, 1)
+    # value inference ignores the mode
+    return scattered(MATRIX, rows, targets, mode, axis=1, folds=mode == "update")
 
 
 def scatter_nd(mode: str) -> Case:
-    places = [(0, 1), (2, 3), (0, 2) if mode == "update" else (0, 1)]
-    return scattered(
-        lambda data, _, updates, mode: combined(data, places, updates, mode),
-        tensor(3, 4, 2),
-        places,
-        [3, 2],
-        mode=mode,
-    )
+    x, places = tensor(3, 4, 2), np.array([[0, 1], [2, 3], [0, 2 - (mode != "update")]], np.int32)
+    return scattered(x, places, numbered(x)[tuple(places.T)], mode)
 
 
 def one_hot(places: Tensor, size: int, axis: int, on: float, off: float) -> Tensor:
@@ -260,13 +242,7 @@ CASES |= makers({"slice_by_index": slice_by_index, "slice_update": slice_update}
         *each(x=CUBE, indices=indices(3, 2), axis=(0, 1, -1)),
         *each(x=CUBE, indices=indices(4, 2, 3), axis=-2),
         case(x=tensor(4), consts={"indices": np.array(2, np.int32)}),
-        case(
-            lambda x, i, *_: torch.take_along_dim(x, i.long(), 2),
-            x=CUBE,
-            indices=indices(5, 3, 4, 2),
-            axis=2,
-            batch_dims=2,
-        ),
+        *each(x=CUBE, indices=indices(5, 3, 4, 2), axis=2, batch_dims=(1, 2)),
     ],
     "gather_along_axis": [
         *each(x=CUBE, indices=indices(3, 6, 4, 5), axis=(0, -3)),
