@@ -356,6 +356,7 @@ CASES = makers(globals()) | {
         conv(DRAWN, *more)
         for more in ((1, 4), (2, 4), (3, 4), (1, 4), (2, 4), (3, 4), (2, 15), (2, 16), (2, 33))
     ],
+    "conv_transpose": [conv_transpose(DRAWN) for _ in range(12)],
     "avg_pool": pool("avg"),
     "max_pool": pool("max"),
     "l2_pool": pool("l2"),
