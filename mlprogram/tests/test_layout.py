@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from coremltools.converters.mil.mil.ops.defs._utils import solve_slice_by_index_slice
 from torch.nn import functional as F
 
 from built import IOS18, Case, Rng, case, each, test_of
@@ -163,7 +162,12 @@ def slice_by_index(rng: Rng) -> Case:
 
 def slice_update(rng: Rng) -> Case:
     shape, arguments = slice_arguments(rng, 0)
-    part = np.zeros(shape)[solve_slice_by_index_slice(shape, *arguments.values())].shape
+    part = [
+        len(range(n)[None if from_first else begin : None if to_last else end : step])
+        for n, begin, end, step, from_first, to_last, _ in zip(
+            shape, *arguments.values(), strict=True
+        )
+    ]
     return case(x=tensor(*shape), update=rng.normal(size=part), **arguments)
 
 
