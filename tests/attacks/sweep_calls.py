@@ -17,10 +17,8 @@ import pickle
 import random
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from kokoro_ane.cli import COMMANDS, OWN_VERB
@@ -29,7 +27,7 @@ from tests.commands import parsed
 CK, B = "--checkpoint {user}/checkpoint", "--build {user}/build"
 SAID = f"'Hello there.' -o {{user}}/new.wav {CK} {B}"
 VOCODER = "{user}/build/KokoroVocoder-tiny"
-CALLS: dict[str, list[str]] = {
+CALLS = {
     "build": [
         f"vocoder {CK} --buckets 20 --out {{user}}/build",
         f"vocoder {CK} --layout streaming-poly --out {{user}}/new",
@@ -213,7 +211,7 @@ TEXTS = (
     "a\r\nb",
 )
 UNKNOWN = "--nonsense - -- -z --out --checkpoint --build= @x --method".split()
-OTHERS: tuple[Any, ...] = (
+OTHERS = (
     None,
     True,
     False,
@@ -274,7 +272,7 @@ class Damage:
     seed: int
 
     # spoil it; None where there is no such file (an earlier damage took it)
-    def done(self, root: Path) -> Path | None:
+    def done(self, root):
         draw = random.Random(self.seed)
         # no pipe
         paths = sorted(
@@ -307,15 +305,15 @@ class Case:
     damage: tuple[Damage, ...] = ()
 
     @property
-    def module(self) -> str:  # to import
+    def module(self):  # to import
         return COMMANDS[self.command][0] if self.command in COMMANDS else self.command
 
     @property
-    def arguments(self) -> list[str]:  # what main() gets
+    def arguments(self):  # what main() gets
         return [self.command, *self.argv] if self.command in OWN_VERB else list(self.argv)
 
     # the places it was asked to write to; a default that the user can see is one too
-    def outputs(self) -> list[str]:
+    def outputs(self):
         values = [
             value for flag, value in zip(self.argv, self.argv[1:], strict=False) if flag in OUTPUTS
         ]
@@ -326,13 +324,13 @@ class Case:
         ]
 
 
-def actions_of(module: str) -> list[argparse.Action]:
+def actions_of(module):
     """The flags and positions that a command knows, those of its subcommands too; none where it has
     no parser.
     """
-    parsers: list[argparse.ArgumentParser] = []
+    parsers = []
 
-    def caught(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+    def caught(parser, *_, **__):
         parsers.append(parser)
         raise SystemExit
 
@@ -352,7 +350,7 @@ def actions_of(module: str) -> list[argparse.Action]:
     return [action for action in actions if not isinstance(action, argparse._HelpAction)]
 
 
-def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root: Path) -> Case:
+def drawn(seed, number, flags, root):
     """Case `number`: a good call with one to three things wrong."""
     draw = random.Random(f"{seed}/{number}")
     command = draw.choices(sorted(CALLS), [SELDOM.get(name, 1.0) for name in sorted(CALLS)])[0]
@@ -375,7 +373,7 @@ def drawn(seed: int, number: int, flags: dict[str, list[argparse.Action]], root:
 
 
 # A value that suits the flag's kind badly, or well
-def _bad_value(draw: random.Random, action: argparse.Action) -> str:
+def _bad_value(draw, action):
     if action.choices and draw.random() < 0.7:
         return draw.choice(
             [*map(str, action.choices), *WORDS[:8], str(next(iter(action.choices))).upper()]
@@ -389,9 +387,7 @@ def _bad_value(draw: random.Random, action: argparse.Action) -> str:
     )
 
 
-def _spoil(
-    argv: list[str], kind: str, command: str, actions: list[argparse.Action], draw: random.Random
-) -> None:
+def _spoil(argv, kind, command, actions, draw):
     """One argument is another, is gone, or one more is there."""
     if kind == "value" and argv:
         at = draw.randrange(len(argv))
@@ -413,7 +409,7 @@ def _spoil(
         argv[0 if argv[0] not in ("--text", "--phonemes") else 1] = draw.choice(TEXTS)
 
 
-def _damage(draw: random.Random, argv: list[str]) -> Damage | None:
+def _damage(draw, argv):
     """Of something that these arguments make the command read; None where they name nothing."""
     read = [pattern for flag in argv for pattern in READ_BY.get(flag, "").split()]
     read += [
@@ -426,7 +422,7 @@ def _damage(draw: random.Random, argv: list[str]) -> Damage | None:
     )
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places(value, at=()):
     """Every place in nested data: for at in places(data): reader(changed(data, at, None))."""
     if at:
         yield at
@@ -440,7 +436,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(item, (*at, key))
 
 
-def changed(data: Any, at: tuple[Any, ...], value: Any) -> Any:  # A copy with `value` there
+def changed(data, at, value):  # A copy with `value` there
     data = copy.deepcopy(data)
     inner = data
     for key in at[:-1]:
@@ -449,24 +445,22 @@ def changed(data: Any, at: tuple[Any, ...], value: Any) -> Any:  # A copy with `
     return data
 
 
-def bits(path: Path, draw: random.Random) -> None:  # one to eight bytes are others
+def bits(path, draw):  # one to eight bytes are others
     data = bytearray(path.read_bytes())
     for _ in range(draw.randint(1, 8) if data else 0):
         data[draw.randrange(len(data))] = draw.randrange(256)
     path.write_bytes(data)
 
 
-def _instead(
-    make: Callable[[Path, random.Random], object],
-) -> Callable[[Path, random.Random], None]:
-    def kind(path: Path, draw: random.Random) -> None:
+def _instead(make):
+    def kind(path, draw):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         make(path, draw)
 
     return kind
 
 
-def json_field(path: Path, draw: random.Random) -> None:
+def json_field(path, draw):
     """A field of JSON has another value, or another stands beside it; other files get bits."""
     try:
         data = parsed(path)
@@ -487,15 +481,15 @@ def json_field(path: Path, draw: random.Random) -> None:
 class Runs:
     """A pickle that would make a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.mkfifo, (str(self.path),)
 
 
 # bits of a package, and a manifest beside it that agrees with them
-def rehashed(path: Path, draw: random.Random) -> None:
+def rehashed(path, draw):
     bits(path, draw)
     package = next((parent for parent in path.parents if parent.suffix == ".mlpackage"), None)
     if package is not None and package.with_suffix(".json").is_file():
@@ -517,7 +511,7 @@ DEEP = [
     "\0",
     "\ufeff{}",
 ]
-KINDS: dict[str, Callable[[Path, random.Random], object]] = {
+KINDS = {
     "bits": bits,
     "field": json_field,
     "field 2": json_field,

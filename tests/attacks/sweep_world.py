@@ -14,10 +14,10 @@ import stat
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tests.eval.release_build import unmeasured
 
@@ -39,12 +39,12 @@ class World:
     root: Path
 
     @property
-    def user(self) -> Path:  # what a case sees as its home
+    def user(self):  # what a case sees as its home
         return self.root / "user"
 
     @classmethod
     # build the tiny packages and lay everything out: about twenty seconds
-    def made(cls, root: Path) -> "World":
+    def made(cls, root):
         world = cls(root)
         for name in ("user", "tmp", "cwd", "cache"):
             (root / name).mkdir(parents=True)
@@ -64,8 +64,8 @@ class World:
         return world
 
     # every path below ROOT but the template: kind, size, time, where a link leads or its rights
-    def scan(self) -> dict[str, Stat]:
-        stats: dict[str, Stat] = {}
+    def scan(self):
+        stats = {}
         open_ends = [entry.name for entry in os.scandir(self.root) if entry.name != "template"]
         while open_ends:
             name = open_ends.pop()
@@ -89,7 +89,7 @@ class World:
         return stats
 
     # remove what is new, copy what is gone or changed
-    def put_back(self, whole: dict[str, Stat], now: dict[str, Stat]) -> None:
+    def put_back(self, whole, now):
         changed = {name for name, status in now.items() if status != whole.get(name)}
         for name in sorted(changed, reverse=True):
             path = self.root / name
@@ -102,7 +102,7 @@ class World:
                 _restored(path, self.root / "template" / name)
 
 
-def _restored(path: Path, source: Path) -> None:
+def _restored(path, source):
     if source.is_dir() and not source.is_symlink():
         path.mkdir()
     elif not source.exists() and not source.is_symlink():
@@ -111,14 +111,14 @@ def _restored(path: Path, source: Path) -> None:
         _copied(source, path)
 
 
-def _copied(source: str | Path, target: str | Path) -> object:  # A file, a link or a pipe
+def _copied(source, target):  # A file, a link or a pipe
     mode = Path(source).lstat().st_mode
     if stat.S_ISLNK(mode):
         return Path(target).symlink_to(Path(source).readlink())
     return os.mkfifo(target) if stat.S_ISFIFO(mode) else shutil.copy2(source, target)
 
 
-def packages(world: World) -> None:
+def packages(world):
     """A tiny checkpoint in user/checkpoint, all that is built from it in user/build, its speech in
     the cache.
     """
@@ -153,7 +153,7 @@ def packages(world: World) -> None:
 
 
 # what the user has beside that: work of years, a lexicon, a text, a recipe, and files that are none
-def users_own(user: Path) -> None:
+def users_own(user):
     for name in USERS:
         (user / name).parent.mkdir(parents=True, exist_ok=True)
         (user / name).write_text(f"years of work: {name}")
@@ -212,13 +212,13 @@ class Ended:
     events: tuple[str, ...] = ()
 
 
-def stood_in(modules: list[str]) -> None:
+def stood_in(modules):
     """Import everything, and put `Reached` in the place of what takes long. For the rest of this
     process's life.
     """
     import pytest
 
-    def reached(*_: object, **__: object) -> NoReturn:
+    def reached(*_, **__):
         raise Reached
 
     for name in (*modules, *IMPORTED):
@@ -230,14 +230,7 @@ def stood_in(modules: list[str]) -> None:
         patch.setattr(path, reached)
 
 
-def forked(
-    module: str,
-    argv: list[str],
-    root: Path,
-    stdin: bytes = b"",
-    hook: Hook | None = None,
-    limit_s: float = 600.0,
-) -> Ended:
+def forked(module, argv, root, stdin=b"", hook=None, limit_s=600.0):
     """module.main(argv) in a copy of this process, in root/cwd."""
     signal.pthread_sigmask(signal.SIG_BLOCK, POLITE)
     process = os.fork()
@@ -260,7 +253,7 @@ def forked(
     )
 
 
-def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook | None) -> int:
+def _called(module, argv, root, stdin, hook):
     # so that what it starts is ended with it; a session of its own would lose this one's priority
     os.setpgrp()
     os.chdir(root / "cwd")
@@ -299,7 +292,7 @@ def _called(module: str, argv: list[str], root: Path, stdin: bytes, hook: Hook |
         return TRACEBACK
 
 
-def _wait_until_up() -> None:
+def _wait_until_up():
     """Polite signals stay blocked until the command has its handlers: before that Python starts,
     which is not the command's.
     """
@@ -307,9 +300,9 @@ def _wait_until_up() -> None:
     module.interruptible = _up(module.interruptible)  # type: ignore[attr-defined]
 
 
-def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
+def _up(interruptible):
     @contextlib.contextmanager
-    def up(**options: bool) -> Iterator[None]:
+    def up(**options):
         with interruptible(**options):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, POLITE)
             yield
@@ -317,7 +310,7 @@ def _up(interruptible: Callable[..., Any]) -> Callable[..., Any]:
     return up
 
 
-def _code_in_time(process: int, limit_s: float) -> int:
+def _code_in_time(process, limit_s):
     """How it ended by itself; else it is killed. Seconds in which it waited for a core do not
     count.
     """
@@ -335,7 +328,7 @@ def _code_in_time(process: int, limit_s: float) -> int:
             return HANG
 
 
-def _queued_s(process: int) -> float:  # seconds that it waited for a core
+def _queued_s(process):  # seconds that it waited for a core
     try:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):

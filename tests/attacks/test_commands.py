@@ -11,13 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from kokoro_ane.cli import COMMANDS, OWN_VERB
 from kokoro_ane.cli import main as kokoro_ane
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.staging import recover
 from tests.commands import ROOT, everything, heeds_ctrl_c, ran
 from tests.demo_voice import DEMO_VOICE
@@ -47,14 +45,14 @@ LINKS = {
 }
 
 
-def written(folder: Path, texts: dict[str, str]) -> None:
+def written(folder, texts):
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
 
 
 @pytest.fixture
-def home(tiny: Path, tmp_path: Path) -> Path:
+def home(tiny, tmp_path):
     """A user's folder with work in it, a checkpoint, a file, a link in a circle, a pipe, a build
     folder with a package of somebody else, and files that something else needs.
     """
@@ -67,7 +65,7 @@ def home(tiny: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def call(command: str, capsys: pytest.CaptureFixture) -> tuple[int, str]:
+def call(command, capsys):
     """The command in this process: exit code and the last line of stderr."""
     verb, *arguments = shlex.split(command)
     module = importlib.import_module(COMMANDS[verb][0])
@@ -134,10 +132,7 @@ INPUTS = [
     ("vectors --check {home}/thesis", "holds no vectors"),
     ("bundle --verify {home}/thesis", "does not exist"),
     ("bundle --verify {home}/loop", "does not exist"),
-    (
-        "quantize --method mixed --recipe {home}/deep.json --build {home}/build",
-        "nested too deep",
-    ),
+    ("quantize --method mixed --recipe {home}/deep.json --build {home}/build", "nested too deep"),
     ("validate --phonemes a --seed " + "9" * 30, ""),
     ("speak a -o {home}/a.wav --seed " + "9" * 30 + " --runtime torch", ""),
     ("quality --method fp16 --seed -" + "9" * 30, ""),
@@ -165,22 +160,13 @@ NEEDED = [
         "speak Hi. -o {home}/a.wav --lexicon {home}/l.json --timestamps {home}/l.json",
         "timestamps are the same file",
     ),
-    (
-        "speak Hi. -o {home}/a.wav --timestamps {home}/ck/config.json",
-        "part of the checkpoint",
-    ),
+    ("speak Hi. -o {home}/a.wav --timestamps {home}/ck/config.json", "part of the checkpoint"),
     ("speak Hi. -o {home}/ck/voices/new.wav", "part of the checkpoint"),
     ("speak Hi. -o {home}/b/P.mlpackage/a.wav", "inside the package P.mlpackage"),
     ("speak Hi. -o {home}/linked.wav", "linked.wav.parts: it is a link"),
-    (
-        "speak Hi. -o {home}/a.wav --timestamps {home}/bundle/vocabulary.json",
-        "SHA256SUMS names it",
-    ),
+    ("speak Hi. -o {home}/a.wav --timestamps {home}/bundle/vocabulary.json", "SHA256SUMS names it"),
     ("ane {home}/b/P.mlpackage --json {home}/b/G2P.json", "a manifest or record"),
-    (
-        "ane {home}/b/P.mlpackage --json {home}/b/G2P.onnx",
-        "G2P.json is a manifest or record",
-    ),
+    ("ane {home}/b/P.mlpackage --json {home}/b/G2P.onnx", "G2P.json is a manifest or record"),
     (
         "ane {home}/b/P.mlpackage --json {home}/b/P.mlpackage/Manifest.json",
         "inside the package P.mlpackage",
@@ -213,25 +199,17 @@ NEEDED = [
         "build vocoder --buckets 20 --out {home}/mine",
         "KokoroVocoder-tiny-fp16.json is not replaced",
     ),
-    (
-        "build vocoder --buckets 20 --out {home}/away",
-        "KokoroVocoder-tiny-fp16.json: it is a link",
-    ),
+    ("build vocoder --buckets 20 --out {home}/away", "KokoroVocoder-tiny-fp16.json: it is a link"),
     (
         "validate --phonemes a --save-dir {home}/mine",
         "it has no intermediates.json of this command",
     ),
-    (
-        "validate --phonemes a --save-dir {home}/seams",
-        "it holds torch.npz, which was not written",
-    ),
+    ("validate --phonemes a --save-dir {home}/seams", "it holds torch.npz, which was not written"),
 ]
 
 
 @pytest.mark.parametrize("command, message", [*OUTPUTS, *INPUTS, *NEEDED])
-def test_refused_in_one_line_and_nothing_touched(
-    command: str, message: str, home: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_refused_in_one_line_and_nothing_touched(command, message, home, capsys):
     before, start = everything(home), time.monotonic()
     if "--checkpoint" not in command and not command.startswith(WITHOUT_CHECKPOINT):
         command += " --checkpoint {home}/ck"
@@ -243,7 +221,7 @@ def test_refused_in_one_line_and_nothing_touched(
     assert time.monotonic() - start < 60  # a hang, not a speed
 
 
-def test_a_forged_leftover_replaces_nothing(home: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_forged_leftover_replaces_nothing(home, capsys):
     forged = {"ready": ("thesis", "file"), "old": ("thesis", "file")}
     for part, names in forged.items():
         for name in names:
@@ -264,9 +242,7 @@ def test_a_forged_leftover_replaces_nothing(home: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("part", ["ready", "old", "ready/x", "old/x"])
-def test_a_leftover_with_links_moves_nothing(
-    part: str, home: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_leftover_with_links_moves_nothing(part, home, capsys):
     aside = home / "out/.staged-e"
     (aside / part).parent.mkdir(parents=True)
     (aside / "owner.lock").touch()
@@ -280,9 +256,7 @@ def test_a_leftover_with_links_moves_nothing(
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "loop", "dangling link"])
 @pytest.mark.parametrize("place", ["random.pth", "config.json", "voices"])
-def test_a_checkpoint_of_odd_files(
-    kind: str, place: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_checkpoint_of_odd_files(kind, place, tiny, tmp_path, capsys):
     folder = shutil.copytree(tiny, tmp_path / "checkpoint")
     path = folder / place
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -296,7 +270,7 @@ def test_a_checkpoint_of_odd_files(
     assert not wav.exists()
 
 
-def test_a_terminal_that_knows_only_ascii() -> None:
+def test_a_terminal_that_knows_only_ascii():
     ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     done = ran(sys.executable, *"-m g2p hello".split(), text=False, env=os.environ | ascii_only)
     assert done.returncode == 0
@@ -320,9 +294,7 @@ raise SystemExit(run_cli(main, sys.argv[1:]))
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_killed_while_writing(
-    kill: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_killed_while_writing(kill, tmp_path, capsys):
     """The old file stays, the half one is never seen; SIGTERM and Ctrl-C clean up, after kill -9
     the next command does and says so.
     """
@@ -349,9 +321,7 @@ def test_killed_while_writing(
     assert ("an earlier run was killed" in capsys.readouterr().err) == (kill == signal.SIGKILL)
 
 
-def test_a_figure_half_kept_goes_when_its_store_is_opened(
-    tiny_checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_a_figure_half_kept_goes_when_its_store_is_opened(tiny_checkpoint, tmp_path):
     """The next run of the same measurement may have nothing to write into that folder."""
     from kokoro_ane.eval.store import Store
 

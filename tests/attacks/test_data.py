@@ -9,9 +9,6 @@ import pickle
 import re
 import shutil
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -90,14 +87,14 @@ CARD = {"checkpoint": {"name": "tiny", "sha256": SHA}, "releasable": True, "meth
 CARD |= {"encoder": [PACKAGE], "vocoder": PACKAGE, "g2p": {}}
 
 
-def bundled(path: Path) -> None:
+def bundled(path):
     """As far as a bundle reads it: the level of this package, and the model card."""
     decision, level = decision_for(path, SHA)
     with readable(path, "run `kokoro-ane release` again"):
         model_card(CARD, decision, level, [])
 
 
-READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
+READERS = {
     "manifest": (
         {k: v for k, v in dataclasses.asdict(MANIFEST).items() if k != "path"},
         Manifest.load,
@@ -150,13 +147,13 @@ READERS: dict[str, tuple[dict[str, Any], Callable[[Path], Any]]] = {
 }
 
 
-def written(folder: Path, kind: str, text: str) -> Path:
+def written(folder, kind, text):
     path = folder / ("index.json" if kind == "index.json" else f"{kind}.json")
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def refusal(read: Callable[[Any], Any], document: Any) -> str:
+def refusal(read, document):
     """The one line of bad input; nothing where it was read."""
     try:
         read(document)
@@ -189,13 +186,13 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_the_good_one_is_read(kind: str, tmp_path: Path) -> None:
+def test_the_good_one_is_read(kind, tmp_path):
     data, reader = READERS[kind]
     reader(written(tmp_path, kind, json.dumps(data)))
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
+def test_every_field_of_every_other_kind(kind, tmp_path):
     """Hundreds of documents a reader: each is read, or refused in one line that names the file."""
     data, reader = READERS[kind]
     refused, data = 0, json.loads(json.dumps(data))
@@ -232,13 +229,13 @@ def test_every_field_of_every_other_kind(kind: str, tmp_path: Path) -> None:
     ],
     ids=lambda text: text[:12] or "empty",
 )
-def test_what_is_no_document(kind: str, text: str, tmp_path: Path) -> None:
+def test_what_is_no_document(kind, text, tmp_path):
     assert refusal(READERS[kind][1], written(tmp_path, kind, text))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_bits_of_a_document(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_bits_of_a_document(tmp_path_factory, data):
     kind = data.draw(st.sampled_from(sorted(READERS)))
     text = bytearray(json.dumps(READERS[kind][0]).encode())
     for place in data.draw(st.lists(st.integers(0, len(text) - 1), min_size=1, max_size=6)):
@@ -253,7 +250,7 @@ def test_bits_of_a_document(tmp_path_factory: pytest.TempPathFactory, data: st.D
 @pytest.mark.parametrize(
     "name", ["../../x", "/x", "a/b", ".", "..", ".hidden", "a\nb", "x" * 65, "", "ü", "a\0", "con:"]
 )
-def test_names_that_are_no_names(name: str, tmp_path: Path) -> None:
+def test_names_that_are_no_names(name, tmp_path):
     pytest.raises(InputError, check_name, name, "name").match("a name has letters")
     with pytest.raises(InputError, match="a name has letters"):
         KokoroConfig.load(written(tmp_path, "config", json.dumps(tiny_config() | {"name": name})))
@@ -267,7 +264,7 @@ def test_names_that_are_no_names(name: str, tmp_path: Path) -> None:
             package_name("KokoroVocoder", "tiny", True, method)
 
 
-def test_paths_stay_inside() -> None:
+def test_paths_stay_inside():
     assert check_inside("short/asr.npy", "file") == "short/asr.npy"
     for path in ("../x", "/etc/passwd", "a//b", "a/../b"):
         with pytest.raises(InputError):
@@ -323,7 +320,7 @@ def test_paths_stay_inside() -> None:
         ({"istftnet": {"upsample_rates": []}}, "is empty"),
     ],
 )
-def test_config_kinds_ranges_and_memory(change: dict, message: str, tmp_path: Path) -> None:
+def test_config_kinds_ranges_and_memory(change, message, tmp_path):
     config = tiny_config()
     for key, value in change.items():
         config[key] = config[key] | value if isinstance(value, dict) else value
@@ -332,7 +329,7 @@ def test_config_kinds_ranges_and_memory(change: dict, message: str, tmp_path: Pa
         KokoroConfig.load(written(tmp_path, "config", json.dumps(config)))
 
 
-def test_one_reader(tmp_path: Path) -> None:
+def test_one_reader(tmp_path):
     pytest.raises(InputError, read_json, tmp_path, "what for").match("is not a file")
     pytest.raises(InputError, parse_json, "1" * 31, "x").match("a number of 31 digits")
 
@@ -341,11 +338,11 @@ GOOD = torch.randn(VOICE_SHAPE)
 
 
 @pytest.fixture
-def folder(tiny: Path, tmp_path: Path) -> Path:
+def folder(tiny, tmp_path):
     return shutil.copytree(tiny, tmp_path / "checkpoint")
 
 
-def spoilt(value: float) -> torch.Tensor:
+def spoilt(value):
     pack = GOOD.clone()
     pack[17, 0, 3] = value
     return pack
@@ -366,13 +363,13 @@ VOICES = {
 
 
 @pytest.mark.parametrize("kind", VOICES)
-def test_voice(kind: str, tmp_path: Path) -> None:
+def test_voice(kind, tmp_path):
     content, message = VOICES[kind]
     torch.save(content, tmp_path / "v.pt")
     pytest.raises(InputError, read_pack, tmp_path / "v.pt").match(message)
 
 
-def npy(shape: str) -> bytes:
+def npy(shape):
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
@@ -389,26 +386,26 @@ NPY = (
 
 
 @pytest.mark.parametrize("content", NPY)
-def test_npy_that_claims_what_it_has_not(content: bytes, tmp_path: Path) -> None:
+def test_npy_that_claims_what_it_has_not(content, tmp_path):
     (tmp_path / "v.npy").write_bytes(content)
     pytest.raises(InputError, read_pack, tmp_path / "v.npy").match(
         "cannot be read as a NumPy array"
     )
 
 
-def test_blend_of_huge_weights_is_no_silence(tiny: Path) -> None:
+def test_blend_of_huge_weights_is_no_silence(tiny):
     assert parse_blend("slt:1e308,rms:1e308") == (("slt", 0.5), ("rms", 0.5))
     library = VoiceLibrary(tiny / "voices")
     assert np.allclose(library.blend("slt:1e308,rms:1e308"), library.blend("slt,rms"))
 
 
 @pytest.mark.parametrize("name", ["../voices/slt", "slt\0", "x" * 300, "/etc/passwd", "."])
-def test_voice_names_are_no_paths(name: str, tiny: Path) -> None:
+def test_voice_names_are_no_paths(name, tiny):
     with pytest.raises(InputError, match="no voice"):
         VoiceLibrary(tiny / "voices").pack(name)
 
 
-def all_of(change: Callable[[torch.Tensor], object]) -> Callable[[dict], object]:
+def all_of(change):
     return lambda state: {
         part: {key: change(value) for key, value in tensors.items()}
         for part, tensors in state.items()
@@ -436,7 +433,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
-def test_weights(kind: str, folder: Path) -> None:
+def test_weights(kind, folder):
     change, message = WEIGHTS[kind]
     state = torch.load(folder / "random.pth", weights_only=True)
     torch.save(change(state), folder / "random.pth")
@@ -444,11 +441,11 @@ def test_weights(kind: str, folder: Path) -> None:
         Checkpoint.from_folder(folder).part("decoder")
 
 
-def decoder(folder: Path) -> object:
+def decoder(folder):
     return Checkpoint.from_folder(folder).part("decoder")
 
 
-def test_no_pickle_runs_and_a_bad_one_is_one_line(folder: Path) -> None:
+def test_no_pickle_runs_and_a_bad_one_is_one_line(folder):
     for content in (Runs(folder / "ran"), {"decoder": {"a": Runs(folder / "ran")}}):
         for write in (torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))):
             write(content, folder / "random.pth")
@@ -458,7 +455,7 @@ def test_no_pickle_runs_and_a_bad_one_is_one_line(folder: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 # whatever is done to the bytes: good weights or one InputError
-def test_bits_and_cuts_of_a_weights_file(seed: int, folder: Path) -> None:
+def test_bits_and_cuts_of_a_weights_file(seed, folder):
     draw, stream = np.random.default_rng(seed), io.BytesIO()
     torch.save({"decoder": {"a": torch.ones(3)}}, stream)
     data = bytearray(stream.getvalue())
@@ -470,7 +467,7 @@ def test_bits_and_cuts_of_a_weights_file(seed: int, folder: Path) -> None:
     refusal(decoder, folder)
 
 
-def test_a_megabyte_of_digits(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_megabyte_of_digits(tmp_path, capsys):
     """46 s once: as one number its words were counted again for each digit. A tenth of it takes a
     tenth of the time.
     """
@@ -485,15 +482,13 @@ def test_a_megabyte_of_digits(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 100_000])
-def test_bundled_weights_that_were_cut_off(size: int, tmp_path: Path) -> None:
+def test_bundled_weights_that_were_cut_off(size, tmp_path):
     shutil.copy2(BUNDLED.with_suffix(".json"), tmp_path / BUNDLED.with_suffix(".json").name)
     (tmp_path / BUNDLED.name).write_bytes(BUNDLED.read_bytes()[:size])
     pytest.raises(InputError, load_arrays, tmp_path / BUNDLED.name).match("has SHA-256")
 
 
-def test_a_manifest_of_another_method(
-    tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_a_manifest_of_another_method(tiny_build, tiny_checkpoint, tmp_path):
     build = shutil.copytree(tiny_build, tmp_path / "build")
     shutil.copy2(build / "KokoroVocoder-tiny-fp16.json", build / "KokoroVocoder-tiny-w8.json")
     with pytest.raises(InputError, match="says method 'fp16', expected 'w8'"):
@@ -524,14 +519,14 @@ METADATA = [
 
 
 @pytest.fixture
-def compiled(tmp_path: Path) -> Path:
+def compiled(tmp_path):
     folder = tmp_path / "x.mlmodelc"
     folder.mkdir()
     (folder / "model.mil").write_text(OLD, encoding="utf-8")
     return folder
 
 
-def test_metadata_of_every_other_kind(compiled: Path) -> None:
+def test_metadata_of_every_other_kind(compiled):
     (compiled / "metadata.json").write_text(json.dumps(METADATA))
     read_compiled(compiled)
     documents = [changed(METADATA, at, value) for at in places(METADATA) for value in OTHERS]
@@ -542,12 +537,12 @@ def test_metadata_of_every_other_kind(compiled: Path) -> None:
     assert refused > 100
 
 
-def flexibility(compiled: Path) -> str | None:
+def flexibility(compiled):
     audio = read_compiled(compiled).description.input[0].type.multiArrayType
     return audio.WhichOneof("ShapeFlexibility")
 
 
-def test_a_compiled_program_that_does_not_know_its_lengths_can_be_told(compiled: Path) -> None:
+def test_a_compiled_program_that_does_not_know_its_lengths_can_be_told(compiled):
     """Such programs gave NaN durations on iOS; docs/synthesis.md has ports compare the lengths with
     the manifest's before a call.
     """
@@ -558,7 +553,7 @@ def test_a_compiled_program_that_does_not_know_its_lengths_can_be_told(compiled:
     assert flexibility(compiled) is None
 
 
-def test_scratch_of_a_living_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_of_a_living_process_stays(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with scratch() as first:
         with scratch():

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -103,7 +102,7 @@ BENCH = ("bench", "training")
 MODULES = "np numpy torch json os shutil tempfile soundfile".split()
 
 
-def called(node: ast.Call) -> str:
+def called(node):
     """'np.load', '.write_text' for the method of any object, '.open(w)' where the mode writes."""
     base, dot, name = ast.unparse(node.func).rpartition(".")
     name = f"{base if base in MODULES else ''}{dot}{name}"
@@ -112,7 +111,7 @@ def called(node: ast.Call) -> str:
     return f"{name}(w)" if name.endswith("open") and writes else name
 
 
-def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]:
+def own_calls(tree, inside=False):
     """Every call, and whether it stands in a block of one of ASIDE."""
     for child in ast.iter_child_nodes(tree):
         within = inside
@@ -126,7 +125,7 @@ def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]
         yield from own_calls(child, within)
 
 
-def kinds_of(text: str) -> set[str]:
+def kinds_of(text):
     calls = list(own_calls(ast.parse(text)))
     return {
         kind
@@ -137,7 +136,7 @@ def kinds_of(text: str) -> set[str]:
 
 
 # what a file does itself is what OWN allows it, no more and no less
-def test_each_kind_has_its_place() -> None:
+def test_each_kind_has_its_place():
     wrong = []
     for path in SOURCES:
         name, free = path.as_posix(), {"json", "tensors"} if path.parts[0] in BENCH else set()
@@ -162,7 +161,7 @@ def test_each_kind_has_its_place() -> None:
         ("tempfile.mkdtemp()", "temporary"),
     ],
 )
-def test_the_walk_sees_each(text: str, kind: str) -> None:
+def test_the_walk_sees_each(text, kind):
     assert kinds_of(text) == {kind}
     assert not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
 
@@ -175,7 +174,7 @@ OWN_GATE = {  # a main() that is called through another's gate
 }
 
 
-def test_every_command_goes_through_the_one_gate() -> None:
+def test_every_command_goes_through_the_one_gate():
     """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, and keeps temporary
     files apart.
     """
@@ -210,9 +209,7 @@ raise SystemExit(run_cli(main, sys.argv[1:]))
 
 
 @pytest.mark.parametrize("ends", ["", "SIGTERM", "SIGINT", "SIGKILL"])
-def test_temporary_files_of_libraries_go_with_their_command(
-    ends: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_temporary_files_of_libraries_go_with_their_command(ends, tmp_path, capsys):
     command = [sys.executable, "-c", LEAVES, *filter(None, [ends])]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     done = ran(*command, env=environment)
@@ -223,9 +220,7 @@ def test_temporary_files_of_libraries_go_with_their_command(
     assert ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
 
 
-def test_temporary_folders_of_others_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_folders_of_others_are_left_alone(tmp_path, monkeypatch):
     """A living process's, a link, and where no temporary folder can be made a command that needs
     none still runs.
     """
@@ -233,9 +228,9 @@ def test_temporary_folders_of_others_are_left_alone(
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "owner.lock").write_text("years of work")
     (tmp_path / f"{SCRATCH}-{os.getuid()}-link").symlink_to(tmp_path / "work")
-    inner: list[str] = []
+    inner = []
 
-    def main(_argv: list[str] | None) -> int:
+    def main(_argv):
         inner.append(tempfile.gettempdir())
         if len(inner) < 2:
             # another command while this one lives

@@ -4,7 +4,6 @@ file kinds, rows, blends, bad ones.
 
 import io
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ LIMITS = AlignmentLimits(token_frames=200, total_frames=1200)
 
 
 class TestDurations:
-    def test_ids_stand_between_boundaries(self) -> None:
+    def test_ids_stand_between_boundaries(self):
         assert input_ids("aˈb a", VOCAB) == (0, 43, 156, 44, 16, 43, 0)
         assert len(input_ids("a" * 510, VOCAB)) == 512
 
@@ -45,15 +44,15 @@ class TestDurations:
             ("1234567", r"'1' \(U\+0031\) at 0.*and 2 more"),
         ],
     )
-    def test_bad_phonemes_say_which_and_where(self, phonemes: str, message: str) -> None:
+    def test_bad_phonemes_say_which_and_where(self, phonemes, message):
         pytest.raises(InputError, input_ids, phonemes, VOCAB).match(message)
 
     @pytest.mark.parametrize("speed", [0.0, -1.0, math.nan, math.inf, 0.1, 9.0])
-    def test_bad_speed(self, speed: float) -> None:
+    def test_bad_speed(self, speed):
         pytest.raises(InputError, check_speed, speed).match(r"is outside 0\.25 to 4")
 
     @given(st.lists(st.floats(0, 190), min_size=1, max_size=6))
-    def test_rounding_is_upstreams(self, raw: list[float]) -> None:
+    def test_rounding_is_upstreams(self, raw):
         wanted = torch.round(torch.tensor(raw)).clamp(min=1).long()
         assert np.array_equal(whole_frames(np.array(raw, np.float32), LIMITS), wanted)
 
@@ -68,10 +67,10 @@ class TestDurations:
             ),
         ],
     )
-    def test_limits_say_what_is_wrong(self, raw: list[float], message: str) -> None:
+    def test_limits_say_what_is_wrong(self, raw, message):
         pytest.raises(InputError, whole_frames, np.array(raw), LIMITS).match(message)
 
-    def test_gather_and_token_buckets(self) -> None:
+    def test_gather_and_token_buckets(self):
         text, durations = torch.randn(1, 5, 1, 4), torch.tensor([2, 1, 3, 1])
         one_hot = torch.zeros(4, 7)
         one_hot[torch.repeat_interleave(torch.arange(4), durations), torch.arange(7)] = 1
@@ -87,7 +86,7 @@ class TestDurations:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> VoiceLibrary:
+def library(tmp_path):
     packs = {
         name: torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(i))
         for i, name in enumerate(("pt", "bin", "npy"))
@@ -99,7 +98,7 @@ def library(tmp_path: Path) -> VoiceLibrary:
     return VoiceLibrary(tmp_path)
 
 
-def test_voices_of_three_kinds_their_rows_and_blends(library: VoiceLibrary) -> None:
+def test_voices_of_three_kinds_their_rows_and_blends(library):
     assert library.names == ("af_heart", "am_adam", "bf_lily")
     for index, name in enumerate(library.names):
         expected = torch.randn(510, 1, 256, generator=torch.Generator().manual_seed(index))
@@ -129,11 +128,11 @@ def test_voices_of_three_kinds_their_rows_and_blends(library: VoiceLibrary) -> N
         ("a:0.5,b:0.2,a:0.3", "names 'a' twice"),
     ],
 )
-def test_bad_blend(text: str, message: str) -> None:
+def test_bad_blend(text, message):
     pytest.raises(InputError, parse_blend, text).match(message)
 
 
-def test_unknown_voice_gives_near_matches_and_the_list(library: VoiceLibrary) -> None:
+def test_unknown_voice_gives_near_matches_and_the_list(library):
     with pytest.raises(
         InputError,
         match=r"no voice 'af_hart'.*did you mean af_heart.*There are: af_heart, am_adam, bf_lily",
@@ -143,7 +142,7 @@ def test_unknown_voice_gives_near_matches_and_the_list(library: VoiceLibrary) ->
         VoiceLibrary(library.folder).pack("../af_heart")
 
 
-def npy(values: np.ndarray) -> bytes:
+def npy(values):
     stream = io.BytesIO()
     np.save(stream, values)
     return stream.getvalue()
@@ -160,6 +159,6 @@ def npy(values: np.ndarray) -> bytes:
     ],
 )
 # tests/attacks/test_data.py has the hostile ones
-def test_damaged_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_damaged_files(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     pytest.raises(InputError, read_pack, tmp_path / name).match(message)

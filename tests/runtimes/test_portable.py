@@ -13,7 +13,6 @@ import pytest
 import soundfile
 import torch
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.steps import run_steps
@@ -27,7 +26,6 @@ from kokoro_ane.runtimes.registry import check_runtime, default_runtime, open_ru
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
-from kokoro_ane.vocoder.vocoder_steps import VocoderBackend
 from tests.builds import once, uninstall
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
@@ -52,10 +50,10 @@ raise SystemExit(code)
 """
 
 
-def onnx_files(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def onnx_files(checkpoint, tmp_path_factory):
     """A build folder with the files of ONNX Runtime, made once."""
 
-    def make(out: Path) -> None:
+    def make(out):
         for stage in ("encoder", "vocoder"):
             flags = [
                 stage,
@@ -72,13 +70,11 @@ def onnx_files(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
-def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(tiny_checkpoint, tmp_path_factory):
     return onnx_files(tiny_checkpoint, tmp_path_factory)
 
 
-def spoken(
-    checkpoint: Checkpoint, build: Path, runtime: str, phonemes: str
-) -> dict[str, np.ndarray]:
+def spoken(checkpoint, build, runtime, phonemes):
     opened = open_runtime(runtime, Request(checkpoint, build))
     chain = Chain(
         checkpoint.config.vocab,
@@ -90,9 +86,7 @@ def spoken(
 
 
 @pytest.mark.parametrize("phonemes", ["a", "abt de, fɡh.", "abt de, fɡh. " * 8])
-def test_onnx_runtime_says_what_pytorch_says(
-    tiny_checkpoint: Checkpoint, build: Path, phonemes: str
-) -> None:
+def test_onnx_runtime_says_what_pytorch_says(tiny_checkpoint, build, phonemes):
     """Durations equal; the vocoder on the same features."""
     reference = spoken(tiny_checkpoint, build, "torch", phonemes)
     found = spoken(tiny_checkpoint, build, "onnx", phonemes)
@@ -104,7 +98,7 @@ def test_onnx_runtime_says_what_pytorch_says(
     assert snr_db(reference["waveform"], waveform) >= 100
 
 
-def without_torch(folder: Path, build: Path, out: Path, *more: str) -> subprocess.CompletedProcess:
+def without_torch(folder, build, out, *more):
     flags = [
         "abt de, fɡh.",
         "--phonemes",
@@ -126,7 +120,7 @@ def without_torch(folder: Path, build: Path, out: Path, *more: str) -> subproces
 
 
 @pytest.fixture(scope="module")
-def plain_voices(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain_voices(tiny_checkpoint, tmp_path_factory):
     folder = Path(
         shutil.copytree(tiny_checkpoint.folder, tmp_path_factory.mktemp("plain") / "tiny")
     )
@@ -138,9 +132,7 @@ def plain_voices(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathF
     return folder
 
 
-def test_speaks_without_pytorch_and_is_the_default_there(
-    plain_voices: Path, build: Path, tmp_path: Path
-) -> None:
+def test_speaks_without_pytorch_and_is_the_default_there(plain_voices, build, tmp_path):
     done = without_torch(plain_voices, build, tmp_path / "a.wav")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["runtime"] == "onnx"
@@ -170,24 +162,20 @@ def test_speaks_without_pytorch_and_is_the_default_there(
         ),
     ],
 )
-def test_what_needs_pytorch_says_so(
-    plain_voices: Path, build: Path, tmp_path: Path, flags: list[str], message: str
-) -> None:
+def test_what_needs_pytorch_says_so(plain_voices, build, tmp_path, flags, message):
     done = without_torch(plain_voices, build, tmp_path / "a.wav", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: {message}\n"
 
 
-def test_a_voice_that_only_pytorch_reads_is_one_line(
-    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
-) -> None:
+def test_a_voice_that_only_pytorch_reads_is_one_line(tiny_checkpoint, build, tmp_path):
     done = without_torch(tiny_checkpoint.folder, build, tmp_path / "a.wav")
     assert done.returncode == 2
     assert "is read by PyTorch, which is not installed: put " in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch):
     uninstall(monkeypatch, "onnxruntime")
     with pytest.raises(
         InputError,
@@ -211,9 +199,7 @@ def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch: pytest.M
         (["--runtime", "onyx"], "unknown runtime 'onyx'; did you mean onnx?"),
     ],
 )
-def test_levels_forms_and_names(
-    build: Path, tmp_path: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_levels_forms_and_names(build, tmp_path, flags, message, capsys):
     assert (
         main(
             [
@@ -238,7 +224,7 @@ def test_levels_forms_and_names(
 VOCODER = "run `kokoro-ane build vocoder --runtime onnx"
 
 
-def spoil(build: Path, folder: Path, change: dict) -> Path:
+def spoil(build, folder, change):
     copy = Path(shutil.copytree(build, folder / "build"))
     manifest = copy / "KokoroVocoder-tiny-onnx-fp32.json"
     manifest.write_text(
@@ -261,14 +247,12 @@ def spoil(build: Path, folder: Path, change: dict) -> Path:
         ({"package_sha256": "0" * 64}, "its manifest says 000000000000"),
     ],
 )
-def test_files_of_another_make_are_refused(
-    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path, change: dict, message: str
-) -> None:
+def test_files_of_another_make_are_refused(tiny_checkpoint, build, tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         open_runtime("onnx", Request(tiny_checkpoint, spoil(build, tmp_path, change)))
 
 
-def test_a_missing_file_names_the_command(tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_missing_file_names_the_command(tiny_checkpoint, tmp_path):
     message = (
         r"KokoroEncoderDuration-tiny-onnx-fp32\.json does not exist: run `kokoro-ane build encoder"
         r" --runtime onnx"
@@ -277,24 +261,21 @@ def test_a_missing_file_names_the_command(tiny_checkpoint: Checkpoint, tmp_path:
         open_runtime("onnx", Request(tiny_checkpoint, tmp_path))
 
 
-def test_an_unreadable_file_is_one_line(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_one_line(tmp_path):
     (tmp_path / "x.onnx").write_bytes(b"not a graph")
     pytest.raises(InputError, OnnxProgram, tmp_path / "x.onnx", ("waveform",)).match(
         r"x\.onnx is not read by ONNX Runtime"
     )
 
 
-def test_a_file_that_misses_its_limit_is_thrown_away(
-    tiny_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, monkeypatch):
     """A graph whose norm has lost the style's gain."""
-    from torch import Tensor
 
     from kokoro_ane.runtimes.exported import StyledNorm
 
     true = StyledNorm.forward
 
-    def wrong(self: StyledNorm, x: Tensor, affines: Tensor) -> Tensor:
+    def wrong(self, x, affines):
         return true(self, x, affines * 1.001)
 
     monkeypatch.setattr(StyledNorm, "forward", wrong)
@@ -305,7 +286,7 @@ def test_a_file_that_misses_its_limit_is_thrown_away(
     assert not list(tmp_path.glob("Kokoro*"))
 
 
-def test_packages_flags_are_refused_for_files(capsys: pytest.CaptureFixture) -> None:
+def test_packages_flags_are_refused_for_files(capsys):
     assert (
         build_stage(
             (f"vocoder --runtime onnx --layout streaming-poly --checkpoint {DEMO_VOICE}").split()
@@ -322,15 +303,15 @@ FLAGS = ["abt de, fɡh.", "--phonemes", "--seed", "3"]
 
 
 @pytest.fixture
-def checkpoint(tiny_checkpoint: Checkpoint) -> Checkpoint:
+def checkpoint(tiny_checkpoint):
     return tiny_checkpoint
 
 
-def rendered(vocoder: VocoderBackend, inputs: VocoderInputs) -> np.ndarray:
+def rendered(vocoder, inputs):
     return vocoder.run(vocoder.pack(inputs), inputs.style[:, :, None, None], inputs.frames).numpy()
 
 
-def said(checkpoint: Checkpoint, tiny_build: Path, out: Path, *more: str) -> np.ndarray:
+def said(checkpoint, tiny_build, out, *more):
     assert (
         main(
             [
@@ -352,8 +333,8 @@ def said(checkpoint: Checkpoint, tiny_build: Path, out: Path, *more: str) -> np.
 class TestPackages:
     @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 30.0), ("fp16", 25.0)])
     def test_executed_packages_say_what_pytorch_says(
-        self, checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, method: str, limit_db: float
-    ) -> None:
+        self, checkpoint, tiny_build, tmp_path, method, limit_db
+    ):
         """The whole chain, each run on its own F0. 16 bit output and the phases of silent bins
         bound the SNR: docs/speaking.md.
         """
@@ -365,9 +346,7 @@ class TestPackages:
         assert snr_db(reference, found) >= limit_db
 
     @pytest.mark.parametrize(("method", "limit_db"), [("fp32", 100.0), ("fp16", 45.0)])
-    def test_on_the_same_features(
-        self, checkpoint: Checkpoint, tiny_build: Path, method: str, limit_db: float
-    ) -> None:
+    def test_on_the_same_features(self, checkpoint, tiny_build, method, limit_db):
         """Vocoder against vocoder: durations, F0 and spectrum shared."""
         frames, generator = 37, torch.Generator().manual_seed(0)
         opened = {
@@ -385,9 +364,7 @@ class TestPackages:
         one, other = (rendered(found.vocoder, inputs) for found in opened.values())
         assert snr_db(one, other) >= limit_db
 
-    def test_source_of_the_manifest_is_the_checkpoints(
-        self, checkpoint: Checkpoint, tiny_build: Path
-    ) -> None:
+    def test_source_of_the_manifest_is_the_checkpoints(self, checkpoint, tiny_build):
         from kokoro_ane.core.manifest import Manifest
 
         found = HarmonicSource.recorded(
@@ -398,12 +375,8 @@ class TestPackages:
         assert found.bias == twin.bias
 
     def test_packages_of_another_checkpoint_are_refused(
-        self,
-        tiny_checkpoint: Checkpoint,
-        tiny_build: Path,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        self, tiny_checkpoint, tiny_build, tmp_path, capsys
+    ):
         other = write_checkpoint(
             tmp_path / "other",
             tiny_config() | {"vocab": tiny_checkpoint.config.vocab},
@@ -427,21 +400,15 @@ class TestPackages:
         )
         assert not (tmp_path / "a.wav").exists()
 
-    def test_missing_level_names_the_command_that_makes_it(
-        self, checkpoint: Checkpoint, tiny_build: Path
-    ) -> None:
+    def test_missing_level_names_the_command_that_makes_it(self, checkpoint, tiny_build):
         with pytest.raises(
             InputError, match=r"run `kokoro-ane quantize --method w8a8 --checkpoint .* --build .*`"
         ):
             open_runtime("mlprogram", Request(checkpoint, tiny_build, "w8a8"))
 
     def test_a_vocoder_alone_speaks_and_says_who_encodes(
-        self,
-        checkpoint: Checkpoint,
-        tiny_build: Path,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        self, checkpoint, tiny_build, tmp_path, capsys
+    ):
         """What `make vocoder` leaves is enough to hear it."""
         copy = Path(shutil.copytree(tiny_build, tmp_path / "build"))
         for path in copy.glob("KokoroEncoder-*"):
@@ -454,9 +421,7 @@ class TestPackages:
         assert len(alone) == len(whole)
         assert not np.array_equal(alone, whole)
 
-    def test_an_ios_17_pair_speaks_the_same(
-        self, checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path
-    ) -> None:
+    def test_an_ios_17_pair_speaks_the_same(self, checkpoint, tiny_build, tmp_path):
         copy = Path(shutil.copytree(tiny_build, tmp_path / "build"))
         for path in copy.glob("KokoroEncoder-*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -470,14 +435,14 @@ class TestPackages:
             said(checkpoint, tiny_build, tmp_path / "b.wav"),
         )
 
-    def test_core_ml_gets_the_declared_types_and_gives_tensors(self, tiny_build: Path) -> None:
+    def test_core_ml_gets_the_declared_types_and_gives_tensors(self, tiny_build):
         """Core ML itself is not here: a stand-in of its predict sees what it would see."""
         seen = {}
 
-        def opened(path: Path, function: str, units: str) -> object:
+        def opened(path, function, units):
             seen["opened"] = (path.name, function, units)
 
-            def predict(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            def predict(inputs):
                 seen["dtypes"] = {name: value.dtype.name for name, value in inputs.items()}
                 return {"waveform": np.ones((1, 1, 1, 24000), np.float32)}
 
@@ -494,7 +459,7 @@ class TestPackages:
         assert found["waveform"].dtype == torch.float32
 
     # the encoder's LSTM aborts on the M5's GPU
-    def test_compute_units_by_chip_and_core_ml_elsewhere(self) -> None:
+    def test_compute_units_by_chip_and_core_ml_elsewhere(self):
         declared = {
             "default": "CPU_AND_GPU",
             "M5": "CPU_ONLY",

@@ -6,14 +6,12 @@ The second half needs apache-tvm (300 MB unpacked): `pip install "kokoro-ane[tvm
 
 import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
@@ -44,19 +42,17 @@ V3 = "avx2 bmi2 fma f16c movbe"
         ("", "arm64", "arm64"),
     ],
 )
-def test_a_library_names_the_processors_it_is_for(flags: str, machine: str, level: str) -> None:
+def test_a_library_names_the_processors_it_is_for(flags, machine, level):
     assert processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
 
 
 @pytest.fixture
-def without_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_tvm(monkeypatch):
     uninstall(monkeypatch, "tvm")
 
 
 @pytest.mark.usefixtures("without_tvm")
-def test_without_tvm_one_line_names_the_command(
-    tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_without_tvm_one_line_names_the_command(tiny_checkpoint, tmp_path, capsys):
     with pytest.raises(
         InputError,
         match=r'^runtime tvm needs tvm, which is not installed: pip install "kokoro-ane\[tvm\]"$',
@@ -88,7 +84,7 @@ def test_without_tvm_one_line_names_the_command(
 
 
 @pytest.mark.parametrize("steps", [1, 2, 19])
-def test_the_operator_is_the_lstm(steps: int) -> None:
+def test_the_operator_is_the_lstm(steps):
     torch.manual_seed(0)
     lstm, x = PrefixLSTM(6, 4).eval(), torch.randn(1, steps, 6)
     replaced = with_operators(nn.ModuleList([lstm]))[0]
@@ -100,13 +96,12 @@ def test_the_operator_is_the_lstm(steps: int) -> None:
 class OneInput(nn.Module):
     """Layers in a row on x [1, C, 1, S], or a function."""
 
-    def __init__(self, *layers: nn.Module) -> None:
+    def __init__(self, *layers):
         super().__init__()
         self.layers = nn.Sequential(*layers)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.layers(x)
-        return y
+    def forward(self, x):
+        return self.layers(x)
 
 
 class SnakeNorm(nn.Module):
@@ -114,31 +109,29 @@ class SnakeNorm(nn.Module):
     convolution.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.gain, self.conv = nn.Linear(1, 10), Conv(5, 6, 3, padding=1)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         gain, shift = self.gain(x.new_ones(1, 1)).flatten().chunk(2)
         u = torch.nn.functional.instance_norm(x, weight=gain, bias=shift, eps=NORM_EPSILON)
         wave = torch.sin(u)
-        y: torch.Tensor = self.conv(torch.addcmul(u, wave, wave))
-        return y
+        return self.conv(torch.addcmul(u, wave, wave))
 
 
 class Steps(nn.Module):
     """Rows [1, T, C] through an LSTM and a product with a weight."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.lstm, self.linear = PrefixLSTM(5, 8), nn.Linear(16, 50)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.linear(self.lstm(x[:, :, 0].transpose(1, 2), None))
-        return y
+    def forward(self, x):
+        return self.linear(self.lstm(x[:, :, 0].transpose(1, 2), None))
 
 
-def kernels_of() -> dict[str, nn.Module]:
+def kernels_of():
     return {
         "convolution": OneInput(
             Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)
@@ -154,7 +147,7 @@ def kernels_of() -> dict[str, nn.Module]:
 
 @needs_tvm
 @pytest.mark.parametrize("name", list(kernels_of()))
-def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_path: Path) -> None:
+def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name, tmp_path):
     torch.manual_seed(0)
     module = kernels_of()[name].eval().requires_grad_(False)
     function = PortableFunction(
@@ -172,8 +165,8 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def make(out: Path) -> None:
+def build(tiny_checkpoint, tmp_path_factory):
+    def make(out):
         for stage in ("encoder", "vocoder"):
             assert (
                 build_stage(
@@ -195,9 +188,7 @@ def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory)
 
 @needs_tvm
 @pytest.mark.parametrize("phonemes", ["a", "abt de, fɡh. " * 8])
-def test_tvm_says_what_pytorch_says(
-    tiny_checkpoint: Checkpoint, build: Path, phonemes: str
-) -> None:
+def test_tvm_says_what_pytorch_says(tiny_checkpoint, build, phonemes):
     reference, found = (
         spoken(tiny_checkpoint, build, runtime, phonemes) for runtime in ("torch", "tvm")
     )
@@ -210,9 +201,7 @@ def test_tvm_says_what_pytorch_says(
 
 
 @needs_tvm
-def test_a_library_of_another_version_or_checkpoint_is_refused(
-    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
-) -> None:
+def test_a_library_of_another_version_or_checkpoint_is_refused(tiny_checkpoint, build, tmp_path):
     for path in build.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (manifest,) = tmp_path.glob("KokoroVocoder-*.json")
