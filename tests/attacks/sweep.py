@@ -74,9 +74,10 @@ NUMBERS = "0 -1 1 2 1e308 nan inf -inf 0x10 1_000 ٣ ½ 1e-320 abc 1,2 -0 1.5 21
 NUMBERS += ["9" * 30, "-" + "9" * 30, "9" * 5000, " 1 ", "", "1\n", "\0", f"{2**64}"]
 WORDS = """
     ../../x ../voices/slt a/b ü %s%n {0} [red]x[/] [/] - slt slt:1e308,rms:1e308 slt:nan slt:0
-    slt:-1,rms:2 slt,slt : , slt: :1 nobody 40,40,20 20,abc w8 p6 streaming-w8 fp16,fp16 fp16,nonsense
-    m1 m99 torch coreml onnx en-US xx clips=2 clips=nan clips=9999999999 clips = a=b=c main duration
-    x=1,2 features=1,3157,1,81 NaN null hexgrad -1 -- [slow](/ˈ/) <speak> hɛlˈO =cmd|'/C
+    slt:-1,rms:2 slt,slt : , slt: :1 nobody 40,40,20 20,abc w8 p6 streaming-w8 fp16,fp16
+    fp16,nonsense m1 m99 torch coreml onnx en-US xx clips=2 clips=nan clips=9999999999 clips =
+    a=b=c main duration x=1,2 features=1,3157,1,81 NaN null hexgrad -1 --
+    [slow](/ˈ/) <speak> hɛlˈO =cmd|'/C
 """.split()
 WORDS += [
     "",

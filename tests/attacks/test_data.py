@@ -36,7 +36,7 @@ from kokoro_ane.quantize.recipe import Recipe, load_recipe
 from mlprogram import ProgramError
 from mlprogram.compiled import read_compiled
 from test_compiled import OLD
-from tests.attacks.sweep_calls import Runs, changed, places
+from tests.attacks.spoil import Runs, changed, places
 from tests.builds import left_behind
 from tests.commands import printed
 from tests.random_checkpoint import tiny_config

@@ -4,8 +4,6 @@ words, texts and interrupts: a named case each.
 
 import ast
 import os
-import shlex
-import shutil
 import sys
 import tempfile
 import time
@@ -17,38 +15,14 @@ import pytest
 import torch
 
 from bench import chain_speed
-from kokoro_ane import cli
 from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.vocoder.render import VocoderPackage
 from kokoro_ane.vocoder.vocoder_steps import STEPS
-from mlprogram.__main__ import main as mlprogram
 from mlprogram.errors import LONGEST_LINE, one_line
 from tests.builds import left_behind
 from tests.commands import ran
-
-UNREADABLE = "/proc/self/mem"
-SPEAK = "-o {out}/x.wav --runtime torch --checkpoint {tiny}"
-REFUSALS = [
-    ("ane x --rules {zero}", "not a file"),
-    ("rules --check {zero}", "not a file"),
-    ("rules --write {zero}", "not a file"),
-    ("ane {out} --chip 'm1\n" + "x" * 100_000 + "'", "x"),
-    (
-        "ane {package} --chip m1 --no-device --json {out}/x.json --plot {out}/x.wav",
-        "must end in one of",
-    ),
-    ("describe {package} --function \ud800", "no function '\\ud800'"),
-    ("vectors --checkpoint {voiceless} --out {out}/v", "holds no voice"),
-    ("bundle --checkpoint {tiny} --out ''", "has to say so: --out bundle-tiny-fp16"),
-    (f"g2p --file {UNREADABLE}", f"{UNREADABLE}: Input/output error"),
-    (f"g2p x --lexicon {UNREADABLE}", f"{UNREADABLE}: Input/output error"),
-    (f"speak --file {UNREADABLE} {SPEAK}", f"{UNREADABLE}: Input/output error"),
-    # when the samples' settings were hashed, or in the middle of the subtitles
-    (f"speak 'a \udcff b' --timestamps {{out}}/x.srt {SPEAK}", "the text is not UTF-8"),
-    (f"speak \ud800\udc00 --timestamps {{out}}/x.srt {SPEAK}", "the text is not UTF-8"),
-]
 
 
 class TestWords:
@@ -70,29 +44,6 @@ class TestWords:
         line = one_line(f"{'x' * 100_000}: no such voice")
         assert len(line) <= LONGEST_LINE
         assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
-
-    @pytest.mark.parametrize("command, message", REFUSALS, ids=lambda text: text[:40])
-    def test_a_refusal_is_one_line_and_nothing_is_written(
-        self, command, message, tiny, tiny_build, tmp_path, capsys
-    ):
-        if UNREADABLE in command and not Path(UNREADABLE).exists():
-            pytest.skip("Linux only: a file that opens and cannot be read")
-        zero, voiceless, out = (tmp_path / name for name in ("zero", "voiceless", "out"))
-        zero.symlink_to("/dev/zero")
-        shutil.copytree(tiny, voiceless, ignore=shutil.ignore_patterns("voices"))
-        out.mkdir()
-        package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
-        places = {"tiny": tiny, "zero": zero, "voiceless": voiceless, "out": out}
-        arguments = shlex.split(command.format(package=package, **places))
-        main = mlprogram if arguments[0] in ("ane", "describe", "rules") else cli.main
-        assert main(arguments) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        # A command that another test killed is cleaned up after by the next one, which says so.
-        lines = [line for line in error.splitlines() if "an earlier run was killed" not in line]
-        assert len(lines) == 1
-        assert len(lines[0]) <= LONGEST_LINE + len("error: ")
-        assert not left_behind(out)
 
     def test_flags_that_a_bench_command_reads_are_its_flags(self):
         """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback

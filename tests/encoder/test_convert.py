@@ -175,21 +175,6 @@ class TestBuild:
         assert torch.equal(encode(EncoderPackage(paths).backend, ids, style, 1.0).f0_hz, one.f0_hz)
         pytest.raises(InputError, EncoderPackage, paths[:1]).match("holds no function 'prosody'")
 
-    @pytest.mark.parametrize(
-        ("flags", "message"),
-        [
-            (["--token-buckets", "16,513"], "not within 3..512"),
-            (["--token-buckets", "2,16"], "not within 3..512"),
-            (["--buckets", "40,20"], "20 stands after 40"),
-        ],
-    )
-    def test_bad_flags(self, flags, message, tmp_path, capsys):
-        pytest.raises(SystemExit, main, ["encoder", "--out", str(tmp_path / "out"), *flags]).match(
-            "2"
-        )
-        assert message in capsys.readouterr().err
-        assert left_behind(tmp_path / "out") == []
-
     def test_a_checkpoint_without_an_encoder_is_named(self, tmp_path, capsys):
         folder = tmp_path / "vocoder_only"
         shutil.copytree(DEMO_VOICE, folder)

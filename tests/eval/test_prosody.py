@@ -168,15 +168,3 @@ class TestCommand:
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4
         assert record["summary"]["tokens_changed_percent"]["mean"] == 0.0
-
-    @pytest.mark.parametrize(
-        ("flags", "message"),
-        [
-            (["--stage", "encoder", "--method", "w8a8"], "unknown method 'w8a8'"),
-            (["--method", "w8g"], "give --stage encoder"),
-            (["--stage", "encoder", "--method", "w8", "--layout", "streaming"], "--layout belongs"),
-        ],
-    )
-    def test_bad_input(self, flags, message, tiny_checkpoint, capsys):
-        assert quality([*flags, "--checkpoint", str(tiny_checkpoint.folder)]) == 2
-        assert message in capsys.readouterr().err

@@ -247,22 +247,10 @@ def test_two_workers_measure_what_one_measures(placed, tmp_path):
 
 
 class TestBadInput:
-    def test_unknown_method(self, placed, capsys):
-        assert release(placed, "--methods", "w9") == 2
-        assert "unknown method 'w9'; there are: fp16, w8" in capsys.readouterr().err
-
-    def test_nothing_built(self, placed, tmp_path, capsys):
-        assert release((placed[0], tmp_path), "--methods", "w8") == 2
-        assert "`kokoro-ane quantize --method w8` builds it" in capsys.readouterr().err
-
     def test_evaluation_text_is_not_calibration_text(self):
         require_disjoint(heldout()[:12], heldout()[12:])
         with pytest.raises(InputError, match="tune on other text"):
             require_disjoint([heldout()[3]], heldout())
-
-    def test_report_without_a_decision(self, placed, capsys):
-        assert report(f"--checkpoint {placed[0].folder} --build {placed[1]}".split()) == 2
-        assert "`kokoro-ane release` decides" in capsys.readouterr().err
 
 
 def test_the_default_is_a_chip_of_the_rules():

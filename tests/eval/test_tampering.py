@@ -16,7 +16,7 @@ from kokoro_ane.eval import provenance
 from kokoro_ane.eval.listening import REFERENCE, Audition
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
-from tests.attacks.sweep_calls import changed, places
+from tests.attacks.spoil import changed, places
 from tests.commands import parsed
 from tests.eval.release_build import release, shortened
 

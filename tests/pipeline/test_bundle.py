@@ -284,27 +284,6 @@ def test_a_missing_and_an_added_file_are_found(bundled, tmp_path, capsys):
     assert "awb.style is missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "more, code, message",
-    [
-        (
-            "--out {build}/release-1.0",
-            2,
-            "tiny is not releasable and its bundle has to say so: --out",
-        ),
-        ("--dialects us,fr", 2, "'fr' is neither us nor gb"),
-        ("--method w9", 2, "w9"),
-        ("--verify {build}/nothing", 2, "does not exist"),
-    ],
-)
-def test_refusals(tiny_checkpoint, build, more, code, message, capsys):
-    assert bundle(tiny_checkpoint, build, more.format(build=build)) == code
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
-    assert not (build / "release-1.0").exists()
-
-
 def test_a_level_that_is_missing_is_built_first(
     tiny_checkpoint, tiny_build, tmp_path, monkeypatch, capsys
 ):

@@ -227,26 +227,6 @@ class TestValidator:
         assert validate(["--checkpoint", folder, "--phonemes", PHONEMES]) == 1
         assert f"the first bad stage is {stage}" in capsys.readouterr().out
 
-    @pytest.mark.parametrize(
-        "flags, message",
-        [
-            ("--phonemes ''", "nothing to say"),
-            ("--phonemes " + "a" * 511, "511 phonemes: at most 510"),
-            ("--phonemes ab1", "'1' (U+0031) at 2"),
-            ("--phonemes abc --speed 0", "speed 0.0 is outside"),
-            ("--phonemes abc --speed nan", "speed nan is outside"),
-            ("--phonemes abc --voice sltt", "did you mean slt?"),
-            ("--phonemes abc --voice slt:0", "weight above 0"),
-            ("--phonemes abc --runtime mlprog", "did you mean mlprogram?"),
-            ("--phonemes abc --runtime mlprogram --build x", "does not exist"),
-        ],
-    )
-    def test_bad_input_is_one_line_and_exit_2(self, folder, flags, message, capsys):
-        assert validate(["--checkpoint", folder, *shlex.split(flags)]) == 2
-        error = capsys.readouterr().err
-        assert message in error.splitlines()[-1]
-        assert "Traceback" not in error
-
     @pytest.mark.slow
     def test_whole_chain_at_full_size_in_float64(self, tmp_path, capsys):
         """Same noise, upstream's widths: every stage on upstream's inputs, and the chain on its

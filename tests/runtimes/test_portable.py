@@ -27,7 +27,6 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
 from tests.builds import once, uninstall
-from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 pytest.importorskip("onnxruntime")
@@ -188,39 +187,6 @@ def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch):
     assert default_runtime() == "mlprogram"
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--method", "p6"], "--method p6 is a package: ONNX Runtime has only fp32, w8, w8a8"),
-        (
-            ["--layout", "host"],
-            "--layout host is a package: ONNX Runtime has only padded, streaming",
-        ),
-        (["--runtime", "onyx"], "unknown runtime 'onyx'; did you mean onnx?"),
-    ],
-)
-def test_levels_forms_and_names(build, tmp_path, flags, message, capsys):
-    assert (
-        main(
-            [
-                "abt.",
-                "--phonemes",
-                "--runtime",
-                "onnx",
-                "--build",
-                str(build),
-                "-o",
-                str(tmp_path / "a.wav"),
-                *flags,
-            ]
-        )
-        == 2
-    )
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-
-
 VOCODER = "run `kokoro-ane build vocoder --runtime onnx"
 
 
@@ -284,19 +250,6 @@ def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, 
     ).split()
     assert build_stage(stage) == 1
     assert not list(tmp_path.glob("Kokoro*"))
-
-
-def test_packages_flags_are_refused_for_files(capsys):
-    assert (
-        build_stage(
-            (f"vocoder --runtime onnx --layout streaming-poly --checkpoint {DEMO_VOICE}").split()
-        )
-        == 2
-    )
-    assert (
-        "--layout streaming-poly is a package: ONNX Runtime has only padded, streaming"
-        in capsys.readouterr().err
-    )
 
 
 FLAGS = ["abt de, fɡh.", "--phonemes", "--seed", "3"]
