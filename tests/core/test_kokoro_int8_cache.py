@@ -24,6 +24,7 @@ from kokoro_ane.core.kokoro_int8.cache import (
     cache_root,
     cached,
 )
+from tests.commands import refused
 
 STATE = {
     "bert.pooler.bias": np.arange(5, dtype=np.float32),
@@ -99,7 +100,7 @@ def test_an_existing_cache_needs_no_packages(monkeypatch):
     assert cache.available()
     (folder / WEIGHTS).unlink()
     assert not cache.available()
-    pytest.raises(InputError, cached).match("kokoro-int8 is not installed: `make venv`")
+    refused("kokoro-int8 is not installed: `make venv`", cached)
 
 
 def cut(path):
@@ -157,9 +158,10 @@ def test_a_folder_that_cannot_be_written(monkeypatch, code):
         return real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", failing)
-    pytest.raises(InputError, cached).match(
+    refused(
         f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB;"
-        " KOKORO_ANE_CACHE=FOLDER"
+        " KOKORO_ANE_CACHE=FOLDER",
+        cached,
     )
     assert not [path for path in names(cache_folder()) if WEIGHTS in path]
     monkeypatch.undo()
@@ -167,12 +169,12 @@ def test_a_folder_that_cannot_be_written(monkeypatch, code):
 
 def test_a_cache_that_is_a_file(tmp_path):
     (tmp_path / "cache").write_text("in the way")
-    pytest.raises(InputError, cached).match("kokoro-int8 cannot be written to")
+    refused("kokoro-int8 cannot be written to", cached)
 
 
 def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch):
     monkeypatch.setattr(packages, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
-    pytest.raises(InputError, cached).match("decoded to SHA-256 .* is not one of constraints.txt")
+    refused("decoded to SHA-256 .* is not one of constraints.txt", cached)
     assert WEIGHTS not in names(cache_folder())
 
 

@@ -22,7 +22,6 @@ from kokoro_ane.core.checkpoint import (
 )
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import Identity, config_sha256, released, voice_sha256, withheld
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.voices import read_pack
@@ -32,7 +31,7 @@ from kokoro_ane.quantize import sources, speech
 from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.speech import calibration_inputs, own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
-from tests.commands import parsed
+from tests.commands import parsed, refused
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -139,17 +138,12 @@ class TestReleasable:
 
     @pytest.mark.parametrize("name", ["kokoro-82m", "kokoro-int8"])
     def test_other_weights_under_a_known_name_are_refused(self, folder, name):
-        with pytest.raises(
-            InputError, match=f'does not hold the weights of {name}.*give it a "name" of its own'
-        ):
+        with refused(f'does not hold the weights of {name}.*give it a "name" of its own'):
             changed_config(folder, lambda config: config.update({"name": name}))
 
     def test_kokoro_int8_under_another_name_is_refused(self, folder, monkeypatch):
         monkeypatch.setattr(cache, "WEIGHTS_SHA256", open_checkpoint(str(folder)).sha256)
-        with pytest.raises(
-            InputError,
-            match="holds the weights of kokoro-int8, but its config.json gives the name tiny",
-        ):
+        with refused("holds the weights of kokoro-int8, but its config.json gives the name tiny"):
             open_checkpoint(str(folder))
 
 
@@ -231,7 +225,7 @@ class TestOwnSpeech:
             for a, b in zip(first, again, strict=True)
         )
         file.write_bytes(b"PK")
-        pytest.raises(InputError, own_speech, demo, JUDGED).match("cannot be read as arrays")
+        refused("cannot be read as arrays", own_speech, demo, JUDGED)
 
     def test_what_is_judged_is_never_tuned_on(self, demo, monkeypatch):
         """Both ways: calibration refuses a tuning set with a judged text, and the judge refuses it
@@ -239,10 +233,10 @@ class TestOwnSpeech:
         """
         shared = own_speech(demo, JUDGED)
         monkeypatch.setattr("kokoro_ane.quantize.speech.own_speech", lambda *_: shared)
-        with pytest.raises(InputError, match="tune on other text"):
+        with refused("tune on other text"):
             next(calibration_inputs(demo, Vocoder.of(demo), 3))
         monkeypatch.setattr("kokoro_ane.eval.reference.own_speech", lambda *_: shared)
-        pytest.raises(InputError, judged_clips, demo).match("tune on other text")
+        refused("tune on other text", judged_clips, demo)
 
     def test_the_bundled_sets_pass(self, demo):
         require_disjoint(

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kokoro_ane.core.checks import ProgramFacts, snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PADDING_ID
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import upstream_state
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder import encoder_stage
@@ -31,6 +30,7 @@ from kokoro_ane.encoder.lstm import PrefixLSTM
 from kokoro_ane.pipeline.build import main
 from mlprogram import Program
 from tests.builds import left_behind
+from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE
 from tests.parity import (
     SEAMS,
@@ -173,7 +173,7 @@ class TestBuild:
         ids, style = some_ids(tiny_checkpoint, 7), real_styles()[0][:, 128:]
         one = encode(EncoderPackage((tiny_build / f"{NAME}.json",)).backend, ids, style, 1.0)
         assert torch.equal(encode(EncoderPackage(paths).backend, ids, style, 1.0).f0_hz, one.f0_hz)
-        pytest.raises(InputError, EncoderPackage, paths[:1]).match("holds no function 'prosody'")
+        refused("holds no function 'prosody'", EncoderPackage, paths[:1])
 
     def test_a_checkpoint_without_an_encoder_is_named(self, tmp_path, capsys):
         folder = tmp_path / "vocoder_only"

@@ -11,7 +11,6 @@ import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, SAMPLE_RATE_HZ, TUNING
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
 from kokoro_ane.encoder.functions import Encoder, torch_functions
@@ -58,6 +57,7 @@ from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 from tests.builds import uninstall
+from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE, heldout, recording
 from tests.signals import delayed, glitched, phrase_of, replaced, white_noise
 
@@ -161,7 +161,7 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference):
     assert len(first.f0_hz) == len(first.energy) == 2 * first.frames
     assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
     assert reference.inputs(first).frames == first.frames
-    pytest.raises(InputError, within, clip, 3).match("no word of it fits 3 frames")
+    refused("no word of it fits 3 frames", within, clip, 3)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
 
 
 def test_an_encoder_that_is_not_built_names_the_command(reference, tmp_path):
-    with pytest.raises(InputError, match="does not exist: run `kokoro-ane build encoder"):
+    with refused("does not exist: run `kokoro-ane build encoder"):
         built_encoder(Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE)), None)
 
 
@@ -247,7 +247,7 @@ class TestListeners:
         assert words_changed(muted) >= 2
 
     def test_words_need_a_text(self, speech):
-        with pytest.raises(InputError, match="what is said"):
+        with refused("what is said"):
             word_errors_added(Trial(speech, speech))
 
     def test_voices_are_told_apart(self, sentence):
@@ -283,14 +283,12 @@ class TestListeners:
         uninstall(monkeypatch, package)
         for loader in (listeners._dnsmos, listeners._distillmos, listeners._voice_encoder):
             loader.cache_clear()
-        pytest.raises(InputError, ask, speech).match(
-            f"{package}, which is not installed: pip install"
-        )
+        refused(f"{package}, which is not installed: pip install", ask, speech)
 
     def test_a_missing_recognizer_is_one_line(self, speech, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "pocketsphinx", None)
         listeners._decoder.cache_clear()
-        pytest.raises(InputError, words_heard, speech).match("pocketsphinx, which is not installed")
+        refused("pocketsphinx, which is not installed", words_heard, speech)
 
 
 LIMITS = {gate.metric: gate.limit for gate in COMMON}

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Timed, Workers
@@ -19,6 +18,7 @@ from kokoro_ane.eval.levels import in_order, measured_clips
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.quantize.corpus import Utterance
+from tests.commands import refused
 from tests.eval.release_build import clips as figures
 
 MANIFEST = SimpleNamespace(package_sha256="0" * 64, path=Path("x.json"), buckets=(1200,))
@@ -159,7 +159,7 @@ def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
 ):
     done, deaths = [], {"judged-03": MOST_LOSSES}
     with (
-        pytest.raises(InputError, match="worker processes were ended 3 times"),
+        refused("worker processes were ended 3 times"),
         workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers,
     ):
         for each, _ in workers.measure(Path("x.json"), Execution.of("declared"), CLIPS):

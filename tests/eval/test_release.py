@@ -22,7 +22,6 @@ import soundfile
 import torch
 from markupsafe import escape
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
@@ -40,7 +39,7 @@ from kokoro_ane.quantize.corpus import require_disjoint
 from kokoro_ane.quantize.speech import own_speech
 from mlprogram.examine.rules import load_rules
 from tests.builds import small_config
-from tests.commands import parsed, printed
+from tests.commands import parsed, printed, refused
 from tests.demo_voice import heldout
 from tests.eval.release_build import level as made_level
 from tests.eval.release_build import made_up, release
@@ -233,7 +232,7 @@ def test_two_workers_measure_what_one_measures(placed, tmp_path):
             for clip, timed in alone.measure(manifest, Execution.of("declared"), short)
         }
     with (
-        pytest.raises(InputError, match="none.json does not exist"),
+        refused("none.json does not exist"),
         Workers(Reference(placed[0], 0, tmp_path), 2) as processes,
     ):
         two = {
@@ -249,7 +248,7 @@ def test_two_workers_measure_what_one_measures(placed, tmp_path):
 class TestBadInput:
     def test_evaluation_text_is_not_calibration_text(self):
         require_disjoint(heldout()[:12], heldout()[12:])
-        with pytest.raises(InputError, match="tune on other text"):
+        with refused("tune on other text"):
             require_disjoint([heldout()[3]], heldout())
 
 

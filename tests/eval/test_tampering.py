@@ -16,7 +16,7 @@ from kokoro_ane.eval import provenance
 from kokoro_ane.eval.listening import REFERENCE, Audition
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
-from tests.attacks.spoil import changed, places
+from tests.attacks.spoil import changed, one_of_a_list
 from tests.commands import parsed
 from tests.eval.release_build import release, shortened
 
@@ -81,10 +81,7 @@ class TestAForgedDecision:
 
     def test_every_leaf_in_turn(self, decided, capsys):
         record, shown = shortened(decided.record), 0
-        kinds = {
-            tuple(0 if isinstance(key, int) else key for key in at): at for at in places(record)
-        }
-        for number, at in enumerate(kinds.values()):
+        for number, at in enumerate(one_of_a_list(record)):
             for value in (TAGS[number % 2], ODD[number % len(ODD)]):
                 capsys.readouterr()
                 code = decided.reported(changed(record, at, value))

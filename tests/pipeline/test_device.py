@@ -13,12 +13,12 @@ import pytest
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline import device_report
 from kokoro_ane.pipeline.device_report import measured_apart
 from mlprogram import MLModel
 from mlprogram.examine import device
 from mlprogram.examine.device import CoreML
+from tests.commands import refused
 
 # the placement is read off the class's name
 MLNeuralEngineComputeDevice = type("MLNeuralEngineComputeDevice", (), {})
@@ -173,9 +173,9 @@ def test_a_package_that_ends_its_process_costs_its_own_row(said, build, tmp_path
         "the process that opened it ended by signal 6"
     ]
     assert second["rows"][0]["shapes"] == {"x": [1, 8, 16, 16]}
-    with pytest.raises(InputError, match="every package"):
+    with refused("every package"):
         measured_apart(packages[1:], command)
-    with pytest.raises(InputError, match="error: no Mac"):
+    with refused("error: no Mac"):
         measured_apart([tmp_path / "other.mlpackage"], command)
 
 

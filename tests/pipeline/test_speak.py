@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from kokoro_ane.api import speak
 from kokoro_ane.core.contract import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline.audio import TrimmedSink, levelled, to_file
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
@@ -25,7 +24,7 @@ from kokoro_ane.pipeline.text import Chunk, PhonemeReader
 from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.builds import left_behind
-from tests.commands import ROOT, heeds_ctrl_c, parsed, printed, ran
+from tests.commands import ROOT, heeds_ctrl_c, parsed, printed, ran, refused
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")
@@ -394,9 +393,9 @@ class TestResume:
     def test_other_settings_and_nothing_kept_begin_anew(self, tmp_path):
         folder = tmp_path / "p"
         kept_after(folder)
-        pytest.raises(
-            InputError, ResumeState.open, folder, SETTINGS | {"seed": 1}, resume=True
-        ).match("chunks of another seed")
+        refused(
+            "chunks of another seed", ResumeState.open, folder, SETTINGS | {"seed": 1}, resume=True
+        )
         with ResumeState.open(folder, SETTINGS | {"seed": 1}, resume=False) as state:
             assert state.earlier(0, speech(0).chunk) is None
             state.remove()

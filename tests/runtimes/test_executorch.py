@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_sha256
 from kokoro_ane.core.layers import AdaIN1d, Conv
 from kokoro_ane.core.manifest import Manifest
@@ -36,6 +36,7 @@ from kokoro_ane.runtimes.portable import PortableFunction, by_name
 from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 from tests.builds import uninstall
+from tests.commands import refused
 
 needs_executorch = pytest.mark.skipif(
     importlib.util.find_spec("executorch") is None,
@@ -105,12 +106,9 @@ class TestLayers:
 
     @pytest.mark.usefixtures("without_executorch")
     def test_a_runtime_that_is_not_installed_is_one_line(self, tiny_checkpoint, tmp_path):
-        with pytest.raises(
-            InputError,
-            match=(
-                r"^runtime executorch needs executorch, which is not installed: pip install"
-                r' "kokoro-ane\[executo'
-            ),
+        with refused(
+            r"^runtime executorch needs executorch, which is not installed: pip install"
+            r' "kokoro-ane\[executo'
         ):
             open_runtime("executorch", Request(tiny_checkpoint, tmp_path))
 
@@ -145,9 +143,7 @@ class TestLayers:
             program({"style": style.numpy(), "x": np.full((1, 3, 1, 70), 217.3, np.float32)})["y"]
         ).all()
         (tmp_path / "y.pte").write_bytes(b"no program")
-        pytest.raises(InputError, PteProgram, tmp_path / "y.pte", (), ()).match(
-            r"y\.pte is not read by ExecuTorch"
-        )
+        refused(r"y\.pte is not read by ExecuTorch", PteProgram, tmp_path / "y.pte", (), ())
 
     @pytest.mark.slow
     @needs_executorch
@@ -188,9 +184,7 @@ class TestShapes:
         assert sizes((1, "3", 512), {}) == (1, 3, 512)
         assert solved(7, 7) == {}
         for unknown in ("columns", "2 * 80", "rows * pitch", ""):
-            pytest.raises(InputError, sizes, (unknown,), {"bucket": 4}).match(
-                "no input says how long"
-            )
+            refused("no input says how long", sizes, (unknown,), {"bucket": 4})
         shapes = {"features": ((1, 7, 3, 42), (1, 7, 10, 156)), "style": ((1, 4),)}
         assert lengths_of({"features": (1, 7, "rows", "pitch + 36"), "style": (1, 4)}, shapes) == {
             "rows": (3, 10),
@@ -218,9 +212,7 @@ class TestSignatures:
                 )
                 assert list(signature.lengths.values()) == [(lengths[0], lengths[-1])]
         trunk = {"waveform": {"shape": [1, 128, "1", "columns"], "dtype": "float16"}}
-        with pytest.raises(
-            InputError, match="no input says how long 'columns' is; a tail on the host"
-        ):
+        with refused("no input says how long 'columns' is; a tail on the host"):
             list(signatures(dataclasses.replace(manifests[1], outputs=trunk)))
 
 
@@ -236,7 +228,7 @@ class TestWithoutExecutorch:
             file_for(parse_arguments([str(tmp_path / "bundle-tiny-p6")]), data).name
             == "bundle-tiny-p6.pte"
         )
-        with pytest.raises(InputError, match="has to say so: --out .*tiny-mine.pte"):
+        with refused("has to say so: --out .*tiny-mine.pte"):
             file_for(parse_arguments([str(tmp_path), "--out", str(tmp_path / "mine.pte")]), data)
 
     def test_files_of_another_runtime(self, manifests, tmp_path):
@@ -246,7 +238,7 @@ class TestWithoutExecutorch:
             }
             (tmp_path / f"{name}.json").write_text(json.dumps(text))
         data = {"encoder": [{"file": f"{NAMES[0]}.json"}], "vocoder": {"file": f"{NAMES[1]}.json"}}
-        pytest.raises(InputError, manifests_of, tmp_path, data).match("only Core ML packages")
+        refused("only Core ML packages", manifests_of, tmp_path, data)
 
 
 @pytest.fixture(scope="module")
@@ -305,9 +297,7 @@ class TestFile:
             ("noise", "holds no package"),
             ("empty", "holds no package"),
         ):
-            pytest.raises(
-                InputError, packages_in, tmp_path / f"{name}.pte", tmp_path / "out"
-            ).match(said)
+            refused(said, packages_in, tmp_path / f"{name}.pte", tmp_path / "out")
 
     def test_as_a_user_does_it(self, tiny_checkpoint, tiny_build, tmp_path, capsys):
         build = shutil.copytree(tiny_build, tmp_path / "build")

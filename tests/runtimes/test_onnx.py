@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.layers import Conv
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
@@ -34,7 +34,7 @@ from kokoro_ane.vocoder.scaled_conv import (
     TimeVaryingScale,
     input_factor,
 )
-from tests.commands import printed
+from tests.commands import printed, refused
 from tests.runtimes.test_portable import onnx_files, spoken
 
 pytest.importorskip("onnxruntime")
@@ -90,10 +90,13 @@ class TestFiles:
             )
             >= 100
         )
-        pytest.raises(InputError, arithmetic, "onnx", "ane_numerics").match(
-            "--precision ane_numerics is of the executed packages"
+        refused(
+            "--precision ane_numerics is of the executed packages",
+            arithmetic,
+            "onnx",
+            "ane_numerics",
         )
-        with pytest.raises(InputError, match="--runtime torch is what levels are judged against"):
+        with refused("--runtime torch is what levels are judged against"):
             judged_manifest("torch", request, build_package)
 
     def test_quality_builds_the_file_that_it_lacks(self, tiny_checkpoint, tmp_path, capsys):
@@ -108,7 +111,7 @@ class TestFiles:
         ]
         assert manifest.method == "w8"
         (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
-        with pytest.raises(InputError, match="has hash .* its manifest says"):  # never built over
+        with refused("has hash .* its manifest says"):  # never built over
             judged_manifest("onnx", request, build_package)
 
     def test_facts_of_a_file_are_its_own(self, tiny_checkpoint, build):
@@ -178,9 +181,7 @@ class TestFiles:
         waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
         assert 20 < snr_db(reference["waveform"], waveform) < 80
         (copy / "KokoroVocoder-tiny-onnx-w8.json").unlink()
-        with pytest.raises(
-            InputError, match="run `kokoro-ane quantize --method w8 .*--runtime onnx`"
-        ):
+        with refused("run `kokoro-ane quantize --method w8 .*--runtime onnx`"):
             open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
         assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
 
@@ -206,7 +207,7 @@ class TestFiles:
         manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
         require_genuine(manifest, "w8a8")
         for name in ("w8", "fp32"):
-            with pytest.raises(InputError, match=f"which is not {name}: renamed"):
+            with refused(f"which is not {name}: renamed"):
                 require_genuine(dataclasses.replace(manifest, method=name), name)
         facts = facts_of(manifest)
         assert facts.int8_macs_share > 0.5
@@ -378,9 +379,7 @@ def test_a_processor_that_saturates_is_refused(tmp_path, monkeypatch):
     onnx_file.are_exact.cache_clear()
     try:
         onnx_file.OnnxProgram(tmp_path / "plain.onnx", ("y",))
-        with pytest.raises(
-            InputError, match="loses bits of their sums on this processor: use w8 or fp32"
-        ):
+        with refused("loses bits of their sums on this processor: use w8 or fp32"):
             onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
     finally:
         onnx_file.are_exact.cache_clear()

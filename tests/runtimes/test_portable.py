@@ -14,7 +14,6 @@ import soundfile
 import torch
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.steps import run_steps
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.speak import main
@@ -27,6 +26,7 @@ from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import HarmonicSource
 from tests.builds import once, uninstall
+from tests.commands import refused
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 pytest.importorskip("onnxruntime")
@@ -176,12 +176,9 @@ def test_a_voice_that_only_pytorch_reads_is_one_line(tiny_checkpoint, build, tmp
 
 def test_a_runtime_that_is_not_installed_names_its_command(monkeypatch):
     uninstall(monkeypatch, "onnxruntime")
-    with pytest.raises(
-        InputError,
-        match=(
-            r"^runtime onnx needs onnxruntime, which is not installed: pip install"
-            r' "kokoro-ane\[onnx\]"$'
-        ),
+    with refused(
+        r"^runtime onnx needs onnxruntime, which is not installed: pip install"
+        r' "kokoro-ane\[onnx\]"$'
     ):
         check_runtime("onnx", "fp32")
     assert default_runtime() == "mlprogram"
@@ -214,7 +211,7 @@ def spoil(build, folder, change):
     ],
 )
 def test_files_of_another_make_are_refused(tiny_checkpoint, build, tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         open_runtime("onnx", Request(tiny_checkpoint, spoil(build, tmp_path, change)))
 
 
@@ -223,15 +220,13 @@ def test_a_missing_file_names_the_command(tiny_checkpoint, tmp_path):
         r"KokoroEncoderDuration-tiny-onnx-fp32\.json does not exist: run `kokoro-ane build encoder"
         r" --runtime onnx"
     )
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         open_runtime("onnx", Request(tiny_checkpoint, tmp_path))
 
 
 def test_an_unreadable_file_is_one_line(tmp_path):
     (tmp_path / "x.onnx").write_bytes(b"not a graph")
-    pytest.raises(InputError, OnnxProgram, tmp_path / "x.onnx", ("waveform",)).match(
-        r"x\.onnx is not read by ONNX Runtime"
-    )
+    refused(r"x\.onnx is not read by ONNX Runtime", OnnxProgram, tmp_path / "x.onnx", ("waveform",))
 
 
 def test_a_file_that_misses_its_limit_is_thrown_away(tiny_checkpoint, tmp_path, monkeypatch):
@@ -354,9 +349,7 @@ class TestPackages:
         assert not (tmp_path / "a.wav").exists()
 
     def test_missing_level_names_the_command_that_makes_it(self, checkpoint, tiny_build):
-        with pytest.raises(
-            InputError, match=r"run `kokoro-ane quantize --method w8a8 --checkpoint .* --build .*`"
-        ):
+        with refused(r"run `kokoro-ane quantize --method w8a8 --checkpoint .* --build .*`"):
             open_runtime("mlprogram", Request(checkpoint, tiny_build, "w8a8"))
 
     def test_a_vocoder_alone_speaks_and_says_who_encodes(
@@ -420,7 +413,5 @@ class TestPackages:
         }
         assert units_for(declared, "Apple M5 Max") == "CPU_ONLY"
         assert units_for(declared, "Apple M4") == "CPU_AND_GPU"
-        pytest.raises(InputError, check_runtime, "coreml", "fp16", platform="linux").match(
-            "needs macOS, here is linux"
-        )
+        refused("needs macOS, here is linux", check_runtime, "coreml", "fp16", platform="linux")
         check_runtime("coreml", "fp16", platform="darwin")

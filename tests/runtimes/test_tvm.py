@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
 from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, with_operators
 from kokoro_ane.pipeline.build import main as build_stage
@@ -23,6 +22,7 @@ from kokoro_ane.runtimes.portable import PortableFunction
 from kokoro_ane.runtimes.registry import open_runtime
 from kokoro_ane.runtimes.tvm.library import TARGET, TvmProgram, processor, write
 from tests.builds import once, uninstall
+from tests.commands import refused
 from tests.runtimes.test_portable import spoken
 
 needs_tvm = pytest.mark.skipif(
@@ -53,9 +53,8 @@ def without_tvm(monkeypatch):
 
 @pytest.mark.usefixtures("without_tvm")
 def test_without_tvm_one_line_names_the_command(tiny_checkpoint, tmp_path, capsys):
-    with pytest.raises(
-        InputError,
-        match=r'^runtime tvm needs tvm, which is not installed: pip install "kokoro-ane\[tvm\]"$',
+    with refused(
+        r'^runtime tvm needs tvm, which is not installed: pip install "kokoro-ane\[tvm\]"$'
     ):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
     folder = str(tiny_checkpoint.folder)
@@ -207,17 +206,14 @@ def test_a_library_of_another_version_or_checkpoint_is_refused(tiny_checkpoint, 
     (manifest,) = tmp_path.glob("KokoroVocoder-*.json")
     told = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(told | {"target": "TVM 0.26.0, x86-64-v3"}))
-    with pytest.raises(
-        InputError,
-        match=rf"is for TVM 0\.26\.0, x86-64-v3, this version reads {TARGET}: run `.*--runtime tvm",
+    with refused(
+        rf"is for TVM 0\.26\.0, x86-64-v3, this version reads {TARGET}: run `.*--runtime tvm"
     ):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
     manifest.write_text(
         json.dumps(told | {"checkpoint": told["checkpoint"] | {"sha256": "0" * 64}})
     )
-    with pytest.raises(InputError, match=r"run `.*--runtime tvm"):
+    with refused(r"run `.*--runtime tvm"):
         open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
     (tmp_path / "x.so").write_bytes(b"no library")
-    pytest.raises(InputError, TvmProgram, tmp_path / "x.so", (), ()).match(
-        r"x\.so is not read by TVM"
-    )
+    refused(r"x\.so is not read by TVM", TvmProgram, tmp_path / "x.so", (), ())
