@@ -25,7 +25,6 @@ from kokoro_ane.encoder.lstm import PrefixLSTM, ScanLSTM
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.delegate import compare, file_for, main, manifests_of, parse_arguments
-from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
 from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
@@ -33,7 +32,6 @@ from kokoro_ane.runtimes.executorch.plain_graph import CenteredNorm, PartedConv,
 from kokoro_ane.runtimes.executorch.pte_file import PteProgram, write
 from kokoro_ane.runtimes.executorch.pte_file import write as write_xnnpack
 from kokoro_ane.runtimes.portable import PortableFunction, by_name
-from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 from tests.builds import uninstall
 from tests.commands import refused
@@ -103,14 +101,6 @@ class TestLayers:
         )
         assert (function.inputs, function.outputs) == (("a", "b"), ("sum", "z"))
         assert [float(value) for value in function.module(*function.example)] == [3.0, -1.0]
-
-    @pytest.mark.usefixtures("without_executorch")
-    def test_a_runtime_that_is_not_installed_is_one_line(self, tiny_checkpoint, tmp_path):
-        with refused(
-            r"^runtime executorch needs executorch, which is not installed: pip install"
-            r' "kokoro-ane\[executo'
-        ):
-            open_runtime("executorch", Request(tiny_checkpoint, tmp_path))
 
     @needs_executorch
     def test_a_norm_of_ours_lowers_and_runs_at_any_length(self, tmp_path):

@@ -35,14 +35,14 @@ from kokoro_ane.vocoder.scaled_conv import (
     input_factor,
 )
 from tests.commands import printed, refused
-from tests.runtimes.test_portable import onnx_files, spoken
+from tests.runtimes.test_portable import files_of, spoken
 
 pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture(scope="module")
 def build(tiny_checkpoint, tmp_path_factory):
-    return onnx_files(tiny_checkpoint, tmp_path_factory)
+    return files_of("onnx", tiny_checkpoint, tmp_path_factory)
 
 
 class TestFiles:
