@@ -7,6 +7,7 @@ assert printed(capsys)["chunks"] == 1
 import json
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,23 @@ def refused(words: str, call: Any = None, *inputs: Any, **options: Any) -> Any:
     if call is None:
         return pytest.raises(InputError, match=words)
     return pytest.raises(InputError, call, *inputs, **options).match(words)
+
+
+def table(names: str, rows: str) -> pytest.MarkDecorator:
+    """Parametrization by a text: a row a line, columns between bars. What JSON reads is that value,
+    the rest words.
+    """
+
+    def value(column: str) -> Any:
+        with suppress(ValueError):
+            return json.loads(column)
+        return column.strip()
+
+    lines = rows.strip("\n").splitlines()
+    return pytest.mark.parametrize(
+        names.split(),
+        [[value(column) for column in line.split("|")] for line in lines if line.strip()],
+    )
 
 
 def parsed(path: Path) -> Any:

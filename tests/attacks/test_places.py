@@ -17,7 +17,7 @@ import pytest
 
 from kokoro_ane.core.errors import run_cli
 from kokoro_ane.core.process import SCRATCH
-from tests.commands import ran
+from tests.commands import ran, table
 from tests.house.test_house import ROOT
 from tests.house.test_house import SOURCES as ALL
 
@@ -42,55 +42,40 @@ KINDS = {
 }
 # a block in one of these writes what nobody sees yet
 ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
-OWN = {  # file: kinds that it does itself, and why
-    "mlprogram/src/mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
-    "core/streams.py": ("writing", "to nowhere, in place of a closed stderr"),
-    "core/process.py": ("removing", "temporary", "the place for temporary files"),
-    "core/staging.py": ("naming", "removing", "the place for output"),
-    "core/manifest.py": ("writing", "into the path aside that its builder gives"),
-    "core/tensor_files.py": ("tensors", "the place for tensors"),
-    "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
-    "training/loop.py": ("tensors", "the state of one's own training, no pickled code"),
-    "runtimes/executorch/pte_file.py": ("writing", "into the path aside that its builder gives"),
-    "runtimes/onnx/onnx_file.py": (
-        "writing",
-        "functions and their weights, into the folder aside that its builder gives",
-    ),
-    "runtimes/executorch/delegate_file.py": (
-        "writing",
-        "into the path aside that its command gives, and a temporary folder beside it",
-    ),
-    "core/kokoro_int8/cache.py": ("writing", "members of an archive into its scratch folder"),
-    "g2p/bundled.py": ("json", "bundled, by hash"),
-    "eval/natural.py": ("json", "bundled, by hash, or the user's cache"),
-    "g2p/part_of_speech.py": ("json", "bundled, by hash"),
-    "g2p/word_lists.py": ("json", "an installed package's, by hash"),
-    "eval/metrics/listeners.py": ("tensors", "an installed package's, no pickled code"),
-    "pipeline/assembly.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/vector_files.py": ("writing", "into the folder aside"),
-    "pipeline/bundle_files.py": ("writing", "into the folder aside"),
-    "pipeline/text_tables.py": (
-        "tensors",
-        "writing",
-        "bundled weights; into the bundle's folder aside",
-    ),
-    "pipeline/rule_program.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/validate.py": ("writing", "into the path aside"),
-    "quantize/level.py": ("json", "tensors", "a level's file: safetensors and its head, by hash"),
-    "quantize/measure.py": (
-        "json",
-        "writing",
-        "its own settings as read back; adds to a log that outlives a killed run on purpose",
-    ),
-    "bench/chain_speed.py": (
-        "writing",
-        "a text, and a process's log, in a temporary folder; /proc",
-    ),
-    "pipeline/resume.py": (
-        "writing",
-        "finished chunks of a book, which outlive a killed run on purpose",
-    ),
+# File, kinds that it does itself, why.
+ROWS = """
+    mlprogram/src/mlprogram/files.py | json | the place for JSON, and for files of mlprogram
+    core/streams.py | writing | to nowhere, in place of a closed stderr
+    core/process.py | removing temporary | the place for temporary files
+    core/staging.py | naming removing | the place for output
+    core/manifest.py | writing | into the path aside that its builder gives
+    core/tensor_files.py | tensors | the place for tensors
+    core/export.py | json writing | normalizes a package that is still aside
+    training/loop.py | tensors | the state of one's own training, no pickled code
+    runtimes/executorch/pte_file.py | writing | into the path aside that its builder gives
+    runtimes/onnx/onnx_file.py | writing | into the folder aside that its builder gives
+    runtimes/executorch/delegate_file.py | writing | into its command's path aside, and a folder
+    core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
+    g2p/bundled.py | json | bundled, by hash
+    eval/natural.py | json | bundled, by hash, or the user's cache
+    g2p/part_of_speech.py | json | bundled, by hash
+    g2p/word_lists.py | json | an installed package's, by hash
+    eval/metrics/listeners.py | tensors | an installed package's, no pickled code
+    pipeline/assembly.py | writing | into the bundle's folder aside
+    pipeline/vector_files.py | writing | into the folder aside
+    pipeline/bundle_files.py | writing | into the folder aside
+    pipeline/text_tables.py | tensors writing | bundled weights; into the bundle's folder aside
+    pipeline/rule_program.py | writing | into the bundle's folder aside
+    pipeline/lexicon_file.py | writing | into the bundle's folder aside
+    pipeline/validate.py | writing | into the path aside
+    quantize/level.py | json tensors | a level's file: safetensors and its head, by hash
+    quantize/measure.py | json writing | its settings; a log that outlives a killed run on purpose
+    bench/chain_speed.py | writing | a text, and a process's log, in a temporary folder; /proc
+    pipeline/resume.py | writing | finished chunks of a book, which outlive a killed run on purpose
+"""
+OWN = {
+    name: set(kinds.split())
+    for name, kinds, _ in (line.strip().split(" | ") for line in ROWS.strip().splitlines())
 }
 # they measure in temporary folders of their own
 SOURCES = [path for path in ALL if "benches" not in path.parts]
@@ -141,25 +126,25 @@ def test_each_kind_has_its_place():
     for path in SOURCES:
         name, free = path.as_posix(), {"json", "tensors"} if path.parts[0] in BENCH else set()
         kinds = kinds_of((ROOT / path).read_text(encoding="utf-8")) - free
-        allowed = set(OWN.get(name, ())[:-1]) - free
+        allowed = OWN.get(name, set()) - free
         if kinds != allowed:
             wrong.append(f"{name}: does {sorted(kinds)}, allowed {sorted(allowed)}")
     assert not wrong, "\n".join(wrong)
-    assert not set(OWN) - {path.as_posix() for path in SOURCES}
+    assert not OWN.keys() - {path.as_posix() for path in SOURCES}
 
 
-@pytest.mark.parametrize(
-    "text, kind",
-    [
-        ("json.loads(x)", "json"),
-        ("np.load(x)", "tensors"),
-        ("path.write_text(x)", "writing"),
-        ("path.open('wb')", "writing"),
-        ("with path.open('w') as f: pass", "writing"),
-        ("a.rename(b)", "naming"),
-        ("shutil.rmtree(x)", "removing"),
-        ("tempfile.mkdtemp()", "temporary"),
-    ],
+@table(
+    "text kind",
+    """
+    json.loads(x) | json
+    np.load(x) | tensors
+    path.write_text(x) | writing
+    path.open('wb') | writing
+    with path.open('w') as f: pass | writing
+    a.rename(b) | naming
+    shutil.rmtree(x) | removing
+    tempfile.mkdtemp() | temporary
+""",
 )
 def test_the_walk_sees_each(text, kind):
     assert kinds_of(text) == {kind}

@@ -34,7 +34,7 @@ from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
 from mlprogram import Program
 from tests import builds
 from tests.builds import SMALLEST_G2P, left_behind
-from tests.commands import parsed, printed, ran, refused
+from tests.commands import parsed, printed, ran, refused, table
 from tests.demo_voice import heldout
 
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
@@ -136,17 +136,17 @@ class TestVocoder:
             tiny_build / f"{NAME}.mlpackage"
         )
 
-    @pytest.mark.parametrize(
-        ("change", "is_current"),
-        [
-            ("nothing", True),
-            ("--again", False),
-            ("other lengths", False),
-            ("other sources", False),
-            ("other libraries", False),
-            ("another package", False),
-            ("an older build", False),
-        ],
+    @table(
+        "change is_current",
+        """
+        nothing | true
+        --again | false
+        other lengths | false
+        other sources | false
+        other libraries | false
+        another package | false
+        an older build | false
+    """,
     )
     def test_what_is_current_is_not_built_again(
         self, change, is_current, tiny_build, tiny_checkpoint, tmp_path, monkeypatch, capsys

@@ -24,7 +24,7 @@ from kokoro_ane.core.kokoro_int8.cache import (
     cache_root,
     cached,
 )
-from tests.commands import refused
+from tests.commands import refused, table
 
 STATE = {
     "bert.pooler.bias": np.arange(5, dtype=np.float32),
@@ -201,13 +201,13 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert cache_root().parts[-3:] == ("Library", "Caches", "kokoro-ane")
 
 
-@pytest.mark.parametrize(
-    "module, flags",
-    [
-        ("kokoro_ane.eval.quality", "--method fp32 --runtime torch"),
-        ("kokoro_ane.eval.release", "--no-build --workers 99"),
-        ("kokoro_ane.pipeline.bundle", "--runtime torch"),
-    ],
+@table(
+    "module flags",
+    """
+    kokoro_ane.eval.quality | --method fp32 --runtime torch
+    kokoro_ane.eval.release | --no-build --workers 99
+    kokoro_ane.pipeline.bundle | --runtime torch
+""",
 )
 def test_what_judges_or_ships_reads_the_weights(small, module, flags, tmp_path):
     """Altered weights; each command then ends at a flag that it refuses."""

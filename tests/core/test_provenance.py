@@ -31,7 +31,7 @@ from kokoro_ane.quantize import sources, speech
 from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.speech import calibration_inputs, own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
-from tests.commands import parsed, refused
+from tests.commands import parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -157,15 +157,15 @@ class TestKey:
             (tmp_path / name).write_text("x")
         return tmp_path
 
-    @pytest.mark.parametrize(
-        "name, another",
-        [
-            ("core/a.py", True),
-            ("constraints.txt", True),
-            ("core/data/speech/x.tsv", True),
-            ("eval/gates.py", False),
-            ("g2p/b.py", False),
-        ],
+    @table(
+        "name another",
+        """
+        core/a.py | true
+        constraints.txt | true
+        core/data/speech/x.tsv | true
+        eval/gates.py | false
+        g2p/b.py | false
+    """,
     )
     def test_another_source_text_or_lock_file_is_another_key(self, name, another, rooms):
         key = sources.source_sha256.__wrapped__("core", "eval")

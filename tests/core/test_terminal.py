@@ -23,7 +23,7 @@ from kokoro_ane.eval import terminal
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.judge import decided
 from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
-from tests.commands import ROOT, tracked
+from tests.commands import ROOT, table, tracked
 from tests.eval.release_build import clips, level, made_up
 
 COLUMNS, ROWS = 80, 24
@@ -111,7 +111,14 @@ def judged(name, damage):
     return replace(level(name, damage), record=judgement.record() | record, judgement=judgement)
 
 
-@pytest.mark.parametrize(("name", "damage"), [("p6", 0.3), ("w8a8", 0.9), ("p4", 3.0)])
+@table(
+    "name damage",
+    """
+    p6 | 0.3
+    w8a8 | 0.9
+    p4 | 3.0
+""",
+)
 def test_a_judgement_fits_on_a_screen(name, damage, monkeypatch):
     """With the exit line and the prompt: the verdict first, then what is nearest to a limit."""
     file, one = screen(monkeypatch), judged(name, damage)

@@ -23,7 +23,7 @@ from kokoro_ane.encoder.encoder_steps import (
     input_ids,
     whole_frames,
 )
-from tests.commands import refused
+from tests.commands import refused, table
 
 VOCAB = {"a": 43, "b": 44, " ": 16, "ˈ": 156}
 LIMITS = AlignmentLimits(token_frames=200, total_frames=1200)
@@ -113,18 +113,18 @@ def test_voices_of_three_kinds_their_rows_and_blends(library):
     assert np.array_equal(library.blend("af_heart"), a)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is not NAME or NAME:WEIGHT"),
-        ("a:0.5,", "is not NAME or NAME:WEIGHT"),
-        (":0.5", "is not NAME or NAME:WEIGHT"),
-        ("a:x", "'a:x' is not NAME"),
-        ("a:-1", "above 0"),
-        ("a:nan", "above 0"),
-        ("a:inf", "above 0"),
-        ("a:0.5,b:0.2,a:0.3", "names 'a' twice"),
-    ],
+@table(
+    "text message",
+    """
+     | is not NAME or NAME:WEIGHT
+    a:0.5, | is not NAME or NAME:WEIGHT
+    :0.5 | is not NAME or NAME:WEIGHT
+    a:x | 'a:x' is not NAME
+    a:-1 | above 0
+    a:nan | above 0
+    a:inf | above 0
+    a:0.5,b:0.2,a:0.3 | names 'a' twice
+""",
 )
 def test_bad_blend(text, message):
     refused(message, parse_blend, text)

@@ -46,7 +46,7 @@ from kokoro_ane.eval.metrics.whole_clip import (
     voicing_error_percent,
 )
 from kokoro_ane.eval.waveform_faults import low_pass
-from tests.commands import refused
+from tests.commands import refused, table
 from tests.demo_voice import recording
 from tests.signals import one_sample_late, white_noise
 
@@ -78,9 +78,14 @@ class TestClosedForms:
         assert level_db(trial) == pytest.approx(20 * math.log10(gain))
         assert peak_db(trial) == pytest.approx(20 * math.log10(gain))
 
-    @pytest.mark.parametrize(
-        ("hz", "low_hz", "high_hz"),
-        [(1000, 0, 2000), (3000, 2000, 4000), (6000, 4000, 8000), (10_000, 8000, 12_000)],
+    @table(
+        "hz low_hz high_hz",
+        """
+        1000 | 0 | 2000
+        3000 | 2000 | 4000
+        6000 | 4000 | 8000
+        10000 | 8000 | 12000
+    """,
     )
     def test_band_sees_its_own_tone_only(self, hz, low_hz, high_hz):
         everything = tone(1000) + tone(3000) + tone(6000) + tone(10_000)

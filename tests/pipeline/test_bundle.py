@@ -29,7 +29,7 @@ from kokoro_ane.pipeline.text_tables import G2P, TEXT_BYTES, rule_roots, word_ro
 from kokoro_ane.pipeline.voice_file import encoded, keeps
 from kokoro_ane.pipeline.word_table import packed_words, rows_of
 from mlprogram.examine.rules import CONFIDENCES
-from tests.commands import parsed, printed, refused
+from tests.commands import parsed, printed, refused, table
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 NAME = "bundle-tiny-fp16"
@@ -239,9 +239,14 @@ def test_a_changed_file_is_found(bundled, name, tmp_path, capsys):
     assert f"{copy / name} was changed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "name, spoilt",
-    [("durations", "negative"), ("features", "empty"), ("phonemes", "negative"), ("hidden", "NaN")],
+@table(
+    "name spoilt",
+    """
+    durations | negative
+    features | empty
+    phonemes | negative
+    hidden | "NaN"
+""",
 )
 def test_a_vector_that_was_altered_and_summed_again(name, spoilt, bundled, tmp_path, capsys):
     """Every hash fits; the chain cannot be replayed, or not to what is stored."""

@@ -18,7 +18,7 @@ from kokoro_ane.pipeline.device_report import measured_apart
 from mlprogram import MLModel
 from mlprogram.examine import device
 from mlprogram.examine.device import CoreML
-from tests.commands import refused
+from tests.commands import refused, table
 
 # the placement is read off the class's name
 MLNeuralEngineComputeDevice = type("MLNeuralEngineComputeDevice", (), {})
@@ -200,29 +200,30 @@ def test_every_function_of_a_package_has_rows(said, build):
     assert rows[0]["macs"] < rows[1]["macs"]
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda r: r["packages"][0]["rows"][0].pop("placement"), "has no key 'placement'"),
-        (
-            lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"]["predict_ms"].append(
-                float("nan")
-            ),
-            "not a finite number",
-        ),
-        (
-            lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"].update(load_ms=0),
-            "no positive times",
-        ),
-        (lambda r: r["packages"][0]["rows"][0]["timings"].pop("CPU_AND_NE"), "no positive times"),
-        (lambda r: r["packages"][0]["rows"][0].update(shapes={"x": [1, 8, 16, 17]}), "17"),
-        (lambda r: r["packages"][0].update(sha256="0" * 64), "has the hash"),
-        (lambda r: r.update(chip="Intel(R)"), "none that the rules know"),
-        (lambda r: r.update(format=1), "no device report of format 2"),
-        (lambda r: r["packages"][0]["rows"][0].update(function="other"), "other"),
-    ],
+@table(
+    "where value message",
+    """
+    packages 0 rows 0 placement | "gone" | has no key 'placement'
+    packages 0 rows 0 timings ALL predict_ms | [NaN] | not a finite number
+    packages 0 rows 0 timings ALL load_ms | 0 | no positive times
+    packages 0 rows 0 timings CPU_AND_NE | "gone" | no positive times
+    packages 0 rows 0 shapes | {"x": [1, 8, 16, 17]} | "17"
+    packages 0 sha256 | 0x0 | has the hash
+    packages 0 rows 0 function | other | other
+    chip | Intel(R) | none that the rules know
+    format | 1 | no device report of format 2
+""",
 )
-def test_a_damaged_report_is_one_line(damage, message, said):
+def test_a_damaged_report_is_one_line(where, value, message, said):
+    *places, last = [int(key) if key.isdigit() else key for key in where.split()]
+
+    def damage(report):
+        for key in places:
+            report = report[key]
+        report[last] = value
+        if value == "gone":
+            del report[last]
+
     code, _, error = said(StandIn(0.045), damage)
     assert code == 2
     assert len(error.splitlines()) == 1

@@ -34,7 +34,7 @@ from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import PhonemeReader, TextReader, calls, chunks
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
-from tests.commands import refused
+from tests.commands import refused, table
 from tests.pipeline.test_synthesis import VOCAB, VOICE, FakeFunctions, FakeVocoder
 
 FADE = 120  # 5 ms
@@ -250,20 +250,20 @@ class TestPauses:
 
 
 class TestPipe:
-    @pytest.mark.parametrize(
-        "text, idle, part",
-        [
-            ("Hello there. How are", False, "Hello there."),
-            ("Hello there. How", False, ""),
-            ("Hello there. ", False, ""),
-            ("Hello there.", True, "Hello there."),
-            ("I met Dr. ", True, ""),
-            ("It costs 3. ", True, "It costs 3."),
-            ("no stop\n\n", False, "no stop\n\n"),
-            ('<prosody rate="slow">One. Two. ', True, ""),
-            ("One. <b", True, "One."),
-            ("See [one. Two", True, ""),
-        ],
+    @table(
+        "text idle part",
+        r"""
+        Hello there. How are | false | Hello there.
+        Hello there. How | false |
+        "Hello there. " | false |
+        Hello there. | true | Hello there.
+        "I met Dr. " | true |
+        "It costs 3. " | true | It costs 3.
+        "no stop\n\n" | false | "no stop\n\n"
+        "<prosody rate=\"slow\">One. Two. " | true |
+        One. <b | true | One.
+        See [one. Two | true |
+    """,
     )
     def test_a_part_is_whole_whatever_comes_next(self, text, idle, part):
         assert text[: whole_part(text, idle)] == part

@@ -29,7 +29,7 @@ from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStat
 from kokoro_ane.pipeline.text import Chunk, Pauses, PhonemeReader, chunks, cut, halves
 from kokoro_ane.pipeline.timestamps import LINE, Subtitles, stamp, with_times
 from kokoro_ane.pipeline.validate import main as validate
-from tests.commands import parsed, printed, refused
+from tests.commands import parsed, printed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.pipeline.test_synthesis import VOICE, FakeFunctions, FakeVocoder
 from tests.random_checkpoint import tiny_config, write_checkpoint
@@ -334,18 +334,18 @@ def spoken(g2p, text, speed=1.0, longest=300):
     return list(pipeline.speak(text, VOICE, SpeechOptions(speed=speed)))
 
 
-@pytest.mark.parametrize(
-    "text, chunks, pauses",
-    [
-        ("Wait [pause 300ms] now.", 2, [0, 7200]),
-        ("Wait. [pause 1.5s] Now.", 2, [0, 36000]),
-        ("[pause 2s] Hello.", 1, [48000]),
-        ("One [pause 100ms] [pause 0.2s] two.", 2, [0, 7200]),
-        ("One. Two [pause 1s].", 3, [0, 4800, 24000]),
-        ("One. [pause 300ms]", 2, [0, 7200]),
-        ("One [pause 300ms] [pause 0.1s]", 2, [0, 9600]),
-        ("One [pause 50ms] two. Three.", 3, [0, 1200, 4800]),
-    ],
+@table(
+    "text chunks pauses",
+    """
+    Wait [pause 300ms] now. | 2 | [0, 7200]
+    Wait. [pause 1.5s] Now. | 2 | [0, 36000]
+    [pause 2s] Hello. | 1 | [48000]
+    One [pause 100ms] [pause 0.2s] two. | 2 | [0, 7200]
+    One. Two [pause 1s]. | 3 | [0, 4800, 24000]
+    One. [pause 300ms] | 2 | [0, 7200]
+    One [pause 300ms] [pause 0.1s] | 2 | [0, 9600]
+    One [pause 50ms] two. Three. | 3 | [0, 1200, 4800]
+""",
 )
 @pytest.mark.parametrize("speed", [1.0, 2.0])
 def test_a_pause_is_as_long_as_the_text_asks_at_any_pace(g2p, text, chunks, pauses, speed):
