@@ -16,9 +16,18 @@ from kokoro_ane.eval import STAGES, VOCODER
 from kokoro_ane.eval.control_trials import ControlTrials, Setting
 from kokoro_ane.eval.controls import controls_of, main
 from kokoro_ane.eval.faults import Dropped
-from kokoro_ane.eval.gates import COMMON, EXTRA, FEWEST_CLIPS, MEAN, WORST, Gate, gates_for
+from kokoro_ane.eval.gates import (
+    COMMON,
+    ENCODER_GATES,
+    FEWEST_CLIPS,
+    MEAN,
+    PRODUCT_GATES,
+    WORST,
+    Gate,
+    gates_for,
+)
 from kokoro_ane.eval.judge import judge_clip
-from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND, ZERO
+from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
 from kokoro_ane.eval.negative_controls import (
     CONTROLS,
     HARMLESS,
@@ -29,7 +38,14 @@ from kokoro_ane.eval.negative_controls import (
     harmless,
 )
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
+from kokoro_ane.eval.renditions import (
+    HEARD,
+    OWN,
+    SCALED,
+    Rendition,
+    VocoderComparison,
+    VocoderSubject,
+)
 from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
@@ -38,20 +54,26 @@ from kokoro_ane.vocoder.source import gaussian_noise
 from tests.demo_voice import DEMO_VOICE, heldout
 from tests.signals import delayed, phrase_of, white_noise
 
-PERFECT = {name: metric.perfect for name, metric in SOUND.items()}
-FLOOR = {
-    **PERFECT,
-    "pesq": 4.4,
-    "mcd_db": 0.6,
-    "lsd_db": 1.3,
-    "snr_db": 20.0,
-    "words_changed": 1.0,
-    "speaker_distance": 0.2,
-}
+PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
+FLOOR = PERFECT | dict.fromkeys((*PROSODY, *DURATIONS), 0.1)
+FLOOR |= {"pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "speaker_distance": 0.2}
+FLOOR |= {"words_changed": 1.0}
+GATES = {name: gates_for(name) for name in METHODS}
+GATES |= {"encoder": ENCODER_GATES, "product": PRODUCT_GATES}
+# Of the methods w8 has what all have, and fp16 a few of its own.
+ROWS = [(name, gate) for name in ("w8", "fp16", "encoder", "product") for gate in GATES[name]]
 
 
-def verdict(figures, method="w8"):
-    return decide(gates_for(method), figures, [FLOOR] * len(figures)).verdict
+def decision(figures, name="w8", **more):
+    return decide(GATES[name], figures, [FLOOR] * len(figures), **more)
+
+
+def verdict(figures, name="w8", **more):
+    return decision(figures, name, **more).verdict
+
+
+def clips(count=FEWEST_CLIPS, **figures):
+    return [PERFECT | figures] * count
 
 
 def missed_value(gate):
@@ -59,40 +81,41 @@ def missed_value(gate):
     return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
 
 
+def test_every_figure_has_a_gate():
+    assert {gate.metric for gate in ENCODER_GATES} == set(PROSODY)
+    assert {gate.metric for gate in PRODUCT_GATES} == {*OWN, *HEARD, *DURATIONS}
+    assert {gate.metric for gate in PRODUCT_GATES if gate.multiple} <= {*SCALED, *DURATIONS}
+
+
 class TestVerdict:
-    @pytest.mark.parametrize("method", METHODS)
-    def test_perfect_clips_ship(self, method):
-        assert verdict([PERFECT] * FEWEST_CLIPS, method) == SHIP
+    @pytest.mark.parametrize("name", GATES)
+    def test_perfect_clips_ship(self, name):
+        assert verdict(clips(), name) == SHIP
+        assert verdict(clips(6), name) == UNDECIDED
+        assert verdict(clips(), name, defects=("heldout-03: is silent",)) == REJECT
 
-    @pytest.mark.parametrize("gate", [*COMMON, *EXTRA["fp16"]], ids=lambda gate: gate.name)
-    def test_each_gate_rejects_alone(self, gate):
-        method = "fp16" if gate in EXTRA["fp16"] else "w8"
-        bad = PERFECT | {gate.metric: missed_value(gate)}
-        clips = (
-            [bad] * FEWEST_CLIPS
-            if gate.statistic == MEAN
-            else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
-        )
-        decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == REJECT
-        assert gate.name in decision.broken
-        assert any(gate.reason in reason for reason in decision.reasons)
+    @pytest.mark.parametrize("name, gate", ROWS, ids=str)
+    def test_each_gate_rejects_alone(self, name, gate):
+        bad = clips(**{gate.metric: missed_value(gate)})
+        decided = decision(bad if gate.statistic == MEAN else clips()[1:] + bad[:1], name)
+        assert decided.verdict == REJECT
+        assert gate.name in decided.broken
+        assert any(gate.reason in reason for reason in decided.reasons)
+        if METRICS[gate.metric].best == ZERO:
+            assert verdict(clips(**{gate.metric: -gate.limit - 0.01}), name) == REJECT
 
-    @pytest.mark.parametrize(
-        "gate",
-        [gate for gate in COMMON if METRICS[gate.metric].best == ZERO],
-        ids=lambda gate: gate.name,
-    )
-    def test_two_sided_gates_reject_both_sides(self, gate):
-        assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
+    def test_the_limit_moves_with_the_variation(self):
+        spread = [dict.fromkeys((*SCALED, *DURATIONS), 1.0)] * FEWEST_CLIPS
+        for mcd_db, expected in ((1.2, SHIP), (1.4, REJECT)):  # 1.3 variations
+            assert decide(PRODUCT_GATES, clips(mcd_db=mcd_db), spread).verdict == expected
 
     def test_few_clips_never_ship_and_what_is_certain_rejects(self):
-        assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED
+        assert verdict(clips(FEWEST_CLIPS - 1)) == UNDECIDED
         assert verdict([]) == UNDECIDED
         assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
         assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
-        assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
-        assert verdict([PERFECT | {"mcd_db": 2.0}] * 2) == UNDECIDED  # two clips are no mean
+        assert verdict(clips(1, level_db=-3.0)) == REJECT
+        assert verdict(clips(2, mcd_db=2.0)) == UNDECIDED  # two clips are no mean
         # mean 0.6, but Student's interval is wide
         near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]
         assert verdict(near) == UNDECIDED
@@ -104,44 +127,32 @@ class TestVerdict:
         for gate in (gate for gate in COMMON if gate.multiple is not None):
             assert gate.limit_for(8 * gate.limit) == gate.limit
             assert gate.limit_for(gate.limit / 8 / gate.multiple) == pytest.approx(gate.limit / 8)
-            bad = PERFECT | {gate.metric: 1.01 * gate.limit}
-            noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
-            assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
+            bad, noisy = (clips(**{gate.metric: by * gate.limit}) for by in (1.01, 8))
+            assert decide(COMMON, bad, noisy).verdict == REJECT
         floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
         assert statistic("local_level_db", MEAN, floors) == 1.0
         assert statistic("local_level_db", WORST, floors) == 4.0
         pytest.raises(
             ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", multiple=1.0
         ).match("no limit")
-        clips = [PERFECT] * (FEWEST_CLIPS - 1) + [
-            {k: v for k, v in PERFECT.items() if k != "level_db"}
-        ]
-        decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED
-        assert decision.reasons == ("level_db worst was not measured",)
+        decided = decision(clips()[1:] + [{k: v for k, v in PERFECT.items() if k != "level_db"}])
+        assert decided.verdict == UNDECIDED
+        assert decided.reasons == ("level_db worst was not measured",)
 
     def test_what_is_missing_silent_or_too_near_does_not_ship(self):
-        decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
-        assert decision.verdict == UNDECIDED
-        assert {check.gate.name for check in decision.checks if not check.passed} == {
+        decided = decide(COMMON, clips(), [])
+        assert decided.verdict == UNDECIDED
+        assert {check.gate.name for check in decided.checks if not check.passed} == {
             gate.name for gate in COMMON if gate.multiple is not None
         }
-        decision = decide(
-            gates_for("w8"),
-            [PERFECT] * (FEWEST_CLIPS - 1),
-            [FLOOR] * (FEWEST_CLIPS - 1),
-            defects=("heldout-03: the package's output is silent",),
-        )
-        assert decision.verdict == REJECT
-        assert decision.reasons[0].endswith("is silent")
+        decided = decision(clips(FEWEST_CLIPS - 1), defects=("heldout-03: is silent",))
+        assert decided.verdict == REJECT
+        assert decided.reasons[0].endswith("is silent")
         # Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not
-        clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
-        decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED
-        assert [check.gate.name for check in decision.checks if check.state == STRADDLES] == [
-            "pesq mean"
-        ]
-        assert "too near to tell" in decision.reasons[0]
+        decided = decision([PERFECT | {"pesq": (4.12, 3.9)[i % 2]} for i in range(FEWEST_CLIPS)])
+        assert decided.verdict == UNDECIDED
+        assert [c.gate.name for c in decided.checks if c.state == STRADDLES] == ["pesq mean"]
+        assert "too near to tell" in decided.reasons[0]
 
     def test_clips_are_resampled_with_their_limits_and_a_doubt_stops_a_ship(self):
         """Clip by clip just below the other seed: certain, though both means have wide intervals
@@ -149,28 +160,14 @@ class TestVerdict:
         """
         spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
         multiple = next(gate.multiple for gate in COMMON if gate.metric == "mcd_db")
-        clips, variation = (
+        near, variation = (
             [PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0)
         )
-        checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, variation).checks}
+        checks = {c.gate.name: c for c in decide(COMMON, near, variation).checks}
         assert checks["mcd_db mean"].passed
         assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
-        variation = [FLOOR] * FEWEST_CLIPS
-        assert (
-            decide(
-                gates_for("w8"), [PERFECT] * FEWEST_CLIPS, variation, doubts=("no device",)
-            ).verdict
-            == UNDECIDED
-        )
-        assert (
-            decide(
-                gates_for("w8"),
-                [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS,
-                variation,
-                doubts=("no device",),
-            ).verdict
-            == REJECT
-        )
+        assert verdict(clips(), doubts=("no device",)) == UNDECIDED
+        assert verdict(clips(pesq=1.0), doubts=("no device",)) == REJECT
         values = [1.0, 2.0, 4.0, 8.0] * 6
         assert interval(values) == interval(values) != interval(values, seed=1)
         low, high = interval(values)
@@ -178,14 +175,9 @@ class TestVerdict:
         assert interval([3.0] * 5) == (3.0, 3.0)
 
     def test_a_mean_of_errors_of_both_signs_is_no_gate(self):
-        pytest.raises(
-            ValueError,
-            Gate,
-            "level_db",
-            MEAN,
-            0.5,
-            "half of them up and half of them down would pass",
-        ).match("cancel in a mean")
+        why = "half of them up and half of them down would pass"
+        pytest.raises(ValueError, Gate, "level_db", MEAN, 0.5, why).match("cancel in a mean")
+        pytest.raises(ValueError, Gate, "mcd", MEAN, 1.0, "no metric is called so")
 
 
 ERRORS = {name: control for name, control in CONTROLS[VOCODER].items() if control.rejected}
@@ -301,7 +293,7 @@ def test_an_inaudible_error_ships(reference, phrase):
     subject = VocoderSubject(reference, Hiss(reference))
     result = judge_clip(VocoderComparison(reference), subject, phrase)
     repeated = [result.figures] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), repeated, [result.variation] * FEWEST_CLIPS).verdict == SHIP
+    assert decide(COMMON, repeated, [result.variation] * FEWEST_CLIPS).verdict == SHIP
 
 
 class Loud(Reference):
