@@ -15,7 +15,6 @@ import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline.joins import (
     PLOSIVES,
@@ -35,7 +34,7 @@ from kokoro_ane.pipeline.text import PhonemeReader, TextReader, calls, chunks
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.commands import refused, table
-from tests.pipeline.test_synthesis import VOCAB, VOICE, FakeFunctions, FakeVocoder
+from tests.pipeline.test_synthesis import VOICE, FakeVocoder, pipeline, spoken
 
 FADE = 120  # 5 ms
 
@@ -203,13 +202,10 @@ class TestSharedCalls:
             def run(self, features, style, frames):
                 return torch.from_numpy(tone(FRAME_SAMPLES * frames))
 
-        functions = FakeFunctions()
-        chain = Pipeline(
-            PhonemeReader(), EncoderBackend(functions, AlignmentLimits(100, 1200)), Loud(), VOCAB
-        )
+        chain = pipeline(vocoder=Loud())
         speeches = list(chain.speak("ab. cd.", VOICE, SpeechOptions()))
         assert [speech.chunk.phonemes for speech in speeches] == ["ab.", "cd."]
-        assert len(functions.speeds) == 3
+        assert len(chain.encoder.functions.speeds) == 3
 
 
 class TestPauses:
@@ -227,10 +223,8 @@ class TestPauses:
                     yield from torch.tensor_split(self.run(*inputs), 5)
 
         played = []
-        encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
-        chain = Pipeline(PhonemeReader(), encoder, Speaks(), VOCAB)
         player = Player(played.append, lambda _count: None)
-        speeches = list(chain.speak(text, VOICE, SpeechOptions(), play=player))
+        speeches = list(pipeline(vocoder=Speaks()).speak(text, VOICE, SpeechOptions(), play=player))
         return speeches, np.concatenate(played)
 
     @pytest.mark.parametrize("windows", [False, True])
@@ -243,9 +237,7 @@ class TestPauses:
         assert np.abs(gaps - [4800 + 2 * FADE, 12_000 + 2 * FADE]).max() < 10
 
     def test_control_raw_speech_is_as_the_models_made_it(self):
-        encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
-        chain = Pipeline(PhonemeReader(), encoder, FakeVocoder(), VOCAB)
-        for speech in chain.speak("ab. cd. ef.", VOICE, SpeechOptions(raw=True)):
+        for speech in spoken("ab. cd. ef.", SpeechOptions(raw=True)):
             assert len(speech.samples) == FRAME_SAMPLES * sum(speech.durations)
 
 
@@ -307,11 +299,6 @@ class TestPipe:
         assert not is_pipe(io.BytesIO(b"abc"))
 
     def test_parts_are_spoken_as_a_whole_with_places_of_the_whole(self):
-        def spoken(text):
-            encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
-            chain = Pipeline(PhonemeReader(), encoder, FakeVocoder(), VOCAB)
-            return list(chain.speak(text, VOICE, SpeechOptions()))
-
         parts = ["abcdefgh abcd. ", "abcdefgh abcd!\n\n", "abcdefgh abcd."]
         whole, live = spoken("".join(parts)), spoken(parts)
         for one, other in zip(whole, live, strict=True):
