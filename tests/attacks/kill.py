@@ -47,7 +47,7 @@ class Writer(NamedTuple):
 W8 = "build/KokoroVocoder-tiny-w8"
 WRITERS = {
     "build": Writer(
-        "build vocoder CK --buckets 40,240 --out {user}/new",
+        "build vocoder CK --buckets 40,160,640 --out {user}/new",
         "new/KokoroVocoder-tiny-fp16.mlpackage new/KokoroVocoder-tiny-fp16.json",
     ),
     "quantize": Writer(

@@ -25,8 +25,9 @@ COUNT = int(os.environ.get("COUNT", "0"))  # of bad invocations; then every writ
 
 
 @pytest.fixture(scope="module")
-def world(tiny_checkpoint, tmp_path_factory):
-    return World(tmp_path_factory.mktemp("world") / "w").fill(tiny_checkpoint.folder)
+def world(tiny_checkpoint, tiny_build, g2p_weights, tmp_path_factory):
+    world = World(tmp_path_factory.mktemp("world") / "w")
+    return world.fill(tiny_checkpoint.folder, tiny_build, g2p_weights)
 
 
 @pytest.mark.slow

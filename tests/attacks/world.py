@@ -14,9 +14,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple
 
 import coremltools as ct
 import pytest
@@ -43,11 +41,8 @@ INPUTS = {
     '{"size": 0.5}, "forecast": {"size": 0.4}, "levels": {"a": "w8"}}' % ("0" * 64),
 }
 CK, BUILD = "--checkpoint {user}/checkpoint", "--build {user}/build"
-# From an empty build folder to a decision, with each command's exit code.
+# From packages to a decision, with each command's exit code.
 MADE = """
-    0 build vocoder CK --out {user}/build --buckets 40,240
-    0 build encoder CK --out {user}/build --buckets 40,240 --token-buckets 16,64
-    0 build g2p --out {user}/build
     0 quantize --method w8 CK BUILD
     0 vectors CK BUILD --out {user}/build/vectors --voice slt:0.6,rms:0.4
     3 bundle CK BUILD
@@ -82,7 +77,7 @@ class Ended(NamedTuple):
     writes: tuple[str, ...] = ()
 
 
-def words(command: str, user: object) -> list[str]:
+def words(command, user):
     """A command's arguments. CK, BUILD: the user's checkpoint and packages."""
     text = command.replace("CK", CK).replace("BUILD", BUILD)
     return [word.replace("{user}", str(user)) for word in shlex.split(text)]
@@ -91,24 +86,26 @@ def words(command: str, user: object) -> list[str]:
 class World:
     """Everything below root: user (which is the home), cwd, cache, tmp."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root, self.user, self.template = root, root / "user", root.parent / "template"
         for name in ("user", "tmp", "cwd", "cache"):
             (root / name).mkdir(parents=True, exist_ok=True)
 
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         cache = str(self.root / "cache")
         places = {"TMPDIR": str(self.root / "tmp"), "HOME": str(self.user)}
         return places | {"KOKORO_ANE_CACHE": cache, "XDG_CACHE_HOME": cache, "HF_HUB_OFFLINE": "1"}
 
-    def fill(self, checkpoint: Path) -> "World":
+    def fill(self, checkpoint, build, g2p_weights):
         """A checkpoint, all that is built of it, its speech in the cache, and the user's work."""
         shutil.copytree(checkpoint, self.user / "checkpoint")
+        shutil.copytree(build, self.user / "build")
         with pytest.MonkeyPatch.context() as patch:
             unmeasured(patch)
             for name, value in self.environment().items():
                 patch.setenv(name, value)
-            for line in filter(None, map(str.strip, MADE.splitlines())):
+            g2p = f"0 build g2p --weights {g2p_weights} --out {{user}}/build"
+            for line in (g2p, *filter(None, map(str.strip, MADE.splitlines()))):
                 code, _, command = line.partition(" ")
                 with contextlib.redirect_stdout(io.StringIO()):
                     assert kokoro_ane(words(command, self.user)) == int(code), command
@@ -127,21 +124,21 @@ class World:
         self.root.rename(self.template)
         return self
 
-    def put_back(self) -> None:
+    def put_back(self):
         """All as it was filled."""
         shutil.rmtree(self.root, ignore_errors=True)
         subprocess.run(["cp", "-a", self.template, self.root], check=True)
 
-    def scan(self) -> dict[str, bytes]:
+    def scan(self):
         return everything(self.root)
 
     def forked(
         self,
-        argv: list[str],
-        stdin: bytes = b"",
-        strike: tuple[int | None, tuple[int, ...]] = (None, ()),
-        limit_s: int = 10,
-    ) -> Ended:
+        argv,
+        stdin=b"",
+        strike=(None, ()),
+        limit_s=10,
+    ):
         """The command in a copy of this process, in root/cwd. strike: before which write of its own
         which signals come. limit_s: of processor time.
         """
@@ -159,7 +156,7 @@ class World:
         hang = code in (None, -signal.SIGXCPU)
         return Ended(HANG if hang else code, stderr.decode("utf-8", "replace"), tuple(names))
 
-    def _called(self, argv: list[str], strike: Any, limit_s: int) -> None:
+    def _called(self, argv, strike, limit_s):
         code = TRACEBACK
         try:
             os.setpgrp()  # so that what it starts is ended with it
@@ -175,6 +172,7 @@ class World:
             sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
             sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
             sys.addaudithook(watching(f"{self.user}/", opened[3], *strike))
+            sys.argv = ["kokoro-ane", *argv]
             # A background job's children ignore it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             code = (mlprogram if argv[0] == "rules" else kokoro_ane)(argv)
@@ -193,13 +191,13 @@ CHANGES = "os.rename os.remove os.rmdir os.mkdir os.truncate os.chmod os.link os
 NAMELESS = getattr(os, "O_TMPFILE", 0)  # a file without a name, in a folder
 
 
-def watching(user: str, notes: int, at: int | None, signals: tuple[int, ...]) -> Any:
+def watching(user, notes, at, signals):
     """An audit hook that notes writes below the user's folder before they happen, "EVENT NAME";
     the signals come at the `at`th.
     """
     count = [0]
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def hook(event, arguments):
         if event == "open":
             writes = arguments[2] & (os.O_WRONLY | os.O_RDWR)
             nameless = NAMELESS and arguments[2] & NAMELESS == NAMELESS
@@ -221,10 +219,10 @@ def watching(user: str, notes: int, at: int | None, signals: tuple[int, ...]) ->
 
 
 @contextlib.contextmanager
-def going_to_work() -> Iterator[None]:
+def going_to_work():
     """What takes long is replaced by `Reached`; everything is imported before it is copied."""
 
-    def reached(*_: object, **__: object) -> NoReturn:
+    def reached(*_, **__):
         raise Reached
 
     for name in IMPORTED:
@@ -238,10 +236,10 @@ def going_to_work() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def converted(world: World) -> Iterator[None]:
+def converted(world):
     """Conversions are read from the packages that the world was filled with."""
 
-    def convert(*_: object, **__: object) -> Any:
+    def convert(*_, **__):
         level = "w8" if "quantize" in sys.argv else "fp16"
         package = world.template / "user" / "build" / f"KokoroVocoder-tiny-{level}.mlpackage"
         return ct.models.MLModel(str(package), skip_model_load=True)
