@@ -11,7 +11,7 @@ plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py)
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import ENCODER_NAME, VOCODER_NAME
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.layers import with_zero_taps
+from kokoro_ane.core.layers import ConvTranspose, with_zero_taps
 from kokoro_ane.core.staging import staged
 from kokoro_ane.encoder.functions import Encoder
 from kokoro_ane.quantize.balance import (
@@ -48,6 +48,7 @@ from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv
 FORMAT = 1
 INT8_STEPS = 127
 Network = TypeVar("Network", Vocoder, Encoder)
+Pair = tuple[str, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,15 @@ class Level:
         for path in sorted({*self.forms, *self.ranges}):
             self.attach(compressed.get_submodule(path), path)
         return compressed
+
+    def pairs(self, vocoder: Vocoder) -> Iterator[Pair]:
+        """Path and weights [O, I, ...] of every compressed layer, in float and as it is stored."""
+        prepared = self.prepared(vocoder)
+        for path, form in self.forms.items():
+            layer = prepared.get_submodule(path)
+            weights = layer.get_parameter("weight").detach().numpy(), form.array()
+            before, after = (w.swapaxes(0, int(isinstance(layer, ConvTranspose))) for w in weights)
+            yield path, before, after
 
     def attach(self, layer: nn.Module, path: str, factor: float = 1.0) -> None:
         """Give a layer the form and the rounding of the vocoder's layer at `path`. It may be a

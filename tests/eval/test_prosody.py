@@ -155,16 +155,18 @@ class TestGates:
 
 
 class TestCommand:
+    @pytest.mark.parametrize("method", ["fp16", "w8 --runtime torch"])
     def test_a_verdict_with_its_file(
         self,
+        method: str,
         tiny_checkpoint: Checkpoint,
         tiny_build: Path,
         capsys: pytest.CaptureFixture[str],
         tmp_path: Path,
     ) -> None:
         asked = (
-            f"--stage encoder --method fp16 --checkpoint {tiny_checkpoint.folder} "
-            f"--build {tiny_build}"
+            f"--stage encoder --method {method} --checkpoint {tiny_checkpoint.folder} "
+            f"--build {tmp_path if 'torch' in method else tiny_build}"
         ).split()
         every = ["--clips", "4", "--all-clips"]
         code = quality([*asked, *every, "--out", str(tmp_path / "x.json")])
@@ -175,6 +177,7 @@ class TestCommand:
         record = json.loads((tmp_path / "x.json").read_text())
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4
+        assert (record["summary"]["text_percent"]["mean"] > 0.2) == ("torch" in method)
         assert record["summary"]["tokens_changed_percent"]["mean"] == 0.0
 
     @pytest.mark.parametrize(
@@ -183,6 +186,15 @@ class TestCommand:
             (["--stage", "encoder", "--method", "w8a8"], "unknown method 'w8a8'"),
             (["--method", "w8g"], "give --stage encoder"),
             (["--stage", "encoder", "--method", "w8", "--layout", "streaming"], "--layout belongs"),
+            (
+                ["--stage", "product", "--method", "w8+w8", "--runtime", "torch"],
+                "--runtime belongs",
+            ),
+            (
+                ["--method", "w8", "--layout", "streaming", "--runtime", "torch"],
+                "is a package: PyTorch",
+            ),
+            (["--method", "w8", "--features", "package", "--runtime", "torch"], "runs none"),
         ],
     )
     def test_bad_input(
