@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parametrize
 
 from kokoro_ane.core import builder
@@ -93,8 +93,7 @@ def build_compressed(
         raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
     level = level_for(method, checkpoint, build, recipe, anew=layout == PADDED)
-    (child,) = builder.build(CompressedStage.of(level, stage_of(checkpoint, parent), parent), build)
-    return parent, child
+    return _converted(level, checkpoint, build, parent)[0]
 
 
 def build_encoder(
@@ -104,10 +103,16 @@ def build_encoder(
     its own package (iOS 17). Raises as build_compressed does.
     """
     request = Request(checkpoint, build)
-    parents = tuple(map(request.manifest, request.encoders))
+    parents = [request.manifest(path) for path in request.encoders]
     for parent in parents:
         parent.verify()
     level = level_for(method, checkpoint, build, anew=True, stage=ENCODER_NAME)
+    return _converted(level, checkpoint, build, *parents)
+
+
+def _converted(
+    level: Level, checkpoint: Checkpoint, build: Path, *parents: Manifest
+) -> list[tuple[Manifest, Manifest]]:
     stage = CompressedStage.of(level, stage_of(checkpoint, parents[0]), *parents)
     children = builder.build(stage, build)
     return [(stage.parent_of(*child.functions), child) for child in children]
@@ -366,14 +371,12 @@ def weight_changes(level: Level, encoder: Encoder, modules: Iterable[nn.Module])
     """How far a level moves the encoder's weights that one package's modules hold, for the
     manifest; a change is a share of its tensor's largest.
     """
-    plain, equal, count, largest = level.prepared(encoder), 0, 0, 0.0
+    equal, count, largest = 0, 0, 0.0
     held = {form.label for module in modules for form in stored_forms(module)}
-    for path, form in level.forms.items():
-        if form.label not in held:
+    for path, exact, stored in level.pairs(encoder):
+        if level.forms[path].label not in held:
             continue
-        exact, stored = plain.get_submodule(path).weight, form.array()
-        assert isinstance(exact, Tensor)
-        weight = exact.detach().numpy().astype(stored.dtype)
+        weight = exact.astype(stored.dtype)
         equal, count = equal + int((stored == weight).sum()), count + weight.size
         largest = max(largest, float(np.abs(stored - weight).max() / np.abs(weight).max()))
     return {

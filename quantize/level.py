@@ -85,12 +85,13 @@ class Level:
             self.attach(compressed.get_submodule(path), path)
         return compressed
 
-    def pairs(self, vocoder: Vocoder) -> Iterator[Pair]:
+    def pairs(self, network: Network) -> Iterator[Pair]:
         """Path and weights [O, I, ...] of every compressed layer, in float and as it is stored."""
-        prepared = self.prepared(vocoder)
+        prepared = self.prepared(network)
         for path, form in self.forms.items():
             layer = prepared.get_submodule(path)
-            weights = layer.get_parameter("weight").detach().numpy(), form.array()
+            assert isinstance(layer.weight, Tensor)
+            weights = layer.weight.detach().numpy(), form.array()
             before, after = (w.swapaxes(0, int(isinstance(layer, ConvTranspose))) for w in weights)
             yield path, before, after
 
