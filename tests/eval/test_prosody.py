@@ -132,10 +132,11 @@ class TestGates:
 
 
 class TestCommand:
-    def test_a_verdict_with_its_file(self, tiny_checkpoint, tiny_build, capsys, tmp_path):
+    @pytest.mark.parametrize("method", ["fp16", "w8 --runtime torch"])
+    def test_a_verdict_with_its_file(self, method, tiny_checkpoint, tiny_build, capsys, tmp_path):
         asked = (
-            f"--stage encoder --method fp16 --checkpoint {tiny_checkpoint.folder} "
-            f"--build {tiny_build}"
+            f"--stage encoder --method {method} --checkpoint {tiny_checkpoint.folder} "
+            f"--build {tmp_path if 'torch' in method else tiny_build}"
         ).split()
         every = ["--clips", "4", "--all-clips"]
         code = quality([*asked, *every, "--out", str(tmp_path / "x.json")])
@@ -146,4 +147,5 @@ class TestCommand:
         record = json.loads((tmp_path / "x.json").read_text())
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4
+        assert (record["summary"]["text_percent"]["mean"] > 0.2) == ("torch" in method)
         assert record["summary"]["tokens_changed_percent"]["mean"] == 0.0
