@@ -2,16 +2,18 @@
 
 starts_of("(?:kg|lb)s?", open_end=False)     # Starts(words={"kg", "kgs", "lb", "lbs"})
 starts_of("[0-9]{1,3}", open_end=False)      # Starts(characters={"0", ..., "9"})
+starts_of("[0-9]%", open_end=False).seconds  # "%"
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 # Characters that rows begin with: Latin, Greek, signs.
 CHARACTERS = frozenset(map(chr, (*range(33, 0x250), *range(0x370, 0x400), *range(0x2010, 0x2B60))))
+ASCII = "".join(map(chr, range(128)))
 CLOSED = "\0"  # behind a word that is whole
 
 
@@ -21,6 +23,8 @@ class Starts:
 
     words: frozenset[str] = frozenset()
     characters: frozenset[str] = frozenset()
+    # ASCII characters that may stand behind the first one; all where one character is a match
+    seconds: str = ASCII
 
 
 Head = str | frozenset[str]  # letters so far (closed by NUL), or a set of first characters
@@ -28,17 +32,20 @@ Head = str | frozenset[str]  # letters so far (closed by NUL), or a set of first
 
 def starts_of(expression: str, open_end: bool) -> Starts:
     """What each match of `expression` begins with: listed words where that is sure."""
-    heads = heads_of(re._parser.parse(expression))  # type: ignore[attr-defined]
+    nodes = list(re._parser.parse(expression))  # type: ignore[attr-defined]
+    heads, opening = heads_of(nodes), opening_of(nodes)
+    is_short = opening.empty or opening.one
+    seconds = ASCII if is_short else "".join(sorted(opening.seconds))
     words = {head for head in heads if isinstance(head, str) and head.strip(CLOSED)}
     if len(words) == len(heads) and not (open_end and any(head[-1] != CLOSED for head in words)):
-        return Starts(words=frozenset(head.strip(CLOSED) for head in words))
+        return Starts(frozenset(head.strip(CLOSED) for head in words), seconds=seconds)
     characters: set[str] = set()
     for head in heads:
         if isinstance(head, frozenset):
             characters |= head
         else:
             characters |= {head[0], head[0].upper()} if head.strip(CLOSED) else CHARACTERS
-    return Starts(characters=frozenset(characters))
+    return Starts(characters=frozenset(characters), seconds=seconds)
 
 
 def heads_of(nodes: Iterable[tuple[Any, Any]]) -> set[Head]:
@@ -131,3 +138,80 @@ def in_class(character: str, items: Sequence[tuple[Any, Any]]) -> bool:
             )
             hit |= is_in != ("NOT" in kind)
     return hit != negated
+
+
+@dataclass(frozen=True)
+class Opening:
+    """ASCII characters that a match may have first and second, and whether it may have none or
+    one. Letters stand in both cases.
+    """
+
+    firsts: frozenset[str] = frozenset()
+    seconds: frozenset[str] = frozenset()
+    empty: bool = True
+    one: bool = False
+
+    def followed_by(self, other: "Opening") -> "Opening":
+        """The opening of a match of this and then one of `other`."""
+        seconds = self.seconds
+        if self.one:
+            seconds |= other.firsts
+        if self.empty:
+            seconds |= other.seconds
+        return Opening(
+            self.firsts | other.firsts if self.empty else self.firsts,
+            seconds,
+            self.empty and other.empty,
+            (self.one and other.empty) or (self.empty and other.one),
+        )
+
+    def or_else(self, other: "Opening") -> "Opening":
+        """The opening of a match of this or of `other`."""
+        return Opening(
+            self.firsts | other.firsts,
+            self.seconds | other.seconds,
+            self.empty or other.empty,
+            self.one or other.one,
+        )
+
+
+def opening_of(nodes: Iterable[tuple[Any, Any]]) -> Opening:
+    """The opening of a sequence of parsed nodes."""
+    opening = Opening()
+    for operation, value in nodes:
+        if not (opening.empty or opening.one):
+            break
+        opening = opening.followed_by(node_opening(str(operation), value))
+    return opening
+
+
+def node_opening(name: str, value: Any) -> Opening:
+    """The opening of one parsed node; of one that is not listed here, anything."""
+    if name == "LITERAL":
+        character = chr(value)
+        return Opening(frozenset((character.lower(), character.upper())), empty=False, one=True)
+    if name == "IN":
+        return Opening(class_ascii(tuple(value)), empty=False, one=True)
+    if name == "SUBPATTERN":
+        return opening_of(value[3])
+    if name == "BRANCH":
+        return reduce(Opening.or_else, map(opening_of, value[1]))
+    if name == "MAX_REPEAT":
+        low, high, inner = value
+        once = opening_of(inner)
+        again = once.or_else(Opening())
+        first = once if low else again
+        return first.followed_by(again) if high > 1 else first
+    if name in ("ASSERT", "ASSERT_NOT", "AT"):
+        return Opening()
+    return Opening(frozenset(ASCII), frozenset(ASCII), empty=True, one=True)
+
+
+@cache
+def class_ascii(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
+    """ASCII characters that a class of an expression has in either case."""
+    return frozenset(
+        character
+        for character in ASCII
+        if in_class(character.lower(), items) or in_class(character.upper(), items)
+    )

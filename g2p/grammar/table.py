@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kokoro_ane.g2p.bundled import DATA, text
-from kokoro_ane.g2p.grammar.starts import Starts, starts_of
+from kokoro_ane.g2p.grammar.starts import ASCII, Starts, starts_of
 
 LONGEST = 40  # characters that one repetition may take
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
@@ -114,6 +114,7 @@ class Row:
     say: tuple[Section, ...]
     weight: int
     source: str
+    seconds: str = ASCII  # ASCII characters that may stand second in a match
 
 
 def parse_say(say: str) -> tuple[Section, ...]:
@@ -151,6 +152,7 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> t
         # a match that goes on inside a word is none, so that shorter alternatives are tried
         ended = "" if open_end else r"(?!\B\w)"
         compiled = re.compile(f"(?:{expression}){ended}{follow}")
+        starts = starts_of(expression, open_end)
         row = Row(
             number=number,
             kind=kind,
@@ -163,7 +165,8 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> t
             say=parse_say(say),
             weight=int(weight or 0),
             source=source,
+            seconds=starts.seconds,
         )
-        return row, starts_of(expression, open_end)
+        return row, starts
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error

@@ -68,7 +68,8 @@ def test_the_index_finds_every_row_that_matches() -> None:
             missed += [
                 (row.source, text, place)
                 for row in every.difference(whole.candidates(text, place))
-                if whole.match(row, text, place, None) > place
+                if (found := row.pattern.match(text, place))
+                and whole.fits(row, text, place, found, None)
             ]
     assert not missed
 

@@ -246,9 +246,9 @@ def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
     assert uncovered(text, "us") == []
 
 
-@pytest.mark.parametrize("piece", ["1-", "1/", "%", "!?", "#1 "])
+@pytest.mark.parametrize("piece", "1-¦1,¦1/¦%¦a¦a.a.¦a@a.¦1.¦1¦!?¦#1 ".split("¦"))
 def test_hostile_text_takes_a_few_times_as_long_as_prose(piece: str) -> None:
-    """Through all stages but the network: at most 40 times prose of that length, and in proportion
+    """Through all stages but the network: at most 30 times prose of that length, and in proportion
     to its own.
     """
     g2p, prose = reader("us"), "The old man walked along the river and thought about the boats. "
@@ -263,7 +263,7 @@ def test_hostile_text_takes_a_few_times_as_long_as_prose(piece: str) -> None:
 
     seconds(prose)
     long, short = (seconds((piece * size)[:size]) for size in (8000, 4000))
-    assert short <= 40 * seconds((prose * 100)[:4000])
+    assert short <= 30 * seconds((prose * 100)[:4000])
     assert long <= 3 * short + 0.05
 
 
