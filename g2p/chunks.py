@@ -23,7 +23,7 @@ from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
-from kokoro_ane.g2p.short_forms import MONTH_FORMS, WEEKDAYS, WORDS, is_signed
+from kokoro_ane.g2p.short_forms import MARK_NEXT, MONTH_FORMS, WEEKDAYS, WORDS, is_signed
 from kokoro_ane.g2p.ssml import MARKUP
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -84,6 +84,8 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     form = re.split("[-–/]", word)[-1]
     if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
         return True
+    if form in WORDS and MARK_NEXT.match(text, match.start() + 1):
+        return False
     key = form.lower()
     if key in TITLES and not _SECONDS.search(window):
         return False

@@ -17,7 +17,7 @@ NAME_NEXT = re.compile(
 )
 STARTER_NEXT = re.compile(r"\s+[\"“(]?([A-Z][a-z]*)")
 MARK_NEXT = re.compile(
-    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b"
+    r"(?<=\.)(?:\s*[,;:&/–—]|-|\s+(?:\(?[#$£€]?\d|[AP]M\b|Finals?\b|Nos?\.\s?\d|[B-HJ-Z](?![\w'.])"
     r"|(?!(?:he|she|it|they|we|i|you|so|then|but|and)\b)[a-z(]))"
 )
 NUMBER_BESIDE = re.compile(r"(?<!\.):?\s?[-#$£€(]?\d|\s(?![AI]\s)[A-Z]\d{0,4}(?![\w'.])")
