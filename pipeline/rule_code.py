@@ -65,8 +65,6 @@ OPERATORS = [
     ast.Mod,
     ast.BitOr,
     ast.BitAnd,
-    ast.Pow,
-    ast.BitXor,
 ]
 COMPARISONS = [
     ast.Eq,
@@ -228,7 +226,7 @@ class Scope:
                 )
             case ast.AnnAssign(target, _, value):
                 return bytes((ASSIGN,)) + self.expression(value) + listed([self.target(target)])
-            case ast.AugAssign(target, operator, value):
+            case ast.AugAssign(target, operator, value) if type(operator) in OPERATORS:
                 return (
                     bytes((AUGMENT, OPERATORS.index(type(operator))))
                     + self.target(target)
@@ -352,7 +350,7 @@ class Scope:
                 return bytes((INDEX,)) + self.expression(value) + self.expression(key)
             case ast.Call():
                 return self.call(node)
-            case ast.BinOp(left, operator, right):
+            case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
                 return (
                     bytes((BINARY, OPERATORS.index(type(operator))))
                     + self.expression(left)

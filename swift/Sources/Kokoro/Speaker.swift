@@ -31,8 +31,7 @@ public actor Speaker {
     ///
     /// Everything else as of `speak(phonemes:)`.
     public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0, raw: Bool = false) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, raw: raw)
-        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .words(text)))
+        sequence(.words(text), SpeechRequest(voice: voice, speed: speed, seed: seed, raw: raw))
     }
 
     /// Audio of a text that is phonemes already, in the model's symbols.
@@ -42,15 +41,17 @@ public actor Speaker {
     public nonisolated func speak(
         phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes, raw: Bool = false
     ) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, raw: raw)
-        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
+        sequence(.phonemes(phonemes), SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, raw: raw))
     }
 
     /// Audio of a text that is still being written, as a language model's tokens: a sentence is spoken when the next word, a blank line or the
-    /// end has come. One loop over it speaks it.
+    /// end has come, or nothing for 0.2 s. One loop over it speaks it.
     public nonisolated func speak(_ text: LiveText, voice: String, speed: Double = 1, seed: Int = 0) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, raw: false)
-        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .live(text)))
+        sequence(.live(text), SpeechRequest(voice: voice, speed: speed, seed: seed))
+    }
+
+    private nonisolated func sequence(_ text: SpeechText, _ request: SpeechRequest) -> SpeechSequence {
+        SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: text))
     }
 
     /// The next piece and where to go on, or nil behind the last, and where more of the text is needed.
@@ -114,7 +115,8 @@ public actor Speaker {
 
 /// How a text is to be spoken.
 struct SpeechRequest: Sendable {
-    let voice: String, speed: Double, seed: Int, longest: Int, raw: Bool
+    let voice: String, speed: Double, seed: Int
+    var longest = Contract.comfortablePhonemes, raw = false
 
     /// With the pace that the text asks for, within what the encoder was built for.
     func speed(of chunk: PhonemeChunk) -> Double { min(max(speed * chunk.rate, Contract.speeds.lowerBound), Contract.speeds.upperBound) }
@@ -127,14 +129,24 @@ enum SpeechText: Sendable {
 
 /// A text that is still being written, for one `speak`.
 public final class LiveText: Sendable {
-    private let pieces: AsyncStream<String>, end: AsyncStream<String>.Continuation
-    public init() { (pieces, end) = AsyncStream.makeStream() }
-    public func write(_ more: String) { end.yield(more) }
-    public func finish() { end.finish() }
+    private let pieces = AsyncThrowingStream<String, any Error>.makeStream()
+    public init() {}
+    public func write(_ more: String) { pieces.continuation.yield(more) }
+    public func finish(throwing error: KokoroError? = nil) { pieces.continuation.finish(throwing: error) }
 
-    func next() async -> String? {
-        var reading = pieces.makeAsyncIterator()
-        return await reading.next()
+    /// The next piece, nil behind the last; an empty one where none comes for 0.2 s and `mayIdle`, not a timer's that came too late.
+    func next(mayIdle: Bool) async throws -> String? {
+        let clock = ContinuousClock(), since = clock.now, idle = Duration.milliseconds(200)
+        let timer = mayIdle ? Task {
+            try await Task.sleep(for: idle)
+            write("")
+        } : nil
+        defer { timer?.cancel() }
+        var reading = pieces.stream.makeAsyncIterator()
+        while let piece = try await reading.next() {
+            if !piece.isEmpty || (mayIdle && clock.now - since >= idle) { return piece }
+        }
+        return nil
     }
 }
 
@@ -144,7 +156,7 @@ struct SpeechProgress: Sendable {
     private(set) var words: RuleReader.Place?
     private var phonemes: PhonemeReading?
     private(set) var index = 0
-    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], alone = 0, rest: ChunkSynthesis.Streamed?
+    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], alone = 0, rest: ChunkSynthesis.Streamed?, mayIdle = false
     /// Spoken and not given yet.
     var shares: [(PhonemeChunk, Joins.Share, Float)] = []
 
@@ -159,9 +171,10 @@ struct SpeechProgress: Sendable {
     }
 
     /// More of a text that is still being written; false where there is none to come.
-    mutating func read() async -> Bool {
+    mutating func read() async throws -> Bool {
         guard case .live(let text) = text, words?.isOpen == true else { return false }
-        let more = await text.next()
+        let more = try await text.next(mayIdle: mayIdle)
+        mayIdle = more != ""
         words?.write(more)
         return true
     }
@@ -264,7 +277,7 @@ public struct SpeechSequence: AsyncSequence, Sendable {
                 var progress = start
                 repeat {
                     if let found = try await speaker.next(progress) { return found }
-                } while await progress.read()
+                } while try await progress.read()
                 return nil
             }
         }

@@ -48,21 +48,21 @@ public final class RuleReader {
         fileprivate var text: Text
         /// More of the text may come.
         public private(set) var isOpen = false
-        private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false
+        private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false, isIdle = false
         /// Seconds of silence that the text asked for behind the last word, and whether there was a word.
         fileprivate var asked: Double?, hasSpoken = false
         /// Start tags of the elements that are open where the next sentence begins.
         fileprivate var open: [Text] = []
-        private static let block = 4096, ahead = [UInt32](repeating: 32, count: 200)
+        private static let block = 4096, ahead = [UInt32](repeating: 32, count: 200), word = Text(" The end").units
         public init(_ text: String) { self.text = Text(text) }
 
         /// Of a text that is still being written; `next` of the reader answers nil where more of it is needed.
         public init() { (text, isOpen) = (Text([]), true) }
 
-        /// What comes next; nil behind the last.
+        /// What comes next; nil behind the last; an empty text where nothing comes for now, so that a word stands in for the next one.
         public mutating func write(_ more: String?) {
             text.units += Text(more ?? "").units
-            isOpen = more != nil
+            (isOpen, isIdle) = (more != nil, more == "")
         }
 
         /// The next sentence's place and text.
@@ -70,15 +70,16 @@ public final class RuleReader {
             while waiting.isEmpty {
                 if isDone { return nil }
                 // the last word may go on
-                let known = isOpen ? (text.units.lastIndex(where: RuleTextMethods.isSpace) ?? -1) + 1 : text.count
+                let known = isOpen && !isIdle ? (text.units.lastIndex(where: RuleTextMethods.isSpace) ?? -1) + 1 : text.count
                 let more = text.units[given..<max(given, min(given + Self.block, known))]
-                if isOpen, more.isEmpty { return nil }
-                isDone = more.isEmpty
+                if isOpen, !isIdle, more.isEmpty { return nil }
+                isDone = !isOpen && more.isEmpty
                 given += more.count
                 buffer.units += more
                 var used = 0
                 // what is whole is cut as soon as the next word is there
-                let shown = isOpen && given == known ? Text(buffer.units + Self.ahead) : buffer
+                let shown = isOpen && given == known ? Text(buffer.units + (isIdle ? Self.word : []) + Self.ahead) : buffer
+                isIdle = isIdle && given < known
                 for span in try items(invoke(cut, [.text(shown), .bool(isDone)])) {
                     let both = try items(span), start = both[0].whole ?? 0, end = both[1].whole ?? 0, part = buffer.units[start..<end]
                     used = end

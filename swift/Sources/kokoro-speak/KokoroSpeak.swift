@@ -4,7 +4,7 @@ import KokoroONNX
 import KokoroSteps
 import KokoroText
 
-/// kokoro-speak BUNDLE TEXT --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
+/// kokoro-speak BUNDLE TEXT|- --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
 ///
 /// kokoro-speak BUNDLE --read lines.jsonl --language us [-o read.jsonl]: each line, a JSON string, to what is said in each call; of a bundle only its text is needed.
 ///
@@ -35,6 +35,7 @@ import KokoroText
         let voice = arguments.voice ?? bundle.voices.first ?? ""
         let sequence = arguments.arePhonemes
             ? speaker.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
+            : arguments.text == "-" ? speaker.speak(input(), voice: voice, speed: arguments.speed, seed: arguments.seed)
             : speaker.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
         for try await audio in sequence {
             let elapsed = clock.now - started, begun = first ?? elapsed
@@ -49,6 +50,28 @@ import KokoroText
         print("{\"out\": \"\(arguments.out)\", \"pieces\": \(pieces), \"seconds_of_audio\": \(seconds), "
             + "\"seconds_spent\": \(spent / .seconds(1)), \"first_audio_s\": \((first ?? spent) / .seconds(1)), \"gaps\": \(gaps), "
             + "\"memory_mb\": \(residentMegabytes()), \"memory_at_first_mb\": \(memory)}")
+    }
+
+    /// Standard input, while it is written.
+    private static func input() -> LiveText {
+        let live = LiveText()
+        Thread.detachNewThread {
+            var bytes = Data(), more = Data()
+            repeat {
+                more = FileHandle.standardInput.availableData
+                bytes += more
+                // the last character may be in two pieces
+                let part = bytes.suffix(more.isEmpty ? 0 : 3).lastIndex { $0 >= 0xC0 }
+                let whole = part.flatMap { bytes.endIndex - $0 < (bytes[$0] < 0xE0 ? 2 : bytes[$0] < 0xF0 ? 3 : 4) ? $0 : nil } ?? bytes.endIndex
+                guard let text = String(data: bytes[..<whole], encoding: .utf8) else {
+                    return live.finish(throwing: .unsupported("standard input is not UTF-8"))
+                }
+                if !text.isEmpty { live.write(text) }
+                bytes = Data(bytes[whole...])
+            } while !more.isEmpty
+            live.finish()
+        }
+        return live
     }
 
     /// What is said of a text in one call, as text/us.chunks.json of a bundle has it.

@@ -46,6 +46,20 @@ extension RuleReader {
         }
     }
 
+    /// The cases of Python's open pipe (swift/Tests/live_text.tsv).
+    @Test func aTextThatIsStillWrittenIsCutAsPythonCutsIt() throws {
+        let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("live_text.tsv")
+        let reader = try RuleReader(bundle: Self.folder(), language: "us")
+        for line in try String(contentsOf: file, encoding: .utf8).split(separator: "\n").dropFirst() {
+            let row = line.split(separator: "\t", omittingEmptySubsequences: false).map { $0.replacingOccurrences(of: "⏎", with: "\n") }
+            var place = RuleReader.Place(), end = 0
+            place.write(row[0])
+            if row[1] == "yes" { place.write("") }
+            while let parts = try reader.next(&place) { end = parts.last?.words.last?.place.upperBound ?? end }
+            #expect(String(row[0].prefix(end)) == row[2].trimmingCharacters(in: .whitespacesAndNewlines), "\(row)")
+        }
+    }
+
     @Test func wordsAreFoundWithWhatTheListsSay() throws {
         let lists = try WordLists(file: Self.folder().appendingPathComponent("text/us.words")), gold = lists.list("g"), classes = lists.list("t")
         func said(_ list: HeldTable, _ word: String) throws -> Value? { try list.value(.text(Text(word))) }
