@@ -45,8 +45,8 @@ _SOUNDS = (
     r"|applause|music|excited|sad|angry|happy|sarcastic|inhales?|exhales?"
 )
 TOOLS = (
-    rf"(?P<tool>\[(?:pause|break|silence|wait)(?:[ :=]\s?{_SECONDS})?\]"
-    rf"|\{{(?:pause|break|silence|wait)(?:[ :=]\s?{_SECONDS.replace('>', '2>')})?\}}"
+    r"(?P<tool>(?:\[|\{|<(?=\w{4,7}(?:[ :=]\s?\d|\s?/>)))(?:pause|break|silence|wait)"
+    rf"(?:[ :=]\s?{_SECONDS})?\s?(?:\]|\}}|/?>)"
     r"|\[\[\s?(?:slnc\s(?P<slnc>\d{1,5})|(?:rate|volm|pbas|pmod|emph|inpt|char|nmbr|rset|ctxt|cmnt"
     r"|sync)\b[^\[\]]{0,100})\s?\]\]"
     r"|<#(?P<hash>\d{1,3}(?:\.\d{1,3})?)#>|\\(?:pau|pause)=(?P<code>\d{1,5})\\"
@@ -264,7 +264,7 @@ def tool_pause_s(match: "re.Match[str]") -> float | None:
         if match[group]:
             return float(match[group]) * scale
     if match[0][1:].lower().startswith(("pause", "break", "silence", "wait")):
-        number, unit = match["pause"] or match["pause2"], match["of"] or match["of2"]
+        number, unit = match["pause"], match["of"]
         if not number:
             return STRENGTHS_S["medium"]
         # {pause 500}: nobody rests for 20 s
