@@ -2,16 +2,21 @@
 
 starts_of("(?:kg|lb)s?", open_end=False)     # Starts(words={"kg", "kgs", "lb", "lbs"})
 starts_of("[0-9]{1,3}", open_end=False)      # Starts(characters={"0", ..., "9"})
+
+A slot of an expression is one character of `slots`, which gives its heads: a large word set is
+parsed once, not once for each row that names it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 # Characters that rows begin with: Latin, Greek, signs.
 CHARACTERS = frozenset(map(chr, (*range(33, 0x250), *range(0x370, 0x400), *range(0x2010, 0x2B60))))
+ALL = CHARACTERS | {" ", "\n"}
 CLOSED = "\0"  # behind a word that is whole
 
 
@@ -26,9 +31,12 @@ class Starts:
 Head = str | frozenset[str]  # letters so far (closed by NUL), or a set of first characters
 
 
-def starts_of(expression: str, open_end: bool) -> Starts:
+Slotted = Mapping[str, frozenset[Head]]  # heads of a slot by the character that stands for it
+
+
+def starts_of(expression: str, open_end: bool, slots: Slotted = MappingProxyType({})) -> Starts:
     """What each match of `expression` begins with: listed words where that is sure."""
-    heads = heads_of(re._parser.parse(expression))  # type: ignore[attr-defined]
+    heads = expression_heads(expression, slots)
     words = {head for head in heads if isinstance(head, str) and head.strip(CLOSED)}
     if len(words) == len(heads) and not (open_end and any(head[-1] != CLOSED for head in words)):
         return Starts(words=frozenset(head.strip(CLOSED) for head in words))
@@ -41,7 +49,12 @@ def starts_of(expression: str, open_end: bool) -> Starts:
     return Starts(characters=frozenset(characters))
 
 
-def heads_of(nodes: Iterable[tuple[Any, Any]]) -> set[Head]:
+def expression_heads(expression: str, slots: Slotted) -> frozenset[Head]:
+    """Heads of a whole expression."""
+    return frozenset(heads_of(re._parser.parse(expression), slots))  # type: ignore[attr-defined]
+
+
+def heads_of(nodes: Iterable[tuple[Any, Any]], slots: Slotted) -> set[Head]:
     """Heads of a sequence of parsed nodes."""
     heads: set[Head] = {""}
     for operation, value in nodes:
@@ -50,7 +63,7 @@ def heads_of(nodes: Iterable[tuple[Any, Any]]) -> set[Head]:
             if isinstance(head, frozenset) or head.endswith(CLOSED):
                 grown.add(head)
             else:
-                grown |= {join(head, more) for more in node_heads(str(operation), value)}
+                grown |= {join(head, more) for more in node_heads(str(operation), value, slots)}
         heads = grown
     return heads
 
@@ -66,18 +79,20 @@ def join(head: str, more: Head) -> Head:
     return head + CLOSED
 
 
-def node_heads(name: str, value: Any) -> set[Head]:
+def node_heads(name: str, value: Any, slots: Slotted) -> Set[Head]:
     """Heads of one parsed node."""
     if name == "LITERAL":
         character = chr(value)
+        if character in slots:
+            return slots[character]
         return {character.lower() if character.isalpha() else frozenset(character)}
     if name == "SUBPATTERN":
-        return heads_of(value[3])
+        return heads_of(value[3], slots)
     if name == "BRANCH":
-        return set().union(*(heads_of(branch) for branch in value[1]))
+        return set().union(*(heads_of(branch, slots) for branch in value[1]))
     if name == "MAX_REPEAT":
         low, high, inner = value
-        heads = heads_of(inner)
+        heads = heads_of(inner, slots)
         if high > 1:
             # letters may follow letters: only the first one is sure
             heads = {
@@ -88,6 +103,12 @@ def node_heads(name: str, value: Any) -> set[Head]:
             }
         return heads | {""} if low == 0 else heads
     if name == "IN":
+        # the parser makes a class of `{one}|{two}`
+        marks = {chr(code) for _, code in value if isinstance(code, int) and chr(code) in slots}
+        if marks:
+            others = [item for item in value if item[1] not in map(ord, marks)]
+            slotted = set().union(*(slots[mark] for mark in marks))
+            return slotted | (node_heads(name, others, slots) if others else set())
         characters = class_characters(tuple(value))
         letters = {character.lower() for character in characters if character.isalpha()}
         is_listed = all(str(operation) == "LITERAL" for operation, _ in value)
@@ -104,30 +125,29 @@ def node_heads(name: str, value: Any) -> set[Head]:
 @cache
 def class_characters(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
     """Characters of CHARACTERS, space and line feed that a class of an expression has."""
-    return frozenset(
-        character for character in CHARACTERS | {" ", "\n"} if in_class(character, items)
-    )
-
-
-def in_class(character: str, items: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether a parsed class has `character`."""
-    negated = hit = False
+    characters: set[str] = set()
+    negated = False
     for operation, value in items:
         name = str(operation)
-        if name == "NEGATE":
-            negated = True
-        elif name == "LITERAL":
-            hit |= ord(character) == value
+        negated |= name == "NEGATE"
+        if name == "LITERAL":
+            characters.add(chr(value))
         elif name == "RANGE":
-            hit |= value[0] <= ord(character) <= value[1]
+            characters.update(map(chr, range(value[0], value[1] + 1)))
         elif name == "CATEGORY":
-            kind = str(value)
-            is_in = (
-                character.isdecimal()
-                if "DIGIT" in kind
-                else character.isspace()
-                if "SPACE" in kind
-                else character.isalnum() or character == "_"
-            )
-            hit |= is_in != ("NOT" in kind)
-    return hit != negated
+            characters |= category_characters(str(value))
+    return ALL - characters if negated else ALL & characters
+
+
+@cache
+def category_characters(name: str) -> frozenset[str]:
+    """Characters of a category of Python's parser: digits, white space, words, or all others."""
+    if "NOT_" in name:
+        return ALL - category_characters(name.replace("NOT_", ""))
+    kinds = {"DIGIT": str.isdecimal, "SPACE": str.isspace, "WORD": is_of_word}
+    return frozenset(filter(kinds[name.rpartition("_")[2]], ALL))
+
+
+def is_of_word(character: str) -> bool:
+    """Whether \\w matches it."""
+    return character.isalnum() or character == "_"
