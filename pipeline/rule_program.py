@@ -4,10 +4,11 @@ text/us.rules of a bundle.
     # answers the functions that a port cannot run; they fail when they are called
     write_rules(Path("text/us.rules"), roots, natives)
 
-All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, patterns as the
-tree that Python's own `re` parsed, each character set as the ranges that it matches here. A number
-is LEB128 (zigzag where it may be negative), a string its length and UTF-8. File: "KRUL", format,
-count of constants, their first bytes, roots, constants. swift/Sources/KokoroText runs it.
+All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, of objects what
+the code asks for (a cached property as its answer), patterns as the tree that Python's own `re`
+parsed, each character set as the ranges that it matches here. A number is LEB128 (zigzag where it
+may be negative), a string its length and UTF-8. File: "KRUL", format, count of constants, their
+first bytes, roots, constants. swift/Sources/KokoroText runs it.
 """
 
 import functools
@@ -25,7 +26,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, signed, string
 
 FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
-MAGIC, FORMAT, REMEMBERS = b"KRUL", 2, 18  # the last: a kind of constant
+MAGIC, FORMAT, REMEMBERS = b"KRUL", 3, 18  # the last: a kind of constant
 LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
 (
@@ -49,7 +50,8 @@ EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
     NATIVE,
 ) = range(18)
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
- R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
+ R_AHEAD, R_BEHIND, R_BACK, R_SHARED) = range(14)  # fmt: skip
+SHORT_BYTES = 16  # of a part of a pattern: a longer one is written once for all patterns
 ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
        "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
 # what decides which characters a node matches
@@ -67,6 +69,7 @@ class Pool:
         self.places: dict[Any, int] = {}
         self.content: list[bytes] = []
         self.classes: dict[type, set[str]] = {}
+        self.objects: dict[int, tuple[Any, dict[str, bytes]]] = {}  # by place, with its attributes
         self.names = {"__init__", "__call__"}  # of attributes that the code asks for
         self.unsupported: list[str] = []
 
@@ -122,12 +125,17 @@ class Pool:
             )
             return bytes((BUILTIN,)) + string(name + value.__name__)
         if type(value).__module__.startswith("kokoro_ane"):
-            return (
-                bytes((OBJECT,))
-                + self.at(type(value))
-                + listed([self.at(name) + self.at(one) for name, one in vars(value).items()])
-            )
+            self.place(type(value))
+            self.objects[place] = value, {}
+            return b""  # written with the classes
         raise Unsupported(f"a {type(value).__name__}")
+
+    def shared(self, content: bytes) -> int:
+        """Where a part of patterns stands."""
+        if content not in self.places:
+            self.places[content] = len(self.content)
+            self.content.append(content)
+        return self.places[content]
 
     def attribute(self, name: str) -> bytes:
         """The name of an attribute that the code asks for."""
@@ -163,17 +171,26 @@ class Pool:
             return string(value.__qualname__) + number(0)
 
     def write_classes(self) -> None:
-        """Methods whose name the code asks for, until none is new."""
+        """Methods and attributes whose name the code asks for, until none is new; then classes and
+        objects.
+        """
         while True:
             before = len(self.content), len(self.names)
             for owner, done in list(self.classes.items()):
                 for name in sorted(self.names - done):
                     done.add(name)
                     self.described(owner, {name})
+            for value, attributes in list(self.objects.values()):
+                there = {*vars(value), *cached_names(type(value))}
+                for name in sorted(there & self.names - attributes.keys()):
+                    attributes[name] = self.at(name) + self.at(getattr(value, name))
             if before == (len(self.content), len(self.names)):
                 break
         for owner, done in self.classes.items():
             self.content[self.place(owner)] = self.described(owner, done)
+        for place, (value, attributes) in self.objects.items():
+            head = bytes((OBJECT,)) + self.at(type(value))
+            self.content[place] = head + listed([*attributes.values()])
 
     def described(self, owner: type, names: set[str]) -> bytes:
         """Name, fields with their defaults, attributes."""
@@ -209,6 +226,13 @@ class Pool:
         )
 
 
+@functools.cache
+def cached_names(owner: type) -> frozenset[str]:
+    """Names of a class's cached properties."""
+    cached = inspect.getmembers(owner, lambda one: isinstance(one, functools.cached_property))
+    return frozenset(name for name, _ in cached)
+
+
 def same(value: Any) -> Any:
     """What a function without arguments that remembers its answer becomes."""
     return value
@@ -233,6 +257,16 @@ def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
     )
 
 
+def part(parsed: Any, flags: int, pool: Pool) -> bytes:
+    """A sequence in a pattern, or the place of its one copy where it is long: rows of the grammar
+    name the same slots.
+    """
+    content = sequence(parsed, flags, pool)
+    if len(content) < SHORT_BYTES:
+        return content
+    return listed([bytes((R_SHARED,)) + number(pool.shared(content))])
+
+
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
     """One node of a pattern's tree."""
     name = str(operation)
@@ -250,13 +284,11 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
         word = pool.place(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
         return bytes((R_AT, ATS.index(str(argument) + line))) + number(word)
     if name == "BRANCH":
-        return bytes((R_BRANCH,)) + listed([sequence(one, flags, pool) for one in argument[1]])
+        return bytes((R_BRANCH,)) + listed([part(one, flags, pool) for one in argument[1]])
     if name == "SUBPATTERN":
         group, added, removed, inner = argument
         return (
-            bytes((R_GROUP,))
-            + number(group or 0)
-            + sequence(inner, (flags | added) & ~removed, pool)
+            bytes((R_GROUP,)) + number(group or 0) + part(inner, (flags | added) & ~removed, pool)
         )
     if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, inner = argument

@@ -77,6 +77,7 @@ class Grammar:
 
     dialect: Dialect
     slots: Slots
+    rows: tuple[Row, ...] = ()
     by_word: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     by_character: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     # one-off forms: written -> words; and the longest of them by what it begins with
@@ -91,6 +92,10 @@ class Grammar:
         self.longest[first] = max(self.longest.get(first, 0), len(written))
         if run:
             self.by_word.setdefault(first, ())
+
+    def compile(self) -> int:
+        """Compile all rows and count them. Raises ValueError that names one which cannot be."""
+        return len([(row.pattern, row.before) for row in self.rows])
 
     # ---- classify
 
@@ -268,7 +273,7 @@ class Grammar:
 
     def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
         """The words of a row's say column."""
-        parts = {name: match[name] or "" for name in row.slots}
+        parts = {name: match[name] or "" for name in row.names}
         parts["0"] = match[0]
         words = []
         for optional, pieces in row.say:

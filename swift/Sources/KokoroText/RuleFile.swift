@@ -61,7 +61,8 @@ struct RuleBytes {
 final class RuleProgram {
     /// Objects that this package holds in its own way, by the names that the file gives them.
     typealias Natives = [String: Value]
-    private let bytes: [UInt8], starts: [Int]
+    private let bytes: [UInt8]
+    let starts: [Int]
     private var natives: Natives = [:]
     private var constants: [Value?], sets: [Int: CharacterRanges] = [:], roots: [String: Int] = [:]
 
@@ -69,7 +70,7 @@ final class RuleProgram {
         guard data.count > 12, data.prefix(4).elementsEqual("KRUL".utf8) else { throw broken("no rules in the file") }
         func word(_ place: Int) -> Int { (0..<4).reduce(0) { $0 | Int(data[place + $1]) << (8 * $1) } }
         let format = word(4), count = word(8)
-        guard format == 2 else { throw broken("format \(format), not 2: bundle again, or update this package") }
+        guard format == 3 else { throw broken("format \(format), not 3: bundle again, or update this package") }
         guard data.count > 16 + 4 * count else { throw broken("the file is cut off") }
         bytes = data
         var read = RuleBytes(bytes: data, place: 16 + 4 * count)
@@ -231,6 +232,9 @@ struct PatternReader {
             let isWanted = try read.byte() == 1, width = try read.number()
             step.kind = .look(try apart(&read), behind: kind == 11 ? width : nil, isWanted: isWanted)
         case 12: step.kind = .back(try read.number())
+        case 13:
+            var shared = program.reader(at: program.starts[try read.number()])
+            step.next = try sequence(&shared, then: next)
         default: throw broken("a pattern of an unknown kind")
         }
     }
