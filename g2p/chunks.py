@@ -24,7 +24,7 @@ from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
 from kokoro_ane.g2p.short_forms import MARK_NEXT, MONTH_FORMS, WEEKDAYS, WORDS, is_signed
-from kokoro_ane.g2p.ssml import MARKUP
+from kokoro_ane.g2p.ssml import MARKUP, VOICE_MARK
 from kokoro_ane.g2p.word_lists import word_sets
 
 BLOCK = 4096  # characters looked at together: small, so that the first sentence is there early
@@ -40,7 +40,7 @@ _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
 BLOCK_END = "\x1d"  # white space to every pattern
-PARAGRAPHS = ("p", "paragraph", "sentence", "speak")
+PARAGRAPHS = ("p", "paragraph", "sentence", "speak", "voice")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s*$")
 _NEXT_S = re.compile(r"\s*<(?:s|/p|/speak)\b", re.IGNORECASE)
 # Markup that may end in what has not arrived
@@ -258,8 +258,10 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
 
 def masked(text: str) -> str:
     """`text` with markup in marks of the same length, by which sentences are cut: a tag at either
-    end of a paragraph or a sentence as BLOCK_END, others as brackets.
+    end of a paragraph or a sentence, or another voice, as BLOCK_END, others as brackets.
     """
+    if "[" in text:
+        text = VOICE_MARK.sub(lambda match: BLOCK_END * len(match[0]), text)
     return MARKUP.sub(lambda match: _mask(text, match), text) if "<" in text else text
 
 
@@ -290,9 +292,9 @@ def _settled(buffer: str, shown: str, links: list[tuple[int, int]]) -> int:
             safe = min(safe, opener.start())
             break
     tail = max(len(buffer) - MAX_TEXT - MAX_TARGET - AHEAD, 0)
-    opened = buffer.find("[", tail)
+    opened = shown.find("[", tail)
     while opened >= 0 and _inside(opened + 1, links):
-        opened = buffer.find("[", opened + 1)
+        opened = shown.find("[", opened + 1)
     return min(safe, opened) if opened >= 0 else safe
 
 

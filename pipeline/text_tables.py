@@ -29,6 +29,7 @@ from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.phonemizer import G2P
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
+from kokoro_ane.g2p.ssml import voice_of
 from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text import TextReader, chunks, ends_paragraph, parts_of
 from kokoro_ane.pipeline.word_table import packed_words
@@ -87,6 +88,10 @@ MARKED = (
         " </emphasis>in <say-as interpret-as='ordinal'>3</say-as> days, on <say-as"
         " interpret-as='date' format='mdy'>3/4/2025</say-as> <mstts:silence value='1s'/>at last."
     ),
+    (
+        '[voice:am_adam 0.9] Hello. [voice:bf_emma]Hi <voice name="x">One. Two.</voice> three'
+        " [voice:af_heart](no) four"
+    ),
     "ha" * 200 + ", and " * 100 + "end.",
 )
 
@@ -122,8 +127,8 @@ def write_text_tables(folder: Path, language: Language) -> None:
 
 
 def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
-    """What `kokoro-ane speak` says of a text in each call: pace, and the seconds of silence that
-    the text asks for before it.
+    """What `kokoro-ane speak` says of a text in each call: pace, the seconds of silence and the
+    voice that the text asks for.
     """
     return [
         {
@@ -131,6 +136,7 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
             "ending": chunk.ending,
             "rate": chunk.rate,
             "pause_before_s": chunk.before_s,
+            "voice": chunk.voice or None,
         }
         for chunk in chunks(TextReader(g2p).sentences(text), text)
     ]
@@ -194,6 +200,7 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         "read": g2p._read,
         "parts": parts_of,
         "paragraph": ends_paragraph,
+        "voice": voice_of,
     }
     if not isinstance(g2p._reader, Reader):
         return roots, {}

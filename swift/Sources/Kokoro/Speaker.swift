@@ -57,17 +57,17 @@ public actor Speaker {
     /// The next piece and where to go on, or nil behind the last, and where more of the text is needed.
     func next(_ before: SpeechProgress) throws -> (audio: SpokenAudio, after: SpeechProgress)? {
         _ = try checkedSpeed(before.request.speed)
-        let table = try table(before.request.voice)
+        let own = try table(before.request.voice)
         var progress = before
         try Task.checkCancellation()
         if let audio = try progress.window() ?? progress.share() { return (audio, progress) }
         let reader: RuleReader? = if case .phonemes = before.text { nil } else { try openReader(voice: before.request.voice) }
-        while let call = try progress.nextCall(reader) {
+        while let call = try progress.nextCall(reader, { voice throws(KokoroError) in try openReader(voice: voice) }) {
             try Task.checkCancellation()
             let chunk = call[0], parts = call.map(\.phonemes)
             do {
                 if !chunk.words.isEmpty {
-                    let row = try table.row(phonemes: parts.reduce(parts.count - 1) { $0 + $1.count }), request = progress.request
+                    let table = try chunk.voice.isEmpty ? own : table(chunk.voice), row = try table.row(phonemes: parts.reduce(parts.count - 1) { $0 + $1.count }), request = progress.request
                     let pace = request.speed(of: chunk), seed = request.seed + progress.index
                     if call.count == 1, var rest = try synthesis.stream(
                         chunk.phonemes, row: row, speed: pace, seed: seed, raw: request.raw, first: progress.isFirst(chunk), stop: Task.checkCancellation),
@@ -94,7 +94,7 @@ public actor Speaker {
     }
 
     /// Opened at the first text. A voice's name says what it speaks: `bf_emma` is British, a name of another kind American.
-    private func openReader(voice: String) throws -> RuleReader {
+    private func openReader(voice: String) throws(KokoroError) -> RuleReader {
         let isNamed = voice.dropFirst().hasPrefix("f_") || voice.dropFirst().hasPrefix("m_")
         guard let language = isNamed ? voice.first.flatMap({ RuleReader.languages[$0] }) : "us" else {
             throw KokoroError.unsupported("\(voice) speaks a language that is not read from text; give phonemes")
@@ -180,26 +180,26 @@ struct SpeechProgress: Sendable {
     }
 
     /// What is said next in one call: a part that waits, or the next sentence, with very short neighbours. `reader`: of words.
-    mutating func nextCall(_ reader: RuleReader?) throws(KokoroError) -> [PhonemeChunk]? {
-        try fill(reader)
+    mutating func nextCall(_ reader: RuleReader?, _ other: (String) throws(KokoroError) -> RuleReader) throws(KokoroError) -> [PhonemeChunk]? {
+        try fill(reader, other)
         var call: [PhonemeChunk] = [], count = -1
         while let chunk = waiting.first {
             count += 1 + chunk.phonemes.count
-            if let first = call.first, !chunk.isShort || chunk.rate != first.rate || count > 60 { break }
+            if let first = call.first, !chunk.isShort || chunk.rate != first.rate || chunk.voice != first.voice || count > 60 { break }
             call.append(waiting.removeFirst())
             if request.raw || !chunk.isShort || alone > 0 { break }
-            try fill(reader)
+            try fill(reader, other)
         }
         alone = max(0, alone - 1)
         return call.isEmpty ? nil : call
     }
 
-    private mutating func fill(_ reader: RuleReader?) throws(KokoroError) {
+    private mutating func fill(_ reader: RuleReader?, _ other: (String) throws(KokoroError) -> RuleReader) throws(KokoroError) {
         guard waiting.isEmpty else { return }
         if let found = phonemes?.sentence(from: place) {
             place = found.next
             waiting = try found.chunk.cut(longest: request.longest)
-        } else if var own = words, let parts = try reader?.next(&own) {
+        } else if var own = words, let parts = try reader?.next(&own, other: other) {
             words = own
             for part in parts { waiting += try part.cut(longest: request.longest) }
         }

@@ -76,7 +76,7 @@ import KokoroText
 
     /// What is said of a text in one call, as text/us.chunks.json of a bundle has it.
     private struct Said: Encodable {
-        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?
+        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?, voice: String?
     }
 
     /// A line without an answer is null, and told. Times are the processor's, of this process from its first instruction on.
@@ -108,7 +108,8 @@ import KokoroText
         while let parts = try reader.next(&place) {
             for chunk in try parts.flatMap({ try $0.cut(longest: Contract.comfortablePhonemes) }) {
                 let phonemes = String(String.UnicodeScalarView(chunk.phonemes))
-                found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore))
+                found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore,
+                                  voice: chunk.voice.isEmpty ? nil : chunk.voice))
             }
         }
         return found
