@@ -137,7 +137,7 @@ public final class LiveText: Sendable {
     /// The next piece, nil behind the last; an empty one where none comes for 0.2 s and `mayIdle`, not a timer's that came too late.
     func next(mayIdle: Bool) async throws -> String? {
         let clock = ContinuousClock(), since = clock.now, idle = Duration.milliseconds(200)
-        let timer = mayIdle ? Task {
+        let timer: Task<Void, any Error>? = mayIdle ? Task {
             try await Task.sleep(for: idle)
             write("")
         } : nil
