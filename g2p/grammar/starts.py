@@ -9,9 +9,9 @@ parsed once, not once for each row that names it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -32,145 +32,89 @@ class Starts:
     seconds: str = ASCII
 
 
-Head = str | frozenset[str]  # letters so far (closed by NUL), or a set of first characters
-
-
-@dataclass(frozen=True)
-class Opening:
-    """ASCII characters that a match may have first and second, and whether it may have none or
-    one. Letters stand in both cases.
-    """
-
-    firsts: frozenset[str] = frozenset()
-    seconds: frozenset[str] = frozenset()
-    empty: bool = True
-    one: bool = False
-
-    def followed_by(self, other: "Opening") -> "Opening":
-        """The opening of a match of this and then one of `other`."""
-        seconds = self.seconds
-        if self.one:
-            seconds |= other.firsts
-        if self.empty:
-            seconds |= other.seconds
-        return Opening(
-            self.firsts | other.firsts if self.empty else self.firsts,
-            seconds,
-            self.empty and other.empty,
-            (self.one and other.empty) or (self.empty and other.one),
-        )
-
-    def or_else(self, other: "Opening") -> "Opening":
-        """The opening of a match of this or of `other`."""
-        return Opening(
-            self.firsts | other.firsts,
-            self.seconds | other.seconds,
-            self.empty or other.empty,
-            self.one or other.one,
-        )
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """What a whole expression or slot begins with."""
-
-    heads: frozenset[Head]
-    opening: Opening
-
-
+Heads = frozenset[str] | None  # letters of each way to begin, closed by NUL; None: not sure
+# Characters that may stand first and second; among them "" where a match may end before
+Opening = tuple[frozenset[str], frozenset[str]]
+Beginning = tuple[Heads, Opening]
 Slotted = Mapping[str, Beginning]  # of slots, by the characters that stand for them
+EMPTY: Opening = (frozenset(("",)), frozenset())
 
 
 def starts_of(expression: str, open_end: bool, slots: Slotted = MappingProxyType({})) -> Starts:
     """What each match of `expression` begins with: listed words where that is sure."""
-    beginning = beginning_of(expression, slots)
-    heads, opening = beginning.heads, beginning.opening
-    is_short = opening.empty or opening.one
-    seconds = ASCII if is_short else "".join(sorted(opening.seconds))
-    words = {head for head in heads if isinstance(head, str) and head.strip(CLOSED)}
-    if len(words) == len(heads) and not (open_end and any(head[-1] != CLOSED for head in words)):
-        return Starts(frozenset(head.strip(CLOSED) for head in words), seconds=seconds)
-    characters: set[str] = set()
-    for head in heads:
-        if isinstance(head, frozenset):
-            characters |= head
-        else:
-            characters |= {head[0], head[0].upper()} if head.strip(CLOSED) else CHARACTERS
-    return Starts(characters=frozenset(characters), seconds=seconds)
+    heads, (firsts, seconds) = beginning_of(expression, slots)
+    second = ASCII if "" in firsts | seconds else "".join(sorted(filter(str.isascii, seconds)))
+    words = frozenset(head.strip(CLOSED) for head in heads or ("",))
+    if "" not in words and not (open_end and any(head[-1] != CLOSED for head in heads or ())):
+        return Starts(words, seconds=second)
+    return Starts(characters=CHARACTERS if "" in firsts else firsts & CHARACTERS, seconds=second)
 
 
 def beginning_of(expression: str, slots: Slotted) -> Beginning:
-    """The beginning of a whole expression."""
+    """Heads and opening of a whole expression."""
     nodes = list(re._parser.parse(expression))  # type: ignore[attr-defined]
-    return Beginning(frozenset(heads_of(nodes, slots)), opening_of(nodes, slots))
+    return heads_of(nodes, slots), opening_of(nodes, slots)
 
 
-def heads_of(nodes: Iterable[tuple[Any, Any]], slots: Slotted) -> set[Head]:
+def heads_of(nodes: Iterable[tuple[Any, Any]], slots: Slotted) -> Heads:
     """Heads of a sequence of parsed nodes."""
-    heads: set[Head] = {""}
+    heads = frozenset(("",))
     for operation, value in nodes:
-        grown: set[Head] = set()
-        for head in heads:
-            if isinstance(head, frozenset) or head.endswith(CLOSED):
-                grown.add(head)
-            else:
-                grown |= {join(head, more) for more in node_heads(str(operation), value, slots)}
-        heads = grown
+        growing = frozenset(head for head in heads if not head.endswith(CLOSED))
+        if not growing:
+            break
+        parts = node_heads(str(operation), value, slots)
+        if parts is None:
+            return None
+        heads = heads - growing | {head + part for head in growing for part in parts}
     return heads
 
 
-def join(head: str, more: Head) -> Head:
-    """`head` with what follows it: letters go on with the word, anything else closes it."""
-    if isinstance(more, str):
-        return head + more
-    if not head:
-        return more
-    if any(character.isalpha() for character in more):
-        return frozenset((head[0], head[0].upper()))
-    return head + CLOSED
-
-
-def node_heads(name: str, value: Any, slots: Slotted) -> Set[Head]:
-    """Heads of one parsed node."""
+def node_heads(name: str, value: Any, slots: Slotted) -> Heads:
+    """Heads of one parsed node: letters go on with the word, anything else closes it."""
     if name == "LITERAL":
         character = chr(value)
         if character in slots:
-            return slots[character].heads
-        return {character.lower() if character.isalpha() else frozenset(character)}
+            return slots[character][0]
+        return frozenset((character.lower() if character.isalpha() else CLOSED,))
     if name == "SUBPATTERN":
         return heads_of(value[3], slots)
     if name == "BRANCH":
-        return set().union(*(heads_of(branch, slots) for branch in value[1]))
+        return all_heads(heads_of(branch, slots) for branch in value[1])
     if name == "MAX_REPEAT":
         low, high, inner = value
         heads = heads_of(inner, slots)
-        if high > 1:
-            # letters may follow letters: only the first one is sure
-            heads = {
-                frozenset((head[0], head[0].upper()))
-                if isinstance(head, str) and head.strip(CLOSED) and head[-1] != CLOSED
-                else head
-                for head in heads
-            }
-        return heads | {""} if low == 0 else heads
+        # letters may follow letters
+        if heads is None or (high > 1 and any(head[-1:] not in ("", CLOSED) for head in heads)):
+            return None
+        return heads if low else heads | {""}
     if name == "IN":
-        # the parser makes a class of `{one}|{two}`
-        marks = {chr(code) for _, code in value if isinstance(code, int) and chr(code) in slots}
+        marks, others = slots_in(value, slots)
         if marks:
-            others = [item for item in value if item[1] not in map(ord, marks)]
-            slotted = set().union(*(slots[mark].heads for mark in marks))
-            return slotted | (node_heads(name, others, slots) if others else set())
+            rest = [node_heads(name, others, slots)] if others else []
+            return all_heads([*(heads for heads, _ in marks), *rest])
         characters = class_characters(tuple(value))
-        letters = {character.lower() for character in characters if character.isalpha()}
+        letters = frozenset(character.lower() for character in characters if character.isalpha())
         is_listed = all(str(operation) == "LITERAL" for operation, _ in value)
-        if not letters or not (is_listed or len(letters) == 1):
-            return {characters}
+        if len(letters) > 1 and not is_listed:
+            return None
         # [Ee] goes on with a word as e does, and so does each letter of [ab.]
-        others = frozenset(character for character in characters if not character.isalpha())
-        return letters | ({others} if others else set())
-    if name in ("ASSERT", "ASSERT_NOT", "AT"):
-        return {""}
-    return {CHARACTERS}
+        return letters if all(map(str.isalpha, characters)) else letters | {CLOSED}
+    return frozenset(("",)) if name in ("ASSERT", "ASSERT_NOT", "AT") else None
+
+
+def all_heads(parts: Iterable[Heads]) -> Heads:
+    """Heads of several ways."""
+    every = list(parts)
+    sure = [heads for heads in every if heads is not None]
+    return frozenset().union(*sure) if len(sure) == len(every) else None
+
+
+def slots_in(value: Any, slots: Slotted) -> tuple[list[Beginning], list[Any]]:
+    """Slots of a class, for the parser makes one of `{one}|{two}`, and what else it has."""
+    codes = {ord(mark) for mark in slots}
+    marks = [slots[chr(code)] for _, code in value if code in codes]
+    return marks, [item for item in value if item[1] not in codes]
 
 
 @cache
@@ -201,47 +145,59 @@ def category_characters(name: str) -> frozenset[str]:
 
 def opening_of(nodes: Iterable[tuple[Any, Any]], slots: Slotted) -> Opening:
     """The opening of a sequence of parsed nodes."""
-    opening = Opening()
+    opening = EMPTY
     for operation, value in nodes:
-        if not (opening.empty or opening.one):
+        if "" not in opening[0] | opening[1]:
             break
-        opening = opening.followed_by(node_opening(str(operation), value, slots))
+        opening = followed(opening, node_opening(str(operation), value, slots))
     return opening
+
+
+def followed(opening: Opening, other: Opening) -> Opening:
+    """The opening of a match of one and then one of `other`."""
+    firsts, seconds = opening
+    if "" in seconds:
+        seconds = seconds - {""} | other[0]
+    if "" in firsts:
+        firsts, seconds = firsts - {""} | other[0], seconds | other[1]
+    return firsts, seconds
+
+
+def either(openings: Iterable[Opening]) -> Opening:
+    """The opening of a match of one of several."""
+    firsts, seconds = zip(*openings, strict=True)
+    return frozenset().union(*firsts), frozenset().union(*seconds)
 
 
 def node_opening(name: str, value: Any, slots: Slotted) -> Opening:
     """The opening of one parsed node; of one that is not listed here, anything."""
     if name == "LITERAL":
         if chr(value) in slots:
-            return slots[chr(value)].opening
-        return Opening(either_case(frozenset(chr(value))), empty=False, one=True)
+            return slots[chr(value)][1]
+        return frozenset((chr(value),)), EMPTY[0]
     if name == "IN":
-        marks = {chr(code) for _, code in value if isinstance(code, int) and chr(code) in slots}
-        openings = [slots[mark].opening for mark in sorted(marks)]
-        if len(marks) < len(value):
-            characters = either_case(class_characters(tuple(value)))
-            openings.append(Opening(characters, empty=False, one=True))
-        return reduce(Opening.or_else, openings)
+        marks, others = slots_in(value, slots)
+        rest = [(class_characters(tuple(others)), EMPTY[0])] if others else []
+        return either([*(opening for _, opening in marks), *rest])
     if name == "SUBPATTERN":
-        return opening_of(value[3], slots)
+        firsts, seconds = opening_of(value[3], slots)
+        if value[1] & re.IGNORECASE:
+            return either_case(firsts), either_case(seconds)
+        return firsts, seconds
     if name == "BRANCH":
-        return reduce(Opening.or_else, (opening_of(branch, slots) for branch in value[1]))
+        return either(opening_of(branch, slots) for branch in value[1])
     if name == "MAX_REPEAT":
         low, high, inner = value
         once = opening_of(inner, slots)
-        again = once.or_else(Opening())
+        again = either((once, EMPTY))
         first = once if low else again
-        return first.followed_by(again) if high > 1 else first
-    if name in ("ASSERT", "ASSERT_NOT", "AT"):
-        return Opening()
-    return Opening(frozenset(ASCII), frozenset(ASCII), empty=True, one=True)
+        return followed(first, again) if high > 1 else first
+    return EMPTY if name in ("ASSERT", "ASSERT_NOT", "AT") else (ALL | {""}, ALL | {""})
 
 
-@cache
 def either_case(characters: frozenset[str]) -> frozenset[str]:
-    """The ASCII ones of `characters`, letters in both cases."""
-    plain = filter(str.isascii, characters)
-    return frozenset(case for character in plain for case in (character.lower(), character.upper()))
+    """`characters`, letters in both cases."""
+    return characters.union(map(str.lower, characters), map(str.upper, characters))
 
 
 def is_of_word(character: str) -> bool:
