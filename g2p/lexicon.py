@@ -26,7 +26,8 @@ read.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,13 @@ class Lexicon:
                 gold[word] = {**readings, **senses}
         cmudict = ListFile(CMUDICT) if dialect == US else BritishList()
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
+
+    def without(self, words: Set[str]) -> "Lexicon":
+        """The same, but for these words of the silver list."""
+        rest = copy(self)
+        rest._silver = {word: one for word, one in self._silver.items() if word not in words}
+        rest._all = (*self._all[:-1], (rest._silver, *self._all[-1][1:]))
+        return rest
 
     @property
     def words(self) -> frozenset[str]:
