@@ -190,7 +190,7 @@ class Scope:
     def code(self, defaults: tuple[Any, ...]) -> bytes:
         """Name, kinds of arguments with the last ones' defaults, slots, whether it yields, body."""
         body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
-        lowered_body = self.block(body)
+        lowered_body = self.op(body)
         plain = len(defaults) - len(self.named)
         head = listed([self.pool.at(one) for one in self.plain]) + listed(
             [self.pool.at(one) for one in defaults[:plain]]
@@ -212,56 +212,50 @@ class Scope:
             + lowered_body
         )
 
-    def block(self, body: list[ast.stmt]) -> bytes:
-        return listed([lowered for one in body if (lowered := self.statement(one))])
+    def op(self, *parts: "int | bytes | ast.expr | list[Any] | None") -> bytes:
+        """`op`, with expressions and lists of them or of statements in its place."""
+        return op(*map(self.lowered, parts))
+
+    def lowered(self, part: Any) -> int | bytes:
+        if isinstance(part, list):
+            lowered = (
+                self.statement(one) if isinstance(one, ast.stmt) else self.expression(one)
+                for one in part
+            )
+            return listed([one for one in lowered if one])
+        return self.expression(part) if part is None or isinstance(part, ast.expr) else part
 
     def statement(self, node: ast.stmt) -> bytes:
         match node:
             case ast.Expr(ast.Constant()) | ast.Pass() | ast.Assert() | ast.AnnAssign(value=None):
                 return b""
             case ast.Expr(ast.Yield(value)):
-                return op(YIELD, self.expression(value))
+                return self.op(YIELD, value)
             case ast.Expr(ast.YieldFrom(value)):
-                return op(YIELD_FROM, self.expression(value))
+                return self.op(YIELD_FROM, value)
             case ast.Expr(value):
-                return op(EXPRESSION, self.expression(value))
+                return self.op(EXPRESSION, value)
             case ast.Assign(targets, value):
-                return op(
-                    ASSIGN, self.expression(value), listed([self.target(one) for one in targets])
-                )
+                return self.op(ASSIGN, value, listed([self.target(one) for one in targets]))
             case ast.AnnAssign(target, _, value):
-                return op(ASSIGN, self.expression(value), listed([self.target(target)]))
+                return self.op(ASSIGN, value, listed([self.target(target)]))
             case ast.AugAssign(target, operator, value):
-                return op(
-                    AUGMENT,
-                    OPERATORS.index(type(operator)),
-                    self.target(target),
-                    self.expression(value),
-                )
+                return self.op(AUGMENT, OPERATORS.index(type(operator)), self.target(target), value)
             case ast.Return(value):
-                return op(RETURN, self.expression(value))
+                return self.op(RETURN, value)
             case ast.If(test, body, other):
-                return op(IF, self.expression(test), self.block(body), self.block(other))
+                return self.op(IF, test, body, other)
             case ast.For(target, source, body, other):
-                return op(
-                    FOR,
-                    self.expression(source),
-                    self.target(target),
-                    self.block(body),
-                    self.block(other),
-                )
+                return self.op(FOR, source, self.target(target), body, other)
             case ast.While(test, body, []):
-                return op(WHILE, self.expression(test), self.block(body))
+                return self.op(WHILE, test, body)
             case ast.Break():
-                return op(BREAK)
+                return self.op(BREAK)
             case ast.Continue():
-                return op(CONTINUE)
+                return self.op(CONTINUE)
             case ast.Raise(error, _):
-                return op(
-                    RAISE,
-                    self.expression(
-                        error.args[0] if isinstance(error, ast.Call) and error.args else None
-                    ),
+                return self.op(
+                    RAISE, error.args[0] if isinstance(error, ast.Call) and error.args else None
                 )
             case ast.ImportFrom(module, names, 0):
                 for one in names:
@@ -270,7 +264,7 @@ class Scope:
                     )
                 return b""
             case ast.FunctionDef():
-                return op(
+                return self.op(
                     ASSIGN, CLOSURE, self.nested(node), listed([self.target(ast.Name(node.name))])
                 )
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
@@ -284,17 +278,17 @@ class Scope:
                 )
                 if slot is None:
                     raise Unsupported(f"{name} is not this function's own")
-                return op(LOCAL, number(slot))
+                return self.op(LOCAL, number(slot))
             case ast.Attribute(value, name):
-                return op(ATTR, self.expression(value), self.pool.at(name))
+                return self.op(ATTR, value, self.pool.at(name))
             case ast.Subscript(value, ast.Slice()):
                 raise Unsupported("a slice is assigned")
             case ast.Subscript(value, key):
-                return op(INDEX, self.expression(value), self.expression(key))
+                return self.op(INDEX, value, key)
             case ast.Starred(value):
-                return op(STARRED, self.target(value))
+                return self.op(STARRED, self.target(value))
             case ast.Tuple(parts) | ast.List(parts):
-                return op(BUILD, listed([self.target(one) for one in parts]))
+                return self.op(BUILD, listed([self.target(one) for one in parts]))
         raise Unsupported(f"{type(node).__name__} is assigned")
 
     def value_of(self, node: ast.expr) -> Any:
@@ -331,67 +325,57 @@ class Scope:
 
     def expression(self, node: ast.expr | None) -> bytes:
         if node is None:
-            return op(CONST, self.pool.at(None))
+            return self.op(CONST, self.pool.at(None))
         value = self.value_of(node)
         if value is not MISSING and not isinstance(value, types.ModuleType):
-            return op(CONST, self.pool.at(value))
+            return self.op(CONST, self.pool.at(value))
         match node:
             case ast.Constant(value):
-                return op(CONST, self.pool.at(value))
+                return self.op(CONST, self.pool.at(value))
             case ast.Name(name):
                 place = self.place(name)
                 if place is None:
                     raise Unsupported(f"the name {name}")
                 return (
-                    op(LOCAL, number(place[1]))
+                    self.op(LOCAL, number(place[1]))
                     if not place[0]
-                    else op(OUTER, number(place[0]), number(place[1]))
+                    else self.op(OUTER, number(place[0]), number(place[1]))
                 )
             case ast.Attribute(value, name):
-                return op(ATTR, self.expression(value), self.pool.attribute(name))
+                return self.op(ATTR, value, self.pool.attribute(name))
             case ast.Subscript(value, ast.Slice(lower, upper, step)):
-                return op(
+                return self.op(
                     SLICE, b"".join(self.expression(one) for one in (value, lower, upper, step))
                 )
             case ast.Subscript(value, key):
-                return op(INDEX, self.expression(value), self.expression(key))
+                return self.op(INDEX, value, key)
             case ast.Call():
                 return self.call(node)
             case ast.BinOp(left, operator, right):
-                return op(
-                    BINARY,
-                    OPERATORS.index(type(operator)),
-                    self.expression(left),
-                    self.expression(right),
-                )
+                return self.op(BINARY, OPERATORS.index(type(operator)), left, right)
             case ast.Compare(left, operators, others):
                 pairs = [
-                    op(COMPARISONS.index(type(how)), self.expression(one))
+                    self.op(COMPARISONS.index(type(how)), one)
                     for how, one in zip(operators, others, strict=True)
                 ]
-                return op(COMPARE, self.expression(left), listed(pairs))
+                return self.op(COMPARE, left, listed(pairs))
             case ast.BoolOp(operator, values):
-                return op(
-                    AND if isinstance(operator, ast.And) else OR,
-                    listed([self.expression(one) for one in values]),
-                )
+                return self.op(AND if isinstance(operator, ast.And) else OR, values)
             case ast.UnaryOp(ast.Not(), value):
-                return op(NOT, self.expression(value))
+                return self.op(NOT, value)
             case ast.UnaryOp(ast.USub(), value):
-                return op(NEGATIVE, self.expression(value))
+                return self.op(NEGATIVE, value)
             case ast.IfExp(test, body, other):
-                return op(
-                    IF_ELSE, self.expression(test), self.expression(body), self.expression(other)
-                )
+                return self.op(IF_ELSE, test, body, other)
             case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
-                return op(
-                    BUILD, BUILDS[type(node)], listed([self.expression(one) for one in parts])
-                )
+                return self.op(BUILD, BUILDS[type(node)], parts)
             case ast.Starred(value):
-                return op(STARRED, self.expression(value))
+                return self.op(STARRED, value)
             case ast.Dict(keys, values):
-                starred = [op(STARRED) if key is None else self.expression(key) for key in keys]
-                return op(
+                starred = [
+                    self.op(STARRED) if key is None else self.expression(key) for key in keys
+                ]
+                return self.op(
                     BUILD_DICT,
                     listed(
                         [
@@ -401,11 +385,11 @@ class Scope:
                     ),
                 )
             case ast.JoinedStr(parts):
-                return op(JOIN, listed([self.part(one) for one in parts]))
+                return self.op(JOIN, listed([self.part(one) for one in parts]))
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
                 return self.comprehension(node, KINDS[type(node)])
             case ast.Lambda():
-                return op(CLOSURE, self.nested(node))
+                return self.op(CLOSURE, self.nested(node))
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
 
     def part(self, node: ast.expr) -> bytes:
@@ -450,7 +434,7 @@ class Scope:
             else self.expression(node.elt)
         )
         del self.inner[len(self.inner) - len(sources) :]
-        return op(
+        return self.op(
             COMPREHENSION,
             kind,
             listed(sources),
@@ -505,13 +489,8 @@ class Scope:
             [self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords]
         )
         if isinstance(function, ast.Attribute) and callee is MISSING:
-            return op(
-                METHOD,
-                self.expression(function.value),
-                self.pool.attribute(function.attr),
-                arguments,
-            )
-        return op(CALL, self.expression(function), arguments)
+            return self.op(METHOD, function.value, self.pool.attribute(function.attr), arguments)
+        return self.op(CALL, function, arguments)
 
 
 def targets(node: ast.expr) -> list[str]:

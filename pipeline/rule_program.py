@@ -16,6 +16,7 @@ import inspect
 import re
 import struct
 import types
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -88,6 +89,9 @@ class Pool:
     def at(self, value: Any) -> bytes:
         return number(self.place(value))
 
+    def all(self, values: Iterable[Any]) -> bytes:
+        return listed([self.at(value) for value in values])
+
     def encoded(self, value: Any, place: int) -> bytes:
         if isinstance(value, functools._lru_cache_wrapper):
             if inspect.signature(value).parameters:
@@ -109,7 +113,7 @@ class Pool:
             return op(
                 PARTIAL,
                 self.at(value.func),
-                listed([self.at(one) for one in value.args]),
+                self.all(value.args),
                 listed(named),
             )
         if isinstance(value, type) and value.__module__.startswith("kokoro_ane"):
@@ -117,13 +121,8 @@ class Pool:
             return b""  # written last, when all names are known
         if callable(value) and hasattr(value, "__name__"):
             owner = getattr(value, "__objclass__", None)
-            name = (
-                f"{owner.__name__}."
-                if owner
-                else ""
-                if value.__module__ in ("builtins", "re", None)
-                else f"{value.__module__}."
-            )
+            home = owner.__name__ if owner else value.__module__
+            name = "" if home in ("builtins", "re", None) else f"{home}."
             return op(BUILTIN, string(name + value.__name__))
         if type(value).__module__.startswith("kokoro_ane"):
             self.place(type(value))
@@ -168,15 +167,7 @@ class Pool:
             return op(DICT, listed([self.at(key) + self.at(one) for key, one in value.items()]))
         for kind, types_of in ((TUPLE, (tuple, range)), (LIST, list), (SET, (set, frozenset))):
             if isinstance(value, types_of):
-                return op(
-                    kind,
-                    listed(
-                        [
-                            self.at(one)
-                            for one in (sorted(value, key=in_order) if kind == SET else value)
-                        ]
-                    ),
-                )
+                return op(kind, self.all(sorted(value, key=in_order) if kind == SET else value))
         return None
 
     def function(self, value: types.FunctionType) -> bytes:
@@ -190,7 +181,8 @@ class Pool:
         """Methods and attributes whose name the code asks for, until none is new; then classes and
         objects.
         """
-        while True:
+        before = (0, 0)
+        while before != (len(self.content), len(self.names)):
             before = len(self.content), len(self.names)
             for owner, done in list(self.classes.items()):
                 for name in sorted(self.names - done):
@@ -200,8 +192,6 @@ class Pool:
                 there = {*vars(value), *cached_names(type(value))}
                 for name in sorted(there & self.names - attributes.keys()):
                     attributes[name] = self.at(name) + self.at(getattr(value, name))
-            if before == (len(self.content), len(self.names)):
-                break
         for owner, done in self.classes.items():
             self.content[self.place(owner)] = self.described(owner, done)
         for place, (value, attributes) in self.objects.items():

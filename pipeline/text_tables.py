@@ -230,7 +230,7 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     letter by letter; and `t=` its class.
     """
     whole, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
-    lexicon = whole.without(derived_words(whole))
+    lexicon = whole.without(whole.derived())
     for word in sorted({*lexicon.words, *classes}):
         columns = []
         for entries, name, _ in lexicon._all:
@@ -244,31 +244,6 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
             columns.append(f"t={classes[word]}")
         rows.append((word, "\t".join(columns)))
     return rows
-
-
-def derived_words(lexicon: Lexicon) -> set[str]:
-    """Words of the silver list alone that the lexicon builds just so from the others: regular
-    plurals and pasts. Nothing is built from these in turn but by a clitic.
-    """
-    *others, (silver, _, _) = lexicon._all
-    words = {
-        word
-        for word in silver
-        if word.endswith(("s", "ed")) and not word.endswith(("is", "ss", "us"))
-    }
-    words -= {word for word in words for entries, _, _ in others if word in entries}
-
-    def readings(lists: Lexicon, word: str) -> list[tuple[Any, ...]]:
-        forms = map(lists.find, (word, word.capitalize(), word.upper()))
-        return [(form and form.phonemes, form and form.senses) for form in forms]
-
-    listed = {word: readings(lexicon, word) for word in words}
-    while True:
-        rest = lexicon.without(words)
-        needed = {word for word in words if readings(rest, word) != listed[word]}
-        if not needed:
-            return words
-        words -= needed
 
 
 def words_to_check(dialect: Dialect) -> list[str]:
