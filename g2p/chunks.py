@@ -23,7 +23,7 @@ from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
-from kokoro_ane.g2p.short_forms import MARK_NEXT, MONTH_FORMS, WEEKDAYS, WORDS, is_signed
+from kokoro_ane.g2p.short_forms import MONTH_FORMS, WEEKDAYS, WORDS, is_signed
 from kokoro_ane.g2p.ssml import MARKUP, VOICE_MARK
 from kokoro_ane.g2p.word_lists import word_sets
 
@@ -35,6 +35,7 @@ SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""(?<![.!?…。！？])[.!?…。！？]++["'”’)\]»]*+(?=\s)|\n[ \t\r]*\n|\x1d++""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
+LABEL_NEXT = re.compile(r"\s+(?:Nos?\.\s?\d|[B-HJ-Z](?![\w'.]))")  # Pat. No. 5, App. B
 _SECONDS = re.compile(r"\d\s?sec$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
@@ -82,10 +83,10 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     before = _WORD_BEFORE.search(window)
     word = before.group() if before else ""
     form = re.split("[-–/]", word)[-1]
+    if form in WORDS and LABEL_NEXT.match(text, match.start() + 1):
+        return False
     if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
         return True
-    if form in WORDS and MARK_NEXT.match(text, match.start() + 1):
-        return False
     key = form.lower()
     if key in TITLES and not _SECONDS.search(window):
         return False

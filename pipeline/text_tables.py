@@ -229,7 +229,8 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     """Words, rising, with what each list says of one: `g=phonemes`, or `g:TAG=phonemes`, `g:TAG`
     letter by letter; and `t=` its class.
     """
-    lexicon, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
+    whole, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
+    lexicon = whole.without(whole.derived())
     for word in sorted({*lexicon.words, *classes}):
         columns = []
         for entries, name, _ in lexicon._all:

@@ -9,14 +9,13 @@ can begin with its first character.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import LATIN, clean
 from kokoro_ane.g2p.grammar.context import Context, Known
 from kokoro_ane.g2p.grammar.table import Row, Slots
-from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, tokens_of
+from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, normalized
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
 from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import whole
@@ -320,14 +319,7 @@ class Grammar:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
         cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
         broken = with_breaks(cleaned.text)
-        pieces = list(self.walk(broken, Context(self, known, 0)))
-        drops = cleaned.drops + [
-            (*cleaned.span(piece.start, piece.end), piece.kind or "symbol")
-            for piece in pieces
-            if not piece.words and cleaned.text[piece.start] != "\n"
-        ]
-        tokens = tuple(tokens_of(pieces, broken, cleaned))
-        return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
+        return normalized(list(self.walk(broken, Context(self, known, 0))), broken, cleaned)
 
     def __call__(
         self, text: str, *, dialect: Language | None = None, known: Known | None = None

@@ -78,8 +78,8 @@ class Slots:
     sets: dict[str, dict[str, tuple[str, ...]]]
     expanded: dict[str, str] = field(default_factory=dict)  # of those that were asked for
     # of these names: a private character each, and by that its beginning (starts.py)
-    marks: dict[str, str] = field(default_factory=dict)
-    beginnings: dict[str, Beginning] = field(default_factory=dict)
+    slot_marks: dict[str, str] = field(default_factory=dict)
+    slot_beginnings: dict[str, Beginning] = field(default_factory=dict)
 
     def inner(self, name: str) -> str:
         """The expression that `{name}` stands for, nested slots in it expanded."""
@@ -103,11 +103,11 @@ class Slots:
 
     def mark(self, name: str) -> str:
         """The private character of a slot."""
-        if name not in self.marks:
-            beginning = beginning_of(self.marked(self.raw(name)), self.beginnings)
-            self.marks[name] = chr(PRIVATE + len(self.marks))
-            self.beginnings[self.marks[name]] = beginning
-        return self.marks[name]
+        if name not in self.slot_marks:
+            beginning = beginning_of(self.marked(self.raw(name)), self.slot_beginnings)
+            self.slot_marks[name] = chr(PRIVATE + len(self.slot_marks))
+            self.slot_beginnings[self.slot_marks[name]] = beginning
+        return self.slot_marks[name]
 
     def expand(self, expression: str, capture: bool = True) -> str:
         """`expression` with each `{slot}` as a group, named where `capture` and where it is the
@@ -203,7 +203,7 @@ def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tupl
     joins, open_end = after == "@same", after[:1] == "+"
     after = "" if joins else after.lstrip("+")
     try:
-        starts = starts_of(slots.marked(pattern), open_end, slots.beginnings)
+        starts = starts_of(slots.marked(pattern), open_end, slots.slot_beginnings)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
     row = Row(
