@@ -404,7 +404,11 @@ class Normalizer:
 
     def _of(self, whole: str) -> str:
         number = int(whole)
-        return f"{self.grammar.of_millions} " if number >= 10**6 and number % 10**6 == 0 else ""
+        return (
+            f"{self.grammar.of_millions} "
+            if number >= 1_000_000 and number % 1_000_000 == 0
+            else ""
+        )
 
     def _integer(self, text: str, counted: str) -> str:
         if len(text) > LONGEST_DIGITS - 1 or (len(text) > 2 and text[0] == "0"):
