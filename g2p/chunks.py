@@ -185,11 +185,9 @@ def _parts(word: Word, limit: int) -> Iterator[Word]:
     """
     rest = word.phonemes
     while len(rest) > limit:
-        space, stress = (
-            rest.rfind(" ", 1, limit + 1),
-            max(rest.rfind(mark, 1, limit) for mark in (PRIMARY, SECONDARY)),
-        )
-        cut = space if space > 0 else stress if stress > 0 else limit
+        space = len(rest[: limit + 1].rpartition(" ")[0])
+        stress = max(len(rest[:limit].rpartition(mark)[0]) for mark in (PRIMARY, SECONDARY))
+        cut = space or stress or limit
         yield replace(word, phonemes=rest[:cut].strip(), space=True)
         rest = rest[cut:].lstrip()
     if rest:
