@@ -13,9 +13,9 @@ import functools
 import re
 import types
 from collections.abc import Iterator
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 (
     CONST,
@@ -56,30 +56,13 @@ from typing import Any, Protocol
     YIELD_FROM,
     PASS,
 ) = range(13)
-OPERATORS = [
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.FloorDiv,
-    ast.Mod,
-    ast.BitOr,
-    ast.BitAnd,
-    ast.Pow,
-    ast.BitXor,
-]
-COMPARISONS = [
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.Is,
-    ast.IsNot,
-    ast.In,
-    ast.NotIn,
-]
+OPERATORS, COMPARISONS = (
+    [getattr(ast, name) for name in names.split()]
+    for names in (
+        "Add Sub Mult Div FloorDiv Mod BitOr BitAnd Pow BitXor",
+        "Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn",
+    )
+)
 KINDS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
 STOPS = {"any": 3, "all": 4, "next": 5}  # a comprehension that may end early
 BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
@@ -87,13 +70,6 @@ BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
 
 class Unsupported(Exception):
     """What is lowered has no form in the file."""
-
-
-class Constants(Protocol):
-    """Where constants stand; names of attributes are remembered."""
-
-    def at(self, value: Any) -> bytes: ...
-    def attribute(self, name: str) -> bytes: ...
 
 
 def number(value: int) -> bytes:
@@ -135,7 +111,7 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
     return {(getattr(node, "name", "<lambda>"), line): node for node, line in starts.items()}
 
 
-def lowered(function: types.FunctionType, pool: Constants) -> bytes:
+def lowered(function: types.FunctionType, pool: Any) -> bytes:
     """Of a function of a module."""
     code = function.__code__
     node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
@@ -147,25 +123,19 @@ def lowered(function: types.FunctionType, pool: Constants) -> bytes:
     ).code(defaults)
 
 
+@dataclass
 class Scope:
     """One function on its way: its names' slots, and its code."""
 
-    def __init__(
-        self,
-        pool: Constants,
-        environment: dict[str, Any],
-        node: Any,
-        parent: "Scope | None",
-        name: str,
-        named: dict[str, Any],
-    ) -> None:
-        self.pool, self.environment, self.node, self.parent, self.name = (
-            pool,
-            dict(environment),
-            node,
-            parent,
-            name,
-        )
+    pool: Any  # pipeline/rule_program.py's Pool
+    environment: dict[str, Any]
+    node: Any
+    parent: "Scope | None"
+    name: str
+    named: dict[str, Any]  # defaults of arguments that are given by name
+
+    def __post_init__(self) -> None:
+        node, self.environment = self.node, dict(self.environment)
         signature = node.args
         self.plain = [one.arg for one in (*signature.posonlyargs, *signature.args)]
         self.only = [one.arg for one in signature.kwonlyargs]
@@ -177,7 +147,6 @@ class Scope:
             self.slots[one] = len(self.slots)
         self.count = len(self.slots)
         self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
-        self.named = named
         # then every name that the body assigns, wherever it first does
         for name in stored(node.body if isinstance(node.body, list) else []):
             if name not in self.slots:

@@ -54,8 +54,11 @@ EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
  R_AHEAD, R_BEHIND, R_BACK, R_SHARED) = range(14)  # fmt: skip
 BEYOND_LATIN, MANY = 0x2B0, 16  # a character; borders
 SHORT_BYTES = 16  # of a part of a pattern: a longer one is written once for all patterns
-ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
-       "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
+ATS = [
+    f"AT_{place}"
+    for place in ("BEGINNING", "END", "END_STRING", "BOUNDARY", "NON_BOUNDARY")
+    + ("BEGINNING_LINE", "END_LINE", "BEGINNING_STRING")
+]
 # what decides which characters a node matches
 ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL
 WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
@@ -189,9 +192,10 @@ class Pool:
                     done.add(name)
                     self.described(owner, {name})
             for value, attributes in list(self.objects.values()):
-                there = {*vars(value), *cached_names(type(value))}
-                for name in sorted(there & self.names - attributes.keys()):
-                    attributes[name] = self.at(name) + self.at(getattr(value, name))
+                for name in sorted(self.names - attributes.keys()):
+                    is_cached = isinstance(vars(type(value)).get(name), functools.cached_property)
+                    if is_cached or name in vars(value):
+                        attributes[name] = self.at(name) + self.at(getattr(value, name))
         for owner, done in self.classes.items():
             self.content[self.place(owner)] = self.described(owner, done)
         for place, (value, attributes) in self.objects.items():
@@ -213,14 +217,8 @@ class Pool:
         # only attributes that the code asks for are written
         for name in sorted(names):
             attribute = inspect.getattr_static(owner, name, None)
-            kinds = (
-                (types.FunctionType, 0),
-                (property, 1),
-                (classmethod, 2),
-                (staticmethod, 3),
-                (str, 4),
-            )
-            kind = next((code for kind, code in kinds if isinstance(attribute, kind)), None)
+            kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
+            kind = next((code for code, kind in kinds if isinstance(attribute, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
                 attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(attribute)))
         return op(
@@ -230,13 +228,6 @@ class Pool:
             listed(members),
             listed(attributes),
         )
-
-
-@functools.cache
-def cached_names(owner: type) -> frozenset[str]:
-    """Names of a class's cached properties."""
-    cached = inspect.getmembers(owner, lambda one: isinstance(one, functools.cached_property))
-    return frozenset(name for name, _ in cached)
 
 
 def in_order(item: Any) -> str:
@@ -263,19 +254,12 @@ def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
-    return listed(
-        [regular(operation, argument, parsed.state, flags, pool) for operation, argument in parsed]
-    )
-
-
-def part(parsed: Any, flags: int, pool: Pool) -> bytes:
-    """A sequence in a pattern, or the place of its one copy where it is long: rows of the grammar
-    name the same slots.
+    """Nodes one behind the other, or the place of their one copy where they are long: rows of the
+    grammar name the same slots.
     """
-    content = sequence(parsed, flags, pool)
-    if len(content) < SHORT_BYTES:
-        return content
-    return listed([op(R_SHARED, number(pool.shared(content)))])
+    content = listed([regular(one, what, parsed.state, flags, pool) for one, what in parsed])
+    is_long = len(content) > SHORT_BYTES
+    return listed([op(R_SHARED, number(pool.shared(content)))]) if is_long else content
 
 
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
@@ -294,17 +278,14 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
         word = pool.ranges(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
         return op(R_AT, ATS.index(str(argument) + line), number(word))
     if name == "BRANCH":
-        return op(R_BRANCH, listed([part(one, flags, pool) for one in argument[1]]))
+        return op(R_BRANCH, listed([sequence(one, flags, pool) for one in argument[1]]))
     if name == "SUBPATTERN":
         group, added, removed, inner = argument
-        return op(R_GROUP, number(group or 0), part(inner, (flags | added) & ~removed, pool))
+        return op(R_GROUP, number(group or 0), sequence(inner, (flags | added) & ~removed, pool))
     if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, inner = argument
-        kind = {"MAX_REPEAT": R_GREEDY, "MIN_REPEAT": R_LAZY, "POSSESSIVE_REPEAT": R_POSSESSIVE}[
-            name
-        ]
         return op(
-            kind,
+            R_GREEDY if name[:2] == "MA" else R_LAZY if name[:2] == "MI" else R_POSSESSIVE,
             number(least),
             number(0 if most is _constants.MAXREPEAT else most + 1),
             sequence(inner, flags, pool),

@@ -414,11 +414,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     name, voice = library.chosen(options.voice)
     opened.require_voice(name)
 
-    @cache
-    def voice_named(other: str) -> np.ndarray:
-        opened.require_voice(other)
-        return library.blend(other)
-
+    voice_named = cache(lambda other: library.blend(opened.require_voice(other)))
     # what the text names is refused before anything is spoken; a pipe's text is not there yet
     if isinstance(text, str) and not options.phonemes:
         for other in voices_in(text):

@@ -106,9 +106,9 @@ def node_heads(name: str, value: Any, slots: Slotted) -> Set[Head]:
         # the parser makes a class of `{one}|{two}`
         marks = {chr(code) for _, code in value if isinstance(code, int) and chr(code) in slots}
         if marks:
-            others = [item for item in value if item[1] not in map(ord, marks)]
-            slotted = set().union(*(slots[mark] for mark in marks))
-            return slotted | (node_heads(name, others, slots) if others else set())
+            rest = [item for item in value if item[1] not in map(ord, marks)]
+            found = set().union(*(slots[mark] for mark in marks))
+            return found | node_heads(name, rest, slots) if rest else found
         characters = class_characters(tuple(value))
         letters = {character.lower() for character in characters if character.isalpha()}
         is_listed = all(str(operation) == "LITERAL" for operation, _ in value)
