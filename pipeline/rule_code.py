@@ -9,6 +9,7 @@ refused.
 """
 
 import ast
+import builtins
 import functools
 import re
 import types
@@ -161,9 +162,7 @@ class Scope:
         body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
         lowered_body = self.op(body)
         plain = len(defaults) - len(self.named)
-        head = listed([self.pool.at(one) for one in self.plain]) + listed(
-            [self.pool.at(one) for one in defaults[:plain]]
-        )
+        head = self.pool.all(self.plain) + self.pool.all(defaults[:plain])
         head += listed(
             [
                 self.pool.at(one)
@@ -241,13 +240,10 @@ class Scope:
     def target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
-                slot = next(
-                    (inner[name] for inner in reversed(self.inner) if name in inner),
-                    self.slots.get(name),
-                )
-                if slot is None:
+                place = self.place(name)
+                if place is None or place[0]:
                     raise Unsupported(f"{name} is not this function's own")
-                return self.op(LOCAL, number(slot))
+                return self.op(LOCAL, number(place[1]))
             case ast.Attribute(value, name):
                 return self.op(ATTR, value, self.pool.at(name))
             case ast.Subscript(value, ast.Slice()):
@@ -267,11 +263,7 @@ class Scope:
         if isinstance(node, ast.Name):
             if self.place(node.id) is not None:
                 return MISSING
-            builtins = self.environment["__builtins__"]
-            builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-            if node.id in self.environment:
-                return self.environment[node.id]
-            return builtins.get(node.id, MISSING)
+            return self.environment.get(node.id, getattr(builtins, node.id, MISSING))
         if isinstance(node, ast.Attribute):
             owner = self.value_of(node.value)
             if isinstance(owner, types.ModuleType) or (
@@ -435,31 +427,13 @@ class Scope:
             compiled = ast.Constant(fixed)  # type: ignore[arg-type]
             inner = ast.Call(ast.Attribute(compiled, function.attr), node.args[1:], node.keywords)
             return self.call(inner)
-        # any method of this module's classes
-        if callee is getattr and not isinstance(node.args[1], ast.Constant):
-            classes = (
-                one
-                for one in self.environment.values()
-                if isinstance(one, type) and one.__module__ == self.environment["__name__"]
-            )
-            for attribute in sorted(
-                {
-                    attribute
-                    for one in classes
-                    for attribute in vars(one)
-                    if not attribute.startswith("__")
-                }
-            ):
-                self.pool.attribute(attribute)
-        arguments = listed([self.expression(one) for one in node.args])
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        arguments += listed(
-            [self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords]
-        )
+        named = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
         if isinstance(function, ast.Attribute) and callee is MISSING:
-            return self.op(METHOD, function.value, self.pool.attribute(function.attr), arguments)
-        return self.op(CALL, function, arguments)
+            name = self.pool.attribute(function.attr)
+            return self.op(METHOD, function.value, name, node.args, named)
+        return self.op(CALL, function, node.args, named)
 
 
 def targets(node: ast.expr) -> list[str]:

@@ -1,7 +1,6 @@
 """g2p's own functions as data, so that a port runs the same rules and no second hand writes them:
 text/us.rules of a bundle.
 
-    # answers the functions that a port cannot run; they fail when they are called
     write_rules(Path("text/us.rules"), roots, natives)
 
 All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, of objects what
@@ -76,7 +75,6 @@ class Pool:
         self.classes: dict[type, set[str]] = {}
         self.objects: dict[int, tuple[Any, dict[str, bytes]]] = {}  # by place, with its attributes
         self.names = {"__init__", "__call__"}  # of attributes that the code asks for
-        self.unsupported: list[str] = []
 
     def place(self, value: Any) -> int:
         """Where `value` stands."""
@@ -108,7 +106,10 @@ class Pool:
         if isinstance(value, re.Pattern):
             return op(PATTERN, pattern(value, self))
         if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
-            return op(FUNCTION, self.function(value))
+            try:
+                return op(FUNCTION, lowered(value, self))
+            except (Unsupported, OSError) as problem:
+                raise Unsupported(f"{value.__qualname__}: {problem}") from None
         if isinstance(value, types.MethodType):
             return op(BOUND, self.at(value.__self__), self.attribute(value.__name__))
         if isinstance(value, functools.partial):
@@ -172,13 +173,6 @@ class Pool:
             if isinstance(value, types_of):
                 return op(kind, self.all(sorted(value, key=in_order) if kind == SET else value))
         return None
-
-    def function(self, value: types.FunctionType) -> bytes:
-        try:
-            return lowered(value, self)
-        except (Unsupported, OSError) as problem:
-            self.unsupported.append(f"{value.__qualname__}: {problem}")
-            return string(value.__qualname__) + number(0)
 
     def write_classes(self) -> None:
         """Methods and attributes whose name the code asks for, until none is new; then classes and
@@ -322,9 +316,9 @@ def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tupl
     )
 
 
-def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> list[str]:
+def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> None:
     """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise.
-    Answers what it refused.
+    Raises InputError that names a function which a port could not run.
     """
     pool = Pool(natives)
     try:
@@ -336,4 +330,3 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> l
     head = listed([string(name) + number(place) for name, place in places.items()])
     count = struct.pack("<II", FORMAT, len(pool.content))
     path.write_bytes(MAGIC + count + lengths + head + b"".join(pool.content))
-    return pool.unsupported
