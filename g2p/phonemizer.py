@@ -188,13 +188,15 @@ class G2P:
         lexicon: UserWords = None,
         fallback: Fallback | None = None,
         unk: str | None = None,
+        neural: Neural | None = None,
     ) -> "G2P":
         """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr, pt. `lexicon`: a user's
         words and phrases, a file or a mapping.
 
         `fallback`: asked for words nobody lists, in the place of the neural model: a word in,
         phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
-        want of anything better. Both are for English. Raises InputError for a bad one of these.
+        want of anything better. Both are for English, as `neural`, a network in the place of
+        NumPy's. Raises InputError for a bad one of these.
         """
         from kokoro_ane.g2p.grammar.load import grammar_of
         from kokoro_ane.g2p.lexicon import user_lexicon
@@ -214,12 +216,13 @@ class G2P:
         ):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
         words = Lexicon.load(kind, user.words)
-        neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
+        if fallback is not None:
+            neural = FallbackNeural(fallback)
         return cls(
             partial(grammar_of(kind), known=words.lists),
             words,
             LateHeteronyms(),
-            neural,
+            neural or LateNeural(kind),
             user.phrases,
             unk,
         )

@@ -9,13 +9,14 @@ refused.
 """
 
 import ast
+import builtins
 import functools
 import re
 import types
 from collections.abc import Iterator
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 (
     CONST,
@@ -56,28 +57,13 @@ from typing import Any, Protocol
     YIELD_FROM,
     PASS,
 ) = range(13)
-OPERATORS = [
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.FloorDiv,
-    ast.Mod,
-    ast.BitOr,
-    ast.BitAnd,
-]
-COMPARISONS = [
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.Is,
-    ast.IsNot,
-    ast.In,
-    ast.NotIn,
-]
+OPERATORS, COMPARISONS = (
+    [getattr(ast, name) for name in names.split()]
+    for names in (
+        "Add Sub Mult Div FloorDiv Mod BitOr BitAnd",
+        "Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn",
+    )
+)
 KINDS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
 STOPS = {"any": 3, "all": 4, "next": 5}  # a comprehension that may end early
 BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
@@ -85,13 +71,6 @@ BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
 
 class Unsupported(Exception):
     """What is lowered has no form in the file."""
-
-
-class Constants(Protocol):
-    """Where constants stand; names of attributes are remembered."""
-
-    def at(self, value: Any) -> bytes: ...
-    def attribute(self, name: str) -> bytes: ...
 
 
 def number(value: int) -> bytes:
@@ -133,7 +112,7 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
     return {(getattr(node, "name", "<lambda>"), line): node for node, line in starts.items()}
 
 
-def lowered(function: types.FunctionType, pool: Constants) -> bytes:
+def lowered(function: types.FunctionType, pool: Any) -> bytes:
     """Of a function of a module."""
     code = function.__code__
     node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
@@ -145,25 +124,19 @@ def lowered(function: types.FunctionType, pool: Constants) -> bytes:
     ).code(defaults)
 
 
+@dataclass
 class Scope:
     """One function on its way: its names' slots, and its code."""
 
-    def __init__(
-        self,
-        pool: Constants,
-        environment: dict[str, Any],
-        node: Any,
-        parent: "Scope | None",
-        name: str,
-        named: dict[str, Any],
-    ) -> None:
-        self.pool, self.environment, self.node, self.parent, self.name = (
-            pool,
-            dict(environment),
-            node,
-            parent,
-            name,
-        )
+    pool: Any  # pipeline/rule_program.py's Pool
+    environment: dict[str, Any]
+    node: Any
+    parent: "Scope | None"
+    name: str
+    named: dict[str, Any]  # defaults of arguments that are given by name
+
+    def __post_init__(self) -> None:
+        node, self.environment = self.node, dict(self.environment)
         signature = node.args
         self.plain = [one.arg for one in (*signature.posonlyargs, *signature.args)]
         self.only = [one.arg for one in signature.kwonlyargs]
@@ -175,7 +148,6 @@ class Scope:
             self.slots[one] = len(self.slots)
         self.count = len(self.slots)
         self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
-        self.named = named
         # then every name that the body assigns, wherever it first does
         for name in stored(node.body if isinstance(node.body, list) else []):
             if name not in self.slots:
@@ -190,9 +162,7 @@ class Scope:
         body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
         lowered_body = self.op(body)
         plain = len(defaults) - len(self.named)
-        head = listed([self.pool.at(one) for one in self.plain]) + listed(
-            [self.pool.at(one) for one in defaults[:plain]]
-        )
+        head = self.pool.all(self.plain) + self.pool.all(defaults[:plain])
         head += listed(
             [
                 self.pool.at(one)
@@ -270,13 +240,10 @@ class Scope:
     def target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
-                slot = next(
-                    (inner[name] for inner in reversed(self.inner) if name in inner),
-                    self.slots.get(name),
-                )
-                if slot is None:
+                place = self.place(name)
+                if place is None or place[0]:
                     raise Unsupported(f"{name} is not this function's own")
-                return self.op(LOCAL, number(slot))
+                return self.op(LOCAL, number(place[1]))
             case ast.Attribute(value, name):
                 return self.op(ATTR, value, self.pool.at(name))
             case ast.Subscript(value, ast.Slice()):
@@ -296,11 +263,7 @@ class Scope:
         if isinstance(node, ast.Name):
             if self.place(node.id) is not None:
                 return MISSING
-            builtins = self.environment["__builtins__"]
-            builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-            if node.id in self.environment:
-                return self.environment[node.id]
-            return builtins.get(node.id, MISSING)
+            return self.environment.get(node.id, getattr(builtins, node.id, MISSING))
         if isinstance(node, ast.Attribute):
             owner = self.value_of(node.value)
             if isinstance(owner, types.ModuleType) or (
@@ -464,31 +427,13 @@ class Scope:
             compiled = ast.Constant(fixed)  # type: ignore[arg-type]
             inner = ast.Call(ast.Attribute(compiled, function.attr), node.args[1:], node.keywords)
             return self.call(inner)
-        # any method of this module's classes
-        if callee is getattr and not isinstance(node.args[1], ast.Constant):
-            classes = (
-                one
-                for one in self.environment.values()
-                if isinstance(one, type) and one.__module__ == self.environment["__name__"]
-            )
-            for attribute in sorted(
-                {
-                    attribute
-                    for one in classes
-                    for attribute in vars(one)
-                    if not attribute.startswith("__")
-                }
-            ):
-                self.pool.attribute(attribute)
-        arguments = listed([self.expression(one) for one in node.args])
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        arguments += listed(
-            [self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords]
-        )
+        named = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
         if isinstance(function, ast.Attribute) and callee is MISSING:
-            return self.op(METHOD, function.value, self.pool.attribute(function.attr), arguments)
-        return self.op(CALL, function, arguments)
+            name = self.pool.attribute(function.attr)
+            return self.op(METHOD, function.value, name, node.args, named)
+        return self.op(CALL, function, node.args, named)
 
 
 def targets(node: ast.expr) -> list[str]:

@@ -1,7 +1,6 @@
 """g2p's own functions as data, so that a port runs the same rules and no second hand writes them:
 text/us.rules of a bundle.
 
-    # answers the functions that a port cannot run; they fail when they are called
     write_rules(Path("text/us.rules"), roots, natives)
 
 All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, of objects what
@@ -54,8 +53,11 @@ EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
  R_AHEAD, R_BEHIND, R_BACK, R_SHARED) = range(14)  # fmt: skip
 BEYOND_LATIN, MANY = 0x2B0, 16  # a character; borders
 SHORT_BYTES = 16  # of a part of a pattern: a longer one is written once for all patterns
-ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
-       "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
+ATS = [
+    f"AT_{place}"
+    for place in ("BEGINNING", "END", "END_STRING", "BOUNDARY", "NON_BOUNDARY")
+    + ("BEGINNING_LINE", "END_LINE", "BEGINNING_STRING")
+]
 # what decides which characters a node matches
 ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL
 WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
@@ -73,7 +75,6 @@ class Pool:
         self.classes: dict[type, set[str]] = {}
         self.objects: dict[int, tuple[Any, dict[str, bytes]]] = {}  # by place, with its attributes
         self.names = {"__init__", "__call__"}  # of attributes that the code asks for
-        self.unsupported: list[str] = []
 
     def place(self, value: Any) -> int:
         """Where `value` stands."""
@@ -105,7 +106,10 @@ class Pool:
         if isinstance(value, re.Pattern):
             return op(PATTERN, pattern(value, self))
         if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
-            return op(FUNCTION, self.function(value))
+            try:
+                return op(FUNCTION, lowered(value, self))
+            except (Unsupported, OSError) as problem:
+                raise Unsupported(f"{value.__qualname__}: {problem}") from None
         if isinstance(value, types.MethodType):
             return op(BOUND, self.at(value.__self__), self.attribute(value.__name__))
         if isinstance(value, functools.partial):
@@ -170,13 +174,6 @@ class Pool:
                 return op(kind, self.all(sorted(value, key=in_order) if kind == SET else value))
         return None
 
-    def function(self, value: types.FunctionType) -> bytes:
-        try:
-            return lowered(value, self)
-        except (Unsupported, OSError) as problem:
-            self.unsupported.append(f"{value.__qualname__}: {problem}")
-            return string(value.__qualname__) + number(0)
-
     def write_classes(self) -> None:
         """Methods and attributes whose name the code asks for, until none is new; then classes and
         objects.
@@ -189,9 +186,10 @@ class Pool:
                     done.add(name)
                     self.described(owner, {name})
             for value, attributes in list(self.objects.values()):
-                there = {*vars(value), *cached_names(type(value))}
-                for name in sorted(there & self.names - attributes.keys()):
-                    attributes[name] = self.at(name) + self.at(getattr(value, name))
+                for name in sorted(self.names - attributes.keys()):
+                    is_cached = isinstance(vars(type(value)).get(name), functools.cached_property)
+                    if is_cached or name in vars(value):
+                        attributes[name] = self.at(name) + self.at(getattr(value, name))
         for owner, done in self.classes.items():
             self.content[self.place(owner)] = self.described(owner, done)
         for place, (value, attributes) in self.objects.items():
@@ -213,14 +211,8 @@ class Pool:
         # only attributes that the code asks for are written
         for name in sorted(names):
             attribute = inspect.getattr_static(owner, name, None)
-            kinds = (
-                (types.FunctionType, 0),
-                (property, 1),
-                (classmethod, 2),
-                (staticmethod, 3),
-                (str, 4),
-            )
-            kind = next((code for kind, code in kinds if isinstance(attribute, kind)), None)
+            kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
+            kind = next((code for code, kind in kinds if isinstance(attribute, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
                 attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(attribute)))
         return op(
@@ -230,13 +222,6 @@ class Pool:
             listed(members),
             listed(attributes),
         )
-
-
-@functools.cache
-def cached_names(owner: type) -> frozenset[str]:
-    """Names of a class's cached properties."""
-    cached = inspect.getmembers(owner, lambda one: isinstance(one, functools.cached_property))
-    return frozenset(name for name, _ in cached)
 
 
 def in_order(item: Any) -> str:
@@ -263,19 +248,12 @@ def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
-    return listed(
-        [regular(operation, argument, parsed.state, flags, pool) for operation, argument in parsed]
-    )
-
-
-def part(parsed: Any, flags: int, pool: Pool) -> bytes:
-    """A sequence in a pattern, or the place of its one copy where it is long: rows of the grammar
-    name the same slots.
+    """Nodes one behind the other, or the place of their one copy where they are long: rows of the
+    grammar name the same slots.
     """
-    content = sequence(parsed, flags, pool)
-    if len(content) < SHORT_BYTES:
-        return content
-    return listed([op(R_SHARED, number(pool.shared(content)))])
+    content = listed([regular(one, what, parsed.state, flags, pool) for one, what in parsed])
+    is_long = len(content) > SHORT_BYTES
+    return listed([op(R_SHARED, number(pool.shared(content)))]) if is_long else content
 
 
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
@@ -294,17 +272,14 @@ def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -
         word = pool.ranges(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
         return op(R_AT, ATS.index(str(argument) + line), number(word))
     if name == "BRANCH":
-        return op(R_BRANCH, listed([part(one, flags, pool) for one in argument[1]]))
+        return op(R_BRANCH, listed([sequence(one, flags, pool) for one in argument[1]]))
     if name == "SUBPATTERN":
         group, added, removed, inner = argument
-        return op(R_GROUP, number(group or 0), part(inner, (flags | added) & ~removed, pool))
+        return op(R_GROUP, number(group or 0), sequence(inner, (flags | added) & ~removed, pool))
     if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, inner = argument
-        kind = {"MAX_REPEAT": R_GREEDY, "MIN_REPEAT": R_LAZY, "POSSESSIVE_REPEAT": R_POSSESSIVE}[
-            name
-        ]
         return op(
-            kind,
+            R_GREEDY if name[:2] == "MA" else R_LAZY if name[:2] == "MI" else R_POSSESSIVE,
             number(least),
             number(0 if most is _constants.MAXREPEAT else most + 1),
             sequence(inner, flags, pool),
@@ -341,9 +316,9 @@ def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tupl
     )
 
 
-def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> list[str]:
+def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> None:
     """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise.
-    Answers what it refused.
+    Raises InputError that names a function which a port could not run.
     """
     pool = Pool(natives)
     try:
@@ -355,4 +330,3 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> l
     head = listed([string(name) + number(place) for name, place in places.items()])
     count = struct.pack("<II", FORMAT, len(pool.content))
     path.write_bytes(MAGIC + count + lengths + head + b"".join(pool.content))
-    return pool.unsupported

@@ -414,17 +414,14 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     name, voice = library.chosen(options.voice)
     opened.require_voice(name)
 
-    @cache
-    def voice_named(other: str) -> np.ndarray:
-        opened.require_voice(other)
-        return library.blend(other)
-
+    voice_named = cache(lambda other: library.blend(opened.require_voice(other)))
+    # a dialect that was asked for holds for every voice
+    language_of = None if options.dialect else voice_language
     # what the text names is refused before anything is spoken; a pipe's text is not there yet
     if isinstance(text, str) and not options.phonemes:
         for other in voices_in(text):
             voice_named(other)
-            if not options.dialect:
-                voice_language(other)
+            (language_of or str)(other)
     program, models = None, dict(opened.made_of)
     # unknown words are read by the G2P package too, where the packages speak
     if RUNTIMES[runtime].packages and not options.phonemes:
@@ -435,8 +432,6 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
     reader: Phonemizer = PhonemeReader()
     if not options.phonemes:
-        # a dialect that was asked for holds for every voice
-        language_of = None if options.dialect else voice_language
         reader = TextReader.load(dialect, options.lexicon, program, language_of)
     vocab = checkpoint.config.vocab
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)

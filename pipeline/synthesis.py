@@ -251,7 +251,7 @@ class Pipeline:
             for call in ((chunk,) for chunk in planned) if raw else calls(planned):
                 yield tuple(chunk.moved(offset) for chunk in call) if offset else call
             offset += len(part)
-            mark = next((match[0] for match in reversed([*VOICE_MARK.finditer(part)])), "")
+            mark = "".join(match[0] for match in [*VOICE_MARK.finditer(part)][-1:])
 
     def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
         for result in results:

@@ -280,14 +280,9 @@ class TextReader:
         if program is None or dialect != US:
             return G2P.load(dialect, lexicon)
         from kokoro_ane.g2p.g2p_stage import package_run
-        from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
         from kokoro_ane.g2p.neural import NeuralG2P
-        from kokoro_ane.g2p.normalize import normalize
-        from kokoro_ane.g2p.phonemizer import LateHeteronyms
 
-        # the same stages as G2P.load makes, with the executed network in the place of NumPy's
-        lists = Lexicon.load(dialect, None if lexicon is None else read_user_lexicon(lexicon))
-        return G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program)))
+        return G2P.load(dialect, lexicon, neural=NeuralG2P(run=package_run(program)))
 
     def sentences(self, text: str) -> Iterator[Result]:
         """Sentences in order, those without words too."""

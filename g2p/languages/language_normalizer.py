@@ -49,7 +49,8 @@ class Normalizer:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self._pattern = re.compile(self._alternatives())
-        self.kinds = [name for name in self._pattern.groupindex if hasattr(self, f"_{name}")]
+        methods = {name: getattr(type(self), f"_{name}", None) for name in self._pattern.groupindex}
+        self.handlers = {name: method for name, method in methods.items() if method}
 
     def _saint_pattern(self) -> str:
         saints = re.escape(self.grammar.saints)
@@ -126,8 +127,8 @@ class Normalizer:
             match = self._pattern.match(scan.text, place)
             # `other` takes any character, `space` a line break
             assert match is not None and match.end() > place
-            kind = next(name for name in self.kinds if match[name] is not None)
-            place = max(getattr(self, f"_{kind}")(scan, match) or 0, match.end())
+            kind = next(name for name in self.handlers if match[name] is not None)
+            place = max(self.handlers[kind](self, scan, match) or 0, match.end())
         return normalized(scan.pieces, scan.text, cleaned)
 
     def _override(self, scan: Scan, match: "re.Match[str]") -> None:

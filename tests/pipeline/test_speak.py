@@ -31,8 +31,8 @@ from kokoro_ane.pipeline.text import Chunk, PhonemeReader
 from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.builds import left_behind
-from tests.demo_voice import DEMO_VOICE
 from tests.commands import ROOT, heeds_ctrl_c, parsed, printed, ran
+from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")

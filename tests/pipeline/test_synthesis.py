@@ -4,7 +4,6 @@ chunk hangs on another.
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,16 +86,6 @@ class FakeG2P:
             )
 
 
-class TwoVoices(FakeG2P):
-    """The second sentence asks for another voice at a slower pace."""
-
-    def sentences(self, text: str) -> Iterator[Result]:
-        for place, result in enumerate(super().sentences(text)):
-            asked = {"voice": "other", "rate": 0.5} if place == 1 else {}
-            words = tuple(replace(word, **asked) for word in result.words)
-            yield replace(result, words=words)
-
-
 def pipeline(longest: int = 1200, vocoder: FakeVocoder | None = None) -> Pipeline:
     ticks, encoder = (
         itertools.count(),
@@ -128,18 +117,6 @@ class TestChunks:
         assert not np.array_equal(
             spoken("abc de.", SpeechOptions(seed=8, raw=True))[0].samples, found[0].samples
         )
-
-    def test_a_voice_that_the_text_names_says_its_part(self) -> None:
-        speaking, names = pipeline(), []
-        speaking.g2p = TwoVoices()
-        with pytest.raises(InputError, match="names voice 'other', and only one is open"):
-            list(speaking.speak("ab. cd. ef.", VOICE, SpeechOptions()))
-        speaking.voices = lambda name: names.append(name) or VOICE + 1
-        found = list(speaking.speak("ab. cd. ef.", VOICE, SpeechOptions()))
-        # very short neighbours share a call only where the voice is the same
-        assert [speech.chunk.voice for speech in found] == ["", "other", ""]
-        assert speaking.encoder.functions.speeds[-3:] == [1.0, 0.5, 1.0]
-        assert names == ["other"]
 
     def test_too_long_is_cut_until_it_fits_and_nothing_is_lost(self) -> None:
         text = "ab cd ef gh, ab cd ef gh ab. cc."
