@@ -33,9 +33,10 @@ from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import PhonemeReader, TextReader, calls, chunks
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
-from tests.commands import refused, table
+from tests.commands import refused
 from tests.pipeline.test_synthesis import VOICE, FakeVocoder, pipeline, spoken
 
+ROOT = Path(__file__).resolve().parents[2]
 FADE = 120  # 5 ms
 
 
@@ -241,24 +242,17 @@ class TestPauses:
             assert len(speech.samples) == FRAME_SAMPLES * sum(speech.durations)
 
 
+LIVE = [
+    line.replace("⏎", "\n").split("\t")
+    for line in (ROOT / "swift/Tests/live_text.tsv").read_text(encoding="utf-8").splitlines()[1:]
+]
+
+
 class TestPipe:
-    @table(
-        "text idle part",
-        r"""
-        Hello there. How are | false | Hello there.
-        Hello there. How | false |
-        "Hello there. " | false |
-        Hello there. | true | Hello there.
-        "I met Dr. " | true |
-        "It costs 3. " | true | It costs 3.
-        "no stop\n\n" | false | "no stop\n\n"
-        "<prosody rate=\"slow\">One. Two. " | true |
-        One. <b | true | One.
-        See [one. Two | true |
-    """,
-    )
-    def test_a_part_is_whole_whatever_comes_next(self, text, idle, part):
-        assert text[: whole_part(text, idle)] == part
+    def test_a_part_is_whole_whatever_comes_next(self):
+        for text, idle, part in LIVE:
+            assert text[: whole_part(text, idle == "yes")] == part, (text, idle)
+        assert whole_part('<prosody rate="slow">One. Two. ', idle=True) == 0
 
     def test_sentences_come_as_they_complete_and_nothing_is_lost(self):
         reading, writing = os.pipe()

@@ -25,6 +25,7 @@ from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.builds import left_behind
 from tests.commands import ROOT, heeds_ctrl_c, parsed, printed, ran, refused
+from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 SPEAK = (sys.executable, "-m", "kokoro_ane.pipeline.speak")
@@ -167,6 +168,18 @@ class TestCommand:
             soundfile.read(tmp_path / "a.wav", dtype="int16")[0],
             say(folder, tmp_path / "b.wav", text="abc def."),
         )
+
+    def test_the_text_names_voices(self, tmp_path, capsys):
+        spoken = speak("One two. [voice:rms] Three four.", "slt", checkpoint=str(DEMO_VOICE))[0]
+        alone = speak("One two. Three four.", "slt", checkpoint=str(DEMO_VOICE))[0]
+        assert len(spoken) != len(alone)
+        for named in ("[voice:nobody]", "<voice name='nobody'>"):
+            words = [f"Hello. {named} Hi.", "--checkpoint", str(DEMO_VOICE), "-o"]
+            assert main([*words, str(tmp_path / "a.wav")]) == 2
+            error = capsys.readouterr().err.strip().splitlines()[-1]
+            assert error.startswith("error: no voice 'nobody' in ")
+            assert error.endswith("There are: awb, rms, slt")
+        assert left_behind(tmp_path) == []
 
     def test_a_full_disk_is_one_line_and_what_was_spoken_is_kept(
         self, folder, tmp_path, monkeypatch, capsys

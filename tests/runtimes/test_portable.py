@@ -289,7 +289,6 @@ class TestPackages:
         assert len(alone) == len(whole)
         assert not np.array_equal(alone, whole)
 
-
     # the encoder's LSTM aborts on the M5's GPU
     def test_compute_units_by_chip_and_core_ml_elsewhere(self):
         declared = {
