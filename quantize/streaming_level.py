@@ -87,14 +87,9 @@ def parts_of_a_mean(vocoder: Vocoder, path: str) -> float:
 
 def statistics_shift(plain: StreamingStage, rounded: StreamingStage) -> np.ndarray:
     """How far rounding moves what the second stage's norms measure from what is predicted for them:
-    means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set: the
-    first that are so long that they are predicted, then others.
+    means, then log variances, [2R], the mean over SHIFT_CLIPS sentences of the tuning set.
     """
-    longest_measured = plain.lengths.utterance[-1]
-    clips = sorted(
-        calibration_inputs(plain.checkpoint, plain.vocoder),
-        key=lambda clip: clip.frames <= longest_measured,
-    )[:SHIFT_CLIPS]
+    clips = list(calibration_inputs(plain.checkpoint, plain.vocoder, SHIFT_CLIPS))
     with one_thread_each():
         before, after = (
             np.mean([residuals(clip) for clip in clips], axis=0)

@@ -214,24 +214,6 @@ def test_a_level_is_told_what_its_weights_change_of_the_statistics(
     assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
 
 
-def test_the_shift_is_that_of_sentences_that_are_predicted(
-    built: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8")
-    clips = sorted(calibration_inputs(built[0], stage.vocoder, 6), key=lambda clip: clip.frames)
-    measured, predicted = clips[0], clips[-1]
-    monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: [measured, predicted])
-    monkeypatch.setattr(streaming_level, "SHIFT_CLIPS", 1)
-    stage = replace(stage, lengths=replace(stage.lengths, utterance=(measured.frames,)))
-    rounded = with_integers(stage, level)
-    shift = statistics_shift(stage, rounded)
-    one, other = (
-        Residuals(rounded)(clip) - Residuals(stage)(clip) for clip in (predicted, measured)
-    )
-    assert np.abs(shift - one).max() < 1e-6
-    assert np.abs(shift - other).max() > 1e-3
-
-
 def test_the_frame_decoder_reads_in_the_levels_steps(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
