@@ -279,7 +279,7 @@ def recorded(
 ) -> Records:
     """Records of at least `count` sentences. Those that the folder lacks are spoken now."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"{checkpoint.sha256[:12]}-{seed}" + (f"-{words[0]}-{words[1]}" * (words != WORDS))
+    name = f"{checkpoint.sha256[:12]}-{seed}-{words[0]}-{words[1]}"
     parts = [folder / f"{name}-{number:04d}.npz" for number in range(-(-count // PART))]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
         _speak(Teacher(checkpoint, words), seed, missing)
@@ -429,14 +429,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--count", type=int, default=1500, help="sentences to speak (default: %(default)s)"
     )
-    parser.add_argument(
-        "--words",
-        type=int,
-        nargs=2,
-        default=WORDS,
-        metavar=("LEAST", "MOST"),
-        help=f"of a text (default: {WORDS[0]} to {WORDS[1]})",
-    )
+    parser.add_argument("--words", type=int, nargs=2, default=WORDS, help="of a text, from, to")
     parser.add_argument(
         "--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)"
     )
@@ -461,13 +454,9 @@ def main(argv: list[str] | None = None) -> int:
         help="the predictor, .npz (default: in the user's cache, where the streaming layout looks)",
     )
     arguments = parser.parse_args(argv)
-    least, most = arguments.words
-    if arguments.count < 2 * HELD_OUT or min(arguments.landmarks, arguments.rank, least) < 1:
-        raise InputError(
-            f"--count must be {2 * HELD_OUT} or more, --landmarks, --rank and --words 1 or more"
-        )
-    if most < least:
-        raise InputError(f"--words {least} {most}: the least first")
+    positive = arguments.landmarks, arguments.rank, *arguments.words
+    if arguments.count < 2 * HELD_OUT or min(positive) < 1:
+        raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.vocoder.decoder import Vocoder
@@ -483,8 +472,8 @@ def main(argv: list[str] | None = None) -> int:
         arguments.out or predictor_path(checkpoint), suffixes=(".npz",), arguments=arguments
     )
     earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
-    spoken_by = checkpoint, arguments.count, arguments.seed, arguments.data, (least, most)
-    records = recorded(*spoken_by)
+    words, count = tuple(arguments.words), arguments.count
+    records = recorded(checkpoint, count, arguments.seed, arguments.data, words)
     generator = Vocoder.of(checkpoint).generator
     norms, up = stage_norms(generator, 1), generator.ups[1]
     style_dim = checkpoint.config.style_dim
