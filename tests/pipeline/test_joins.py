@@ -7,14 +7,19 @@ import os
 import queue
 import threading
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from bench.heard_joins import LONG, silences
 from kokoro_ane.core.checkpoint import open_checkpoint
-from kokoro_ane.core.contract import FRAME_SAMPLES
+from kokoro_ane.core.contract import FRAME_SAMPLES, PADDED_BUCKETS
+from kokoro_ane.eval.metrics.framing import at_16_khz
+from kokoro_ane.eval.metrics.listeners import recognized
 from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline.joins import (
     PLOSIVES,
@@ -344,3 +349,27 @@ def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice():
     assert ticked > 10
     assert not left
     assert not shortened
+
+
+@pytest.mark.slow
+def test_a_sentence_that_no_bucket_holds_is_heard_as_the_whole_one():
+    """Of 20 s and without a mark: two parts that a padded package holds, by real Kokoro."""
+    checkpoint = open_checkpoint("kokoro-int8")
+    opened = open_runtime("torch", Request(checkpoint, Path("build"), ""))
+    limits = replace(opened.encoder.limits, total_frames=PADDED_BUCKETS[-1])
+    reader, text = TextReader.load("us", None), " ".join(LONG.split()[:51])
+    runs, missed = [], []
+    for encoder in (opened.encoder, replace(opened.encoder, limits=limits)):
+        chain = Pipeline(reader, encoder, opened.vocoder, checkpoint.config.vocab)
+        run = list(chain.speak(text, checkpoint.voice("af_heart"), SpeechOptions(0.75)))
+        words = recognized(at_16_khz(np.concatenate([speech.audio for speech in run])))
+        missed.append((Counter(text.split()) - Counter(words)).total())
+        runs.append(run)
+    (whole,), parts = runs
+    frames, gaps = [sum(part.durations) for part in parts], list(silences(parts))
+    print(f"{sum(whole.durations)} frames, cut {frames}; of 51 words missed {missed}; {gaps} s")
+    assert sum(whole.durations) > 750
+    assert max(frames) <= PADDED_BUCKETS[-1]
+    assert " ".join(part.chunk.phonemes for part in parts) == whole.chunk.phonemes
+    assert max(gaps) < 0.2
+    assert missed[1] <= missed[0] + 1
