@@ -171,14 +171,8 @@ class Scope:
             ]
         )
         yields = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walked(self.node))
-        return (
-            string(self.name)
-            + number(1)
-            + head
-            + bytes((self.node.args.vararg is not None, yields))
-            + number(self.count)
-            + lowered_body
-        )
+        has_rest = self.node.args.vararg is not None
+        return op(string(self.name), 1, head, has_rest, yields, number(self.count), lowered_body)
 
     def op(self, *parts: "int | bytes | ast.expr | list[Any] | None") -> bytes:
         """`op`, with expressions and lists of them or of statements in its place."""

@@ -160,7 +160,7 @@ class Pool:
     def simple(self, value: Any) -> bytes | None:
         """A value that is neither code nor an object of g2p."""
         if value is None or isinstance(value, bool):
-            return op(NONE if value is None else TRUE if value else FALSE)
+            return op((None, True, False).index(value))
         if isinstance(value, int):
             return op(INT, signed(int(value)))
         if isinstance(value, float):
@@ -203,9 +203,11 @@ class Pool:
             made = FACTORIES.get(field.default_factory, 0)
             has_default = field.default is not MISSING
             members.append(
-                self.at(field.name)
-                + bytes((1 if has_default else made,))
-                + (self.at(field.default) if has_default else b"")
+                op(
+                    self.at(field.name),
+                    1 if has_default else made,
+                    self.at(field.default) if has_default else b"",
+                )
             )
         attributes = []
         # only attributes that the code asks for are written
@@ -214,11 +216,11 @@ class Pool:
             kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
             kind = next((code for code, kind in kinds if isinstance(attribute, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
-                attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(attribute)))
+                attributes.append(op(self.at(name), kind, self.at(function_of(attribute))))
         return op(
             CLASS,
             string(owner.__name__),
-            op(is_dataclass(owner)),
+            is_dataclass(owner),
             listed(members),
             listed(attributes),
         )

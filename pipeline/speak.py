@@ -393,7 +393,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     from kokoro_ane.pipeline.audio import ArraySink
     from kokoro_ane.pipeline.live_text import LiveText, is_pipe
     from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import STDIN, PhonemeReader, Phonemizer, TextReader, read_text
+    from kokoro_ane.pipeline.text import STDIN, PhonemeReader, TextReader, read_text
     from kokoro_ane.runtimes.registry import RUNTIMES
 
     build = options.build
@@ -430,9 +430,11 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         program, g2p_hash = open_g2p(runtime, build)
         models |= g2p_hash
     dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
-    reader: Phonemizer = PhonemeReader()
-    if not options.phonemes:
-        reader = TextReader.load(dialect, options.lexicon, program, language_of)
+    reader = (
+        PhonemeReader()
+        if options.phonemes
+        else TextReader.load(dialect, options.lexicon, program, language_of)
+    )
     vocab = checkpoint.config.vocab
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)
     made_with = settings(options, runtime, digest_of, voice, models)

@@ -262,27 +262,21 @@ class TextReader:
         `language_of` a voice that the text names; None: all of the text is in `dialect`. Raises
         InputError for a bad lexicon.
         """
-        first = cls._loaded(dialect, lexicon, program)
-        if language_of is not None:
-
-            @cache
-            def reader(language: Language) -> "G2P":
-                return first if language == dialect else cls._loaded(language, lexicon, program)
-
-            first.follow(lambda voice: reader(language_of(voice)))
-        return cls(first)
-
-    @staticmethod
-    def _loaded(dialect: Language, lexicon: Path | None, program: "Program | None") -> "G2P":
-        from kokoro_ane.g2p.phonemizer import G2P
-
-        # the package is the American network: British runs in NumPy, other languages by rule
-        if program is None or dialect != US:
-            return G2P.load(dialect, lexicon)
         from kokoro_ane.g2p.g2p_stage import package_run
         from kokoro_ane.g2p.neural import NeuralG2P
+        from kokoro_ane.g2p.phonemizer import G2P
 
-        return G2P.load(dialect, lexicon, neural=NeuralG2P(run=package_run(program)))
+        @cache
+        def reader(language: Language) -> G2P:
+            # the package is the American network: British runs in NumPy, other languages by rule
+            if program is None or language != US:
+                return G2P.load(language, lexicon)
+            return G2P.load(language, lexicon, neural=NeuralG2P(run=package_run(program)))
+
+        first = reader(dialect)
+        if language_of is not None:
+            first.follow(lambda voice: reader(language_of(voice)))
+        return cls(first)
 
     def sentences(self, text: str) -> Iterator[Result]:
         """Sentences in order, those without words too."""

@@ -101,9 +101,11 @@ def test_the_words_are_in_a_bundle_once(bundled):
     assert listed["lexicon"] == {}
     assert sum(entry["bytes"] for entry in read) == pytest.approx(TEXT_BYTES["us"], rel=0.01)
     words = dict(rows_of((bundled / "text" / "us.words").read_bytes()))
-    assert {word for word, row in words.items() if not row.startswith("t=")} == Lexicon.load(
-        "us"
-    ).words
+    # what the lexicon builds just so from the rest is left out
+    whole = Lexicon.load("us")
+    assert len(whole.derived()) > 20_000
+    listed_words = {word for word, row in words.items() if not row.startswith("t=")}
+    assert listed_words == whole.words - whole.derived()
     assert words["lead"].startswith("g:DEFAULT=lˈid")
     assert list(words.items()) == word_rows("us")
     assert {
@@ -197,13 +199,11 @@ def test_the_raw_tables_hold_the_network_and_the_tagger(bundled):
 
 def test_rules_that_a_port_cannot_run_are_named(tmp_path):
     """And the same rules are the same bytes."""
-    refusals = [
-        write_rules(tmp_path / name, {"cut": segments, "own": read_user_lexicon}, {})
-        for name in ("one", "other")
-    ]
-    assert refusals[0] == refusals[1]
-    assert [refusal.split(" in ")[0] for refusal in refusals[0]] == ["read_user_lexicon: Try"]
+    for name in ("one", "other"):
+        write_rules(tmp_path / name, {"cut": segments}, {})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+    with refused("read_user_lexicon: Try in line"):
+        write_rules(tmp_path / "third", {"own": read_user_lexicon}, {})
     with refused("a PosixPath"):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
 
@@ -211,7 +211,8 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path):
 @pytest.mark.parametrize("language", ["us", "gb", "es", "it"])
 def test_a_port_can_run_the_rules(language, tmp_path):
     """Python that has no form there is noticed here, not when an app's bundle is written."""
-    assert write_rules(tmp_path / "rules", *rule_roots(G2P.load(language))) == []
+    write_rules(tmp_path / "rules", *rule_roots(G2P.load(language)))
+    assert (tmp_path / "rules").stat().st_size > 100_000
 
 
 @pytest.mark.slow
