@@ -148,12 +148,6 @@ def class_characters(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
 @cache
 def category_characters(name: str) -> frozenset[str]:
     """Characters of a category of Python's parser: digits, white space, words, or all others."""
-    if "NOT_" in name:
-        return ALL - category_characters(name.replace("NOT_", ""))
-    kinds = {"DIGIT": str.isdecimal, "SPACE": str.isspace, "WORD": is_of_word}
-    return frozenset(filter(kinds[name.rpartition("_")[2]], ALL))
-
-
-def is_of_word(character: str) -> bool:
-    """Whether \\w matches it."""
-    return character.isalnum() or character == "_"
+    kind = name.rpartition("_")[2][0]
+    escape = re.compile(f"\\{kind if 'NOT_' in name else kind.lower()}")
+    return frozenset(filter(escape.match, ALL))
