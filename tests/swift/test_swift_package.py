@@ -29,13 +29,13 @@ from tests.swift.swift_lines import lines
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKED = (
-    'Slowly: <prosody rate="slow">one, two.</prosody> [voice:{other} 0.9] Now I speak. [pause 300ms]'
-    ' <voice name="{voice}">And I.</voice> Three.<break time="1s"/>'
+    'Slowly: <prosody rate="slow">one, two.</prosody> [voice:{other} 0.9] Now I speak.'
+    ' [pause 300ms] <voice name="{voice}">And I.</voice> Three.<break time="1s"/>'
 )
 TEXT = "\n".join(utterance.text for utterance in heldout())
 
 
-def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
+def in_swift(code, bundle, *more):
     """What a shell says where Swift is."""
     library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
     given = os.environ | {
@@ -54,7 +54,7 @@ def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProces
     return done
 
 
-def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray, dict]:
+def kokoro_speak(bundle, *more):
     """Lines of pieces, samples [n] int16, and the report."""
     speak = (
         'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o'
@@ -70,9 +70,7 @@ def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["padded", "streaming"])
-def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
-    layout: str, tmp_path: Path
-) -> None:
+def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, tmp_path):
     """In the streaming layout window by window, both. KOKORO_BUNDLE_ONNX: a padded bundle that is
     there, beside what it was made from.
     """
@@ -141,7 +139,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
 @pytest.mark.parametrize(
     ("language", "count"), [("us", 8000), ("gb", 1000), ("es", 500), ("it", 500)]
 )
-def test_lines_are_read_as_python_reads_them(language: str, count: int, tmp_path: Path) -> None:
+def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
     """10,000 of them to phonemes, endings, pauses and paces; -s prints the lines that differ, and
     words a second, start and memory.
     """

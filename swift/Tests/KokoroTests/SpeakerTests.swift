@@ -152,6 +152,10 @@ import Testing
             ("vocabulary.json", { try Data("[]".utf8).write(to: $0) }),
             ("voices/rms.style", { try Data(count: 1023).write(to: $0) }),
             ("voices/awb.style", { try FileManager.default.removeItem(at: $0) }),
+            ("text/us.words", { try Data(contentsOf: $0).prefix(100_000).write(to: $0) }),
+            ("text/us.words", { try Data().write(to: $0) }),
+            ("text/us.words", { try FileManager.default.removeItem(at: $0) }),
+            ("text/us.rules", { try (Data(contentsOf: $0) + Data([0])).write(to: $0) }),  // of another version
         ]
         for (file, damage) in cases {
             let bundle = try TestBundles.copy()
