@@ -206,13 +206,13 @@ class Lexicon:
                         if entry.source == "cmudict"
                         else entry
                     )
-                    return accented(entry, word) if form != word and not word.isascii() else entry
+                    return accented(entry, word, form)
             for form in forms:
                 entry = self._with_ending(form, lists) or (
                     self._slurred(form) if lists is self._edited else None
                 )
                 if entry is not None:
-                    return entry
+                    return accented(entry, word, form)
         capitals = word.upper()  # hvac, when nothing knows it in small letters
         return (
             _listed(capitals, self._edited)
@@ -323,10 +323,12 @@ def _full(entry: Found) -> Found:
     return replace(entry, phonemes=full, senses=None) if full else entry
 
 
-def accented(entry: Found, word: str) -> Found:
-    """An entry of the spelling without accents, said as the accents ask: rosé ends in A, piñata has
-    nj.
+def accented(entry: Found, word: str, form: str) -> Found:
+    """An entry of the spelling without accents, `form`, said as the accents ask: rosé ends in A,
+    piñata has nj.
     """
+    if form == word or word.isascii():
+        return entry
     open_senses = [
         phonemes
         for phonemes in (entry.senses or {}).values()
