@@ -109,17 +109,17 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
         offset = 0
         for speech in speaks(SENTENCES, voice):
             loud = STEP * Loudness(speech.audio).loud + offset
-            runs = np.split(loud, np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10) + 1)
             words = [one for one in words_of(speech, offset) if one[0].source != "punctuation"]
             begins, ends = (
                 np.array([word[place] for word in words]) * SAMPLE_RATE_HZ for place in (1, 2)
             )
             # what is quiet inside a word, such as a plosive's closure, is no silence beside it
-            for place in range(len(runs) - 1, 0, -1):
-                before, behind = runs[place - 1], runs[place]
-                if ((begins < before[-1]) & (ends > behind[0])).any():
-                    runs[place - 1 : place + 1] = [np.concatenate([before, behind])]
-            for run in runs:
+            silences = [
+                place + 1
+                for place in np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10)
+                if not ((begins < loud[place]) & (ends > loud[place + 1])).any()
+            ]
+            for run in np.split(loud, silences):
                 for name, times, sound in (
                     ("begin", begins, run[0]),
                     ("end", ends, run[-1] + STEP),
