@@ -211,8 +211,6 @@ def words_to_check(dialect: Dialect) -> list[str]:
     derived = lexicon.derived()
     for word in sorted(lexicon.words)[::STEP]:
         if word.isascii() and word.isalpha():
-            forms |= {word, word.capitalize(), word.upper(), f"un{word}"}
-            forms |= {
-                word + ending for ending in (["'s"] if word in derived else ["'s", "ing", "s"])
-            }
+            forms |= {word, word.capitalize(), word.upper(), f"un{word}", f"{word}'s"}
+            forms |= set() if word in derived else {f"{word}ing", f"{word}s"}
     return sorted(forms)

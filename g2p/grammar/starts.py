@@ -121,33 +121,19 @@ def node_beginning(name: str, value: Any, slots: Slotted) -> Beginning:
 @cache
 def class_beginning(items: Sequence[tuple[Any, Any]]) -> Beginning:
     """The beginning of a class. [Ee] goes on with a word as e does, and so does each of [ab.]."""
-    characters = class_characters(items)
+    characters: frozenset[str] = frozenset()
+    kinds = [str(operation) for operation, _ in items]
+    for kind, (_, value) in zip(kinds, items, strict=True):
+        if kind == "LITERAL":
+            characters |= {chr(value)}
+        elif kind == "RANGE":
+            characters |= frozenset(map(chr, range(value[0], value[1] + 1)))
+        elif kind == "CATEGORY":
+            # digits, white space, words, or all others
+            letter = str(value).rpartition("_")[2][0]
+            escape = re.compile(f"\\{letter if 'NOT_' in str(value) else letter.lower()}")
+            characters |= frozenset(filter(escape.match, ALL))
+    characters = ALL - characters if "NEGATE" in kinds else ALL & characters
     letters = frozenset(character.lower() for character in characters if character.isalpha())
-    is_listed = all(str(operation) == "LITERAL" for operation, _ in items)
     heads = letters if all(map(str.isalpha, characters)) else letters | {CLOSED}
-    return heads if len(letters) < 2 or is_listed else None, characters, END
-
-
-@cache
-def class_characters(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
-    """Characters of ALL that a class of an expression has."""
-    characters: set[str] = set()
-    negated = False
-    for operation, value in items:
-        name = str(operation)
-        negated |= name == "NEGATE"
-        if name == "LITERAL":
-            characters.add(chr(value))
-        elif name == "RANGE":
-            characters.update(map(chr, range(value[0], value[1] + 1)))
-        elif name == "CATEGORY":
-            characters |= category_characters(str(value))
-    return ALL - characters if negated else ALL & characters
-
-
-@cache
-def category_characters(name: str) -> frozenset[str]:
-    """Characters of a category of Python's parser: digits, white space, words, or all others."""
-    kind = name.rpartition("_")[2][0]
-    escape = re.compile(f"\\{kind if 'NOT_' in name else kind.lower()}")
-    return frozenset(filter(escape.match, ALL))
+    return heads if len(letters) < 2 or {*kinds} == {"LITERAL"} else None, characters, END
