@@ -8,7 +8,6 @@ Silence is where samples stay below -40 dBFS. --raw leaves every chunk as the mo
 before joins were cut. The PyTorch runtime speaks. A pipe's last line is one JSON object.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -95,8 +94,8 @@ def silence_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     rows = []
     for kind, text in CUTS.items():
         gaps = [gap for voice in voices for gap in silences(speaks(text, voice))]
-        row = {"join": kind, "joins": len(gaps), "least_s": min(gaps)}
-        rows.append(row | {"median_s": float(np.median(gaps)), "most_s": max(gaps)})
+        spread = {"least_s": min(gaps), "median_s": float(np.median(gaps)), "most_s": max(gaps)}
+        rows.append({"join": kind, "joins": len(gaps)} | spread)
     return rows
 
 
@@ -109,22 +108,19 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
         offset = 0
         for speech in speaks(SENTENCES, voice):
             loud = STEP * Loudness(speech.audio).loud + offset
-            runs = np.split(loud, np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10) + 1)
             words = [one for one in words_of(speech, offset) if one[0].source != "punctuation"]
             begins, ends = (
                 np.array([word[place] for word in words]) * SAMPLE_RATE_HZ for place in (1, 2)
             )
             # what is quiet inside a word, such as a plosive's closure, is no silence beside it
-            for place in range(len(runs) - 1, 0, -1):
-                before, behind = runs[place - 1], runs[place]
-                if ((begins < before[-1]) & (ends > behind[0])).any():
-                    runs[place - 1 : place + 1] = [np.concatenate([before, behind])]
-            for run in runs:
-                for name, times, sound in (
-                    ("begin", begins, run[0]),
-                    ("end", ends, run[-1] + STEP),
-                ):
-                    late[name].append(float(min(times - sound, key=abs)) / SAMPLE_RATE_HZ * 1000)
+            silences = [
+                place + 1
+                for place in np.flatnonzero(np.diff(loud) > SAMPLE_RATE_HZ // 10)
+                if not ((begins < loud[place]) & (ends > loud[place + 1])).any()
+            ]
+            for run in np.split(loud, silences):
+                for name, gaps in (("begin", begins - run[0]), ("end", ends - run[-1] - STEP)):
+                    late[name].append(float(min(gaps, key=abs)) / SAMPLE_RATE_HZ * 1000)
             offset += len(speech.audio)
     return [
         {"times": name, "silences": len(values)}
@@ -147,7 +143,6 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
     for together in (8, 1):
         missed: list[str] = []
         for voice in voices:
-            print(f"{together} in a text, {voice}", file=sys.stderr)
             for start in range(0, len(REPLIES), together):
                 replies = REPLIES[start : start + together]
                 text = " ".join(f"{reply.capitalize()}." for reply in replies)
@@ -157,7 +152,7 @@ def reply_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
                     if recognized(at_16_khz(padded), decoder) != (reply,):
                         missed.append(f"{reply} ({voice})")
         count = len(REPLIES) * len(voices)
-        row = {"replies in a text": together, "recognized": count - len(missed), "of": count}
+        row = {"replies in a text": together, "of": count, "recognized": count - len(missed)}
         rows.append(row | {"missed": " ".join(missed)})
     return rows
 
@@ -170,9 +165,9 @@ def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     parser = Parser("bench.heard_joins", __doc__)
     checkpoint_argument(parser)
-    parser.add_argument("--rows", default=",".join(ROWS), help="which (default: %(default)s)")
+    parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--voices", help="default: all of the checkpoint")
-    parser.add_argument("--raw", action="store_true", help="as the models made it")
+    parser.add_argument("--raw", action="store_true")
     arguments = parser.parse_args(argv)
     checkpoint = open_checkpoint(arguments.checkpoint)
     voices = (arguments.voices or ",".join(checkpoint.voices)).split(",")

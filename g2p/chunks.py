@@ -83,10 +83,11 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     before = _WORD_BEFORE.search(window)
     word = before.group() if before else ""
     form = re.split("[-–/]", word)[-1]
-    if form in WORDS and LABEL_NEXT.match(text, match.start() + 1):
-        return False
-    if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
-        return True
+    if form in WORDS:
+        if LABEL_NEXT.match(text, match.start() + 1):
+            return False
+        if not is_signed(text, match.start() - len(form), match.start() + 1):
+            return True
     key = form.lower()
     if key in TITLES and not _SECONDS.search(window):
         return False

@@ -50,8 +50,9 @@ class LiveText:
         """Parts in order. Raises InputError for what is not UTF-8."""
         decoder, spoken, open_pipe = codecs.getincrementaldecoder("utf-8-sig")(), 0, True
         idle_s: float | None = None
+        file = self.stream.fileno()
         while open_pipe:
-            data = self._more(idle_s)
+            data = os.read(file, BLOCK_BYTES) if select.select([file], [], [], idle_s)[0] else None
             if data is None:
                 # nothing came: what is whole is spoken; then the pipe is waited for
                 end = spoken + whole_part(self.read[spoken:], idle=idle_s == IDLE_S)
@@ -67,15 +68,6 @@ class LiveText:
             if end > spoken:
                 yield self.read[spoken:end]
                 spoken = end
-
-    def _more(self, timeout_s: float | None) -> bytes | None:
-        """The next bytes, none at the end; None where none came for so long. Waits without a
-        timeout.
-        """
-        file = self.stream.fileno()
-        if not select.select([file], [], [], timeout_s)[0]:
-            return None
-        return os.read(file, BLOCK_BYTES)
 
     def _take(self, decoder: codecs.IncrementalDecoder, data: bytes) -> None:
         try:
@@ -96,15 +88,13 @@ def whole_part(text: str, idle: bool = False) -> int:
     # where nothing comes, a word stands in for the next sentence's first
     for end in reversed(list(sentence_ends(f"{text} The end" if idle else text))):
         end = min(end, len(text))
-        blank_line = text[:end].endswith("\n")
-        decided = idle or blank_line or _NEXT_WORD.match(text, end)
-        if decided and not _is_open(text[:end]):
+        part = text[:end]
+        if (idle or part.endswith("\n") or _NEXT_WORD.match(text, end)) and not _is_open(part):
             return end
     return 0
 
 
 def _is_open(text: str) -> bool:
     """Whether an element, a tag or a link may still be open."""
-    tags = [(bool(close), bool(alone)) for close, alone in _TAG.findall(text)]
-    depth = sum(-1 if close else 0 if alone else 1 for close, alone in tags)
-    return depth > 0 or _OPEN.search(text) is not None
+    opened = sum(-1 if close else not alone for close, alone in _TAG.findall(text))
+    return opened > 0 or _OPEN.search(text) is not None

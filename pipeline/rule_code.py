@@ -201,7 +201,7 @@ class Scope:
                 return self.op(ASSIGN, value, listed([self.target(one) for one in targets]))
             case ast.AnnAssign(target, _, value):
                 return self.op(ASSIGN, value, listed([self.target(target)]))
-            case ast.AugAssign(target, operator, value) if type(operator) in OPERATORS:
+            case ast.AugAssign(target, operator, value):
                 return self.op(AUGMENT, OPERATORS.index(type(operator)), self.target(target), value)
             case ast.Return(value):
                 return self.op(RETURN, value)
@@ -306,7 +306,7 @@ class Scope:
                 return self.op(INDEX, value, key)
             case ast.Call():
                 return self.call(node)
-            case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
+            case ast.BinOp(left, operator, right):
                 return self.op(BINARY, OPERATORS.index(type(operator)), left, right)
             case ast.Compare(left, operators, others):
                 pairs = [

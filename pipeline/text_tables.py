@@ -204,10 +204,13 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
 
 
 def words_to_check(dialect: Dialect) -> list[str]:
-    """Listed words, each also as a name, shouted and with endings, and words that no list has."""
-    forms = {*port_texts("word")}
-    for word in sorted(Lexicon.load(dialect).words)[::STEP]:
+    """Listed words, each also as a name, shouted and with endings, and words that no list has. A
+    plural or past that a bundle leaves out takes no second ending.
+    """
+    forms, lexicon = {*port_texts("word")}, Lexicon.load(dialect)
+    derived = lexicon.derived()
+    for word in sorted(lexicon.words)[::STEP]:
         if word.isascii() and word.isalpha():
-            forms |= {word, word.capitalize(), word.upper(), f"un{word}"}
-            forms |= {word + ending for ending in ("'s", "ing", "s")}
+            forms |= {word, word.capitalize(), word.upper(), f"un{word}", f"{word}'s"}
+            forms |= set() if word in derived else {f"{word}ing", f"{word}s"}
     return sorted(forms)

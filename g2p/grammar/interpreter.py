@@ -9,7 +9,7 @@ can begin with its first character.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import LATIN, clean
@@ -98,7 +98,7 @@ class Grammar:
 
     # ---- classify
 
-    def candidates(self, text: str, place: int) -> tuple[Row, ...]:
+    def candidates(self, text: str, place: int) -> Sequence[Row]:
         """Rows that can begin at `place`."""
         character, second = text[place], text[place + 1 : place + 2]
         rows = self.by_character.get(character, ())
@@ -108,7 +108,7 @@ class Grammar:
             begins = place == 0 or text[place - 1] in SPACES
             rows = listed if begins and WHOLE.match(text, place) else listed + rows
         # most rows are left out without a look at their patterns
-        return tuple([row for row in rows if second in row.seconds]) if second.isascii() else rows
+        return [row for row in rows if second in row.seconds] if second.isascii() else rows
 
     def fits(
         self, row: Row, text: str, place: int, match: re.Match[str], last: Spoken | None
@@ -174,7 +174,7 @@ class Grammar:
                 place = last.end
                 yield last
                 continue
-            if text[place] == " " or text[place] == "\n":
+            if text[place] in " \n":
                 place += 1
                 continue
             last = (
@@ -223,10 +223,7 @@ class Grammar:
         if first is None or (row is not None and row.has_context):
             return False
         starts = first[0] in self.slots.sets["starter"] or (
-            row is not None
-            and row.kind == "weekday"
-            and first[0][0].isupper()
-            and text[end].isspace()
+            row is not None and row.kind == "weekday" and first[0][0].isupper()
         )
         return starts and text[end].isspace() and rest[first.end() :][:1] != "."
 
@@ -246,12 +243,11 @@ class Grammar:
             mark = "…" if run[:2] == ".." or run[0] == "…" else "—" if run[0] in "-—" else run[0]
             return Spoken(place, match.end(), mark)
         character = SAME_MARK.get(text[place], text[place])
-        if is_override(character):
-            return Spoken(place, place + 1, character)
         if character == BREAK:
             silent = last is None or last.words[-1:] in MARKS - {")", "”"}
             return Spoken(place, place + 1, "" if silent else ".")
-        return Spoken(place, place + 1, character if character in MARKS else "")
+        is_heard = character in MARKS or is_override(character)
+        return Spoken(place, place + 1, character if is_heard else "")
 
     def is_cut(self, text: str, place: int, last: Spoken | None, context: Context) -> bool:
         """Whether the full stop at `place` stands behind a word cut short that no lexicon lists,
@@ -268,10 +264,6 @@ class Grammar:
         """What a row that matches at `place` says."""
         match = row.pattern.match(text, place)
         assert match
-        return self.fill(row, match, context)
-
-    def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
-        """The words of a row's say column."""
         parts = {name: match[name] or "" for name in row.names}
         parts["0"] = match[0]
         words = []
