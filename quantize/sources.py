@@ -33,5 +33,7 @@ def source_sha256(*rooms: str) -> str:
     files += [path for pattern in (*TEXTS, LOCK_FILE) for path in ROOT.glob(pattern)]
     digest = hashlib.sha256()
     for path in sorted(files):
-        digest.update(f"{path.parent.name}/{path.name}\0".encode() + path.read_bytes())
+        # the checkout's own folder may have any name
+        folder = "" if path.parent == ROOT else path.parent.name
+        digest.update(f"{folder}/{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -173,6 +173,11 @@ class TestKey:
         (rooms / name).write_text("y")
         assert (sources.source_sha256.__wrapped__("core", "eval") != key) == another
 
+    def test_the_same_in_a_checkout_of_another_name(self, rooms, monkeypatch):
+        key = sources.source_sha256.__wrapped__("core", "eval")
+        monkeypatch.setattr(sources, "ROOT", rooms.rename(rooms.with_name("elsewhere")))
+        assert sources.source_sha256.__wrapped__("core", "eval") == key
+
     def test_what_they_name_is_there(self):
         assert all(any(sources.ROOT.glob(name)) for name in (*sources.TEXTS, sources.LOCK_FILE))
         assert all(any((sources.ROOT / room).glob("*.py")) for room in MEASURING)
