@@ -12,12 +12,12 @@ fp32 model, sentence by sentence.
     # a level of vocoder or encoder before it is converted, in PyTorch
     python eval/quality.py --method w8a8 --runtime torch
 
-A package that is not built yet is built first, another runtime's file is named with its command;
-clips that were measured before are read from BUILD/release/cache, and an interrupted run goes on
-where it stopped. Exit 0: SHIP, whosever weights they are (`release` and `bundle` say whether they
-may be released). Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. A pipe's last line is one
-JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says what is
-measured and why.
+What is not there is made first, a package or a level's file; another runtime's file is named with
+its command; clips that were measured before are read from BUILD/release/cache, and an interrupted
+run goes on where it stopped. Exit 0: SHIP, whosever weights they are (`release` and `bundle` say
+whether they may be released). Exit 1: REJECT. Exit 2: bad input. Exit 3: UNDECIDED. A pipe's last
+line is one JSON object; every clip's figures are in build/quality/NAME.json. docs/metrics.md says
+what is measured and why.
 """
 
 # run as a file: put the repository root, not eval/, first on sys.path

@@ -252,12 +252,3 @@ class TestPackage:
             stored = Program(child.package_path).operations
             kinds = [op.op_type for op in stored if op.op_type.startswith("constexpr_")]
             assert child.compression["compressed_ops"] == len(kinds) > 0
-
-    def test_flags_of_the_vocoder_are_refused(
-        self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        arguments = arguments_for("w8", tiny_checkpoint, tmp_path)
-        assert quantize([*arguments, "--layout", "streaming"]) == 2
-        assert "--layout belongs to the vocoder" in capsys.readouterr().err
-        assert quantize(arguments_for("w4", tiny_checkpoint, tmp_path)) == 2
-        assert "unknown method 'w4'" in capsys.readouterr().err

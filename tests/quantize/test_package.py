@@ -364,30 +364,6 @@ class TestApplyCommand:
         assert "does not exist: run `kokoro-ane build vocoder --" in capsys.readouterr().err
         assert not list(tmp_path.iterdir())
 
-    @pytest.mark.parametrize(
-        ("more", "message"),
-        [
-            (
-                ["--method", "mixed"],
-                "there is no recipe for this checkpoint; `kokoro-ane sensitivity` finds one",
-            ),
-            (["--method", "w8", "--recipe", "r.json"], "method 'w8' takes no recipe"),
-            (
-                ["--method", "w8a8", "--set", "alpha=1"],
-                "give KEY=VALUE with a key of clips, exponent, float_inputs",
-            ),
-        ],
-    )
-    def test_one_clear_line(
-        self,
-        built: tuple[Checkpoint, Path],
-        more: list[str],
-        message: str,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
-        assert apply([*more, "--checkpoint", str(built[0].folder), "--build", str(built[1])]) == 2
-        assert message in capsys.readouterr().err
-
 
 class TestSensitivityCommand:
     @pytest.fixture
@@ -675,12 +651,6 @@ class TestQualityCommand:
         )
         assert self.run((other, copied[1])) == 2
         assert "was built from checkpoint" in capsys.readouterr().err
-
-    def test_too_many_clips(
-        self, built: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
-    ) -> None:
-        assert self.run(built, "--clips", "25") == 2
-        assert "--clips 25: there are 24 clips, give 1 to 24" in capsys.readouterr().err
 
 
 def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio
