@@ -173,8 +173,9 @@ class World:
             sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
             sys.addaudithook(watching(f"{self.user}/", opened[3], *strike))
             sys.argv = ["kokoro-ane", *argv]
-            # A background job's children ignore it.
+            # A background job's children ignore the one, the tests end with the other.
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             code = (mlprogram if argv[0] == "rules" else kokoro_ane)(argv)
             sys.stdout.flush()
         except SystemExit as stop:
