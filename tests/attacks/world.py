@@ -146,7 +146,7 @@ class World:
         inputs = (argv, strike, limit_s)
         process = multiprocessing.get_context("fork").Process(target=self._called, args=inputs)
         process.start()
-        process.join(120)
+        process.join(12 * limit_s)  # of wall time: cores are shared
         code = process.exitcode
         if code is None:
             os.killpg(process.pid or 0, signal.SIGKILL)
