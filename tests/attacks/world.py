@@ -146,7 +146,7 @@ class World:
         inputs = (argv, strike, limit_s)
         process = multiprocessing.get_context("fork").Process(target=self._called, args=inputs)
         process.start()
-        process.join(120)
+        process.join(12 * limit_s)  # of wall time: cores are shared
         code = process.exitcode
         if code is None:
             os.killpg(process.pid or 0, signal.SIGKILL)
@@ -173,8 +173,9 @@ class World:
             sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
             sys.addaudithook(watching(f"{self.user}/", opened[3], *strike))
             sys.argv = ["kokoro-ane", *argv]
-            # A background job's children ignore it.
+            # A background job's children ignore the one, the tests end with the other.
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             code = (mlprogram if argv[0] == "rules" else kokoro_ane)(argv)
             sys.stdout.flush()
         except SystemExit as stop:
