@@ -36,7 +36,13 @@ from typing import Any
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.commands import checkpoint_argument, conclude, layout_argument
+from kokoro_ane.core.commands import (
+    build_argument,
+    checkpoint_argument,
+    conclude,
+    layout_argument,
+    print_table,
+)
 from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
@@ -52,11 +58,24 @@ MEMORY_LIMIT_MB, JOIN_LIMIT_DB = 50.0, 0.0
 UPSTREAM = "upstream"
 
 
-def print_markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """A Markdown table."""
-    print(
-        "\n".join(f"| {' | '.join(row)} |" for row in (headings, ("---",) * len(headings), *rows))
-    )
+# figures: of what the command itself reports, of memory, of opening
+SPOKEN = (
+    "seconds_of_audio",
+    "chunks",
+    "real_time_factor",
+    "worst_join_db",
+    "peak_of_the_model",
+    "chunks_turned_down",
+)
+MEMORY = ("runtime", "words", "peak_mb", *SPOKEN)
+OPENING = ("runtime", "part", "cpu_s", "mapped_mb", "copied_mb", "peak_mb")
+
+
+def print_figures(names: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """A column a figure, floats in four digits."""
+    cells = [[row.get(name) for name in names] for row in rows]
+    texts = [[f"{x:.4g}" if isinstance(x, float) else str(x or "") for x in row] for row in cells]
+    print_table("", [name.replace("_", " ") for name in names], texts)
 
 
 def threads_argument(text: str) -> int:
@@ -71,7 +90,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser("bench.chain_speed", __doc__)
     checkpoint_argument(parser)
     layout_argument(parser)
-    parser.add_argument("--build", type=Path, default=Path("build"))
+    build_argument(parser)
     parser.add_argument("--method", default="fp16", help="level of the vocoder package")
     parser.add_argument("--voice", help="default: the checkpoint's first")
     parser.add_argument(
@@ -135,48 +154,9 @@ def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str
             )
         log.seek(0)
         report = json.loads(log.read().strip().splitlines()[-1])
-    names = (
-        "seconds_of_audio",
-        "chunks",
-        "real_time_factor",
-        "worst_join_db",
-        "peak_of_the_model",
-        "chunks_turned_down",
-    )
     return {"peak_mb": usage.ru_maxrss / 1000, "process_s": usage.ru_utime + usage.ru_stime} | {
-        name: report[name] for name in names
+        name: report[name] for name in SPOKEN
     }
-
-
-def print_memory(rows: list[dict[str, Any]]) -> None:
-    """As the documents hold it."""
-    headings = (
-        "runtime",
-        "words",
-        "audio s",
-        "chunks",
-        "peak MB",
-        "real-time factor",
-        "loudest join dB",
-        "peak",
-        "turned down",
-    )
-    names = (
-        "seconds_of_audio",
-        "chunks",
-        "peak_mb",
-        "real_time_factor",
-        "worst_join_db",
-        "peak_of_the_model",
-        "chunks_turned_down",
-    )
-    print_markdown(
-        headings,
-        [
-            (row["runtime"], str(row["words"]), *(f"{row[name]:.4g}" for name in names))
-            for row in rows
-        ],
-    )
 
 
 def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]:
@@ -220,16 +200,6 @@ def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]
             {"runtime": runtime, "part": part} | grown | {"peak_mb": resident_kib("VmHWM") / 1000}
         )
     return rows
-
-
-def print_opening(rows: list[dict[str, Any]]) -> None:
-    """As the documents hold it."""
-    names = ("cpu_s", "mapped_mb", "copied_mb", "peak_mb")
-    headings = ("runtime", "part", "CPU s", "mapped MB", "copied MB", "process' peak MB")
-    print_markdown(
-        headings,
-        [(row["runtime"], row["part"], *(f"{row[name]:.3g}" for name in names)) for row in rows],
-    )
 
 
 def text_of(words: int) -> str:
@@ -335,30 +305,14 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
 
 
 def print_speed(rows: list[dict[str, Any]]) -> None:
-    """As the documents hold it."""
-    shares = ("g2p", "encoder", "source", "vocoder")
-    cells = []
+    """Shares of the stages' seconds in one column."""
+    shown = []
     for row in rows:
-        total = sum(row["seconds_by_stage"].values())
-        parts = " / ".join(f"{row['seconds_by_stage'][stage] / total:.0%}" for stage in shares)
-        audio = f"{row['seconds_of_audio']:.1f}"
-        first = tuple(
-            "" if row.get(name) is None else f"{row[name]:.2f}"
-            for name in ("first_audio_s", "least_margin_s")
-        )
-        figures = (f"{row['real_time_factor']:.3f}", *first, f"{row['peak_mb']:.0f}")
-        cells.append((row["runtime"], str(row["words"]), audio, *figures, parts))
-    headings = (
-        "runtime",
-        "words",
-        "audio s",
-        "real-time factor",
-        "first audio s",
-        "least margin s",
-        "peak MB",
-        " / ".join(shares),
-    )
-    print_markdown(headings, cells)
+        seconds = row["seconds_by_stage"]
+        parts = (f"{stage} {spent / sum(seconds.values()):.0%}" for stage, spent in seconds.items())
+        shown.append(row | {"stages": ", ".join(parts)})
+    margins = ("first_audio_s", "least_margin_s", "peak_mb", "stages")
+    print_figures(("runtime", "words", "seconds_of_audio", "real_time_factor", *margins), shown)
 
 
 @command
@@ -367,7 +321,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     if arguments.memory:
         rows = memory(arguments)
-        print_memory(rows)
+        print_figures(MEMORY, rows)
         growth = {
             name: [row["peak_mb"] for row in rows if row["runtime"] == name]
             for name in arguments.runtimes.split(",")
@@ -386,7 +340,7 @@ def main(argv: list[str] | None = None) -> int:
             # a process of its own: pages of the runtime before would count
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
                 opened += fresh.submit(opening, arguments, runtime).result()
-        print_opening(opened)
+        print_figures(OPENING, opened)
         return conclude(arguments, {"rows": opened}, EXIT_GOOD, "measured")
     checkpoint = open_checkpoint(arguments.checkpoint)
     rows = speed(checkpoint, arguments)

@@ -114,6 +114,11 @@ def time_rows(speaks: Speaks, voices: list[str]) -> list[dict[str, Any]]:
             begins, ends = (
                 np.array([word[place] for word in words]) * SAMPLE_RATE_HZ for place in (1, 2)
             )
+            # what is quiet inside a word, such as a plosive's closure, is no silence beside it
+            for place in range(len(runs) - 1, 0, -1):
+                before, behind = runs[place - 1], runs[place]
+                if ((begins < before[-1]) & (ends > behind[0])).any():
+                    runs[place - 1 : place + 1] = [np.concatenate([before, behind])]
             for run in runs:
                 for name, times, sound in (
                     ("begin", begins, run[0]),

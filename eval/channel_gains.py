@@ -2,19 +2,22 @@
 compared with those that they were made from.
 
     parent, package = (Path(f"KokoroVocoder-{level}.mlpackage") for level in ("fp16", "w8"))
-    wrong_scales(parent, package, balanced=False)  # () where every channel is right
+    # () where every channel is right
+    wrong_scales(package_pairs(parent, package), balanced=False)
+    wrong_scales(level.pairs(vocoder))
 
 A wrong scale is an error along the channel's own weights, rounding one in all directions, so the
 two are told apart without a listener. What balancing moves is taken out or left out: factors of
 input channels, and affines, whose rows it divides (quantize/balance.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from mlprogram.examine.profile import OpenProgram, open_program
+from kokoro_ane.quantize.level import Pair
+from mlprogram.examine.profile import open_program
 
 # of the error along over that across: 2.4 at most in eleven built levels, where 4 is 4 % of scale
 # in w8 and a third in p4
@@ -26,12 +29,12 @@ IN_FLOAT, UNPACKED = "_to_fp16", "_cast_fp16"
 AFFINE, TRANSPOSED = "_fc_", "conv_transpose"
 
 
-def wrong_scales(parent: Path, package: Path, balanced: bool) -> tuple[str, ...]:
+def wrong_scales(pairs: Iterable[Pair], balanced: bool = False) -> tuple[str, ...]:
     """One line for each layer with channels of another scale than its parent's. `balanced`: whether
-    channels were balanced before.
+    the channels of the compressed ones alone are balanced.
     """
     problems = []
-    for name, before, after in _pairs(open_program(parent), open_program(package)):
+    for name, before, after in pairs:
         if balanced and AFFINE in name:
             continue
         excess = scale_errors(before, after, balanced)
@@ -69,12 +72,11 @@ def scale_errors(before: np.ndarray, after: np.ndarray, balanced: bool = False) 
     return np.abs(gains - 1) * norms / np.maximum(across, usual)
 
 
-def _pairs(
-    parent: OpenProgram, package: OpenProgram
-) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Name and weights [O, I, ...] of every compressed layer of both; one that was converted to
-    another form is left out.
+def package_pairs(parent_path: Path, package_path: Path) -> Iterator[Pair]:
+    """Name and weights [O, I, ...] of every compressed layer, the parent's first; one that was
+    converted to another form is left out.
     """
+    parent, package = open_program(parent_path), open_program(package_path)
     transposed = {
         op.inputs["weight"][0] for op in package.function.body.walk() if op.op_type == TRANSPOSED
     }

@@ -33,6 +33,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_stage import EncoderPackage
+from kokoro_ane.encoder.functions import torch_backend
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.judge import ClipResult, judge_clip
 from kokoro_ane.eval.natural import Variations
@@ -46,6 +47,7 @@ from kokoro_ane.eval.renditions import (
     Subject,
     VocoderSubject,
 )
+from kokoro_ane.quantize.compress import LevelFile
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 
@@ -59,13 +61,14 @@ MOST_LOSSES = 3
 class Execution:
     """What is executed, and as what it is judged: the precision, the manifests of the encoder where
     one is executed (one, or the two of an iOS 17 build), the stage. `name` is what figures are kept
-    under.
+    under. `level`: that of the file that PyTorch computes, where no package is executed.
     """
 
     precision: str
     encoder: tuple[Path, ...]
     name: str
     stage: str = VOCODER
+    level: str = ""
 
     @classmethod
     def of(cls, precision: str, encoder: tuple[Path, ...] = (), stage: str = VOCODER) -> Self:
@@ -142,8 +145,17 @@ class ClipBench:
         )
 
     def subject(self, manifest: Path, execution: Execution) -> Subject:
-        """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged."""
+        """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged, or a
+        level's file.
+        """
         reader = None
+        if execution.level:
+            checkpoint, stage = self.plan.checkpoint, execution.stage
+            level = LevelFile.of(execution.level, checkpoint, manifest.parent, stage)
+            if stage == ENCODER:
+                backend = torch_backend(level.network, checkpoint.config)
+                return EncoderSubject(Reader(self.reference, backend))
+            return VocoderSubject(self.reference, level)
         if execution.encoder:
             package = EncoderPackage(execution.encoder, execution.precision)
             reader = Reader(self.reference, package.backend)
@@ -193,9 +205,9 @@ def bench_of(plan: Plan) -> ClipBench:
 
 def measured_here(plan: Plan, package: str, manifest: Path, *of_clip: Any) -> Timed:
     """In a worker process: `ClipBench.measured`. `package`: the hash of what `manifest` has to
-    describe.
+    describe; "" for a level's file, which says itself what it is of.
     """
-    if (sha256 := Manifest.load(manifest).package_sha256) != package:
+    if package and (sha256 := Manifest.load(manifest).package_sha256) != package:
         raise InputError(
             f"{manifest} describes package {sha256[:12]} here, {package[:12]} is judged: was it"
             " built again meanwhile?"
@@ -286,7 +298,7 @@ class Workers:
             for clip in clips:
                 yield clip, self._bench.measured(manifest, execution, clip)
             return
-        sha256 = Manifest.load(manifest).package_sha256
+        sha256 = "" if execution.level else Manifest.load(manifest).package_sha256
         measured = partial(measured_here, self._plan, sha256, manifest.absolute(), execution)
         yield from self._handed_out(measured, clips)
 

@@ -29,8 +29,9 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
-from kokoro_ane.eval import ENCODER, PRODUCT
-from kokoro_ane.eval.channel_gains import wrong_scales
+from kokoro_ane.core.staging import there
+from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
+from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
 from kokoro_ane.eval.execution import DECLARED, Execution
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
 from kokoro_ane.eval.judge import ClipResult, Judgement, breaks, decided
@@ -39,15 +40,15 @@ from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name
 from kokoro_ane.eval.verdict import SHIP, UNDECIDED
 from kokoro_ane.pipeline.package_builds import build_package
+from kokoro_ane.quantize.compress import LevelFile
 from kokoro_ane.quantize.corpus import Utterance, within
 from kokoro_ane.quantize.locator import (
     HALF,
     built,
     built_encoder,
-    find_package,
-    missing,
+    options_for,
 )
-from kokoro_ane.quantize.methods import Method, method_named
+from kokoro_ane.quantize.methods import Method
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.registry import PACKAGE
@@ -279,18 +280,18 @@ def judged_level(method: Method, layout: str, context: JudgeContext) -> JudgedLe
     A package of another checkpoint, or one that differs from its manifest, is an InputError: it is
     never built over.
     """
-    name = level_name(method.name, layout)
-    failed = missing(method, layout, context.checkpoint, context.build)
+    request, failed = context.request(method.name, layout), ""
+    if not there(request.vocoder):
+        failed = f"not built; `{options_for(method, layout).command}` builds it"
     if failed and context.may_build:
         try:
-            built(context.request(method.name, layout), build_package)
-            failed = None
+            built(request, build_package)
+            failed = ""
         except (InputError, CheckFailed) as problem:
             failed = f"not built: {problem}"
     if failed:
-        return JudgedLevel(name, method.title, method.unfit_for_engine, failed=failed)
-    manifest = find_package(context.build, context.checkpoint, method, layout)
-    return judged_package(method, manifest, context)
+        return JudgedLevel(request.level, method.title, method.unfit_for_engine, failed)
+    return judged_package(method, request.verified(), context)
 
 
 def judged_package(method: Method, manifest: Manifest, context: JudgeContext) -> JudgedLevel:
@@ -298,20 +299,12 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
     (runtimes/genuine.py).
     """
     require_genuine(manifest, level_name(method.name, manifest.layout))
-    facts = cached_facts(manifest, context)
-    wrong = wrong_channels(method, manifest, context)
-    gates = gates_for(method.name, manifest.layout)
-    results, stopped = measured_clips(manifest.level, manifest, context, gates, wrong)
-    judgement = decided(method.name, results, context.claim, wrong, gates, stopped)
-    record = full_record(judgement, [manifest], context, facts.bytes, facts)
-    return JudgedLevel(
-        manifest.level,
-        method.title,
-        method.unfit_for_engine,
-        manifest=manifest,
-        facts=facts,
-        record=record,
-        judgement=judgement,
+    facts, wrong = cached_facts(manifest, context), wrong_channels(method, manifest, context)
+    return replace(
+        _judged(method.name, [manifest], context, wrong, facts),
+        method=manifest.level,
+        title=method.title,
+        unfit=method.unfit_for_engine,
     )
 
 
@@ -322,15 +315,33 @@ def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
     manifests = [Manifest.load(path) for path in paths]
     for manifest in manifests:
         manifest.verify()
-    context = replace(context, execution=Execution.of(DECLARED, paths, ENCODER))
-    gates = gates_for(name, stage=ENCODER)
-    results, stopped = measured_clips(name, manifests[0], context, gates)
-    judgement = decided(name, results, context.claim, gates=gates, stopped=stopped)
+    execution = Execution.of(DECLARED, paths, ENCODER)
+    return _judged(name, manifests, replace(context, execution=execution))
+
+
+def judged_file(name: str, stage: str, context: JudgeContext) -> JudgedLevel:
+    """Judge a level before it is converted, in PyTorch. Raises what LevelFile.of raises."""
+    file = LevelFile.of(name, context.checkpoint, context.build, stage)
+    pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
+    context = replace(context, execution=replace(context.execution, stage=stage, level=name))
+    return _judged(name, [file.manifest], context, wrong_scales(pairs))
+
+
+def _judged(
+    name: str,
+    manifests: Sequence[Manifest],
+    context: JudgeContext,
+    wrong: Sequence[str] = (),
+    facts: PackageFacts | None = None,
+) -> JudgedLevel:
+    """`manifests`: of all that is executed, what is judged first."""
+    first, stage = manifests[0], context.execution.stage
+    gates = gates_for(name, first.layout, stage)
+    results, stopped = measured_clips(first.level, first, context, gates, wrong)
+    judgement = decided(name, results, context.claim, wrong, gates, stopped)
     size_bytes = sum(manifest.package_bytes for manifest in manifests)
-    record = full_record(judgement, manifests, context, size_bytes)
-    return JudgedLevel(
-        name, f"encoder {name}", manifest=manifests[0], record=record, judgement=judgement
-    )
+    record = full_record(judgement, manifests, context, size_bytes, facts)
+    return JudgedLevel(name, f"{stage} {name}", None, None, first, facts, record, judgement)
 
 
 def cached_facts(manifest: Manifest, context: JudgeContext) -> PackageFacts:
@@ -350,12 +361,12 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
         or manifest.package_path.suffix != PACKAGE
     ):
         return []
-    parent = find_package(
-        context.build, context.checkpoint, method_named(method.parent), manifest.layout
-    )
+    parent = context.request(method.parent, manifest.layout).verified()
     name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
-    paths, balanced = (parent.package_path, manifest.package_path), method.balances
-    return context.store.figures(name, lambda: {"wrong": wrong_scales(*paths, balanced)})["wrong"]
+    # read where the answer is not stored
+    pairs = package_pairs(parent.package_path, manifest.package_path)
+    wrong = context.store.figures(name, lambda: {"wrong": wrong_scales(pairs, method.balances)})
+    return wrong["wrong"]
 
 
 def in_order(clips: Sequence[Utterance]) -> list[Utterance]:

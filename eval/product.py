@@ -37,7 +37,7 @@ from kokoro_ane.g2p.result import US
 from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES
 from kokoro_ane.pipeline.voice_file import first_voice_bytes
-from kokoro_ane.quantize.locator import find_package, parse_level
+from kokoro_ane.quantize.locator import parse_level
 
 if TYPE_CHECKING:
     from kokoro_ane.eval.session import JudgeContext
@@ -74,7 +74,7 @@ def judged_product(
     chain too; sizes are with one voice, the first.
     """
     checkpoint, (method, layout) = context.checkpoint, parse_level(vocoder)
-    manifest = find_package(context.build, checkpoint, method, layout)
+    manifest = context.request(method.name, layout).verified()
     facts = cached_facts(manifest, context)
     paths = context.request(encoder=encoder).encoders
     encoders = [Manifest.load(path) for path in paths]

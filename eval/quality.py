@@ -9,6 +9,8 @@ fp32 model, sentence by sentence.
     python eval/quality.py --method p6+w8g --stage product
     # what ONNX Runtime makes of its own file, by the same gates
     python eval/quality.py --method fp32 --runtime onnx
+    # a level of vocoder or encoder before it is converted, in PyTorch
+    python eval/quality.py --method w8a8 --runtime torch
 
 A package that is not built yet is built first, another runtime's file is named with its command;
 clips that were measured before are read from BUILD/release/cache, and an interrupted run goes on
@@ -37,7 +39,7 @@ from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError, Parser, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
-from kokoro_ane.quantize.methods import LEVELS, STAGE_METHODS, method_named
+from kokoro_ane.quantize.methods import CONVERTED, LEVELS, STAGE_METHODS, method_named
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
 
 if TYPE_CHECKING:
@@ -103,7 +105,8 @@ def check_level(options: QualityOptions) -> None:
             raise InputError(f"--method {name} {hint}; there are: {', '.join(LEVELS)}")
         return
     for flag, default in OF_THE_VOCODER.items():
-        if getattr(options, flag) != default:
+        value = getattr(options, flag)
+        if value != default and (stage, value) != (ENCODER, "torch"):
             raise InputError(f"--{flag} belongs to the vocoder's levels")
     if stage == PRODUCT and not (vocoder and encoder):
         raise InputError(f"--method {name}: a product is VOCODER+ENCODER, such as p6+w8g")
@@ -116,15 +119,18 @@ def prepared(
     """The stem of the file of figures, and what judges the level; packages are built here or by
     that.
     """
-    from kokoro_ane.eval.levels import judged_encoder, judged_package
+    from kokoro_ane.eval.levels import judged_encoder, judged_file, judged_package
     from kokoro_ane.pipeline.package_builds import build_package
     from kokoro_ane.quantize.locator import HALF, Request, built, built_encoder, parse_level
     from kokoro_ane.runtimes.registry import judged_manifest
 
-    name, build = options.method, options.build
-    if options.stage == ENCODER:
+    name, build, stage = options.method, options.build, options.stage
+    # a level's file, from which packages of every layout are converted
+    if (options.runtime, options.layout) == ("torch", PADDED) and name not in CONVERTED:
+        return f"{stage}-{name}-torch", partial(judged_file, name, stage)
+    if stage == ENCODER:
         return f"encoder-{name}", partial(judged_encoder, name)
-    if options.stage == PRODUCT:
+    if stage == PRODUCT:
         from kokoro_ane.eval.product import judged_product
 
         vocoder, _, encoder = name.partition("+")

@@ -105,10 +105,9 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
     """List the plots that quantize.sensitivity drew of this checkpoint's fp16 package."""
-    from kokoro_ane.quantize.locator import manifest_path
-    from kokoro_ane.quantize.methods import method_named
+    from kokoro_ane.quantize.locator import HALF, Request
 
-    stem = manifest_path(build, checkpoint, method_named("fp16")).stem
+    stem = Request(checkpoint, build, HALF).vocoder.stem
     return sorted((build / "sensitivity").glob(f"{stem}-*.png"))
 
 

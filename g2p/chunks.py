@@ -24,7 +24,7 @@ from kokoro_ane.g2p.bundled import table
 from kokoro_ane.g2p.overrides import LINK, MAX_TARGET, MAX_TEXT
 from kokoro_ane.g2p.result import PUNCTUATION, Result, Word
 from kokoro_ane.g2p.short_forms import MONTH_FORMS, WEEKDAYS, WORDS, is_signed
-from kokoro_ane.g2p.ssml import MARKUP
+from kokoro_ane.g2p.ssml import MARKUP, VOICE_MARK
 from kokoro_ane.g2p.word_lists import word_sets
 
 BLOCK = 4096  # characters looked at together: small, so that the first sentence is there early
@@ -35,12 +35,13 @@ SENTENCE_MARKS, CLAUSE_MARKS, CLOSING = ".!?…", ";:—", '")”'
 _END = re.compile(r"""(?<![.!?…。！？])[.!?…。！？]++["'”’)\]»]*+(?=\s)|\n[ \t\r]*\n|\x1d++""")
 _WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]*$")
 _ANSWERED = re.compile(r"\b(?:said|says?|answered|replied|told|vote[sd]?|shouted)\W+no$")
+LABEL_NEXT = re.compile(r"\s+(?:Nos?\.\s?\d|[B-HJ-Z](?![\w'.]))")  # Pat. No. 5, App. B
 _SECONDS = re.compile(r"\d\s?sec$")
 _NEXT = re.compile(r"\s*[\"'“‘(\[«]*(\S?)([\w'-]*)")
 
 
 BLOCK_END = "\x1d"  # white space to every pattern
-PARAGRAPHS = ("p", "paragraph", "sentence", "speak")
+PARAGRAPHS = ("p", "paragraph", "sentence", "speak", "voice")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s*$")
 _NEXT_S = re.compile(r"\s*<(?:s|/p|/speak)\b", re.IGNORECASE)
 # Markup that may end in what has not arrived
@@ -82,6 +83,8 @@ def _ends(text: str, match: re.Match[str], last: int) -> bool:
     before = _WORD_BEFORE.search(window)
     word = before.group() if before else ""
     form = re.split("[-–/]", word)[-1]
+    if form in WORDS and LABEL_NEXT.match(text, match.start() + 1):
+        return False
     if form in WORDS and not is_signed(text, match.start() - len(form), match.start() + 1):
         return True
     key = form.lower()
@@ -182,11 +185,9 @@ def _parts(word: Word, limit: int) -> Iterator[Word]:
     """
     rest = word.phonemes
     while len(rest) > limit:
-        space, stress = (
-            rest.rfind(" ", 1, limit + 1),
-            max(rest.rfind(mark, 1, limit) for mark in (PRIMARY, SECONDARY)),
-        )
-        cut = space if space > 0 else stress if stress > 0 else limit
+        space = len(rest[: limit + 1].rpartition(" ")[0])
+        stress = max(len(rest[:limit].rpartition(mark)[0]) for mark in (PRIMARY, SECONDARY))
+        cut = space or stress or limit
         yield replace(word, phonemes=rest[:cut].strip(), space=True)
         rest = rest[cut:].lstrip()
     if rest:
@@ -256,8 +257,10 @@ def _whole_sentences(buffer: str, final: bool) -> Iterator[tuple[int, int]]:
 
 def masked(text: str) -> str:
     """`text` with markup in marks of the same length, by which sentences are cut: a tag at either
-    end of a paragraph or a sentence as BLOCK_END, others as brackets.
+    end of a paragraph or a sentence, or another voice, as BLOCK_END, others as brackets.
     """
+    if "[" in text:
+        text = VOICE_MARK.sub(lambda match: BLOCK_END * len(match[0]), text)
     return MARKUP.sub(lambda match: _mask(text, match), text) if "<" in text else text
 
 
@@ -288,9 +291,9 @@ def _settled(buffer: str, shown: str, links: list[tuple[int, int]]) -> int:
             safe = min(safe, opener.start())
             break
     tail = max(len(buffer) - MAX_TEXT - MAX_TARGET - AHEAD, 0)
-    opened = buffer.find("[", tail)
+    opened = shown.find("[", tail)
     while opened >= 0 and _inside(opened + 1, links):
-        opened = buffer.find("[", opened + 1)
+        opened = shown.find("[", opened + 1)
     return min(safe, opened) if opened >= 0 else safe
 
 

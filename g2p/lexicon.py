@@ -26,10 +26,12 @@ read.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
@@ -126,6 +128,37 @@ class Lexicon:
                 gold[word] = {**readings, **senses}
         cmudict = ListFile(CMUDICT) if dialect == US else BritishList()
         return cls(gold, read(f"{dialect}_silver"), dialect, user, ListFile(OURS[dialect]), cmudict)
+
+    def without(self, words: Set[str]) -> "Lexicon":
+        """The same, but for these words of the silver list."""
+        rest = copy(self)
+        rest._silver = {word: one for word, one in self._silver.items() if word not in words}
+        rest._all = (*self._all[:-1], (rest._silver, *self._all[-1][1:]))
+        return rest
+
+    def derived(self) -> set[str]:
+        """Words of the silver list alone that are built just so from the others: regular plurals
+        and pasts. Nothing is built from these in turn but by a clitic.
+        """
+        words = {
+            word
+            for word in self._silver
+            if word.endswith(("s", "ed"))
+            and not word.endswith(("is", "ss", "us"))
+            and not any(word in entries for entries, _, _ in self._all[:-1])
+        }
+
+        def readings(lists: "Lexicon", word: str) -> list[Any]:
+            forms = map(lists.find, (word, word.capitalize(), word.upper()))
+            return [(form and form.phonemes, form and form.senses) for form in forms]
+
+        listed = {word: readings(self, word) for word in words}
+        while True:
+            rest = self.without(words)
+            needed = {word for word in words if readings(rest, word) != listed[word]}
+            if not needed:
+                return words
+            words -= needed
 
     @property
     def words(self) -> frozenset[str]:

@@ -191,5 +191,5 @@ def spell(text: str, names: Mapping[str, str]) -> str:
 
 
 def _joined(letters: list[str]) -> str:
-    *before, last = ("".join(restress(name, 0) for name in letters)).rsplit(SECONDARY, 1)
-    return PRIMARY.join([*before, last])
+    before, mark, last = "".join(restress(name, 0) for name in letters).rpartition(SECONDARY)
+    return before + (PRIMARY if mark else "") + last

@@ -65,8 +65,8 @@ def cardinal(number: int, dialect: Dialect) -> str:
 def ordinal(number: int, dialect: Dialect) -> str:
     """21 -> twenty-first."""
     words = cardinal(number, dialect)
-    cut = max(words.rfind(" "), words.rfind("-")) + 1
-    head, last = words[:cut], words[cut:]
+    last = re.split("[ -]", words)[-1]
+    head = words[: len(words) - len(last)]
     if last.endswith("y"):
         return f"{head}{last[:-1]}ieth"
     return head + IRREGULAR.get(last, f"{last}th")

@@ -8,6 +8,7 @@ offsets mapped back.
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
     [1,001](#&#)         number flags            [2026](digits)   digit by digit
     [FBI](characters)    letter by letter        [pause 300ms], [pause 1.5s]   silence
+    [voice:am_adam 0.9]  another voice from there on, and its pace
     [text](anything else)   a link: the text is said, the target is not
 
 Elements of SSML beside them (<break time="300ms"/>, <sub alias="...">) and other tools' tags
@@ -28,6 +29,7 @@ from kokoro_ane.g2p.result import US, Kind, Language, Token
 from kokoro_ane.g2p.ssml import (
     BLOCKS,
     DEEPEST,
+    MARK,
     NAMES,
     PATTERN,
     TOOLS,
@@ -37,12 +39,13 @@ from kokoro_ane.g2p.ssml import (
     request_of,
     shortened,
     tool_pause_s,
+    voice_of,
 )
 from kokoro_ane.g2p.tags import is_tag
 
 PLACEHOLDER = "\ue000"  # overrides are told apart by where they stand
 MAX_TEXT, MAX_TARGET = 200, 400  # characters: what is longer is not an override
-LINK = re.compile(rf"\[([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
+LINK = re.compile(rf"\[(?!voice:)([^\[\]]{{1,{MAX_TEXT}}})\]\(([^()]{{0,{MAX_TARGET}}})\)")
 MAX_PAUSE_S = 10.0
 SLOWEST, FASTEST = 0.5, 2.0  # of the pace, all open elements together
 SAY_AS = ("characters", "spell-out", "digits")
@@ -118,6 +121,7 @@ class Marked:
     sources: tuple[tuple[int, int], ...] = ((0, 0),)
     paces: tuple[tuple[int, int, float], ...] = ()  # by characters of the text as given
     open: tuple[str, ...] = ()  # start tags of elements that go on behind the text
+    voice: str = ""  # that an element around the text asks for
 
     def pace_at(self, place: int) -> float:
         """The share of the usual pace at a character of the text as given."""
@@ -178,7 +182,9 @@ def extract(
             place = work.element(match)
         elif match["tool"]:
             seconds = tool_pause_s(match)
-            if seconds is None:
+            if match["voice"]:
+                work.speaker(match)
+            elif seconds is None:
                 work.drop(*match.span(), f"tag not understood: {match[0][:60]}")
             else:
                 work.pause(seconds, *match.span())
@@ -201,6 +207,7 @@ class _Work:
 
     def __init__(self, text: str, language: Language, outer: list[Opened]) -> None:
         self.text, self.language, self.open = text, language, outer
+        self.voice = voice_of([one.tag for one in outer])
         self.begins = [0 for _ in outer]  # of the open elements, in the cleaned text
         self.pieces: list[str] = []
         self.starts: list[int] = []
@@ -289,6 +296,15 @@ class _Work:
         if not self.is_silent and (name in BLOCKS or before in (*".!?…,;:",)):
             self.add(" ", *span)
 
+    def speaker(self, match: re.Match[str]) -> None:
+        """[voice:am_adam 0.9]: it holds until the next one, or the end of the element around it."""
+        self.drop(*match.span(), "markup")
+        if self.open and self.open[-1].name == MARK:
+            self.open.pop()
+            self.begins.pop()
+        self.open.append(opened(match[0]))
+        self.begins.append(self.length)
+
     def begin(self, match: re.Match[str]) -> None:
         """A start tag, or an element that holds nothing."""
         one = opened(match[0])
@@ -328,6 +344,7 @@ class _Work:
             tuple(self.sources) or ((0, 0),),
             tuple(self.paces),
             tuple(one.tag for one in self.open),
+            self.voice,
         )
         for match in _UNCLOSED.finditer(clean):
             self.drop(*marked.original(*match.span()), "unclosed override")

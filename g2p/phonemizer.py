@@ -43,6 +43,7 @@ from kokoro_ane.g2p.result import (
     tokens_of,
 )
 from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
+from kokoro_ane.g2p.ssml import voice_of
 from kokoro_ane.g2p.word_lists import pairs
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ class G2P:
         self._normalizer, self._reader, self._sentence_reader = normalizer, reader, sentence_reader
         self._dialect, self._heteronyms, self._unk = language, heteronyms, unk
         self._phrases = Phrases(phrases) if phrases else None
+        self._reader_of: Callable[[str], G2P] | None = None
 
     @classmethod
     def load(
@@ -186,13 +188,15 @@ class G2P:
         lexicon: UserWords = None,
         fallback: Fallback | None = None,
         unk: str | None = None,
+        neural: Neural | None = None,
     ) -> "G2P":
         """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr, pt. `lexicon`: a user's
         words and phrases, a file or a mapping.
 
         `fallback`: asked for words nobody lists, in the place of the neural model: a word in,
         phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
-        want of anything better. Both are for English. Raises InputError for a bad one of these.
+        want of anything better. Both are for English, as `neural`, a network in the place of
+        NumPy's. Raises InputError for a bad one of these.
         """
         from kokoro_ane.g2p.grammar.load import grammar_of
         from kokoro_ane.g2p.lexicon import user_lexicon
@@ -212,12 +216,13 @@ class G2P:
         ):
             raise InputError(f"unk is {unk!r}: phonemes of Kokoro's vocabulary, or misaki's ❓")
         words = Lexicon.load(kind, user.words)
-        neural = LateNeural(kind) if fallback is None else FallbackNeural(fallback)
+        if fallback is not None:
+            neural = FallbackNeural(fallback)
         return cls(
             partial(grammar_of(kind), known=words.lists),
             words,
             LateHeteronyms(),
-            neural,
+            neural or LateNeural(kind),
             user.phrases,
             unk,
         )
@@ -303,13 +308,28 @@ class G2P:
         batch: list[Sentence] = []
         size = 1
         outer: tuple[str, ...] = ()
+        reader = self
         for offset, sentence in segments(text):
-            batch.append(self._sentence(offset, sentence, outer))
+            following = self.reader_of(voice_of(outer)) if outer else self
+            if following is not reader:
+                yield from reader._read(batch)
+                batch, reader = [], following
+            batch.append(reader._sentence(offset, sentence, outer))
             outer = batch[-1].marked.open
-            if len(batch) == size:
-                yield from self._read(batch)
+            if len(batch) >= size:
+                yield from reader._read(batch)
                 batch, size = [], min(2 * size, BATCH)
-        yield from self._read(batch)
+        yield from reader._read(batch)
+
+    def reader_of(self, voice: str) -> "G2P":
+        """Who reads what a voice says that the text names ("": none); this one where nobody says
+        otherwise (`follow`).
+        """
+        return self._reader_of(voice) if self._reader_of and voice else self
+
+    def follow(self, reader_of: "Callable[[str], G2P]") -> None:
+        """Let what another voice says be read in its language: `reader_of` its name."""
+        self._reader_of = reader_of
 
     def _sentence(self, offset: int, text: str, outer: tuple[str, ...] = ()) -> Sentence:
         """Before its words are read; `outer`: start tags of elements that are still open."""
@@ -336,9 +356,10 @@ class G2P:
                     for word in words
                 )
             marked = sentence.marked
-            if marked.paces:
+            if marked.paces or marked.voice:
                 words = tuple(
-                    replace(word, rate=marked.pace_at(word.start - offset)) for word in words
+                    replace(word, rate=marked.pace_at(word.start - offset), voice=marked.voice)
+                    for word in words
                 )
             dropped = (
                 Counter(sentence.marked.dropped)

@@ -91,6 +91,7 @@ class Word:
     space: bool = True
     pause_s: float = 0.0  # silence asked for here: [pause 300ms]
     rate: float = 1.0  # of the pace: <prosody rate="slow">
+    voice: str = ""  # asked for by the text: [voice:af_heart]
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,7 @@ class SentenceReader:
                         pause_s,
                     )
                 )
-        words_out.reverse()
-        return tuple(words_out), unsaid
+        return tuple(reversed(words_out)), unsaid
 
     def _reading(
         self, token: Token, kind: str, marked: Marked, override: Override | None

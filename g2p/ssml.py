@@ -9,13 +9,15 @@ MARKUP finds what XML can hold: tags, comments, CDATA, instructions, a document 
 document type are never expanded. The rules run in Swift too, where no XML reader tells offsets;
 tests/g2p/test_markup.py compares MARKUP with expat.
 
-Understood are `break`, `phoneme`, `sub`, `say-as`, `emphasis` and `prosody rate`; `p` and `s` end a
-sentence; `desc` and `metadata` are not said. Voices, pitch, volume and audio files are not
-Kokoro's: such a tag is counted, its words are said. So is what is malformed.
+Understood are `break`, `phoneme`, `sub`, `say-as`, `emphasis`, `prosody rate` and `voice name`, and
+beside it `[voice:am_adam 0.9]`, a voice and its pace from there on; `p`, `s` and another voice end
+a sentence; `desc` and `metadata` are not said. Pitch, volume and audio files are not Kokoro's: such
+a tag is counted, its words are said. So is what is malformed.
 """
 
 import html
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,9 +46,11 @@ _SOUNDS = (
     r"|sniffs?|groans?|yawns?|whispers?|whispering|shouts?|shouting|crying|sobs?|clears? throat"
     r"|applause|music|excited|sad|angry|happy|sarcastic|inhales?|exhales?"
 )
+VOICE = r"\[voice:\s?(?P<voice>[\w.:,+-]{1,100})(?:\s(?P<pace>\d(?:\.\d{1,2})?|\.\d{1,2}))?\s?\]"
+VOICE_MARK = re.compile(VOICE, re.IGNORECASE)
 TOOLS = (
-    rf"(?P<tool>\[(?:pause|break|silence|wait)(?:[ :=]\s?{_SECONDS})?\]"
-    rf"|\{{(?:pause|break|silence|wait)(?:[ :=]\s?{_SECONDS.replace('>', '2>')})?\}}"
+    rf"(?P<tool>{VOICE}|(?:\[|\{{|<(?=\w{{4,7}}(?:[ :=]\s?\d|\s?/>)))(?:pause|break|silence|wait)"
+    rf"(?:[ :=]\s?{_SECONDS})?\s?(?:\]|\}}|/?>)"
     r"|\[\[\s?(?:slnc\s(?P<slnc>\d{1,5})|(?:rate|volm|pbas|pmod|emph|inpt|char|nmbr|rset|ctxt|cmnt"
     r"|sync)\b[^\[\]]{0,100})\s?\]\]"
     r"|<#(?P<hash>\d{1,3}(?:\.\d{1,3})?)#>|\\(?:pau|pause)=(?P<code>\d{1,5})\\"
@@ -69,6 +73,7 @@ NAMES = (
         " volume spell pron emph partofsp context bookmark express-as"
     )
 )
+MARK = "[voice]"  # what stands for an element's name; another such mark takes its place
 DEEPEST = 64  # elements within one another that have an effect
 _ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+))")
 _TIME = re.compile(r"\+?(\d{1,5}(?:\.\d{1,3})?|\.\d{1,3})\s?(ms|s)")
@@ -116,6 +121,7 @@ class Opened:
     pace: float = 1.0
     stress: float | None = None
     counted: bool = False
+    voice: str = ""
 
     @property
     def is_silent(self) -> bool:
@@ -125,11 +131,14 @@ class Opened:
     @property
     def has_effect(self) -> bool:
         """Whether its end has to be looked for."""
-        return self.is_silent or self.name in ("speak", "prosody", "emphasis")
+        return self.is_silent or self.name in ("speak", "prosody", "emphasis", "voice")
 
 
 def opened(tag: str) -> Opened:
-    """A start tag, one that TAG matches."""
+    """A start tag, one that TAG matches, or a voice's mark."""
+    mark = VOICE_MARK.match(tag)
+    if mark:
+        return Opened(tag, MARK, float(mark["pace"] or 1), voice=mark["voice"])
     match = TAG.match(tag)
     assert match
     name, values = name_of(match["name"]), attributes_of(match["attributes"])
@@ -140,8 +149,25 @@ def opened(tag: str) -> Opened:
     if name == "emphasis":
         stress = STRESSES.get(values.get("level", "moderate"))
         return Opened(tag, name, 1.0, stress, stress is None)
+    if name == "voice":
+        # several names are a choice: the first one
+        voice = values.get("name", "").strip().split(" ")[0]
+        return Opened(tag, name, counted=not voice, voice=voice)
     is_known = name in KNOWN and not (name in ("w", "token") and values)
     return Opened(tag, name, counted=not is_known)
+
+
+def voice_of(tags: Iterable[str]) -> str:
+    """The voice that open tags ask for; empty where none does."""
+    voices = [one.voice for one in map(opened, tags) if one.voice]
+    return voices[-1] if voices else ""
+
+
+def voices_in(text: str) -> list[str]:
+    """Every voice that a text names, in order."""
+    tags = [match[0] for match in TAG.finditer(text) if name_of(match["name"]) == "voice"]
+    named = [*tags, *(match[0] for match in VOICE_MARK.finditer(text))]
+    return [voice for voice in dict.fromkeys(opened(tag).voice for tag in named) if voice]
 
 
 def name_of(name: str) -> str:
@@ -264,7 +290,7 @@ def tool_pause_s(match: "re.Match[str]") -> float | None:
         if match[group]:
             return float(match[group]) * scale
     if match[0][1:].lower().startswith(("pause", "break", "silence", "wait")):
-        number, unit = match["pause"] or match["pause2"], match["of"] or match["of2"]
+        number, unit = match["pause"], match["of"]
         if not number:
             return STRENGTHS_S["medium"]
         # {pause 500}: nobody rests for 20 s

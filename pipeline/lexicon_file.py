@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from kokoro_ane.g2p.alphabet import spoken_by
 from kokoro_ane.g2p.lexicon import DEFAULT, Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.phonemizer import G2P
@@ -23,7 +22,7 @@ from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect
 from kokoro_ane.g2p.weak_forms import WEAK
 from kokoro_ane.g2p.word_lists import MISAKI_VERSION
-from kokoro_ane.pipeline.text_tables import LISTS
+from kokoro_ane.pipeline.text_tables import LISTS, languages_for
 
 HEAD = (
     (
@@ -43,8 +42,7 @@ def dialects_for(voices: Iterable[str]) -> tuple[Dialect, ...]:
     """The English dialects that voices of these names speak: American for a name of another
     kind.
     """
-    spoken = {spoken_by(voice) for voice in voices}
-    return tuple(dialect for dialect in (US, GB) if dialect in spoken)
+    return tuple(dialect for dialect in (US, GB) if dialect in languages_for(voices))
 
 
 def write_lexicon(path: Path, dialect: Dialect) -> int:

@@ -9,13 +9,14 @@ refused.
 """
 
 import ast
+import builtins
 import functools
 import re
 import types
 from collections.abc import Iterator
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 (
     CONST,
@@ -56,30 +57,13 @@ from typing import Any, Protocol
     YIELD_FROM,
     PASS,
 ) = range(13)
-OPERATORS = [
-    ast.Add,
-    ast.Sub,
-    ast.Mult,
-    ast.Div,
-    ast.FloorDiv,
-    ast.Mod,
-    ast.BitOr,
-    ast.BitAnd,
-    ast.Pow,
-    ast.BitXor,
-]
-COMPARISONS = [
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.Is,
-    ast.IsNot,
-    ast.In,
-    ast.NotIn,
-]
+OPERATORS, COMPARISONS = (
+    [getattr(ast, name) for name in names.split()]
+    for names in (
+        "Add Sub Mult Div FloorDiv Mod BitOr BitAnd",
+        "Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn",
+    )
+)
 KINDS = {ast.ListComp: 0, ast.GeneratorExp: 0, ast.SetComp: 1, ast.DictComp: 2}
 STOPS = {"any": 3, "all": 4, "next": 5}  # a comprehension that may end early
 BUILDS = {ast.Tuple: 0, ast.List: 1, ast.Set: 2}
@@ -89,13 +73,6 @@ class Unsupported(Exception):
     """What is lowered has no form in the file."""
 
 
-class Constants(Protocol):
-    """Where constants stand; names of attributes are remembered."""
-
-    def at(self, value: Any) -> bytes: ...
-    def attribute(self, name: str) -> bytes: ...
-
-
 def number(value: int) -> bytes:
     """LEB128 of a natural number."""
     out = bytearray()
@@ -103,6 +80,11 @@ def number(value: int) -> bytes:
         out.append(value & 127 | 128)
         value >>= 7
     return bytes((*out, value))
+
+
+def op(*parts: int | bytes) -> bytes:
+    """Single bytes and sequences, one behind the other."""
+    return b"".join(part if isinstance(part, bytes) else bytes((part,)) for part in parts)
 
 
 def signed(value: int) -> bytes:
@@ -130,7 +112,7 @@ def tree(path: str) -> dict[tuple[str, int], ast.FunctionDef | ast.Lambda]:
     return {(getattr(node, "name", "<lambda>"), line): node for node, line in starts.items()}
 
 
-def lowered(function: types.FunctionType, pool: Constants) -> bytes:
+def lowered(function: types.FunctionType, pool: Any) -> bytes:
     """Of a function of a module."""
     code = function.__code__
     node = tree(code.co_filename)[function.__name__, code.co_firstlineno]
@@ -142,25 +124,19 @@ def lowered(function: types.FunctionType, pool: Constants) -> bytes:
     ).code(defaults)
 
 
+@dataclass
 class Scope:
     """One function on its way: its names' slots, and its code."""
 
-    def __init__(
-        self,
-        pool: Constants,
-        environment: dict[str, Any],
-        node: Any,
-        parent: "Scope | None",
-        name: str,
-        named: dict[str, Any],
-    ) -> None:
-        self.pool, self.environment, self.node, self.parent, self.name = (
-            pool,
-            dict(environment),
-            node,
-            parent,
-            name,
-        )
+    pool: Any  # pipeline/rule_program.py's Pool
+    environment: dict[str, Any]
+    node: Any
+    parent: "Scope | None"
+    name: str
+    named: dict[str, Any]  # defaults of arguments that are given by name
+
+    def __post_init__(self) -> None:
+        node, self.environment = self.node, dict(self.environment)
         signature = node.args
         self.plain = [one.arg for one in (*signature.posonlyargs, *signature.args)]
         self.only = [one.arg for one in signature.kwonlyargs]
@@ -172,7 +148,6 @@ class Scope:
             self.slots[one] = len(self.slots)
         self.count = len(self.slots)
         self.inner: list[dict[str, int]] = []  # of comprehensions, the nearest last
-        self.named = named
         # then every name that the body assigns, wherever it first does
         for name in stored(node.body if isinstance(node.body, list) else []):
             if name not in self.slots:
@@ -185,11 +160,9 @@ class Scope:
     def code(self, defaults: tuple[Any, ...]) -> bytes:
         """Name, kinds of arguments with the last ones' defaults, slots, whether it yields, body."""
         body = self.node.body if isinstance(self.node.body, list) else [ast.Return(self.node.body)]
-        lowered_body = self.block(body)
+        lowered_body = self.op(body)
         plain = len(defaults) - len(self.named)
-        head = listed([self.pool.at(one) for one in self.plain]) + listed(
-            [self.pool.at(one) for one in defaults[:plain]]
-        )
+        head = self.pool.all(self.plain) + self.pool.all(defaults[:plain])
         head += listed(
             [
                 self.pool.at(one)
@@ -207,54 +180,50 @@ class Scope:
             + lowered_body
         )
 
-    def block(self, body: list[ast.stmt]) -> bytes:
-        return listed([lowered for one in body if (lowered := self.statement(one))])
+    def op(self, *parts: "int | bytes | ast.expr | list[Any] | None") -> bytes:
+        """`op`, with expressions and lists of them or of statements in its place."""
+        return op(*map(self.lowered, parts))
+
+    def lowered(self, part: Any) -> int | bytes:
+        if isinstance(part, list):
+            lowered = (
+                self.statement(one) if isinstance(one, ast.stmt) else self.expression(one)
+                for one in part
+            )
+            return listed([one for one in lowered if one])
+        return self.expression(part) if part is None or isinstance(part, ast.expr) else part
 
     def statement(self, node: ast.stmt) -> bytes:
         match node:
             case ast.Expr(ast.Constant()) | ast.Pass() | ast.Assert() | ast.AnnAssign(value=None):
                 return b""
             case ast.Expr(ast.Yield(value)):
-                return bytes((YIELD,)) + self.expression(value)
+                return self.op(YIELD, value)
             case ast.Expr(ast.YieldFrom(value)):
-                return bytes((YIELD_FROM,)) + self.expression(value)
+                return self.op(YIELD_FROM, value)
             case ast.Expr(value):
-                return bytes((EXPRESSION,)) + self.expression(value)
+                return self.op(EXPRESSION, value)
             case ast.Assign(targets, value):
-                return (
-                    bytes((ASSIGN,))
-                    + self.expression(value)
-                    + listed([self.target(one) for one in targets])
-                )
+                return self.op(ASSIGN, value, listed([self.target(one) for one in targets]))
             case ast.AnnAssign(target, _, value):
-                return bytes((ASSIGN,)) + self.expression(value) + listed([self.target(target)])
-            case ast.AugAssign(target, operator, value):
-                return (
-                    bytes((AUGMENT, OPERATORS.index(type(operator))))
-                    + self.target(target)
-                    + self.expression(value)
-                )
+                return self.op(ASSIGN, value, listed([self.target(target)]))
+            case ast.AugAssign(target, operator, value) if type(operator) in OPERATORS:
+                return self.op(AUGMENT, OPERATORS.index(type(operator)), self.target(target), value)
             case ast.Return(value):
-                return bytes((RETURN,)) + self.expression(value)
+                return self.op(RETURN, value)
             case ast.If(test, body, other):
-                return bytes((IF,)) + self.expression(test) + self.block(body) + self.block(other)
+                return self.op(IF, test, body, other)
             case ast.For(target, source, body, other):
-                return (
-                    bytes((FOR,))
-                    + self.expression(source)
-                    + self.target(target)
-                    + self.block(body)
-                    + self.block(other)
-                )
+                return self.op(FOR, source, self.target(target), body, other)
             case ast.While(test, body, []):
-                return bytes((WHILE,)) + self.expression(test) + self.block(body)
+                return self.op(WHILE, test, body)
             case ast.Break():
-                return bytes((BREAK,))
+                return self.op(BREAK)
             case ast.Continue():
-                return bytes((CONTINUE,))
+                return self.op(CONTINUE)
             case ast.Raise(error, _):
-                return bytes((RAISE,)) + self.expression(
-                    error.args[0] if isinstance(error, ast.Call) and error.args else None
+                return self.op(
+                    RAISE, error.args[0] if isinstance(error, ast.Call) and error.args else None
                 )
             case ast.ImportFrom(module, names, 0):
                 for one in names:
@@ -263,33 +232,28 @@ class Scope:
                     )
                 return b""
             case ast.FunctionDef():
-                return (
-                    bytes((ASSIGN, CLOSURE))
-                    + self.nested(node)
-                    + listed([self.target(ast.Name(node.name))])
+                return self.op(
+                    ASSIGN, CLOSURE, self.nested(node), listed([self.target(ast.Name(node.name))])
                 )
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
 
     def target(self, node: ast.expr) -> bytes:
         match node:
             case ast.Name(name):
-                slot = next(
-                    (inner[name] for inner in reversed(self.inner) if name in inner),
-                    self.slots.get(name),
-                )
-                if slot is None:
+                place = self.place(name)
+                if place is None or place[0]:
                     raise Unsupported(f"{name} is not this function's own")
-                return bytes((LOCAL,)) + number(slot)
+                return self.op(LOCAL, number(place[1]))
             case ast.Attribute(value, name):
-                return bytes((ATTR,)) + self.expression(value) + self.pool.at(name)
+                return self.op(ATTR, value, self.pool.at(name))
             case ast.Subscript(value, ast.Slice()):
                 raise Unsupported("a slice is assigned")
             case ast.Subscript(value, key):
-                return bytes((INDEX,)) + self.expression(value) + self.expression(key)
+                return self.op(INDEX, value, key)
             case ast.Starred(value):
-                return bytes((STARRED,)) + self.target(value)
+                return self.op(STARRED, self.target(value))
             case ast.Tuple(parts) | ast.List(parts):
-                return bytes((BUILD,)) + listed([self.target(one) for one in parts])
+                return self.op(BUILD, listed([self.target(one) for one in parts]))
         raise Unsupported(f"{type(node).__name__} is assigned")
 
     def value_of(self, node: ast.expr) -> Any:
@@ -299,11 +263,7 @@ class Scope:
         if isinstance(node, ast.Name):
             if self.place(node.id) is not None:
                 return MISSING
-            builtins = self.environment["__builtins__"]
-            builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-            if node.id in self.environment:
-                return self.environment[node.id]
-            return builtins.get(node.id, MISSING)
+            return self.environment.get(node.id, getattr(builtins, node.id, MISSING))
         if isinstance(node, ast.Attribute):
             owner = self.value_of(node.value)
             if isinstance(owner, types.ModuleType) or (
@@ -326,78 +286,71 @@ class Scope:
 
     def expression(self, node: ast.expr | None) -> bytes:
         if node is None:
-            return bytes((CONST,)) + self.pool.at(None)
+            return self.op(CONST, self.pool.at(None))
         value = self.value_of(node)
         if value is not MISSING and not isinstance(value, types.ModuleType):
-            return bytes((CONST,)) + self.pool.at(value)
+            return self.op(CONST, self.pool.at(value))
         match node:
             case ast.Constant(value):
-                return bytes((CONST,)) + self.pool.at(value)
+                return self.op(CONST, self.pool.at(value))
             case ast.Name(name):
                 place = self.place(name)
                 if place is None:
                     raise Unsupported(f"the name {name}")
                 return (
-                    bytes((LOCAL,)) + number(place[1])
+                    self.op(LOCAL, number(place[1]))
                     if not place[0]
-                    else bytes((OUTER,)) + number(place[0]) + number(place[1])
+                    else self.op(OUTER, number(place[0]), number(place[1]))
                 )
             case ast.Attribute(value, name):
-                return bytes((ATTR,)) + self.expression(value) + self.pool.attribute(name)
+                return self.op(ATTR, value, self.pool.attribute(name))
             case ast.Subscript(value, ast.Slice(lower, upper, step)):
-                return bytes((SLICE,)) + b"".join(
-                    self.expression(one) for one in (value, lower, upper, step)
+                return self.op(
+                    SLICE, b"".join(self.expression(one) for one in (value, lower, upper, step))
                 )
             case ast.Subscript(value, key):
-                return bytes((INDEX,)) + self.expression(value) + self.expression(key)
+                return self.op(INDEX, value, key)
             case ast.Call():
                 return self.call(node)
-            case ast.BinOp(left, operator, right):
-                return (
-                    bytes((BINARY, OPERATORS.index(type(operator))))
-                    + self.expression(left)
-                    + self.expression(right)
-                )
+            case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
+                return self.op(BINARY, OPERATORS.index(type(operator)), left, right)
             case ast.Compare(left, operators, others):
                 pairs = [
-                    bytes((COMPARISONS.index(type(how)),)) + self.expression(one)
+                    self.op(COMPARISONS.index(type(how)), one)
                     for how, one in zip(operators, others, strict=True)
                 ]
-                return bytes((COMPARE,)) + self.expression(left) + listed(pairs)
+                return self.op(COMPARE, left, listed(pairs))
             case ast.BoolOp(operator, values):
-                return bytes((AND if isinstance(operator, ast.And) else OR,)) + listed(
-                    [self.expression(one) for one in values]
-                )
+                return self.op(AND if isinstance(operator, ast.And) else OR, values)
             case ast.UnaryOp(ast.Not(), value):
-                return bytes((NOT,)) + self.expression(value)
+                return self.op(NOT, value)
             case ast.UnaryOp(ast.USub(), value):
-                return bytes((NEGATIVE,)) + self.expression(value)
+                return self.op(NEGATIVE, value)
             case ast.IfExp(test, body, other):
-                return (
-                    bytes((IF_ELSE,))
-                    + self.expression(test)
-                    + self.expression(body)
-                    + self.expression(other)
-                )
+                return self.op(IF_ELSE, test, body, other)
             case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
-                return bytes((BUILD, BUILDS[type(node)])) + listed(
-                    [self.expression(one) for one in parts]
-                )
+                return self.op(BUILD, BUILDS[type(node)], parts)
             case ast.Starred(value):
-                return bytes((STARRED,)) + self.expression(value)
+                return self.op(STARRED, value)
             case ast.Dict(keys, values):
                 starred = [
-                    bytes((STARRED,)) if key is None else self.expression(key) for key in keys
+                    self.op(STARRED) if key is None else self.expression(key) for key in keys
                 ]
-                return bytes((BUILD_DICT,)) + listed(
-                    [key + self.expression(one) for key, one in zip(starred, values, strict=True)]
+                return self.op(
+                    BUILD_DICT,
+                    listed(
+                        [
+                            key + self.expression(one)
+                            for key, one in zip(starred, values, strict=True)
+                        ]
+                    ),
                 )
             case ast.JoinedStr(parts):
-                return bytes((JOIN,)) + listed([self.part(one) for one in parts])
+                return self.op(JOIN, listed([self.part(one) for one in parts]))
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
                 return self.comprehension(node, KINDS[type(node)])
             case ast.Lambda():
-                return bytes((CLOSURE,)) + self.nested(node)
+                return self.op(CLOSURE, self.nested(node))
         raise Unsupported(f"{type(node).__name__} in line {node.lineno}")
 
     def part(self, node: ast.expr) -> bytes:
@@ -442,11 +395,12 @@ class Scope:
             else self.expression(node.elt)
         )
         del self.inner[len(self.inner) - len(sources) :]
-        return (
-            bytes((COMPREHENSION, kind))
-            + listed(sources)
-            + element
-            + (self.expression(default) if kind == STOPS["next"] else b"")
+        return self.op(
+            COMPREHENSION,
+            kind,
+            listed(sources),
+            element,
+            self.expression(default) if kind == STOPS["next"] else b"",
         )
 
     def call(self, node: ast.Call) -> bytes:
@@ -473,36 +427,13 @@ class Scope:
             compiled = ast.Constant(fixed)  # type: ignore[arg-type]
             inner = ast.Call(ast.Attribute(compiled, function.attr), node.args[1:], node.keywords)
             return self.call(inner)
-        # any method of this module's classes
-        if callee is getattr and not isinstance(node.args[1], ast.Constant):
-            classes = (
-                one
-                for one in self.environment.values()
-                if isinstance(one, type) and one.__module__ == self.environment["__name__"]
-            )
-            for attribute in sorted(
-                {
-                    attribute
-                    for one in classes
-                    for attribute in vars(one)
-                    if not attribute.startswith("__")
-                }
-            ):
-                self.pool.attribute(attribute)
-        arguments = listed([self.expression(one) for one in node.args])
         if any(one.arg is None for one in node.keywords):
             raise Unsupported("** in a call")
-        arguments += listed(
-            [self.pool.at(one.arg) + self.expression(one.value) for one in node.keywords]
-        )
+        named = listed([self.op(self.pool.at(one.arg), one.value) for one in node.keywords])
         if isinstance(function, ast.Attribute) and callee is MISSING:
-            return (
-                bytes((METHOD,))
-                + self.expression(function.value)
-                + self.pool.attribute(function.attr)
-                + arguments
-            )
-        return bytes((CALL,)) + self.expression(function) + arguments
+            name = self.pool.attribute(function.attr)
+            return self.op(METHOD, function.value, name, node.args, named)
+        return self.op(CALL, function, node.args, named)
 
 
 def targets(node: ast.expr) -> list[str]:

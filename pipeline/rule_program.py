@@ -1,13 +1,13 @@
 """g2p's own functions as data, so that a port runs the same rules and no second hand writes them:
 text/us.rules of a bundle.
 
-    # answers the functions that a port cannot run; they fail when they are called
     write_rules(Path("text/us.rules"), roots, natives)
 
-All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, patterns as the
-tree that Python's own `re` parsed, each character set as the ranges that it matches here. A number
-is LEB128 (zigzag where it may be negative), a string its length and UTF-8. File: "KRUL", format,
-count of constants, their first bytes, roots, constants. swift/Sources/KokoroText runs it.
+All that `roots` reach is written: functions (pipeline/rule_code.py), classes, data, of objects what
+the code asks for (a cached property as its answer), patterns as the tree that Python's own `re`
+parsed, each character set as the ranges that it matches here. A number is LEB128 (zigzag where it
+may be negative), a string its length and UTF-8. File: "KRUL", format, count of constants, their
+lengths, roots, constants. swift/Sources/KokoroText runs it.
 """
 
 import functools
@@ -15,17 +15,18 @@ import inspect
 import re
 import struct
 import types
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
-from itertools import accumulate
+from itertools import pairwise
 from pathlib import Path
 from re import _compiler, _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, signed, string
+from kokoro_ane.pipeline.rule_code import Unsupported, listed, lowered, number, op, signed, string
 
 FACTORIES: dict[Any, int] = {list: 2, set: 3, dict: 4}
-MAGIC, FORMAT, REMEMBERS = b"KRUL", 2, 18  # the last: a kind of constant
+MAGIC, FORMAT, REMEMBERS = b"KRUL", 3, 18  # the last: a kind of constant
 LOWERED = ("kokoro_ane", "html")  # functions of other modules are called by name
 EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
 (
@@ -49,9 +50,14 @@ EVERY = "".join(map(chr, range(0x110000)))  # surrogates too
     NATIVE,
 ) = range(18)
 (R_LITERAL, R_NOT_LITERAL, R_SET, R_AT, R_BRANCH, R_GROUP, R_GREEDY, R_LAZY, R_POSSESSIVE, R_ATOMIC,
- R_AHEAD, R_BEHIND, R_BACK) = range(13)  # fmt: skip
-ATS = ["AT_BEGINNING", "AT_END", "AT_END_STRING", "AT_BOUNDARY", "AT_NON_BOUNDARY",
-       "AT_BEGINNING_LINE", "AT_END_LINE", "AT_BEGINNING_STRING"]  # fmt: skip
+ R_AHEAD, R_BEHIND, R_BACK, R_SHARED) = range(14)  # fmt: skip
+BEYOND_LATIN, MANY = 0x2B0, 16  # a character; borders
+SHORT_BYTES = 16  # of a part of a pattern: a longer one is written once for all patterns
+ATS = [
+    f"AT_{place}"
+    for place in ("BEGINNING", "END", "END_STRING", "BOUNDARY", "NON_BOUNDARY")
+    + ("BEGINNING_LINE", "END_LINE", "BEGINNING_STRING")
+]
 # what decides which characters a node matches
 ALPHABET, BREADTH = re.ASCII | re.UNICODE, re.IGNORECASE | re.DOTALL
 WORD = ((_constants.CATEGORY, _constants.CATEGORY_WORD),)
@@ -67,8 +73,8 @@ class Pool:
         self.places: dict[Any, int] = {}
         self.content: list[bytes] = []
         self.classes: dict[type, set[str]] = {}
+        self.objects: dict[int, tuple[Any, dict[str, bytes]]] = {}  # by place, with its attributes
         self.names = {"__init__", "__call__"}  # of attributes that the code asks for
-        self.unsupported: list[str] = []
 
     def place(self, value: Any) -> int:
         """Where `value` stands."""
@@ -84,50 +90,67 @@ class Pool:
     def at(self, value: Any) -> bytes:
         return number(self.place(value))
 
+    def all(self, values: Iterable[Any]) -> bytes:
+        return listed([self.at(value) for value in values])
+
     def encoded(self, value: Any, place: int) -> bytes:
         if isinstance(value, functools._lru_cache_wrapper):
             if inspect.signature(value).parameters:
-                return bytes((REMEMBERS,)) + self.at(value.__wrapped__)
+                return op(REMEMBERS, self.at(value.__wrapped__))
             value = functools.partial(same, value())
         if id(value) in self.natives:
-            return bytes((NATIVE,)) + string(self.natives[id(value)])
+            return op(NATIVE, string(self.natives[id(value)]))
         simple = self.simple(value)
         if simple is not None:
             return simple
         if isinstance(value, re.Pattern):
-            return bytes((PATTERN,)) + pattern(value, self)
+            return op(PATTERN, pattern(value, self))
         if isinstance(value, types.FunctionType) and value.__module__.startswith(LOWERED):
-            return bytes((FUNCTION,)) + self.function(value)
+            try:
+                return op(FUNCTION, lowered(value, self))
+            except (Unsupported, OSError) as problem:
+                raise Unsupported(f"{value.__qualname__}: {problem}") from None
         if isinstance(value, types.MethodType):
-            return bytes((BOUND,)) + self.at(value.__self__) + self.attribute(value.__name__)
+            return op(BOUND, self.at(value.__self__), self.attribute(value.__name__))
         if isinstance(value, functools.partial):
             named = [self.at(name) + self.at(one) for name, one in value.keywords.items()]
-            return (
-                bytes((PARTIAL,))
-                + self.at(value.func)
-                + listed([self.at(one) for one in value.args])
-                + listed(named)
+            return op(
+                PARTIAL,
+                self.at(value.func),
+                self.all(value.args),
+                listed(named),
             )
         if isinstance(value, type) and value.__module__.startswith("kokoro_ane"):
             self.classes.setdefault(value, set())
             return b""  # written last, when all names are known
         if callable(value) and hasattr(value, "__name__"):
             owner = getattr(value, "__objclass__", None)
-            name = (
-                f"{owner.__name__}."
-                if owner
-                else ""
-                if value.__module__ in ("builtins", "re", None)
-                else f"{value.__module__}."
-            )
-            return bytes((BUILTIN,)) + string(name + value.__name__)
+            home = owner.__name__ if owner else value.__module__
+            name = "" if home in ("builtins", "re", None) else f"{home}."
+            return op(BUILTIN, string(name + value.__name__))
         if type(value).__module__.startswith("kokoro_ane"):
-            return (
-                bytes((OBJECT,))
-                + self.at(type(value))
-                + listed([self.at(name) + self.at(one) for name, one in vars(value).items()])
-            )
+            self.place(type(value))
+            self.objects[place] = value, {}
+            return b""  # written with the classes
         raise Unsupported(f"a {type(value).__name__}")
+
+    def shared(self, content: bytes) -> int:
+        """Where a part of patterns stands."""
+        if content not in self.places:
+            self.places[content] = len(self.content)
+            self.content.append(content)
+        return self.places[content]
+
+    def ranges(self, borders: tuple[int, ...]) -> int:
+        """Where a set of characters stands: the steps between its borders, and the place of those
+        beyond Latin, which most sets share.
+        """
+        split = sum(border < BEYOND_LATIN for border in borders)
+        is_shared = 0 < split < len(borders) - MANY
+        tail = self.ranges(borders[split:]) + 1 if is_shared else 0
+        head = borders[:split] if tail else borders
+        steps = [number(after - before) for before, after in pairwise((0, *head))]
+        return self.shared(listed(steps) + number(tail))
 
     def attribute(self, name: str) -> bytes:
         """The name of an attribute that the code asks for."""
@@ -137,43 +160,41 @@ class Pool:
     def simple(self, value: Any) -> bytes | None:
         """A value that is neither code nor an object of g2p."""
         if value is None or isinstance(value, bool):
-            return bytes((NONE if value is None else TRUE if value else FALSE,))
+            return op(NONE if value is None else TRUE if value else FALSE)
         if isinstance(value, int):
-            return bytes((INT,)) + signed(int(value))
+            return op(INT, signed(int(value)))
         if isinstance(value, float):
-            return bytes((FLOAT,)) + struct.pack("<d", value)
+            return op(FLOAT, struct.pack("<d", value))
         if isinstance(value, str):
-            return bytes((TEXT,)) + string(value)
+            return op(TEXT, string(value))
         if isinstance(value, dict):
-            return bytes((DICT,)) + listed(
-                [self.at(key) + self.at(one) for key, one in value.items()]
-            )
+            return op(DICT, listed([self.at(key) + self.at(one) for key, one in value.items()]))
         for kind, types_of in ((TUPLE, (tuple, range)), (LIST, list), (SET, (set, frozenset))):
             if isinstance(value, types_of):
-                return bytes((kind,)) + listed(
-                    [self.at(one) for one in (sorted(value, key=repr) if kind == SET else value)]
-                )
+                return op(kind, self.all(sorted(value, key=in_order) if kind == SET else value))
         return None
 
-    def function(self, value: types.FunctionType) -> bytes:
-        try:
-            return lowered(value, self)
-        except (Unsupported, OSError) as problem:
-            self.unsupported.append(f"{value.__qualname__}: {problem}")
-            return string(value.__qualname__) + number(0)
-
     def write_classes(self) -> None:
-        """Methods whose name the code asks for, until none is new."""
-        while True:
+        """Methods and attributes whose name the code asks for, until none is new; then classes and
+        objects.
+        """
+        before = (0, 0)
+        while before != (len(self.content), len(self.names)):
             before = len(self.content), len(self.names)
             for owner, done in list(self.classes.items()):
                 for name in sorted(self.names - done):
                     done.add(name)
                     self.described(owner, {name})
-            if before == (len(self.content), len(self.names)):
-                break
+            for value, attributes in list(self.objects.values()):
+                for name in sorted(self.names - attributes.keys()):
+                    is_cached = isinstance(vars(type(value)).get(name), functools.cached_property)
+                    if is_cached or name in vars(value):
+                        attributes[name] = self.at(name) + self.at(getattr(value, name))
         for owner, done in self.classes.items():
             self.content[self.place(owner)] = self.described(owner, done)
+        for place, (value, attributes) in self.objects.items():
+            head = op(OBJECT, self.at(type(value)))
+            self.content[place] = head + listed([*attributes.values()])
 
     def described(self, owner: type, names: set[str]) -> bytes:
         """Name, fields with their defaults, attributes."""
@@ -190,23 +211,22 @@ class Pool:
         # only attributes that the code asks for are written
         for name in sorted(names):
             attribute = inspect.getattr_static(owner, name, None)
-            kinds = (
-                (types.FunctionType, 0),
-                (property, 1),
-                (classmethod, 2),
-                (staticmethod, 3),
-                (str, 4),
-            )
-            kind = next((code for kind, code in kinds if isinstance(attribute, kind)), None)
+            kinds = enumerate((types.FunctionType, property, classmethod, staticmethod, str))
+            kind = next((code for code, kind in kinds if isinstance(attribute, kind)), None)
             if kind is not None and not (name == "__init__" and is_dataclass(owner)):
                 attributes.append(self.at(name) + bytes((kind,)) + self.at(function_of(attribute)))
-        return (
-            bytes((CLASS,))
-            + string(owner.__name__)
-            + bytes((is_dataclass(owner),))
-            + listed(members)
-            + listed(attributes)
+        return op(
+            CLASS,
+            string(owner.__name__),
+            op(is_dataclass(owner)),
+            listed(members),
+            listed(attributes),
         )
+
+
+def in_order(item: Any) -> str:
+    """The same in every process: a set within a set is shown in the order of its hashes."""
+    return repr(sorted(item) if isinstance(item, frozenset) else item)
 
 
 def same(value: Any) -> Any:
@@ -228,59 +248,55 @@ def pattern(value: "re.Pattern[str]", pool: Pool) -> bytes:
 
 
 def sequence(parsed: Any, flags: int, pool: Pool) -> bytes:
-    return listed(
-        [regular(operation, argument, parsed.state, flags, pool) for operation, argument in parsed]
-    )
+    """Nodes one behind the other, or the place of their one copy where they are long: rows of the
+    grammar name the same slots.
+    """
+    content = listed([regular(one, what, parsed.state, flags, pool) for one, what in parsed])
+    is_long = len(content) > SHORT_BYTES
+    return listed([op(R_SHARED, number(pool.shared(content)))]) if is_long else content
 
 
 def regular(operation: Any, argument: Any, state: Any, flags: int, pool: Pool) -> bytes:
     """One node of a pattern's tree."""
     name = str(operation)
     if name == "LITERAL" and not flags & re.IGNORECASE:
-        return bytes((R_LITERAL,)) + number(argument)
+        return op(R_LITERAL, number(argument))
     if name in ("LITERAL", "NOT_LITERAL", "IN", "ANY"):
         one = tuple(argument) if name == "IN" else argument
-        return bytes((R_SET,)) + number(
-            pool.place(characters(operation, one, state.flags & ALPHABET, flags & BREADTH))
-        )
+        borders = characters(operation, one, state.flags & ALPHABET, flags & BREADTH)
+        return op(R_SET, number(pool.ranges(borders)))
     if name == "AT":
         line = (
             "_LINE" if flags & re.MULTILINE and str(argument) in ("AT_BEGINNING", "AT_END") else ""
         )
-        word = pool.place(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
-        return bytes((R_AT, ATS.index(str(argument) + line))) + number(word)
+        word = pool.ranges(characters(_constants.IN, WORD, state.flags & ALPHABET, 0))
+        return op(R_AT, ATS.index(str(argument) + line), number(word))
     if name == "BRANCH":
-        return bytes((R_BRANCH,)) + listed([sequence(one, flags, pool) for one in argument[1]])
+        return op(R_BRANCH, listed([sequence(one, flags, pool) for one in argument[1]]))
     if name == "SUBPATTERN":
         group, added, removed, inner = argument
-        return (
-            bytes((R_GROUP,))
-            + number(group or 0)
-            + sequence(inner, (flags | added) & ~removed, pool)
-        )
+        return op(R_GROUP, number(group or 0), sequence(inner, (flags | added) & ~removed, pool))
     if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, inner = argument
-        kind = {"MAX_REPEAT": R_GREEDY, "MIN_REPEAT": R_LAZY, "POSSESSIVE_REPEAT": R_POSSESSIVE}[
-            name
-        ]
-        return (
-            bytes((kind,))
-            + number(least)
-            + number(0 if most is _constants.MAXREPEAT else most + 1)
-            + sequence(inner, flags, pool)
+        return op(
+            R_GREEDY if name[:2] == "MA" else R_LAZY if name[:2] == "MI" else R_POSSESSIVE,
+            number(least),
+            number(0 if most is _constants.MAXREPEAT else most + 1),
+            sequence(inner, flags, pool),
         )
     if name == "ATOMIC_GROUP":
-        return bytes((R_ATOMIC,)) + sequence(argument, flags, pool)
+        return op(R_ATOMIC, sequence(argument, flags, pool))
     if name in ("ASSERT", "ASSERT_NOT"):
         direction, inner = argument
         width = inner.getwidth()[0] if direction < 0 else 0
-        return (
-            bytes((R_AHEAD if direction > 0 else R_BEHIND, name == "ASSERT"))
-            + number(width)
-            + sequence(inner, flags, pool)
+        return op(
+            R_AHEAD if direction > 0 else R_BEHIND,
+            name == "ASSERT",
+            number(width),
+            sequence(inner, flags, pool),
         )
     if name == "GROUPREF":
-        return bytes((R_BACK,)) + number(argument)
+        return op(R_BACK, number(argument))
     raise Unsupported(f"{name} in a pattern")
 
 
@@ -300,9 +316,9 @@ def characters(operation: Any, argument: Any, alphabet: int, flags: int) -> tupl
     )
 
 
-def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> list[str]:
+def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> None:
     """`roots` by name and what they reach; `natives`: names, by id, of what a port holds otherwise.
-    Answers what it refused.
+    Raises InputError that names a function which a port could not run.
     """
     pool = Pool(natives)
     try:
@@ -310,14 +326,7 @@ def write_rules(path: Path, roots: dict[str, Any], natives: dict[int, str]) -> l
         pool.write_classes()
     except Unsupported as problem:
         raise InputError(f"the rules cannot be written: {problem}") from None
+    lengths = b"".join(number(len(content)) for content in pool.content)
     head = listed([string(name) + number(place) for name, place in places.items()])
-    starts = [0, *accumulate(map(len, pool.content))]
-    table = struct.pack(f"<{len(starts)}I", *starts)
-    path.write_bytes(
-        MAGIC
-        + struct.pack("<II", FORMAT, len(pool.content))
-        + table
-        + head
-        + b"".join(pool.content)
-    )
-    return pool.unsupported
+    count = struct.pack("<II", FORMAT, len(pool.content))
+    path.write_bytes(MAGIC + count + lengths + head + b"".join(pool.content))

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -389,10 +389,11 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
 
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.g2p.alphabet import dialect_of, voice_language
+    from kokoro_ane.g2p.ssml import voices_in
     from kokoro_ane.pipeline.audio import ArraySink
     from kokoro_ane.pipeline.live_text import LiveText, is_pipe
     from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import STDIN, PhonemeReader, TextReader, read_text
+    from kokoro_ane.pipeline.text import STDIN, PhonemeReader, Phonemizer, TextReader, read_text
     from kokoro_ane.runtimes.registry import RUNTIMES
 
     build = options.build
@@ -409,8 +410,18 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     checkpoint, runtime, method, opened = _opened(
         options.checkpoint, options.runtime, options.method, options.layout, build, stamp
     )
-    name, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(options.voice)
+    library = VoiceLibrary(checkpoint.folder / "voices")
+    name, voice = library.chosen(options.voice)
     opened.require_voice(name)
+
+    voice_named = cache(lambda other: library.blend(opened.require_voice(other)))
+    # a dialect that was asked for holds for every voice
+    language_of = None if options.dialect else voice_language
+    # what the text names is refused before anything is spoken; a pipe's text is not there yet
+    if isinstance(text, str) and not options.phonemes:
+        for other in voices_in(text):
+            voice_named(other)
+            (language_of or str)(other)
     program, models = None, dict(opened.made_of)
     # unknown words are read by the G2P package too, where the packages speak
     if RUNTIMES[runtime].packages and not options.phonemes:
@@ -419,10 +430,11 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         program, g2p_hash = open_g2p(runtime, build)
         models |= g2p_hash
     dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
-    reader = (
-        PhonemeReader() if options.phonemes else TextReader.load(dialect, options.lexicon, program)
-    )
-    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
+    reader: Phonemizer = PhonemeReader()
+    if not options.phonemes:
+        reader = TextReader.load(dialect, options.lexicon, program, language_of)
+    vocab = checkpoint.config.vocab
+    pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)
     made_with = settings(options, runtime, digest_of, voice, models)
     stats, sink = played(options, text, pipeline, voice, made_with)
     report = {

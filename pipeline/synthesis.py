@@ -23,6 +23,7 @@ from kokoro_ane.core.steps import Step, Tensors, require_shape, run_steps
 from kokoro_ane.encoder.encoder_steps import MAX_SPEED, MIN_SPEED, EncoderBackend, check_speed
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.result import Result
+from kokoro_ane.g2p.ssml import VOICE_MARK
 from kokoro_ane.pipeline.audio import StreamFinish, finished, join_db
 from kokoro_ane.pipeline.joins import (
     JoinTrim,
@@ -185,9 +186,11 @@ class Pipeline:
         vocab: Mapping[str, int],
         clock: Callable[[], float] = time.perf_counter,
         longest: int = LONGEST_PHONEMES,
+        voices: Callable[[str], Array] | None = None,
     ) -> None:
+        """`voices`: the style pack of a voice that the text names; None: it names none."""
         self.g2p, self.encoder, self.vocoder, self.vocab = g2p, encoder, vocoder, vocab
-        self.clock, self.longest = clock, longest
+        self.clock, self.longest, self.voices = clock, longest, voices
         self.dropped: dict[str, int] = {}
 
     def speak(
@@ -239,12 +242,16 @@ class Pipeline:
 
     def _calls(self, text: str | Iterable[str], raw: bool) -> Iterator[tuple[Chunk, ...]]:
         """Chunks of each call, their words' places counted in the whole text."""
-        offset = 0
+        offset, mark = 0, ""
         for part in (text,) if isinstance(text, str) else text:
+            # a voice's mark holds for the parts behind it too
+            offset -= len(mark)
+            part = mark + part
             planned = chunks(self._counted(self.g2p.sentences(part)), part, self.longest)
             for call in ((chunk,) for chunk in planned) if raw else calls(planned):
                 yield tuple(chunk.moved(offset) for chunk in call) if offset else call
             offset += len(part)
+            mark = "".join(match[0] for match in [*VOICE_MARK.finditer(part)][-1:])
 
     def _counted(self, results: Iterator[Result]) -> Iterator[Result]:
         for result in results:
@@ -271,6 +278,10 @@ class Pipeline:
             if play:
                 play(np.zeros(pause, np.float32))
             return [Speech(index, call[0], (), nothing, pause, 1.0, 0.0, seconds)]
+        if call[0].voice:
+            if self.voices is None:
+                raise InputError(f"the text names voice {call[0].voice!r}, and only one is open")
+            voice = self.voices(call[0].voice)
         # a mark in the text changes the pace of its own words, within what the model can say
         chain = Chain(self.vocab, as_array(voice), self.encoder, self.vocoder)
         speed = min(max(options.speed * call[0].rate, MIN_SPEED), MAX_SPEED)

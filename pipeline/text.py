@@ -9,8 +9,9 @@ as too long, is cut in two (g2p/chunks.py says where), and each part again.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
@@ -72,6 +73,11 @@ class Chunk:
         """The share of the usual pace; every word of a chunk has the same."""
         return self.words[0].rate if self.words else 1.0
 
+    @property
+    def voice(self) -> str:
+        """The voice that the text asks for, the same for every word; empty: none is."""
+        return self.words[0].voice if self.words else ""
+
     def moved(self, offset: int) -> "Chunk":
         """The chunk of a part that begins at `offset` of the text."""
         words = [replace(one, start=one.start + offset, end=one.end + offset) for one in self.words]
@@ -117,14 +123,15 @@ def ends_paragraph(text: str, place: int) -> bool:
 
 
 def calls(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, ...]]:
-    """Chunks that the models say in one call: very short neighbours of one pace, which Kokoro says
-    badly alone; any other chunk by itself.
+    """Chunks that the models say in one call: very short neighbours of one pace and voice, which
+    Kokoro says badly alone; any other chunk by itself.
     """
     call: tuple[Chunk, ...] = ()
     for chunk in chunks:
         short = 0 < len(chunk.phonemes) < SHORT_PHONEMES
         length = len(joined_call((*call, chunk)))
-        if call and not (short and chunk.rate == call[0].rate and length <= MOST_SHARED):
+        alike = call and (chunk.rate, chunk.voice) == (call[0].rate, call[0].voice)
+        if call and not (short and alike and length <= MOST_SHARED):
             yield call
             call = ()
         call = (*call, chunk)
@@ -245,25 +252,37 @@ class TextReader:
 
     @classmethod
     def load(
-        cls, dialect: Language, lexicon: Path | None, program: "Program | None" = None
+        cls,
+        dialect: Language,
+        lexicon: Path | None,
+        program: "Program | None" = None,
+        language_of: Callable[[str], Language] | None = None,
     ) -> "TextReader":
         """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy.
-        Raises InputError for a bad lexicon.
+        `language_of` a voice that the text names; None: all of the text is in `dialect`. Raises
+        InputError for a bad lexicon.
         """
+        first = cls._loaded(dialect, lexicon, program)
+        if language_of is not None:
+
+            @cache
+            def reader(language: Language) -> "G2P":
+                return first if language == dialect else cls._loaded(language, lexicon, program)
+
+            first.follow(lambda voice: reader(language_of(voice)))
+        return cls(first)
+
+    @staticmethod
+    def _loaded(dialect: Language, lexicon: Path | None, program: "Program | None") -> "G2P":
         from kokoro_ane.g2p.phonemizer import G2P
 
         # the package is the American network: British runs in NumPy, other languages by rule
         if program is None or dialect != US:
-            return cls(G2P.load(dialect, lexicon))
+            return G2P.load(dialect, lexicon)
         from kokoro_ane.g2p.g2p_stage import package_run
-        from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
         from kokoro_ane.g2p.neural import NeuralG2P
-        from kokoro_ane.g2p.normalize import normalize
-        from kokoro_ane.g2p.phonemizer import LateHeteronyms
 
-        # the same stages as G2P.load makes, with the executed network in the place of NumPy's
-        lists = Lexicon.load(dialect, None if lexicon is None else read_user_lexicon(lexicon))
-        return cls(G2P(normalize, lists, LateHeteronyms(), NeuralG2P(run=package_run(program))))
+        return G2P.load(dialect, lexicon, neural=NeuralG2P(run=package_run(program)))
 
     def sentences(self, text: str) -> Iterator[Result]:
         """Sentences in order, those without words too."""

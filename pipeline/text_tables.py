@@ -22,6 +22,7 @@ import numpy as np
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import json_text
 from kokoro_ane.g2p import alphabet
+from kokoro_ane.g2p.bundled import DATA, text
 from kokoro_ane.g2p.chunks import _whole_sentences
 from kokoro_ane.g2p.heteronyms import Heteronyms
 from kokoro_ane.g2p.lexicon import Lexicon
@@ -30,6 +31,7 @@ from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.phonemizer import G2P
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
+from kokoro_ane.g2p.ssml import voice_of
 from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text import TextReader, chunks, ends_paragraph, parts_of
 from kokoro_ane.pipeline.word_table import packed_words
@@ -39,57 +41,19 @@ LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
 # About, of written ones without the texts to check by: they take half a minute.
 TEXT_BYTES: dict[Language, int] = {US: 4_550_000, GB: 5_180_000, "es": 230_000, "it": 350_000}
 STEP = 997  # of the lists' words, every so many are spoken as a check
-MADE_UP = (
-    *("blorf", "zorbify", "Kokoroesque", "tessaracts", "undramatic", "blorf-like"),
-    "Vroomfondel's",
-)
-TEXTS = (
-    "The ferry crossed the harbour, and the old man waved to an empty boat.",
-    "“Where are you going?” she asked; he only laughed.",
-    "It's a well-known story: the dog's owner didn't call.",
-    "I am here. Am I late? A plan B, IN THE US, and vitamin A.",
-    "They record a song every week. The record was broken yesterday.",
-    "He read the book and wound the clock; the wind wound up.",
-    "Dr. Smith paid $3.50 on 3/15/2026 at 5:30 pm, i.e. €12,75.",
-    "Call 555-0123 or +44 20 7946 0958, code 482913.",
-    "5 kg, 10-15 °C, 3½ cups, 20%",
-    "See https://example.com/a_b?c=1 and mail me@site.org #today @someone",
-    "F-16, B2B, RTX 4090, iOS 17.2, C++, getUserName, snake_case",
-    "**Bold** and `code`, [a link](https://x.org), <b>tag</b>, 😀 :-)",
-    "[Kokoro](/kˈOkəɹO/)'s voice [pause 300ms] is [not](2) slow.",
-    "In 1999, Henry VIII and Chapter IV; World War II, the 1990s, '69.",
-    "x^2 + y^2 = z^2, H2O, Fe2O3, Nf3 Qxd5+",
-    "u r gr8, c u 2nite, lol idk tbh",
-    "El 3 de mayo costó 12,50 € en la calle Mayor, nº 5.",
-    "Il 3 maggio costava 12,50 € in via Roma n. 5.",
-    "Zażółć gęślą jaźń, naïve café, Привет",
-)
 
 
-MARKED = (
-    (
-        'Calm. <prosody rate="slow">Slow, <prosody rate="150%">both</prosody> and slow. Still'
-        ' slow.</prosody> Plain; <prosody rate="x-fast">go'
-    ),
-    (
-        'One.<break time="1.5s"/> Two [pause 300ms] three.\n\n<break strength="weak"/>[pause 0.2s]'
-        " Four.<break/>"
-    ),
-    "[pause 1s]",
-    "[pause 1s] Late.",
-    '<prosody rate="+300%">Up</prosody> </prosody> <prosody rate="why">wrong</prosody>',
-    (
-        '<speak version="1.1"><!-- none. --><p><s>One.</s><s>Two</s></p> <voice name="x">Three'
-        ' <lang xml:lang="fr">chat</lang></voice><metadata>No. Nothing.</metadata>'
-        " <![CDATA[a < b]]></speak>"
-    ),
-    (
-        "Wait [pause:1s] for {pause} it. <|im_start|>user\nGo <emphasis level='strong'>now. Or"
-        " </emphasis>in <say-as interpret-as='ordinal'>3</say-as> days, on <say-as"
-        " interpret-as='date' format='mdy'>3/4/2025</say-as> <mstts:silence value='1s'/>at last."
-    ),
-    "ha" * 200 + ", and " * 100 + "end.",
-)
+@cache
+def port_texts(kind: str) -> tuple[str, ...]:
+    """Texts by which a port checks itself: words that no list has (`word`), `text`, `markup`."""
+    return tuple(
+        line.partition("\t")[2].replace("⏎", "\n")
+        for line in text(DATA / "port_texts.tsv").split("\n")
+        if line.startswith(kind)
+    )
+
+
+MARKED = port_texts("markup")
 
 
 def write_text_tables(folder: Path, language: Language) -> None:
@@ -102,11 +66,9 @@ def write_text_tables(folder: Path, language: Language) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     g2p = G2P.load(language)
-    refused = write_rules(folder / f"{language}.rules", *rule_roots(g2p))
-    if refused:
-        raise InputError(f"a port could not run {', '.join(refused)}")
+    write_rules(folder / f"{language}.rules", *rule_roots(g2p))
     # texts by which a port checks itself: prose for every language, words where there are lists
-    texts = [*TEXTS]
+    texts = [*port_texts("text")]
     if language in (US, GB):
         _write_arrays(folder, language)
         (folder / f"{language}.words").write_bytes(words_file(language))
@@ -123,8 +85,8 @@ def write_text_tables(folder: Path, language: Language) -> None:
 
 
 def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
-    """What `kokoro-ane speak` says of a text in each call: pace, and the seconds of silence that
-    the text asks for before it.
+    """What `kokoro-ane speak` says of a text in each call: pace, the seconds of silence and the
+    voice that the text asks for.
     """
     return [
         {
@@ -132,6 +94,7 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
             "ending": chunk.ending,
             "rate": chunk.rate,
             "pause_before_s": chunk.before_s,
+            "voice": chunk.voice or None,
         }
         for chunk in chunks(TextReader(g2p).sentences(text), text)
     ]
@@ -197,6 +160,7 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         "read": g2p._read,
         "parts": parts_of,
         "paragraph": ends_paragraph,
+        "voice": voice_of,
     }
     if not isinstance(g2p._reader, Reader):
         return roots, {}
@@ -227,7 +191,8 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
     """Words, rising, with what each list says of one: `g=phonemes`, or `g:TAG=phonemes`, `g:TAG`
     letter by letter; and `t=` its class.
     """
-    lexicon, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
+    whole, classes, rows = Lexicon.load(dialect), Tagger.load().classes.stored, []
+    lexicon = whole.without(whole.derived())
     for word in sorted({*lexicon.words, *classes}):
         columns = []
         for entries, name, _ in lexicon._all:
@@ -245,7 +210,7 @@ def word_rows(dialect: Dialect) -> list[tuple[str, str]]:
 
 def words_to_check(dialect: Dialect) -> list[str]:
     """Listed words, each also as a name, shouted and with endings, and words that no list has."""
-    forms = {*MADE_UP}
+    forms = {*port_texts("word")}
     for word in sorted(Lexicon.load(dialect).words)[::STEP]:
         if word.isascii() and word.isalpha():
             forms |= {word, word.capitalize(), word.upper(), f"un{word}"}

@@ -3,6 +3,7 @@ step.
 
     kokoro-ane vectors --out build/vectors [--checkpoint FOLDER] [--build build] [--method fp16]
     kokoro-ane vectors --check build/vectors [--checkpoint FOLDER] [--build build] [--method fp16]
+        [--runtime coreml]
 
 OUT/index.json holds the steps (what each reads and writes, and how near a port has to come), the
 bucket lists, hashes of the packages, and for every tensor its file, shape, dtype and SHA-256.
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import build_argument, checkpoint_argument, conclude, layout_argument
-from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
+from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
+from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, open_runtime
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -42,6 +44,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--method", default="fp16", help="level of the vocoder package (default: %(default)s)"
     )
     layout_argument(parser)
+    parser.add_argument(
+        "--runtime",
+        choices=(DEFAULT_RUNTIME, "coreml"),
+        default=DEFAULT_RUNTIME,
+        help="--check: who replays them; coreml is Core ML itself, on a Mac (default: %(default)s)",
+    )
     parser.add_argument("--voice", help="a voice or a blend (default: as `kokoro-ane speak`)")
     return parser.parse_args(argv)
 
@@ -53,12 +61,10 @@ def chain_of(
     from kokoro_ane.core.voices import VoiceLibrary
     from kokoro_ane.pipeline.synthesis import Chain
     from kokoro_ane.quantize.locator import Request
-    from kokoro_ane.runtimes.registry import open_runtime
 
     _, voice = VoiceLibrary(checkpoint.folder / "voices").chosen(arguments.voice)
-    opened = open_runtime(
-        "mlprogram", Request(checkpoint, arguments.build, arguments.method, arguments.layout)
-    )
+    request = Request(checkpoint, arguments.build, arguments.method, arguments.layout)
+    opened = open_runtime(arguments.runtime, request)
     return Chain(checkpoint.config.vocab, voice, opened.encoder, opened.vocoder), opened.made_of
 
 
@@ -77,6 +83,8 @@ def main(argv: list[str] | None = None) -> int:
     )
 
     if arguments.check is None:
+        if arguments.runtime != DEFAULT_RUNTIME:
+            raise InputError(f"--runtime {arguments.runtime} replays vectors: name them by --check")
         # before seconds are spent on packages
         arguments.out = check_output(arguments.out, vectors_of_ours)
     else:

@@ -22,7 +22,7 @@ import numpy as np
 
 from kokoro_ane.core.errors import CheckFailed
 
-MAGIC, FORMAT, BLOCK_ROWS, CODES, SAMPLE = b"KWRD", 1, 32, 256, 8
+MAGIC, FORMAT, BLOCK_ROWS, CODES, SAMPLE = b"KWRD", 1, 64, 256, 8
 END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
 
 

@@ -10,12 +10,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.utils import parametrize
 
 from kokoro_ane.core import builder
 from kokoro_ane.core.builder import Part
@@ -24,6 +26,7 @@ from kokoro_ane.core.checks import INT8_STORAGE, Check, ProgramFacts, snr_db
 from kokoro_ane.core.commands import BuildOptions
 from kokoro_ane.core.contract import (
     DECODER,
+    DEFAULT_BUCKETS,
     ENCODER_NAME,
     FEATURES,
     PADDED,
@@ -35,14 +38,14 @@ from kokoro_ane.core.contract import (
 )
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.export import Function
-from kokoro_ane.core.manifest import Manifest, described, level_name
+from kokoro_ane.core.manifest import Manifest, describe_package, described, level_name
 from kokoro_ane.encoder.encoder_stage import LIMIT_SNR_DB, EncoderStage, check_utterances
 from kokoro_ane.encoder.encoder_steps import Buckets, EncoderBackend, encode, whole_frames
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.quantize.level import Level, level_of, load_level, made_from, save_level
-from kokoro_ane.quantize.locator import HALF, Request, find_package, options_for
+from kokoro_ane.quantize.locator import FLOAT, HALF, Request, find_package, options_for
 from kokoro_ane.quantize.methods import Method, method_named
-from kokoro_ane.quantize.recipe import Recipe
+from kokoro_ane.quantize.recipe import Recipe, recipe_for
 from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.quantize.stored_forms import Integers, RoundedInput, StoredWeight
 from kokoro_ane.quantize.streaming_level import streaming_stage
@@ -90,8 +93,7 @@ def build_compressed(
         raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
     level = level_for(method, checkpoint, build, recipe, anew=layout == PADDED)
-    (child,) = builder.build(CompressedStage.of(level, stage_of(checkpoint, parent), parent), build)
-    return parent, child
+    return _converted(level, checkpoint, build, parent)[0]
 
 
 def build_encoder(
@@ -101,10 +103,16 @@ def build_encoder(
     its own package (iOS 17). Raises as build_compressed does.
     """
     request = Request(checkpoint, build)
-    parents = tuple(map(request.manifest, request.encoders))
+    parents = [request.manifest(path) for path in request.encoders]
     for parent in parents:
         parent.verify()
     level = level_for(method, checkpoint, build, anew=True, stage=ENCODER_NAME)
+    return _converted(level, checkpoint, build, *parents)
+
+
+def _converted(
+    level: Level, checkpoint: Checkpoint, build: Path, *parents: Manifest
+) -> list[tuple[Manifest, Manifest]]:
     stage = CompressedStage.of(level, stage_of(checkpoint, parents[0]), *parents)
     children = builder.build(stage, build)
     return [(stage.parent_of(*child.functions), child) for child in children]
@@ -138,6 +146,72 @@ def level_for(
     level = level_of(checkpoint, method, recipe, stage)
     save_level(level, path, made_from(checkpoint, method, recipe))
     return level
+
+
+@dataclass(frozen=True, eq=False)
+class LevelFile:
+    """A level before it is converted, its file found or made: what a package's manifest would say
+    of it, and the network that computes with it in PyTorch.
+    """
+
+    level: Level
+    checkpoint: Checkpoint
+    path: Path
+
+    @classmethod
+    def of(cls, name: str, checkpoint: Checkpoint, build: Path, stage: str) -> "LevelFile":
+        """`stage`: of STAGE_METHODS. Raises InputError for a file that is damaged or of something
+        else, and CheckFailed for a level that cannot be made.
+        """
+        method, named = method_named(name, stage), f"Kokoro{stage.capitalize()}"
+        path, recipe = level_path(method, checkpoint, build, named), recipe_for(method, checkpoint)
+        if not path.exists():
+            print(f"{path} does not exist: making it", file=sys.stderr)
+        return cls(level_for(method, checkpoint, build, recipe, stage=named), checkpoint, path)
+
+    @property
+    def manifest(self) -> Manifest:
+        """With the hash and size of the file."""
+        nothing: dict[str, Any] = {}
+        return Manifest(
+            self.path.stem,
+            self.level.method.name,
+            FLOAT,
+            self.checkpoint.as_source,
+            self.checkpoint.releasable,
+            target="PyTorch",
+            buckets=DEFAULT_BUCKETS,
+            hidden_dim=self.checkpoint.config.hidden_dim,
+            inputs=nothing,
+            outputs=nothing,
+            source=nothing,
+            operations=nothing,
+            checks=nothing,
+            tools=nothing,
+            compression=self.level.as_dict(),
+            path=self.path,
+            **describe_package(self.path),
+        )
+
+    @property
+    def plain(self) -> Any:
+        """The checkpoint's Vocoder or Encoder."""
+        encoder = self.path.stem.startswith(ENCODER_NAME)
+        return Encoder.of(self.checkpoint) if encoder else Vocoder.of(self.checkpoint)
+
+    @cached_property
+    def network(self) -> Any:
+        """The same with the level's integers, unpacked here once and not whenever a layer reads its
+        weight.
+        """
+        network = self.level.applied(self.plain)
+        for path in self.level.forms:
+            parametrize.remove_parametrizations(network.get_submodule(path), "weight")
+        return network
+
+    def render(self, inputs: VocoderInputs) -> np.ndarray:
+        """Waveform [600F] float32 of the vocoder at exact length."""
+        return render_reference(self.network, inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,14 +371,12 @@ def weight_changes(level: Level, encoder: Encoder, modules: Iterable[nn.Module])
     """How far a level moves the encoder's weights that one package's modules hold, for the
     manifest; a change is a share of its tensor's largest.
     """
-    plain, equal, count, largest = level.prepared(encoder), 0, 0, 0.0
+    equal, count, largest = 0, 0, 0.0
     held = {form.label for module in modules for form in stored_forms(module)}
-    for path, form in level.forms.items():
-        if form.label not in held:
+    for path, exact, stored in level.pairs(encoder):
+        if level.forms[path].label not in held:
             continue
-        exact, stored = plain.get_submodule(path).weight, form.array()
-        assert isinstance(exact, Tensor)
-        weight = exact.detach().numpy().astype(stored.dtype)
+        weight = exact.astype(stored.dtype)
         equal, count = equal + int((stored == weight).sum()), count + weight.size
         largest = max(largest, float(np.abs(stored - weight).max() / np.abs(weight).max()))
     return {

@@ -11,7 +11,7 @@ plan (quantize/plan.py) -> readings of tuning sentences (quantize/statistics.py)
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import ENCODER_NAME, VOCODER_NAME
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.layers import with_zero_taps
+from kokoro_ane.core.layers import ConvTranspose, with_zero_taps
 from kokoro_ane.core.staging import staged
 from kokoro_ane.encoder.functions import Encoder
 from kokoro_ane.quantize.balance import (
@@ -48,6 +48,7 @@ from kokoro_ane.vocoder.scaled_conv import PerColumnScaledConv
 FORMAT = 1
 INT8_STEPS = 127
 Network = TypeVar("Network", Vocoder, Encoder)
+Pair = tuple[str, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,16 @@ class Level:
         for path in sorted({*self.forms, *self.ranges}):
             self.attach(compressed.get_submodule(path), path)
         return compressed
+
+    def pairs(self, network: Network) -> Iterator[Pair]:
+        """Path and weights [O, I, ...] of every compressed layer, in float and as it is stored."""
+        prepared = self.prepared(network)
+        for path, form in self.forms.items():
+            layer = prepared.get_submodule(path)
+            assert isinstance(layer.weight, Tensor)
+            weights = layer.weight.detach().numpy(), form.array()
+            before, after = (w.swapaxes(0, int(isinstance(layer, ConvTranspose))) for w in weights)
+            yield path, before, after
 
     def attach(self, layer: nn.Module, path: str, factor: float = 1.0) -> None:
         """Give a layer the form and the rounding of the vocoder's layer at `path`. It may be a
@@ -189,27 +200,24 @@ class Calibration:
                 )
         in_float = sum(entry.weights is None for entry in plan.values())
         level = Level(method, {}, divisors, caps, ranges, 0.0, in_float)
-        fits = self._fits(plan, divisors)
-        return replace(level, forms=_forms(level.prepared(self.vocoder), plan, fits))
-
-    def _fits(
-        self, plan: Mapping[str, LayerPlan], divisors: Mapping[str, Tensor]
-    ) -> dict[str, Fit]:
-        """What fitted palettes need, by path. AdaIN's affines read styles alone: they are fitted to
-        every row of the checkpoint's voices and suit other voices less.
-        """
-        fitted = {path: entry for path, entry in plan.items() if is_fitted(entry.weights)}
+        # AdaIN's affines read styles alone: they are fitted to every row of the checkpoint's voices
+        # and suit other voices less.
+        fitted = any(is_fitted(entry.weights) for entry in plan.values())
         styles = style_moments(self.checkpoint) if fitted else torch.zeros(0)
-        fits = {}
-        for path, entry in fitted.items():
+
+        def fit(path: str) -> Fit | None:
+            """What a fitted palette needs; all moments at once would take gigabytes."""
+            if not is_fitted(plan[path].weights):
+                return None
             unfolded = Unfolded.of(self.vocoder.get_submodule(path))
-            moments = styles if entry.layer.is_style else self.read[path].moments
+            moments = styles if plan[path].layer.is_style else self.read[path].moments
             if path in divisors:
                 # of the balanced layer's inputs: what weights take, inputs lose
                 inverse = (1 / divisors[path]).float().repeat_interleave(unfolded.taps)
                 moments = moments * inverse[:, None] * inverse
-            fits[path] = Fit(unfolded, moments)
-        return fits
+            return Fit(unfolded, moments)
+
+        return replace(level, forms=_forms(level.prepared(self.vocoder), plan, fit))
 
 
 def level_of(
@@ -242,12 +250,12 @@ def _vocoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None
 def _encoder_level(checkpoint: Checkpoint, method: Method, recipe: Recipe | None) -> Level:
     encoder = with_stored_lstms(Encoder.of(checkpoint))
     plan = encoder_plan(method, encoder)
-    forms = _forms(encoder, plan, encoder_fits(checkpoint, encoder, plan))
+    forms = _forms(encoder, plan, encoder_fits(checkpoint, encoder, plan).get)
     return Level(method, forms, {}, {}, {}, 0.0, len(plan) - len(forms), recipe)
 
 
 def _forms(
-    prepared: Network, plan: Mapping[str, LayerPlan], fits: Mapping[str, Fit]
+    prepared: Network, plan: Mapping[str, LayerPlan], fit: Callable[[str], Fit | None]
 ) -> dict[str, StoredWeight]:
     """The stored forms of all planned layers, made on two threads; none of a weight that stands on
     no grid where its own is looked for.
@@ -268,7 +276,7 @@ def _forms(
             # carries the error of one tap to the next
             weight = weight.view(-1, taps, *weight.shape[1:3]).permute(0, 2, 3, 1)
         array, axis = weight.contiguous().numpy(), int(entry.layer.transposed)
-        form = form_of(array, how, fits.get(path), axis, label)
+        form = form_of(array, how, fit(path), axis, label)
         if taps > 1 and isinstance(form, Table):
             index = form.index.permute(0, 3, 1, 2).reshape(-1, *form.index.shape[1:3], 1)
             form = form.with_index(index, axis=0)

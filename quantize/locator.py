@@ -51,12 +51,17 @@ class Request:
     source: str | None = None
     encoder: str = ""
 
+    @property
+    def level(self) -> str:
+        """The vocoder's level and layout, as they stand in a package's name."""
+        return level_name(self.method, self.layout)
+
     def path(self, stage: str) -> Path:
         """Where a stage's manifest stands once it is built, as in
         build/KokoroVocoder-streaming-fp16.json.
         """
         if stage == VOCODER_NAME:
-            level = level_name(self.method, self.layout)
+            level = self.level
         elif self.files:
             level = FLOAT
         else:
@@ -113,14 +118,15 @@ class Request:
         """Load the manifest at `path`. Raises InputError where it is not built, with the command
         and then `hint`, and where it is of another checkpoint or level.
         """
-        command, level = self.command(path), level_name(self.method, self.layout)
+        command = self.command(path)
         if not there(path):
             raise InputError(f"{path} does not exist: run `{command}`{hint}")
         manifest = Manifest.load(path)
         manifest.require_made_from(self.checkpoint, command)
-        if path == self.vocoder and manifest.level != level:
+        if path == self.vocoder and manifest.level != self.level:
             raise InputError(
-                f"{path} says method {manifest.level!r}, expected {level!r}: run `{command}` again"
+                f"{path} says method {manifest.level!r}, expected {self.level!r}: run `{command}`"
+                " again"
             )
         return manifest
 
@@ -157,13 +163,6 @@ def options_for(method: Method, layout: str = PADDED) -> BuildOptions | Quantize
     return BuildOptions("vocoder", layout=layout)
 
 
-def manifest_path(
-    build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
-) -> Path:
-    """Where the vocoder's manifest stands once it is built."""
-    return Request(checkpoint, build, method.name, layout).vocoder
-
-
 def find_package(
     build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
 ) -> Manifest:
@@ -171,15 +170,6 @@ def find_package(
     Request.manifest does, and for a package that differs from its manifest.
     """
     return Request(checkpoint, build, method.name, layout).verified()
-
-
-def missing(method: Method, layout: str, checkpoint: "Checkpoint", build: Path) -> str | None:
-    """What to run for a package that is not built; None where it is."""
-    return (
-        None
-        if there(manifest_path(build, checkpoint, method, layout))
-        else f"not built; `{options_for(method, layout).command}` builds it"
-    )
 
 
 def built(request: Request, build: Build) -> Manifest:

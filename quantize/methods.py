@@ -6,7 +6,6 @@ on every command line, in every file and report.
 """
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -378,26 +377,19 @@ def with_settings(method: Method, settings: list[str]) -> Method:
     return dataclasses.replace(method, activations=dataclasses.replace(activations, **changes))
 
 
-def _truth(text: str) -> bool:
-    return bool(("0", "1").index(text))  # ValueError for anything else
-
-
 def _parsed(setting: str) -> tuple[str, Any]:
     key, separator, text = setting.partition("=")
-    kinds: dict[str, Callable[[str], Any]] = {
-        "exponent": float,
-        "percentile": float,
-        "clips": int,
-        "time_varying_scale": _truth,
-        "per_column_scale": _truth,
-        "float_inputs": lambda names: tuple(filter(None, names.split(","))),
-    }
+    defaults = dataclasses.asdict(Activations())
     _require(
-        bool(separator) and key in kinds,
-        f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(kinds))}",
+        bool(separator) and key in defaults,
+        f"--set {setting}: give KEY=VALUE with a key of {', '.join(sorted(defaults))}",
     )
+    kind = type(defaults[key])
+    if kind is tuple:
+        return key, tuple(filter(None, text.split(",")))
     try:
-        return key, kinds[key](text)
+        # ValueError where a truth is neither 0 nor 1
+        return key, bool(("0", "1").index(text)) if kind is bool else kind(text)
     except ValueError:
         raise InputError(f"--set {setting}: {text!r} is not a number") from None
 

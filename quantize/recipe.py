@@ -96,7 +96,7 @@ def load_recipe(path: Path) -> Recipe:
     return Recipe(**data)
 
 
-def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None) -> Recipe | None:
+def recipe_for(method: Method, checkpoint: Checkpoint, path: Path | None = None) -> Recipe | None:
     """The recipe that a method needs: the one at `path`, or the checkpoint's default. None for
     methods that need no recipe. Raises InputError when `path` names one for them.
     """

@@ -93,10 +93,11 @@ class Reading:
         return upper.triu() + upper.triu(1).T
 
     def add(self, other: "Reading") -> None:
-        """Join what another thread read."""
+        """Take what another thread read."""
         self.tops |= other.tops
         if other.sums is not None:
-            self.sums = other.sums if self.sums is None else self.sums + other.sums
+            self.sums = other.sums if self.sums is None else self.sums.add_(other.sums)
+        other.sums = None
         self.count += other.count
 
 

@@ -296,6 +296,12 @@ class Converted(nn.Module):
         """Called by core.export.convert before anything is converted."""
         register_with_coremltools()
 
+    def hold(self, **arrays: np.ndarray | None) -> None:
+        """Register buffers; an absent one is None."""
+        for name, array in arrays.items():
+            tensor = None if array is None else torch.from_numpy(np.ascontiguousarray(array))
+            self.register_buffer(name, tensor)
+
 
 class StoredWeight(Converted):
     """Stands in a layer's weight. `label` names the constant in a package, `half` says whether the
@@ -348,9 +354,7 @@ class Integers(StoredWeight):
     ) -> None:
         super().__init__(label, scale.dtype == np.float16)
         self.bits = bits
-        self.register_buffer("values", torch.from_numpy(np.ascontiguousarray(values)))
-        self.register_buffer("scale", torch.from_numpy(np.ascontiguousarray(scale)))
-        self.register_buffer("offset", None if offset is None else torch.from_numpy(offset))
+        self.hold(values=values, scale=scale, offset=offset)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         return integers(
@@ -377,9 +381,7 @@ class Table(StoredWeight):
     ) -> None:
         super().__init__(label, (entries if scale is None else scale).dtype == np.float16)
         self.axis = axis
-        self.register_buffer("index", torch.from_numpy(np.ascontiguousarray(index)))
-        self.register_buffer("entries", torch.from_numpy(np.ascontiguousarray(entries)))
-        self.register_buffer("scale", None if scale is None else torch.from_numpy(scale))
+        self.hold(index=index, entries=entries, scale=scale)
 
     def forward(self, _: Tensor | None = None) -> Tensor:
         return table(self.index, self.entries, self.scale, self.axis, self.half_stored, self.label)
@@ -407,8 +409,7 @@ class RoundedInput(Converted):
 
     def __init__(self, step: np.ndarray, scale: np.ndarray) -> None:
         super().__init__()
-        self.register_buffer("step", torch.from_numpy(step))
-        self.register_buffer("scale", torch.from_numpy(scale))
+        self.hold(step=step, scale=scale)
 
     def forward(self, x: Tensor) -> Tensor:
         return rounded(x, self.step, self.scale)

@@ -64,8 +64,8 @@ class Opened:
         }
         return cls(encoder, vocoder, made_of, vocoder.voices)
 
-    def require_voice(self, name: str) -> None:
-        """InputError for a voice, or a part of a blend, that the vocoder does not know."""
+    def require_voice(self, name: str) -> str:
+        """The name; InputError for a voice, or a part of a blend, that the vocoder does not know."""
         unknown = [part for part, _ in parse_blend(name) if part not in (self.voices or (part,))]
         if unknown:
             raise InputError(
@@ -73,6 +73,7 @@ class Opened:
                 f" them with it (python -m training.fit_statistics), take --layout {PADDED}, or"
                 f" one of {', '.join(self.voices or ())}"
             )
+        return name
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,18 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from filelock import FileLock
 
 from kokoro_ane.core.builder import build as build_stage
-from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
-from kokoro_ane.core.manifest import Manifest, tool_versions
+from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.g2p.network import LetterToSound, save_weights
 from kokoro_ane.g2p.neural import Config
 from kokoro_ane.pipeline.build import main as build
@@ -30,13 +28,12 @@ from kokoro_ane.pipeline.package_builds import vocoder_stage
 from kokoro_ane.pipeline.text_tables import TEXT_BYTES, write_text_tables
 from kokoro_ane.quantize.compress import build_compressed
 from kokoro_ane.quantize.locator import find_package
-from kokoro_ane.quantize.methods import METHODS, Activations, Method
+from kokoro_ane.quantize.methods import METHODS, Activations
 from kokoro_ane.quantize.plan import vocoder_layers
 from kokoro_ane.quantize.recipe import Recipe
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout
 from mlprogram import Program
-from mlprogram.graph import Operation
 from tests.commands import ROOT
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
@@ -45,17 +42,17 @@ VECTORS_VOICE = ["--voice", "slt:0.6,rms:0.4"]
 SMALLEST_G2P = Config(width=16, heads=2, inner=24, blocks=2, answers=(1,))
 
 
-def left_behind(folder: Path) -> list[str]:
+def left_behind(folder):
     """Names of what stands in a folder; nothing where there is none."""
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 # the tiny architecture with Kokoro's vocabulary: with an encoder it can say the frozen texts
-def speaking_config() -> dict[str, Any]:
+def speaking_config():
     return tiny_config() | {"vocab": KokoroConfig.load(DEMO_VOICE / "config.json").vocab}
 
 
-def small_config(kernel: int = 3) -> dict[str, Any]:
+def small_config(kernel=3):
     """The tiny architecture with one residual block a stage instead of three, two thirds of the
     operations, and Kokoro's vocabulary.
     """
@@ -67,7 +64,7 @@ def small_config(kernel: int = 3) -> dict[str, Any]:
     return config
 
 
-def once(factory: pytest.TempPathFactory, key: Any, make: Callable[[Path], object]) -> Path:
+def once(factory, key, make):
     """The folder that `make` fills, for a key that JSON can say; made aside and renamed, so that a
     failure leaves nothing.
 
@@ -100,7 +97,7 @@ MAKERS = ("core", "g2p", "encoder", "vocoder", "quantize", "runtimes", "pipeline
 
 
 @cache
-def state_of(maker: str) -> str:
+def state_of(maker):
     """One hash over everything that can change what is made: code and data of the rooms that make
     it, libraries, the tests' helpers and the file that asks.
     """
@@ -112,7 +109,7 @@ def state_of(maker: str) -> str:
     return digest.hexdigest()
 
 
-def keep(made: Path, kept: Path) -> None:
+def keep(made, kept):
     """Copy a folder to where the next session looks, by rename; the oldest ones go."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
@@ -125,9 +122,7 @@ def keep(made: Path, kept: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def checkpoint_once(
-    factory: pytest.TempPathFactory, config: dict[str, Any], seed: int = 0, encoder: bool = False
-) -> Checkpoint:
+def checkpoint_once(factory, config, seed=0, encoder=False):
     """A checkpoint with random weights; not releasable."""
     return open_checkpoint(
         str(
@@ -140,14 +135,12 @@ def checkpoint_once(
     )
 
 
-def packages_once(
-    factory: pytest.TempPathFactory, checkpoint: Checkpoint, builds: list[list[str]]
-) -> Path:
+def packages_once(factory, checkpoint, builds):
     """The folder with the packages of a checkpoint: `pipeline.build` with each list of arguments,
     the stage's name first.
     """
 
-    def make(out: Path) -> None:
+    def make(out):
         for arguments in builds:
             assert (
                 build([*arguments, "--checkpoint", str(checkpoint.folder), "--out", str(out)]) == 0
@@ -156,12 +149,12 @@ def packages_once(
     return once(factory, [checkpoint.sha256, builds], make)
 
 
-def with_shared_text_tables(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> None:
+def with_shared_text_tables(patch, factory):
     """A language's text tables, three seconds of a bundle, are written once a session; every bundle
     gets a copy.
     """
 
-    def written(folder: Path, language: str) -> None:
+    def written(folder, language):
         if language not in TEXT_BYTES:
             write_text_tables(folder, language)  # which refuses it
         key, make = ["text tables", language], partial(write_text_tables, language=language)
@@ -171,7 +164,7 @@ def with_shared_text_tables(patch: pytest.MonkeyPatch, factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def g2p_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def g2p_weights(tmp_path_factory):
     """Of the smallest G2P network, random: its package takes two seconds to build. Shared, too."""
     torch.manual_seed(1)
     path = tmp_path_factory.mktemp("weights") / "tiny.npz"
@@ -186,7 +179,7 @@ COMPRESSED = ("w8", "w8a8", "mixed")
 
 # the method, calibrated on two sentences; `mixed` on the parent's own channels, which saves a
 # conversion
-def quick(name: str) -> Method:
+def quick(name):
     changes = {
         "w8a8": {"activations": QUICK},
         "mixed": {
@@ -197,7 +190,7 @@ def quick(name: str) -> Method:
 
 
 # every level in turn; AdaIN affines and the pitch and energy filters w8
-def recipe_of(checkpoint: Checkpoint) -> Recipe:
+def recipe_of(checkpoint):
     layers = vocoder_layers(Vocoder.of(checkpoint))
     turns = ("w8a8", "p6", "fp16", "w8", "p4")
     levels = {
@@ -215,7 +208,7 @@ def recipe_of(checkpoint: Checkpoint) -> Recipe:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
+def built(tmp_path_factory):
     """A tiny checkpoint and a build folder with its packages. Shared: `copied` is to be written
     in.
     """
@@ -223,7 +216,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
         tmp_path_factory, small_config(kernel=11), seed=SPEAKS, encoder=True
     )
 
-    def make(out: Path) -> None:
+    def make(out):
         build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
         for name in COMPRESSED:
             build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint))
@@ -233,24 +226,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Path]:
 
 @pytest.fixture
 # the same in a folder of its own, to be spoilt
-def copied(built: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
+def copied(built, tmp_path):
     return built[0], Path(shutil.copytree(built[1], tmp_path / "build"))
 
 
-def manifest_of(built: tuple[Checkpoint, Path], method: str) -> Manifest:  # the verified manifest
+def manifest_of(built, method):  # the verified manifest
     return find_package(built[1], built[0], METHODS[method])
 
 
-def program_of(built: tuple[Checkpoint, Path], method: str) -> Program:  # the package, loaded
+def program_of(built, method):  # the package, loaded
     return Program(manifest_of(built, method).package_path)
 
 
 # the `quantize` operations of a program, in order
-def quantize_ops(program: Program) -> list[Operation]:
+def quantize_ops(program):
     return [op for op in program.operations if op.op_type == "quantize"]
 
 
-def uninstall(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def uninstall(monkeypatch, package):
     """Let an installed package be looked for in vain."""
     find = importlib.util.find_spec
     monkeypatch.setattr(

@@ -10,13 +10,10 @@ import tempfile
 # before torch is imported: threads that fight over busy cores are many times slower
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.pipeline.vectors import main as write_vectors
 from tests.builds import (  # noqa: F401  fixtures
     VECTORS_VOICE,
@@ -39,7 +36,7 @@ pytest_plugins = ["tests.eval.release_build"]
 LONG = ("test_streaming_package.py",)
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     """SIGTERM (of `timeout`) ends the session: run_cli would make it an interrupted command, and
     one test in work would fail.
     """
@@ -49,7 +46,7 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def temporary_files(tmp_path_factory):
     """A folder for temporary files of this process and its children: a test beside it may kill a
     process, and what that leaves is told by whoever comes next.
     """
@@ -60,7 +57,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Long files first (with --no-loadscope-reorder): one that began last would leave the other
     processes without work.
     """
@@ -70,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in long)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries,
     which are imported by now.
     """
@@ -79,7 +76,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def quick_bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def quick_bundles(tmp_path_factory):
     """Bundles in this process with text tables that are written once."""
     with pytest.MonkeyPatch.context() as patch:
         with_shared_text_tables(patch, tmp_path_factory)
@@ -87,7 +84,7 @@ def quick_bundles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+def tiny_checkpoint(tmp_path_factory):
     """Upstream's architecture, 1/16 as wide, one residual block a stage, random weights, not
     releasable.
     """
@@ -95,7 +92,7 @@ def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(tmp_path_factory):
     """The folder of the smallest checkpoint that the architecture allows. Shared: copy it before
     writing.
     """
@@ -103,11 +100,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_build(
-    tiny_checkpoint: Checkpoint,
-    quick_bundles: None,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def tiny_build(tiny_checkpoint, quick_bundles, tmp_path_factory):
     """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before
     writing.
     """
@@ -121,13 +114,11 @@ def tiny_build(
 
 
 @pytest.fixture(scope="session")
-def tiny_vectors(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def tiny_vectors(tiny_checkpoint, tiny_build, tmp_path_factory):
     """The chain's test vectors of it. Shared, too."""
     given = f"--checkpoint {tiny_checkpoint.folder} --build {tiny_build}"
 
-    def make(aside: Path) -> None:
+    def make(aside):
         flags = f"{given} --out {aside}/vectors".split()
         assert write_vectors([*flags, *VECTORS_VOICE]) == 0
 

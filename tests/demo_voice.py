@@ -8,22 +8,21 @@ sentences. tests/data/demo-voice/README.md says how it was made.
 
 from pathlib import Path
 
-import numpy as np
 import soundfile
 
-from kokoro_ane.quantize.corpus import Utterance, load
+from kokoro_ane.quantize.corpus import load
 from tests.signals import resampled
 
 DEMO_VOICE = Path(__file__).parent / "data" / "demo-voice"
 HELDOUT = DEMO_VOICE / "heldout"
 
 
-def heldout() -> list[Utterance]:
+def heldout():
     """24 sentences that are never in training, eight to a voice."""
     return [load(path) for path in sorted(HELDOUT.glob("*.npz"))]
 
 
-def recording(index: int) -> np.ndarray:
+def recording(index):
     """What flite made of a held-out sentence."""
     samples, rate_hz = soundfile.read(sorted(HELDOUT.glob("*.flac"))[index], dtype="float32")
     return resampled(samples, rate_hz)

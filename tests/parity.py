@@ -4,10 +4,8 @@ compare.
 theirs, ours = both_renders(upstream, vocoder, frames=40, dtype=torch.float64)
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +29,6 @@ from kokoro_ane.pipeline.upstream import (
     istftnet,
     upstream_intermediates,
 )
-from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.source import gaussian_noise
 from tests.random_checkpoint import enliven_encoder
@@ -45,7 +42,7 @@ __all__ = [
 ]
 
 
-def upstream_decoder(config: KokoroConfig, seed: int) -> torch.nn.Module:
+def upstream_decoder(config, seed):
     """Upstream's Decoder (complex path) with random weights; alphas are drawn in 0.05 to 2 so that
     Snake's quotient matters.
     """
@@ -72,9 +69,7 @@ def upstream_decoder(config: KokoroConfig, seed: int) -> torch.nn.Module:
     return decoder
 
 
-def upstream_model(
-    config: dict[str, Any], seed: int, style: torch.Tensor, decoder: bool = True
-) -> torch.nn.Module:
+def upstream_model(config, seed, style, decoder=True):
     """Upstream's KModel with random weights that speak under `style` [1, 256].
 
     `decoder=False` puts one in its place that returns silence, for the encoder's seams alone.
@@ -90,7 +85,7 @@ def upstream_model(
 
 
 @torch.no_grad()
-def _spread_durations(model: torch.nn.Module, style: torch.Tensor) -> None:
+def _spread_durations(model, style):
     """Turn the duration projection to where its input varies most, so that symbols differ; a random
     one gives all the same length.
     """
@@ -113,13 +108,13 @@ def _spread_durations(model: torch.nn.Module, style: torch.Tensor) -> None:
 STYLES = Path(__file__).parent / "data" / "kokoro_styles.npz"
 
 
-def real_styles() -> list[torch.Tensor]:
+def real_styles():
     """Six rows of real Kokoro voices, [1, 256] each; the decoder's half comes first."""
     with np.load(STYLES) as styles:
         return [torch.from_numpy(styles[name]).reshape(1, 256).float() for name in sorted(styles)]
 
 
-def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
+def random_features(frames, hidden):
     """Speech-like ranges: unvoiced for the first third, F0 80 to 280 Hz after it, the style of a
     real Kokoro voice.
     """
@@ -134,7 +129,7 @@ def random_features(frames: int, hidden: int) -> dict[str, torch.Tensor]:
     }
 
 
-def random_inputs(vocoder: Vocoder, frames: int, hidden: int) -> VocoderInputs:
+def random_inputs(vocoder, frames, hidden):
     """The same with the spectrum of the vocoder's own source, noise from seed 0."""
     features = random_features(frames, hidden)
     spectrum = vocoder.generator.m_source.spectrum(
@@ -144,9 +139,7 @@ def random_inputs(vocoder: Vocoder, frames: int, hidden: int) -> VocoderInputs:
 
 
 @torch.no_grad()
-def both_renders(
-    upstream: torch.nn.Module, vocoder: Vocoder, hidden: int, frames: int, dtype: torch.dtype
-) -> tuple[np.ndarray, np.ndarray]:
+def both_renders(upstream, vocoder, hidden, frames, dtype):
     """Upstream's and our waveform [600F] in `dtype`, the same noise injected into both."""
     x = {name: value.to(dtype) for name, value in random_features(frames, hidden).items()}
     noise = gaussian_noise(frames, seed=1)
@@ -161,16 +154,14 @@ def both_renders(
 
 
 @torch.no_grad()
-def padded_render(
-    vocoder: Vocoder, x: VocoderInputs, bucket: int, masked: bool = True
-) -> np.ndarray:
+def padded_render(vocoder, x, bucket, masked=True):
     """Render in `bucket` frames with noise five times as loud as the features in the padding:
     [600F].
     """
     extra = bucket - x.frames
     generator = torch.Generator().manual_seed(bucket)
 
-    def fill(tensor: torch.Tensor, length: int) -> torch.Tensor:
+    def fill(tensor, length):
         return torch.cat(
             [tensor, 5 * torch.randn(*tensor.shape[:-1], length, generator=generator)], dim=-1
         )
@@ -205,7 +196,7 @@ class Case:
     extra_frames: int
 
 
-def cases(texts: int, seed: int) -> Iterator[Case]:
+def cases(texts, seed):
     """`texts` cases; lengths spread evenly over the logarithm of 1 to 510, the two ends first."""
     generator, styles = torch.Generator().manual_seed(seed), real_styles()
     for index in range(texts):
@@ -222,9 +213,7 @@ def cases(texts: int, seed: int) -> Iterator[Case]:
         )
 
 
-def both_models(
-    config: dict[str, Any], seed: int, decoder: bool = False
-) -> tuple[torch.nn.Module, Encoder]:
+def both_models(config, seed, decoder=False):
     """Upstream's KModel with random weights, and ours with the same."""
     upstream = upstream_model(config, seed, real_styles()[0], decoder)
     encoder = Encoder(KokoroConfig.from_dict(config, "bench")).eval()
@@ -235,7 +224,7 @@ def both_models(
     return upstream, encoder
 
 
-def encoded_by_upstream(upstream: torch.nn.Module, case: Case) -> Encoded:
+def encoded_by_upstream(upstream, case):
     """Upstream's seams, dynamic and packed, in the model's dtype."""
     seams = upstream_intermediates(
         upstream,
@@ -257,7 +246,7 @@ def encoded_by_upstream(upstream: torch.nn.Module, case: Case) -> Encoded:
     )
 
 
-def encoded_by_us(encoder: Encoder, case: Case, durations: torch.Tensor) -> Encoded:
+def encoded_by_us(encoder, case, durations):
     """Ours, static and masked, padded as the case says; `durations` (upstream's) give the frame
     padding its length.
     """
@@ -270,9 +259,7 @@ def encoded_by_us(encoder: Encoder, case: Case, durations: torch.Tensor) -> Enco
     return encode(backend, case.ids, style, case.speed)
 
 
-def row(
-    upstream: torch.nn.Module, ours: Callable[[Case, torch.Tensor], Encoded], case: Case
-) -> dict[str, Any]:
+def row(upstream, ours, case):
     """One text: tokens, durations that differ, SNR of each seam, those behind the alignment where
     durations agree.
     """

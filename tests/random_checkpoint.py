@@ -6,8 +6,6 @@ folder = write_checkpoint(tmp_path, tiny_config())
 
 import copy
 import json
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -30,7 +28,7 @@ KOKORO_ISTFTNET = {
 }
 
 
-def kokoro_config() -> dict[str, Any]:
+def kokoro_config():
     """Kokoro-82M's config.json (hexgrad/Kokoro-82M), without the vocabulary's symbols."""
     return {
         "istftnet": copy.deepcopy(KOKORO_ISTFTNET),
@@ -57,7 +55,7 @@ def kokoro_config() -> dict[str, Any]:
     }
 
 
-def tiny_config() -> dict[str, Any]:
+def tiny_config():
     """The same architecture, 1/16 as wide."""
     config = kokoro_config() | {
         "hidden_dim": 16,
@@ -75,7 +73,7 @@ def tiny_config() -> dict[str, Any]:
     return config
 
 
-def random_vocoder(config: KokoroConfig, seed: int) -> Vocoder:
+def random_vocoder(config, seed):
     """Random weights with lively alphas and a modest output level."""
     torch.manual_seed(seed)
     vocoder = Vocoder(config)
@@ -88,7 +86,7 @@ def random_vocoder(config: KokoroConfig, seed: int) -> Vocoder:
 
 
 @torch.no_grad()
-def enliven_encoder(parts: torch.nn.Module) -> None:
+def enliven_encoder(parts):
     """Random weights of bert, bert_encoder and predictor (upstream's or ours) that say something:
     symbols differ, F0 is about 180 Hz.
     """
@@ -107,7 +105,7 @@ def enliven_encoder(parts: torch.nn.Module) -> None:
     parts.predictor.F0_proj.bias.fill_(180.0)
 
 
-def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch.Tensor]]:
+def encoder_states(config, seed):
     """Random state dicts of the encoder's four parts, under upstream's keys."""
     torch.manual_seed(seed)
     encoder = Encoder(config)
@@ -120,9 +118,7 @@ def encoder_states(config: KokoroConfig, seed: int) -> dict[str, dict[str, torch
     return {name: upstream_state(getattr(encoder, name)) for name in PARTS}
 
 
-def write_checkpoint(
-    folder: Path, config: dict[str, Any], seed: int = 0, encoder: bool = False
-) -> Path:
+def write_checkpoint(folder, config, seed=0, encoder=False):
     """config.json, random.pth and voices/ in `folder`, as hexgrad's repository lays them out;
     `encoder=True` adds the other parts.
     """

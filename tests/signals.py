@@ -9,27 +9,26 @@ import numpy as np
 from scipy.signal import resample, resample_poly
 
 from kokoro_ane.core.contract import SAMPLE_RATE_HZ
-from kokoro_ane.quantize.corpus import Utterance
 
 PHRASE_FRAMES = 90
 MS = 24  # samples
 
 
-def resampled(audio: np.ndarray, rate_hz: int, target_hz: int = SAMPLE_RATE_HZ) -> np.ndarray:
+def resampled(audio, rate_hz, target_hz=SAMPLE_RATE_HZ):
     common = np.gcd(rate_hz, target_hz)
     return resample_poly(audio.astype(np.float64), target_hz // common, rate_hz // common)
 
 
-def white_noise(signal: np.ndarray, snr_db: float = 20.0, seed: int = 0) -> np.ndarray:
+def white_noise(signal, snr_db=20.0, seed=0):
     noise = np.random.default_rng(seed).standard_normal(len(signal))
     return signal + noise * np.sqrt(np.square(signal).mean()) * 10 ** (-snr_db / 20)
 
 
-def one_sample_late(signal: np.ndarray) -> np.ndarray:
+def one_sample_late(signal):
     return np.concatenate([[0.0], signal[:-1]])
 
 
-def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
+def replaced(signal, ms):
     """The loudest `ms` (half a clip at most) replaced by the sound half a clip away, at the same
     level, faded over 2 ms.
     """
@@ -42,7 +41,7 @@ def replaced(signal: np.ndarray, ms: float) -> np.ndarray:
     return np.concatenate([signal[:start], here + (other - here) * edge, signal[start + samples :]])
 
 
-def glitched(signal: np.ndarray, cents: float) -> np.ndarray:
+def glitched(signal, cents):
     """100 ms about the loudest place higher by `cents`: read faster there, the next samples read
     twice.
     """
@@ -56,12 +55,12 @@ def glitched(signal: np.ndarray, cents: float) -> np.ndarray:
     return np.concatenate([signal[:start], resample(taken, length), signal[start + length :]])
 
 
-def delayed(signal: np.ndarray, samples: float) -> np.ndarray:
+def delayed(signal, samples):
     late = int(samples)
     return np.concatenate([np.zeros(late), signal[: len(signal) - late]])
 
 
-def phrase_of(whole: Utterance) -> Utterance:
+def phrase_of(whole):
     """The first two seconds of a sentence: enough for an error of the model, which is there in
     every sentence.
     """

@@ -4,7 +4,8 @@
 
 FILE: UTF-8; each column of each line is a text, lines that begin with # are remarks. Prints pairs
 of rows that match one text with equal length and read it differently: those of equal weight, and
-those that weight alone decides. Exit 0: no pair of equal weight; 1: there is one; 2: bad input.
+those that weight alone decides. Exit 0: every row compiles and there is no pair of equal
+weight; 1: not so; 2: bad input.
 """
 
 from collections.abc import Iterator
@@ -41,11 +42,16 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.g2p.lexicon import Lexicon
 
     known = Lexicon.load(arguments.dialect).lists
-    report = conflicts(grammar_of(arguments.dialect), texts(arguments.conflicts), known)
+    grammar = grammar_of(arguments.dialect)
+    try:
+        rows = grammar.compile()
+    except ValueError as problem:
+        return conclude(arguments, {"rows": None}, EXIT_REJECTED, str(problem))
+    report = conflicts(grammar, texts(arguments.conflicts), known)
     for title, pairs in (("equal weight", report.equal), ("decided by weight", report.weighed)):
         for (winner, other), example in pairs.items():
             print(f"{title}: {winner} before {other}: {example}")
-    figures = {"equal": len(report.equal), "weighed": len(report.weighed)}
+    figures = {"rows": rows, "equal": len(report.equal), "weighed": len(report.weighed)}
     if report.equal:
         return conclude(arguments, figures, EXIT_REJECTED, "rows of equal weight read one text")
     return conclude(arguments, figures, EXIT_GOOD, "no two rows of equal weight read one text")

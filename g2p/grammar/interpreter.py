@@ -9,14 +9,13 @@ can begin with its first character.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import LATIN, clean
 from kokoro_ane.g2p.grammar.context import Context, Known
 from kokoro_ane.g2p.grammar.table import Row, Slots
-from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, tokens_of
+from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, normalized
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
 from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import whole
@@ -77,6 +76,7 @@ class Grammar:
 
     dialect: Dialect
     slots: Slots
+    rows: tuple[Row, ...] = ()
     by_word: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     by_character: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     # one-off forms: written -> words; and the longest of them by what it begins with
@@ -92,47 +92,50 @@ class Grammar:
         if run:
             self.by_word.setdefault(first, ())
 
+    def compile(self) -> int:
+        """Compile all rows and count them. Raises ValueError that names one which cannot be."""
+        return len([(row.pattern, row.before) for row in self.rows])
+
     # ---- classify
 
     def candidates(self, text: str, place: int) -> tuple[Row, ...]:
         """Rows that can begin at `place`."""
-        character = text[place]
-        if not character.isalpha():
-            return self.by_character.get(character, ())
-        run = LETTERS.match(text, place)
-        listed = self.by_word.get(run[0].lower(), ()) if run else ()
-        begins = place == 0 or text[place - 1] in SPACES
-        if begins and WHOLE.match(text, place):
-            return listed
-        return listed + self.by_character.get(character, ())
+        character, second = text[place], text[place + 1 : place + 2]
+        rows = self.by_character.get(character, ())
+        if character.isalpha():
+            run = LETTERS.match(text, place)
+            listed = self.by_word.get(run[0].lower(), ()) if run else ()
+            begins = place == 0 or text[place - 1] in SPACES
+            rows = listed if begins and WHOLE.match(text, place) else listed + rows
+        # most rows are left out without a look at their patterns
+        return tuple([row for row in rows if second in row.seconds]) if second.isascii() else rows
 
-    def match(self, row: Row, text: str, place: int, last: Spoken | None) -> int:
-        """Where a match of `row` at `place` ends; `place` where there is none. `last`: the token
-        before.
+    def fits(
+        self, row: Row, text: str, place: int, match: re.Match[str], last: Spoken | None
+    ) -> bool:
+        """Whether what stands beside a match of the row's pattern is what the row asks for.
+        `last`: the token before.
         """
-        match = row.pattern.match(text, place)
-        if not match or match.end() == place:
-            return place
-        end = match.end()
+        if match.end() == place:
+            return False
         if row.previous:
             if not last or last.kind not in row.previous:
-                return place
+                return False
             gap = text[last.end : place]
             if gap and not (row.before and row.before.match(gap)):
-                return place
+                return False
         elif row.before and not row.before.search(text[max(0, place - CONTEXT) : place]):
-            return place
-        if row.joins and not self.joins(last, text, place, end):
-            return place
-        return end
+            return False
+        return not row.joins or self.joins(last, text, place, match.end())
 
     def matches(self, text: str, place: int, last: Spoken | None) -> list[tuple[int, Row]]:
         """(end, row) of each row that matches at `place`, best first."""
-        ends = ((self.match(row, text, place, last), row) for row in self.candidates(text, place))
-        return sorted(
-            ((end, row) for end, row in ends if end > place),
-            key=lambda item: (-item[0], -item[1].weight, item[1].number),
-        )
+        ends = []
+        for row in self.candidates(text, place):
+            match = row.pattern.match(text, place)
+            if match and self.fits(row, text, place, match, last):
+                ends.append((match.end(), row))
+        return sorted(ends, key=lambda item: (-item[0], -item[1].weight, item[1].number))
 
     def literal(self, text: str, place: int) -> int:
         """Where the longest form of the whitelist at `place` ends; `place` where there is none."""
@@ -269,7 +272,7 @@ class Grammar:
 
     def fill(self, row: Row, match: re.Match[str], context: Context) -> str:
         """The words of a row's say column."""
-        parts = {name: match[name] or "" for name in row.slots}
+        parts = {name: match[name] or "" for name in row.names}
         parts["0"] = match[0]
         words = []
         for optional, pieces in row.say:
@@ -316,14 +319,7 @@ class Grammar:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
         cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
         broken = with_breaks(cleaned.text)
-        pieces = list(self.walk(broken, Context(self, known, 0)))
-        drops = cleaned.drops + [
-            (*cleaned.span(piece.start, piece.end), piece.kind or "symbol")
-            for piece in pieces
-            if not piece.words and cleaned.text[piece.start] != "\n"
-        ]
-        tokens = tuple(tokens_of(pieces, broken, cleaned))
-        return Normalized(tokens, dict(Counter(why for _, _, why in drops)), tuple(sorted(drops)))
+        return normalized(list(self.walk(broken, Context(self, known, 0))), broken, cleaned)
 
     def __call__(
         self, text: str, *, dialect: Language | None = None, known: Known | None = None

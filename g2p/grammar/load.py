@@ -1,4 +1,4 @@
-"""The bundled grammars: tables of g2p/data/grammar, compiled once.
+"""The bundled grammars: tables of g2p/data/grammar, read once.
 
 grammar_of("us").normalize("5 kg")
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from kokoro_ane.g2p.grammar.interpreter import Grammar
-from kokoro_ane.g2p.grammar.table import Line, Row, Slots, compile_row, read_table
+from kokoro_ane.g2p.grammar.table import Line, Row, Slots, read_row, read_table
 from kokoro_ane.g2p.result import GB, Dialect
 
 
@@ -30,9 +30,12 @@ def load(
         grammar.add_literal(written, words)
     by_word: dict[str, list[Row]] = {word: [] for word in grammar.by_word}
     by_character: dict[str, list[Row]] = {}
-    rows = [(source, columns) for source, columns in lines if columns[0] != "slot"]
-    for number, (source, columns) in enumerate(rows):
-        row, starts = compile_row(number, columns, grammar.slots, source)
+    every: list[Row] = []
+    for source, columns in lines:
+        if columns[0] == "slot":
+            continue
+        row, starts = read_row(len(every), columns, grammar.slots, source)
+        every.append(row)
         for word in sorted(starts.words):
             by_word.setdefault(word, []).append(row)
         for character in sorted(starts.characters):
@@ -43,6 +46,7 @@ def load(
         for start, candidates in table.items():
             numbers = tuple(row.number for row in candidates)
             index[start] = same.setdefault(numbers, tuple(candidates))
+    grammar.rows = tuple(every)
     return grammar
 
 

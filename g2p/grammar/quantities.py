@@ -249,6 +249,11 @@ def minutesof(value: str, parts: Parts, context: Context) -> str:
     return counted(value, "minute", "minutes", False, context)
 
 
+def hoursof(value: str, parts: Parts, context: Context) -> str:
+    """Hours of a length of time, perhaps behind a zero."""
+    return counted(str(integer(value)), "hour", "hours", False, context)
+
+
 def daysof(value: str, parts: Parts, context: Context) -> str:
     """An amount of days."""
     return counted(value, "day", "days", False, context)

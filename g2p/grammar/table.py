@@ -1,7 +1,7 @@
-"""Rows of the grammar: read from a table, expanded, compiled.
+"""Rows of the grammar: read from a table, and compiled when they are first tried.
 
     for source, columns in read_table("us.tsv"): ...
-    row, starts = compile_row(0, columns, Slots(...), source)
+    row, starts = read_row(0, columns, Slots(...), source)
     row.match("5 kg", 0)
 
 A row has six columns: class, before, pattern, after, say, weight. `before` and `after` are context
@@ -15,12 +15,14 @@ possessive repetition; unbounded repetitions are bounded by LONGEST, so every ro
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from kokoro_ane.g2p.bundled import DATA, text
-from kokoro_ane.g2p.grammar.starts import Starts, starts_of
+from kokoro_ane.g2p.grammar.starts import Beginning, Starts, beginning_of, starts_of
 
 LONGEST = 40  # characters that one repetition may take
+PRIVATE = 0xE000  # the first character that stands for a slot
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
 SPOKEN = re.compile(r"\{([a-z]*\d?)((?::[a-z]+)*)\}")
 UNBOUNDED = re.compile(r"(\\.|\[(?:\\.|[^\]\\])*\])|([+*]|\{\d+,\})")
@@ -74,14 +76,38 @@ class Slots:
 
     expressions: dict[str, str]
     sets: dict[str, dict[str, tuple[str, ...]]]
+    expanded: dict[str, str] = field(default_factory=dict)  # of those that were asked for
+    # of these names: a private character each, and by that its beginning (starts.py)
+    slot_marks: dict[str, str] = field(default_factory=dict)
+    slot_beginnings: dict[str, Beginning] = field(default_factory=dict)
 
     def inner(self, name: str) -> str:
         """The expression that `{name}` stands for, nested slots in it expanded."""
+        if name not in self.expanded:
+            self.expanded[name] = SLOT.sub(
+                lambda slot: f"(?:{self.inner(slot[1])})", self.raw(name)
+            )
+        return self.expanded[name]
+
+    def raw(self, name: str) -> str:
+        """The expression that `{name}` stands for as its table has it."""
         if name in self.expressions:
-            return SLOT.sub(lambda match: f"(?:{self.inner(match[1])})", self.expressions[name])
+            return self.expressions[name]
         if name not in self.sets:
             raise ValueError(f"no slot and no word set is named {name!r}")
         return alternation(self.sets[name])
+
+    def marked(self, expression: str) -> str:
+        """`expression` with one private character for each slot, whose beginning is then known."""
+        return SLOT.sub(lambda slot: self.mark(slot[1]), expression)
+
+    def mark(self, name: str) -> str:
+        """The private character of a slot."""
+        if name not in self.slot_marks:
+            beginning = beginning_of(self.marked(self.raw(name)), self.slot_beginnings)
+            self.slot_marks[name] = chr(PRIVATE + len(self.slot_marks))
+            self.slot_beginnings[self.slot_marks[name]] = beginning
+        return self.slot_marks[name]
 
     def expand(self, expression: str, capture: bool = True) -> str:
         """`expression` with each `{slot}` as a group, named where `capture` and where it is the
@@ -99,21 +125,55 @@ class Slots:
         return bounded(SLOT.sub(group, expression))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
-    """One compiled row. `source` names its table and line for `--explain`."""
+    """One row. `source` names its table and line for `--explain`. Its expressions are compiled when
+    they are first tried; `compiled` raises ValueError that names the row where that fails.
+    """
 
     number: int
     kind: str
-    pattern: re.Pattern[str]
-    slots: tuple[str, ...]  # names of the pattern's groups
-    before: re.Pattern[str] | None
+    columns: tuple[str, str, str]  # before, pattern, after
+    open_end: bool  # a match may end inside a word
+    slots: Slots
     previous: frozenset[str]  # classes that the token before must have; empty: any
     joins: bool  # `@same`: a value of a class that a range joins must follow
     has_context: bool  # whether `after` asks for something: a dot in the match ends no sentence
     say: tuple[Section, ...]
     weight: int
     source: str
+    seconds: str  # ASCII characters that may stand second in a match
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What is read, with what must follow it."""
+        after = self.columns[2]
+        follow = f"(?={self.slots.expand(after, capture=False)})" if after else ""
+        # a match that goes on inside a word is none, so that shorter alternatives are tried
+        ended = "" if self.open_end else r"(?!\B\w)"
+        return self.compiled(f"(?:{self.slots.expand(self.columns[1])}){ended}{follow}")
+
+    @cached_property
+    def before(self) -> re.Pattern[str] | None:
+        """What must stand before it, or between the token before and it."""
+        before = self.columns[0]
+        if not before:
+            return None
+        # a word of the context begins where a word begins
+        edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
+        return self.compiled(rf"{edge}(?:{self.slots.expand(before, capture=False)})$")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The pattern's slots."""
+        return tuple(self.pattern.groupindex)
+
+    def compiled(self, expression: str) -> re.Pattern[str]:
+        """An expression of this row."""
+        try:
+            return re.compile(expression)
+        except re.error as error:
+            raise ValueError(f"{self.source}: {error}") from error
 
 
 def parse_say(say: str) -> tuple[Section, ...]:
@@ -129,9 +189,9 @@ def parse_say(say: str) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
+def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tuple[Row, Starts]:
     """The row of `columns`, and what can begin a match of it. Raises ValueError that names the row
-    where it cannot be compiled.
+    where its pattern cannot be read.
     """
     if not 3 <= len(columns) <= len(COLUMNS):
         raise ValueError(f"{source}: {len(columns)} columns where {len(COLUMNS)} are wanted")
@@ -143,27 +203,21 @@ def compile_row(number: int, columns: list[str], slots: Slots, source: str) -> t
     joins, open_end = after == "@same", after[:1] == "+"
     after = "" if joins else after.lstrip("+")
     try:
-        expression = slots.expand(pattern)
-        follow = f"(?={slots.expand(after, capture=False)})" if after else ""
-        # a word of the context begins where a word begins
-        edge = r"\b" if re.match(r"(?:\(\?i?:)*[A-Za-z{]", before) else ""
-        context = rf"{edge}(?:{slots.expand(before, capture=False)})$" if before else None
-        # a match that goes on inside a word is none, so that shorter alternatives are tried
-        ended = "" if open_end else r"(?!\B\w)"
-        compiled = re.compile(f"(?:{expression}){ended}{follow}")
-        row = Row(
-            number=number,
-            kind=kind,
-            pattern=compiled,
-            slots=tuple(compiled.groupindex),
-            before=re.compile(context) if context else None,
-            previous=previous,
-            joins=joins,
-            has_context=bool(after) and not after.startswith("(?!"),
-            say=parse_say(say),
-            weight=int(weight or 0),
-            source=source,
-        )
-        return row, starts_of(expression, open_end)
+        starts = starts_of(slots.marked(pattern), open_end, slots.slot_beginnings)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
+    row = Row(
+        number=number,
+        kind=kind,
+        columns=(before, pattern, after),
+        open_end=open_end,
+        slots=slots,
+        previous=previous,
+        joins=joins,
+        has_context=bool(after) and not after.startswith("(?!"),
+        say=parse_say(say),
+        weight=int(weight or 0),
+        source=source,
+        seconds=starts.seconds,
+    )
+    return row, starts

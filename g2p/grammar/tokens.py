@@ -4,12 +4,13 @@ tokens_of([Spoken(0, 3, "five [PM]", "time", "us.tsv:120")], "5pm", clean("5pm")
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kokoro_ane.g2p.characters import Cleaned
 from kokoro_ane.g2p.lines import BREAK
-from kokoro_ane.g2p.result import Kind, Token
+from kokoro_ane.g2p.result import Kind, Normalized, Token
 
 SPOKEN = re.compile(r"\[([^\]]*)\]('?s)?|([;:,.!?—…\"()“”])|([^\s;:,.!?—…\"()“”\[\]-]+)")
 SAID = ("word", "letters")
@@ -46,6 +47,17 @@ def pieces_of(words: str) -> Iterator[tuple[str, Kind]]:
             yield match[4].replace("‑", "-"), "word"
 
 
+def normalized(pieces: list[Spoken], text: str, cleaned: Cleaned) -> Normalized:
+    """The tokens of `pieces` of a cleaned text (`text`: with its breaks), and what was left out."""
+    drops = cleaned.drops + [
+        (*cleaned.span(piece.start, piece.end), piece.kind or "symbol")
+        for piece in pieces
+        if not piece.words and cleaned.text[piece.start] != "\n"
+    ]
+    counts = dict(Counter(why for _, _, why in drops))
+    return Normalized(tuple(tokens_of(pieces, text, cleaned)), counts, tuple(sorted(drops)))
+
+
 def tokens_of(spoken: list[Spoken], text: str, cleaned: Cleaned) -> Iterator[Token]:
     """Tokens with offsets of the original text; two spoken ones that touch (5pm, 10–15) are said
     apart.
@@ -63,12 +75,10 @@ def tokens_of(spoken: list[Spoken], text: str, cleaned: Cleaned) -> Iterator[Tok
     before = (0, 0)
     for index, (word, start, end, kind, goes_on) in enumerate(raw):
         after = raw[index + 1][3] if index + 1 < len(raw) else "punctuation"
-        if goes_on and after != "punctuation":
-            space = True
-        elif goes_on and kind not in SAID:
-            space = False
+        if goes_on:
+            space = after != "punctuation"
         else:
             space = text[end : end + 1].isspace() and text[end] != BREAK
-            space = space or (kind in SAID and after in SAID)
+            space = space or (kind in SAID and after in SAID) or text[start] == BREAK
         before = cleaned.span_behind(before, start, end)
         yield Token(word, *before, kind, space)

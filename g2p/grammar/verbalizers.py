@@ -22,6 +22,7 @@ VERBALIZERS: dict[str, Verbalizer] = {
         quantities.daysof,
         quantities.denominator,
         quantities.digits,
+        quantities.hoursof,
         quantities.kilo,
         quantities.many,
         quantities.measure,

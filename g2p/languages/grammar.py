@@ -100,8 +100,8 @@ def spanish(number: int, one: str = "uno") -> str:
     if number < 1000:
         return _es_below_1000(number, one)
     for size, singular, plural in (
-        (10**12, "un billón", "billones"),
-        (10**6, "un millón", "millones"),
+        (1_000_000_000_000, "un billón", "billones"),
+        (1_000_000, "un millón", "millones"),
         (1000, "mil", "mil"),
     ):
         if number >= size:
@@ -179,7 +179,7 @@ def italian_ordinal(number: int, feminine: bool = False) -> str:
     if number < len(IT["ordinals"]):
         spoken = IT["ordinals"][number]
     else:
-        word = _it_below_million(number) if number < 10**6 else italian(number).replace(" ", "")
+        word = _it_below_million(number) if number < 1_000_000 else italian(number).replace(" ", "")
         spoken = (word if word.endswith(("tre", "sei")) else word[:-1]) + (
             "lesimo" if word.endswith("mille") else "esimo"
         )

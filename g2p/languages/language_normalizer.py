@@ -8,13 +8,13 @@ normalizer (g2p/characters.py).
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from kokoro_ane.g2p.characters import LATIN, clean
+from kokoro_ane.g2p.grammar.tokens import normalized
 from kokoro_ane.g2p.languages.grammar import Grammar
 from kokoro_ane.g2p.languages.rule_reader import LANGUAGES, Code, RuleReader
-from kokoro_ane.g2p.languages.scan import Scan, line_break, tag, tokens_of
+from kokoro_ane.g2p.languages.scan import Scan, scan_of
 from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import roman_value
 from kokoro_ane.g2p.result import PUNCTUATION, Normalized
@@ -49,6 +49,8 @@ class Normalizer:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self._pattern = re.compile(self._alternatives())
+        methods = {name: getattr(type(self), f"_{name}", None) for name in self._pattern.groupindex}
+        self.handlers = {name: method for name, method in methods.items() if method}
 
     def _saint_pattern(self) -> str:
         saints = re.escape(self.grammar.saints)
@@ -101,9 +103,7 @@ class Normalizer:
                 rf"(?P<capitals>\b[{LATIN}](?<=[A-ZÀ-Þ])[A-ZÀ-Þ]+\b)",
                 r"(?P<single>\b[IVX]\b)",
                 rf"(?P<word>{self.word})",
-                r"(?P<dash>(?<=\s)[-–](?=\s)|–|--+)",
-                r"(?P<dots>\.\.\.+)",
-                rf"(?P<mark>[{re.escape(PUNCTUATION)}])",
+                rf"(?P<mark>(?<=\s)[-–](?=\s)|–|--+|\.\.\.+|[{re.escape(PUNCTUATION)}])",
                 r"(?P<space>\s+)",
                 r"(?P<digits>\d+)",
                 r"(?P<other>.)",
@@ -113,7 +113,7 @@ class Normalizer:
     def __call__(self, text: str, *, dialect: str = "") -> Normalized:
         """Spoken tokens of `text` in order, and what was left out. Never raises on any text."""
         cleaned = clean(text.translate(OPENING))
-        scan = Scan(with_breaks(cleaned.text))
+        scan = scan_of(with_breaks(cleaned.text))
         self.shouted = (
             not re.search(r"[a-zß-ÿ]", cleaned.text)
             and len(re.findall(r"[A-ZÀ-Þ]{2,}", cleaned.text)) > 2
@@ -127,17 +127,12 @@ class Normalizer:
             match = self._pattern.match(scan.text, place)
             # `other` takes any character, `space` a line break
             assert match is not None and match.end() > place
-            kind = next(name for name in KINDS if match[name] is not None)
-            place = max(getattr(self, f"_{kind}")(scan, match) or 0, match.end())
-        drops = cleaned.drops + [(*cleaned.span(start, end), why) for start, end, why in scan.drops]
-        return Normalized(
-            tuple(tokens_of(scan, cleaned)),
-            dict(Counter(why for _, _, why in drops)),
-            tuple(sorted(drops)),
-        )
+            kind = next(name for name in self.handlers if match[name] is not None)
+            place = max(self.handlers[kind](self, scan, match) or 0, match.end())
+        return normalized(scan.pieces, scan.text, cleaned)
 
     def _override(self, scan: Scan, match: "re.Match[str]") -> None:
-        scan.tokens.append((match[0], *match.span(), "override", None))
+        scan.say(match[0], *match.span())
 
     def _code(self, scan: Scan, place: int) -> int:
         """A code or a telephone number: digits apart, in groups; behind one of the grammar's words,
@@ -157,30 +152,29 @@ class Normalizer:
         return scan.say(" , ".join(map(self._one_by_one, parts)), place, match.end())
 
     def _line(self, scan: Scan, match: "re.Match[str]") -> None:
-        line_break(scan, match.start())
+        """Heard as a full stop, but behind the dot of an abbreviation that is one already."""
+        if scan.last.words and (scan.last.words not in PUNCTUATION or scan.last.words in ")”"):
+            scan.say(".", *match.span())
 
     def _tag(self, scan: Scan, match: "re.Match[str]") -> int:
         """Markup, a bracket around words, or a sign."""
-        end = tag(scan, match.start())
-        if end == match.start():
+        bracket = scan.signs.bracket(scan.text, match.start())
+        if bracket is None:
             self._other(scan, match)
-        return end
+            return match.end()
+        scan.pieces.append(bracket)
+        return bracket.end
 
     def _space(self, scan: Scan, match: "re.Match[str]") -> None:
         """Nothing to say."""
 
     def _word(self, scan: Scan, match: "re.Match[str]") -> None:
         spoken = self.grammar.respelled.get(match[0].lower())
-        scan.word(spoken or match[0], *match.span())
+        scan.say(spoken or match[0], *match.span(), "")
 
     def _mark(self, scan: Scan, match: "re.Match[str]") -> None:
-        scan.mark(match[0], *match.span())
-
-    def _dots(self, scan: Scan, match: "re.Match[str]") -> None:
-        scan.mark("…", *match.span())
-
-    def _dash(self, scan: Scan, match: "re.Match[str]") -> None:
-        scan.mark("—", *match.span())
+        mark = match[0]
+        scan.say("…" if mark[:2] == ".." else "—" if mark[0] in "-–" else mark, *match.span())
 
     def _capitals(self, scan: Scan, match: "re.Match[str]") -> None:
         """A Roman numeral, letters one by one, or a word in capitals."""
@@ -198,9 +192,9 @@ class Normalizer:
             or len(match[0]) < 3
             or not WORDLIKE.fullmatch(match[0])
         ):
-            scan.letters(match[0], *match.span())
+            scan.say(f"[{match[0]}]", *match.span())
         else:
-            scan.word(match[0], *match.span())
+            scan.say(match[0], *match.span(), "")
 
     def _single(self, scan: Scan, match: "re.Match[str]") -> None:
         """I, V, X: numerals behind a word that is numbered."""
@@ -211,7 +205,7 @@ class Normalizer:
                 *match.span(),
             )
         else:
-            scan.word(match[0], *match.span())
+            scan.say(match[0], *match.span(), "")
 
     def _ordered_next(self, scan: Scan, match: "re.Match[str]") -> str:
         """The noun behind a numeral that counts it: il XX secolo, la II Guerra Mundial."""
@@ -220,7 +214,7 @@ class Normalizer:
 
     def _numbered(self, scan: Scan) -> bool:
         return bool(self.grammar.roman_after.search(scan.previous())) or (
-            scan.previous()[:1].isupper() and len(scan.tokens) > 1 and not scan.previous().isupper()
+            scan.previous()[:1].isupper() and len(scan.pieces) > 1 and not scan.previous().isupper()
         )
 
     def _short(self, scan: Scan, match: "re.Match[str]") -> None:
@@ -231,14 +225,9 @@ class Normalizer:
             if text.replace(" ", "") == match[0].replace(" ", "")
         )
         ends = match[0].endswith(".") and not scan.text[match.end() :].strip(' \n"”)')
-        scan.say(
-            self.grammar.abbreviations[key],
-            match.start(),
-            match.end() - ends,
-            False if ends else None,
-        )
+        scan.say(self.grammar.abbreviations[key], match.start(), match.end() - ends)
         if ends:
-            scan.mark(".", match.end() - 1, match.end())
+            scan.say(".", match.end() - 1, match.end())
 
     def _saint(self, scan: Scan, match: "re.Match[str]") -> None:
         """S. Pietro, S. Maria, S. Antonio."""
@@ -253,7 +242,7 @@ class Normalizer:
                 else "san"
             )
         )
-        scan.say(spoken, match.start(), match.start() + 2, True)
+        scan.say(spoken, match.start(), match.start() + 2)
 
     def _address(self, scan: Scan, match: "re.Match[str]") -> None:
         text = re.sub(r"^https?://", "", match[0]).rstrip("/")
@@ -372,12 +361,7 @@ class Normalizer:
         start = match.start("number")
         if match["elided"]:
             head, *rest = " ".join(spoken).split(" ", 1)
-            scan.word(
-                match["elided"] + head,
-                match.start("elided"),
-                match.end("number"),
-                bool(rest) or None,
-            )
+            scan.say(match["elided"] + head, match.start("elided"), match.end("number"), "")
             spoken, start = rest, match.start("number")
         if spoken:
             scan.say(" ".join(spoken), start, match.end())
@@ -389,9 +373,8 @@ class Normalizer:
         spoken = self.grammar.signs.get(match[0])
         if spoken:
             scan.say(spoken, *match.span())
-        elif match[0] in "-'" and scan.tokens and scan.tokens[-1][2] == match.start():
-            scan.silent(*match.span())
-            scan.space_last()
+        elif match[0] in "-'" and scan.last.end == match.start():
+            scan.extend(match.end())
         else:
             scan.drop(*match.span(), "symbol")
 
@@ -422,7 +405,11 @@ class Normalizer:
 
     def _of(self, whole: str) -> str:
         number = int(whole)
-        return f"{self.grammar.of_millions} " if number >= 10**6 and number % 10**6 == 0 else ""
+        return (
+            f"{self.grammar.of_millions} "
+            if number >= 1_000_000 and number % 1_000_000 == 0
+            else ""
+        )
 
     def _integer(self, text: str, counted: str) -> str:
         if len(text) > LONGEST_DIGITS - 1 or (len(text) > 2 and text[0] == "0"):
@@ -433,32 +420,6 @@ class Normalizer:
         return " ".join(self.grammar.digits[int(digit)] for digit in text)
 
 
-KINDS = (
-    "saint",
-    "override",
-    "line",
-    "tag",
-    "address",
-    "short",
-    "iso",
-    "date",
-    "clock",
-    "fraction",
-    "money",
-    "ordinal",
-    "century",
-    "first",
-    "number",
-    "capitals",
-    "single",
-    "word",
-    "dash",
-    "dots",
-    "mark",
-    "space",
-    "digits",
-    "other",
-)
 NORMALIZERS = {code: Normalizer(language.grammar) for code, language in LANGUAGES.items()}
 
 

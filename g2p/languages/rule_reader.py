@@ -122,7 +122,7 @@ class RuleReader:
     def _ruled(self, word: str) -> str:
         """The rules' answer; empty for one that is no phonemes of Kokoro."""
         phonemes = self._sounds(word)
-        return phonemes if KNOWN.issuperset(phonemes) else ""
+        return phonemes if all(symbol in KNOWN for symbol in phonemes) else ""
 
     def _overridden(self, override: Override | None) -> tuple[str, Source, int]:
         if override is None:

@@ -1,7 +1,5 @@
 """The benches: the tables of coremltools' suite, and the executor beside PyTorch."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -5,10 +5,13 @@ memory against closed forms.
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, call
 
 import coremltools as ct
 import numpy as np
@@ -21,10 +24,14 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from built import (
+    IOS17,
+    IOS18,
     Compress,
+    compressed,
     converted,
     joint,
     linear,
+    op,
     package_of,
     palette,
     profile_of,
@@ -42,66 +49,54 @@ from mlprogram.examine.rules import COMMAND
 ROOT = Path(__file__).resolve().parents[2]
 
 
+class Net(torch.nn.Module):
+    """A convolution and a sine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 8, (1, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(self.conv(x))
+
+
 @pytest.fixture(scope="module")
-# A convolution and a sine with two enumerated widths
+# with two enumerated widths
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = torch.nn.Conv2d(4, 8, (1, 3))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.sin(self.conv(x))
-
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
-    inputs, folder = (
-        [ct.TensorType("x", shape=shapes, dtype=np.float16)],
-        tmp_path_factory.mktemp("package"),
-    )
-    return converted(
-        Net(),
-        torch.zeros(1, 4, 1, 16),
-        folder / "net.mlpackage",
-        inputs,
-        outputs=[ct.TensorType("y", dtype=np.float16)],
-    )
+    path, fp16 = tmp_path_factory.mktemp("package") / "net.mlpackage", {"dtype": np.float16}
+    inputs, outputs = [ct.TensorType("x", shapes, **fp16)], [ct.TensorType("y", **fp16)]
+    return converted(Net(), torch.zeros(1, 4, 1, 16), path, inputs, outputs)
 
 
-def last_json(text: str) -> dict:
-    return json.loads(text.strip().splitlines()[-1])
+Capture = pytest.CaptureFixture
 
 
-def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.CaptureFixture) -> None:
-    assert (
-        main(["describe", str(package), "--shape", "x=1,4,1,32", "--top", "1", "--by", "macs"]) == 0
-    )
+def ran(line: str, capsys: Capture, code: int = 0) -> tuple[str, Any]:
+    """What a command prints, and the JSON in its last line."""
+    assert main(line.split()) == code
     out = capsys.readouterr().out
-    described = last_json(out)
+    return out, json.loads(out.strip().splitlines()[-1])
+
+
+def test_describe_labels_its_figures(package: Path, capsys: Capture) -> None:
+    out, described = ran(f"describe {package} --shape x=1,4,1,32 --top 1 --by macs", capsys)
+    assert "live peak" in out
     assert described["totals"]["macs"] == 8 * 30 * 4 * 3
-    assert described["op_counts"] == {
-        "conv": 1,
-        "sin": 1,
-    }
+    assert described["op_counts"] == {"conv": 1, "sin": 1}
     assert described["weight_bytes"] == {"fp16": 8 * 4 * 3 * 2 + 8 * 2}
     assert [op["op_type"] for op in described["top"]] == ["conv"]
     assert described["outputs"][0]["shape"] == [1, 8, 1, 30]
-    assert "live peak" in out
-    assert (
-        main(["ane", str(package), "--chip", "m1", "--chip", "M3", "--all-shapes", "--per-op"]) == 0
-    )
-    out = capsys.readouterr().out
-    report = last_json(out)
+
+
+def test_ane_labels_its_figures(package: Path, capsys: Capture) -> None:
+    out, report = ran(f"ane {package} --chip m1 --chip M3 --all-shapes --per-op", capsys)
     assert report["label"] == "forecast, not a measurement"
-    assert [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]] == [
-        ("m1", 16),
-        ("m3", 16),
-        ("m1", 32),
-        ("m3", 32),
-    ]
-    assert report["forecasts"][0]["optimistic"]["share"]["ops"] == 0.5
-    assert report["forecasts"][1]["optimistic"]["share"]["ops"] == 1
-    assert all(f["device"] == "not measured (needs a Mac)" for f in report["forecasts"])
+    rows = [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]]
+    assert rows == [("m1", 16), ("m3", 16), ("m1", 32), ("m3", 32)]
+    shares = [f["optimistic"]["share"]["ops"] for f in report["forecasts"]]
+    assert shares == [0.5, 1, 0.5, 1]
+    assert {f["device"] for f in report["forecasts"]} == {NOT_MEASURED}
     assert "not measured (needs a Mac)" in out
     titles = [
         line for line in out.splitlines() if "share on the engine" in line or "rules behind" in line
@@ -109,32 +104,36 @@ def test_describe_and_ane_label_their_figures(package: Path, capsys: pytest.Capt
     assert titles
     assert all("forecast" in line for line in titles)
     assert "sin-cos (leaves): sin" in " ".join(out.split())
-    # a small segment: it may leave
-    assert main(["ane", str(package), "--chip", "m5", "--at-least", "50"]) == 1
-    assert main(["ane", str(package), "--chip", "m5", "--at-least", "0"]) == 0
 
 
-def triangle(x: Any) -> Any:
-    return mb.sub(x=x, y=mb.band_part(x=x, lower=-1, upper=0))
+@pytest.mark.parametrize(("least", "code"), [(50, 1), (0, 0)])
+# a small segment: it may leave
+def test_a_share_on_the_engine_is_a_gate(
+    least: int, code: int, package: Path, capsys: Capture
+) -> None:
+    ran(f"ane {package} --chip m5 --at-least {least}", capsys, code)
 
 
 @pytest.mark.parametrize(
     ("build", "warning"),
     [
-        (lambda x: mb.inverse(x=x, epsilon=1e-4), "1 / x with an epsilon"),
-        (lambda x: mb.inverse(x=x, epsilon=0.0), ""),
+        (op("inverse", epsilon=1e-4), "1 / x with an epsilon"),
+        (op("inverse", epsilon=0.0), ""),
         # 9.1 writes exp(y ln 2)
         (
             lambda x: mb.pow(x=np.float32(2), y=x),
             "Core ML squares y" if ct.__version__ == "9.0" else "",
         ),
-        (lambda x: mb.pow(x=x, y=np.float32(2)), ""),
+        (op("pow", y=np.float32(2)), ""),
         (lambda x: mb.atan(x=mb.real_div(x=x, y=mb.exp(x=x))), "atan2 as it is converted"),
-        (lambda x: mb.atan(x=x), ""),
-        (triangle, "triu or tril as it is converted"),
-        (lambda x: mb.band_part(x=x, lower=-1, upper=0), ""),
-        (lambda x: mb.add(x=x, y=np.float32(-np.inf)), "a constant of -inf"),
-        (lambda x: mb.add(x=x, y=np.float32(-4e4)), ""),
+        (op("atan"), ""),
+        (
+            lambda x: mb.sub(x=x, y=mb.band_part(x=x, lower=-1, upper=0)),
+            "triu or tril as it is converted",
+        ),
+        (op("band_part", lower=-1, upper=0), ""),
+        (op("add", y=np.float32(-np.inf)), "a constant of -inf"),
+        (op("add", y=np.float32(-4e4)), ""),
     ],
 )
 def test_what_the_file_shows_of_traps_is_a_warning(
@@ -144,69 +143,47 @@ def test_what_the_file_shows_of_traps_is_a_warning(
     assert [warning in found for found in pitfalls(profile)] == [True] * bool(warning)
 
 
-def test_files(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    files = tmp_path / "report.json", tmp_path / "segments.png"
-    assert (
-        main(
-            ["ane", str(package), "--chip", "m2", "--json", str(files[0]), "--plot", str(files[1])]
-        )
-        == 0
-    )
-    ops = json.loads(files[0].read_text(encoding="utf-8"))["forecasts"][0]["ops"]
+def test_files(package: Path, tmp_path: Path, capsys: Capture) -> None:
+    report, plot = tmp_path / "report.json", tmp_path / "segments.png"
+    ran(f"ane {package} --chip m2 --json {report} --plot {plot}", capsys)
+    ops = json.loads(report.read_text(encoding="utf-8"))["forecasts"][0]["ops"]
     assert {f["rule"] for f in ops[1]["findings"]} >= {"sin-cos"}
     assert ops[1]["findings"][0]["sources"]
-    assert files[1].read_bytes()[:4] == b"\x89PNG"
-    assert files[1].stat().st_size > 5000
+    assert plot.read_bytes()[:4] == b"\x89PNG"
+    assert plot.stat().st_size > 5000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["ane", "{package}", "--chip", "m9"],
-            ("chip 'm9' is not in data/ane_rules.json; it has m1, m2, m3, m4, m5, a14, a15, a16,"),
-        ),
-        (["ane", "{folder}"], "not an .mlpackage"),
-        (["describe", "{folder}/none.mlpackage"], "nothing there"),
-        (
-            ["describe", "{package}", "--shape", "x=1,4,1,17"],
-            "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]",
-        ),
-        (["describe", "{package}", "--shape", "z=1,4"], "unknown input 'z'; the program takes x"),
-        (
-            ["describe", "{package}", "--function", "half"],
-            "no function 'half'; this program has main",
-        ),
-        (["ane", "{package}", "--all-shapes", "--shape", "x=1,4,1,16"], "exclude each other"),
-        (["ane", "{package}", "--rules", "{folder}/rules.json"], "there is no such file"),
-        (
-            ["ane", "{package}", "--chip", "m1", "--plot", "{folder}/x.gif"],
-            "must end in one of .png, .svg, .pdf",
-        ),
-        (["ane", "{package}", "--chip", "m1", "--json", "{folder}/no/x.json"], "cannot write"),
-        (["rules", "--check", "{folder}/none.md"], "there is no such file"),
-    ],
-)
+MISTAKES = {
+    "ane {package} --chip m9": "chip 'm9' is not in data/ane_rules.json; it has m1, m2, m3, m4,",
+    "ane {folder}": "not an .mlpackage",
+    "describe {folder}/none.mlpackage": "nothing there",
+    "describe {package} --shape x=1,4,1,17": "allowed: one of [1, 4, 1, 16], [1, 4, 1, 32]",
+    "describe {package} --shape z=1,4": "unknown input 'z'; the program takes x",
+    "describe {package} --function half": "no function 'half'; this program has main",
+    "ane {package} --all-shapes --shape x=1,4,1,16": "exclude each other",
+    "ane {package} --rules {folder}/rules.json": "there is no such file",
+    "ane {package} --chip m1 --plot {folder}/x.gif": "must end in one of .png, .svg, .pdf",
+    "ane {package} --chip m1 --json {folder}/no/x.json": "cannot write",
+    "rules --check {folder}/none.md": "there is no such file",
+    "ane {fixed} --all-shapes": "no input is enumerated",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
 def test_mistakes_are_one_line_and_exit_2(
-    arguments: list[str], message: str, package: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    line: str, package: Path, program: OpenProgram, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert main([a.format(package=package, folder=tmp_path) for a in arguments]) == 2
-    error = capsys.readouterr().err.strip().splitlines()
-    assert len(error) == 1
-    assert error[0].startswith("error: ")
-    assert message in error[0]
-
-
-def test_all_shapes_needs_an_enumeration(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    fixed = package_of({"x": (1, 4, 1, 8)}, lambda x: mb.relu(x=x), tmp_path)
-    assert main(["ane", str(fixed), "--all-shapes"]) == 2
-    assert "no input is enumerated" in capsys.readouterr().err
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    places = {"package": package, "folder": folder, "fixed": program.package.path}
+    assert main(line.format(**places).split()) == 2
+    (error,) = capsys.readouterr().err.strip().splitlines()
+    assert error.startswith("error: ")
+    assert MISTAKES[line] in error
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=0,2", "x=1,,2"])
-def test_malformed_shapes_are_refused_by_the_parser(
-    text: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["describe", "p", "--shape", text])
     assert stop.value.code == 2
@@ -214,17 +191,16 @@ def test_malformed_shapes_are_refused_by_the_parser(
     assert shape_argument("x=1,2") == ("x", (1, 2))
 
 
-def test_documents_hold_the_rules_of_the_data_file(capsys: pytest.CaptureFixture) -> None:
+def test_documents_hold_the_rules_of_the_data_file() -> None:
     assert main(["rules", "--check", str(ROOT / "mlprogram" / "RULES.md")]) == 0
 
 
-def test_rules_page_is_renewed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_rules_page_is_renewed_and_checked(tmp_path: Path) -> None:
     begin, end = generated_marks(COMMAND)
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
-    assert main(["rules", "--check", str(page)]) == 1
-    assert main(["rules", "--write", str(page)]) == 0
-    assert main(["rules", "--check", str(page)]) == 0
+    verbs = ["--check", "--write", "--check"]
+    assert [main(["rules", verb, str(page)]) for verb in verbs] == [1, 0, 0]
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -256,74 +232,37 @@ class MLCPUComputeDevice:
     """Likewise."""
 
 
-@dataclass
-class FakeModel:
-    """Stand-in for MLModel: remembers how it was opened and what it was given."""
-
-    opened: list[tuple[str, str, str | None]] = field(default_factory=list)
-    predictions: list[dict[str, Any]] = field(default_factory=list)
-
-    def __call__(self, path: str, compute_units: str, function_name: str | None) -> "FakeModel":
-        self.opened.append((path, compute_units, function_name))
-        return self
-
-    def predict(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        self.predictions.append(inputs)
-        return {}
-
-    def get_compiled_model_path(self) -> str:
-        return "compiled.mlmodelc"
-
-
-class FakePlan:
-    """Stand-in for MLComputePlan: sin on the CPU, everything else on the engine, constants
-    nowhere.
-    """
-
-    def __init__(self, program: OpenProgram) -> None:
-        ops = [SimpleNamespace(operator_name=op.op_type, outputs=[SimpleNamespace(name=op.name)],
-            blocks=[]) for op in program.function.body.walk()]  # fmt: skip
-        block = SimpleNamespace(operations=ops)
-        self.model_structure = SimpleNamespace(
-            program=SimpleNamespace(functions={"main": SimpleNamespace(block=block)})
-        )
-        self.loaded: list[tuple[str, str]] = []
-
-    def load_from_path(self, path: str, compute_units: str) -> "FakePlan":
-        self.loaded.append((path, compute_units))
-        return self
-
-    def get_compute_device_usage_for_mlprogram_operation(self, op: Any) -> Any:
-        if op.operator_name == "const":
-            return None
-        unit = MLCPUComputeDevice() if op.operator_name == "sin" else MLNeuralEngineComputeDevice()
-        return SimpleNamespace(preferred_compute_device=unit)
-
-
-@dataclass
-class Clock:
-    """A clock that advances by two milliseconds each time it is read."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        self.now += 0.002
-        return self.now
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> OpenProgram:
-
-    def build(x: Any, i: Any) -> Any:
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> OpenProgram:
+    def build(x, i):
         return mb.gather(x=mb.sin(x=mb.relu(x=x)), indices=i, axis=3)
 
-    return open_program(package_of({"x": (1, 4, 1, 8), "i": (8,)}, build, tmp_path))
+    folder = tmp_path_factory.mktemp("program")
+    return open_program(package_of({"x": (1, 4, 1, 8), "i": (8,)}, build, folder))
 
 
 @pytest.fixture
 def core_ml(program: OpenProgram) -> CoreML:
+    """Stand-ins: sin on the CPU, everything else on the engine, constants nowhere; the clock
+    advances by two milliseconds each time it is read.
+    """
+    model, plan = MagicMock(), MagicMock()
+    model().get_compiled_model_path.return_value = "compiled.mlmodelc"
+    model.reset_mock()
+    functions = plan.load_from_path().model_structure.program.functions
+    functions.__getitem__().block.operations = [
+        SimpleNamespace(operator_name=op.op_type, outputs=[op.outputs[0]], blocks=[])
+        for op in program.function.body.walk()
+    ]
+    cpu, engine = MLCPUComputeDevice(), MLNeuralEngineComputeDevice()
+    plan.load_from_path().get_compute_device_usage_for_mlprogram_operation = lambda op: (
+        SimpleNamespace(preferred_compute_device=cpu if op.operator_name == "sin" else engine)
+        if op.operator_name != "const"
+        else None
+    )
+    plan.load_from_path.reset_mock()
     units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
-    return CoreML(FakeModel(), FakePlan(program), units, Clock(), "Apple M2")
+    return CoreML(model, plan, units, partial(next, count(0, 0.002)), "Apple M2")
 
 
 def test_off_a_mac_there_is_no_core_ml(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,15 +274,13 @@ def test_measure_asks_for_every_unit_and_reads_the_plan(
     core_ml: CoreML, program: OpenProgram
 ) -> None:
     facts = measure(core_ml, program, program.shapes({}))
-    paths = {opened[0] for opened in core_ml.model.opened}
-    assert [opened[1:] for opened in core_ml.model.opened] == [
-        (unit, None) for unit in (*device.UNITS, "CPU_AND_NE")
-    ]
-    assert len(paths) == 1, "coremltools rewrites a package that it opens: it gets a copy"
-    assert str(program.package.path) not in paths, (
-        "coremltools rewrites a package that it opens: it gets a copy"
-    )
-    assert core_ml.plan.loaded == [("compiled.mlmodelc", "CPU_AND_NE")]
+    opened = core_ml.model.call_args_list
+    assert [one.kwargs["compute_units"] for one in opened] == [*device.UNITS, "CPU_AND_NE"]
+    assert {one.kwargs["function_name"] for one in opened} == {None}
+    (path,) = {one.args[0] for one in opened}
+    assert path != str(program.package.path), "coremltools rewrites a package that it opens"
+    loaded = call("compiled.mlmodelc", compute_units="CPU_AND_NE")
+    assert core_ml.plan.load_from_path.call_args_list == [loaded]
     assert set(facts.placement.values()) == {"engine", "CPU"}
     assert len(facts.placement) == 3
     assert facts.share_on_engine() == pytest.approx(2 / 3)
@@ -351,39 +288,31 @@ def test_measure_asks_for_every_unit_and_reads_the_plan(
         assert timing.load_ms == pytest.approx(2)
         assert timing.median_ms == pytest.approx(2)
         assert len(timing.predict_ms) == 10
-    inputs = core_ml.model.predictions[0]
+    (inputs,) = core_ml.model().predict.call_args.args
     assert str(inputs["x"].dtype) == "float16"
     assert inputs["x"].shape == (1, 4, 1, 8)
     assert str(inputs["i"].dtype) == "int32"
 
 
-def test_a_refusal_by_core_ml_is_one_line(
-    core_ml: CoreML, program: OpenProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: FakeModel, inputs: dict[str, Any]) -> None:
-        raise RuntimeError("Error computing NN outputs.")
-
-    monkeypatch.setattr(FakeModel, "predict", refuse)
-    with pytest.raises(
-        ProgramError, match="Core ML of this Mac refused it: Error computing NN outputs"
-    ):
-        measure(core_ml, program, program.shapes({}))
+def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram) -> None:
+    core_ml.model().predict.side_effect = RuntimeError("Error computing NN outputs.")
+    pytest.raises(ProgramError, measure, core_ml, program, program.shapes({})).match(
+        "Core ML of this Mac refused it: Error computing NN outputs"
+    )
 
 
 def test_forecast_and_fact_stand_side_by_side(
     core_ml: CoreML,
     program: OpenProgram,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
+    capsys: Capture,
 ) -> None:
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
-    assert main(["ane", str(program.package.path), "--chip", "m2", "--per-op"]) == 0
-    out = capsys.readouterr().out
+    out, _ = ran(f"ane {program.package.path} --chip m2 --per-op", capsys)
     assert NOT_MEASURED not in out
     assert "Apple M2 CPU_AND_NE" in out
     assert "66.6" in out
-    assert main(["ane", str(program.package.path), "--chip", "m2", "--no-device"]) == 0
-    assert NOT_MEASURED in capsys.readouterr().out
+    assert NOT_MEASURED in ran(f"ane {program.package.path} --chip m2 --no-device", capsys)[0]
 
 
 small = st.integers(1, 4)
@@ -391,217 +320,148 @@ VALUES = 64 * 32 * 4
 WEIGHT = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
 
 
-class TestArithmetic:
-    @settings(max_examples=50, deadline=None)
-    @given(
-        batch=small,
-        groups=small,
-        c_in=small,
-        c_out=small,
-        kernel=st.tuples(small, small),
-        stride=small,
-        dilation=small,
-        extra=st.integers(0, 5),
+def counted(op: str, function: Callable, attributes: dict[str, Any], **shapes: Any) -> None:
+    """Multiply-accumulates of an operation on ones: each result is the number of its products."""
+    y = function(*(torch.ones(shape) for shape in shapes.values()))
+    assert count_macs(op, shapes, (tuple(y.shape),), attributes) == int(y.sum())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.tuples(*[small] * 8))
+def test_macs_are_the_sum_of_ones(sizes: tuple[int, ...]) -> None:
+    n, groups, i, o, high, wide, stride, dilation = sizes
+    spans = [(k - 1) * dilation + 1 + n for k in (high, wide)]
+    more = {"stride": stride, "groups": groups}
+    counted(
+        "conv",
+        lambda x, w: F.conv2d(x, w, dilation=dilation, **more),
+        {},
+        x=(n, groups * i, *spans),
+        weight=(groups * o, i, high, wide),
     )
-    def test_conv_macs_are_the_sum_of_ones(
-        self,
-        batch: int,
-        groups: int,
-        c_in: int,
-        c_out: int,
-        kernel: tuple[int, int],
-        stride: int,
-        dilation: int,
-        extra: int,
-    ) -> None:
-        spans = [(k - 1) * dilation + 1 + extra for k in kernel]
-        x, w = torch.ones(batch, groups * c_in, *spans), torch.ones(groups * c_out, c_in, *kernel)
-        # each output is the number of its products
-        y = F.conv2d(x, w, stride=stride, dilation=dilation, groups=groups)
-        assert count_macs(
-            "conv", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}
-        ) == int(y.sum())
-
-    @settings(max_examples=50, deadline=None)
-    @given(
-        batch=small,
-        groups=small,
-        c_in=small,
-        c_out=small,
-        kernel=small,
-        stride=small,
-        width=st.integers(1, 9),
+    counted(
+        "conv_transpose",
+        lambda x, w: F.conv_transpose1d(x, w, **more),
+        {},
+        x=(n, groups * i, high * dilation),
+        weight=(groups * i, o, wide),
     )
-    def test_conv_transpose_macs_are_the_sum_of_ones(
-        self, batch: int, groups: int, c_in: int, c_out: int, kernel: int, stride: int, width: int
-    ) -> None:
-        x, w = torch.ones(batch, groups * c_in, width), torch.ones(groups * c_in, c_out, kernel)
-        y = F.conv_transpose1d(x, w, stride=stride, groups=groups)
-        assert count_macs(
-            "conv_transpose", {"x": tuple(x.shape), "weight": tuple(w.shape)}, (tuple(y.shape),), {}
-        ) == int(y.sum())
+    x, y = (n, i, wide), (n, wide, o)
+    counted("matmul", torch.matmul, {"transpose_x": False}, x=x, y=y)
+    counted("matmul", lambda x, y: x.mT @ y, {"transpose_x": True}, x=(n, wide, i), y=y)
+    counted("linear", F.linear, {}, x=x, weight=(o, wide))
+    operands = {"values[000]": x, "values[001]": y}
+    counted("einsum", torch.matmul, {"equation": "bij,bjk->bik"}, **operands)
 
-    @settings(max_examples=50, deadline=None)
-    @given(batch=small, rows=small, inner=small, columns=small, flip=st.booleans())
-    def test_product_macs_are_the_sum_of_ones(
-        self, batch: int, rows: int, inner: int, columns: int, flip: bool
-    ) -> None:
-        x, y = torch.ones(batch, rows, inner), torch.ones(batch, inner, columns)
-        total, shape = int((x @ y).sum()), tuple((x.mT if flip else x).shape)
-        assert (
-            count_macs(
-                "matmul",
-                {"x": shape, "y": tuple(y.shape)},
-                ((batch, rows, columns),),
-                {"transpose_x": flip},
-            )
-            == total
-        )
-        operands = {"values[000]": (batch, rows, inner), "values[001]": (batch, inner, columns)}
-        assert (
-            count_macs("einsum", operands, ((batch, rows, columns),), {"equation": "bij,bjk->bik"})
-            == total
-        )
-        assert (
-            count_macs(
-                "linear",
-                {"x": (batch, rows, inner), "weight": (columns, inner)},
-                ((batch, rows, columns),),
-                {},
-            )
-            == total
-        )
 
-    def test_closed_forms_and_flops_of_operations_without_macs(self) -> None:
-        shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
-        assert count_macs(
-            "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
-        ) == 2 * 3 * 5 * 7 * (8 + 4)
-        shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
-        assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
-        x = {"x": (2, 3, 4)}
-        assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24
-        assert count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
-        assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
-        assert count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
-        assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
+def test_closed_forms_and_flops_of_operations_without_macs() -> None:
+    shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
+    assert count_macs(
+        "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
+    ) == 2 * 3 * 5 * 7 * (8 + 4)
+    shapes = {"x": (10, 2, 6), "weight_ih": (16, 6), "weight_hh": (16, 4), "bias": (16,)}
+    assert count_macs("lstm", shapes, ((10, 2, 4),), {}) == 10 * 2 * 16 * (6 + 4)
+    x = {"x": (2, 3, 4)}
+    assert count_flops("relu", 0, x, ((2, 3, 4),)) == 24
+    assert count_flops("reduce_sum", 0, x, ((2, 3, 1),)) == 24
+    assert count_flops("softmax", 0, x, ((2, 3, 4),)) == 120
+    assert count_flops("transpose", 0, x, ((4, 3, 2),)) == 0
+    assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
 
-    def test_chain_counted_by_hand(self, tmp_path: Path) -> None:
-        def chain(x):
-            a = mb.relu(x=x)  # reads x, writes a
-            b = mb.add(x=a, y=x)  # reads a and x, the last use of both
-            c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
-            return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
 
-        profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
-        relu, add, reshape, conv = profile.ops
-        tensor = 4 * 8 * 2  # bytes of x, a, b
-        assert [op.activation_bytes for op in profile.ops] == [
-            2 * tensor,
-            3 * tensor,
-            0,
-            tensor + 2 * 4 * 2,
-        ]
-        assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
-        assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
-        assert profile.live_peak_bytes() == 3 * tensor
-        assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
+def test_chain_counted_by_hand(tmp_path: Path) -> None:
+    def chain(x):
+        a = mb.relu(x=x)  # reads x, writes a
+        b = mb.add(x=a, y=x)  # reads a and x, the last use of both
+        c = mb.reshape(x=b, shape=[1, 8, 1, 4])  # the same bytes as b
+        return mb.conv(x=c, weight=np.ones((2, 8, 1, 1), np.float16))  # [1, 2, 1, 4]
 
-    def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(
-        self, tmp_path: Path
-    ) -> None:
-        def build(x):
-            return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
+    profile = profile_of({"x": (1, 4, 1, 8)}, chain, tmp_path)
+    relu, add, reshape, conv = profile.ops
+    tensor = 4 * 8 * 2  # bytes of x, a, b
+    assert [op.activation_bytes for op in profile.ops] == [
+        2 * tensor,
+        3 * tensor,
+        0,
+        tensor + 2 * 4 * 2,
+    ]
+    assert [op.weight_bytes for op in profile.ops] == [0, 0, 0, 2 * 8 * 2]
+    assert profile.live_bytes() == [2 * tensor, 3 * tensor, tensor, tensor + 16]
+    assert profile.live_peak_bytes() == 3 * tensor
+    assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
 
-        square, piece = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path).ops
-        assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
 
-    def test_loop_is_counted_as_often_as_it_runs(self, tmp_path: Path) -> None:
-        def build(x):
-            return mb.while_loop(
-                _cond=lambda i, y: mb.less(x=i, y=3),
-                _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)),
-                loop_vars=(0, x),
-            )[1]
+def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_path: Path) -> None:
+    def build(x):
+        return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
 
-        profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
-        times = {op.op_type: op.times for op in profile.ops}
-        assert profile.shapes_from == "one run on zeros"
-        assert times["mul"] == 3
-        assert times["while_loop"] == 1
-        assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
+    square, piece = profile_of({"x": (1, 4, 1, 8)}, build, tmp_path).ops
+    assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
+
+
+def test_loop_is_counted_as_often_as_it_runs(tmp_path: Path) -> None:
+    def build(x):
+        return mb.while_loop(
+            _cond=lambda i, y: mb.less(x=i, y=3),
+            _body=lambda i, y: (mb.add(x=i, y=1), mb.mul(x=y, y=2.0)),
+            loop_vars=(0, x),
+        )[1]
+
+    profile = profile_of({"x": (4,)}, build, tmp_path, dtype=types.fp32)
+    times = {op.op_type: op.times for op in profile.ops}
+    assert profile.shapes_from == "one run on zeros"
+    assert times["mul"] == 3
+    assert times["while_loop"] == 1
+    assert next(op for op in profile.ops if op.op_type == "mul").flops == 3 * 4
+
+
+CONVOLUTION = {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT)
 
 
 @pytest.fixture(scope="module")
-# A convolution [64, 32, 1, 4] of fp32 weights, to compress
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+# a convolution [64, 32, 1, 4] of fp32 weights, to compress
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[ct.target, Path]:
     folder = tmp_path_factory.mktemp("plain")
-    return package_of(
-        {"x": (1, 32, 1, 16)},
-        lambda x: mb.conv(x=x, weight=WEIGHT),
-        folder,
-        dtype=types.fp32,
-        target=ct.target.iOS18,
-    )
+    return {t: package_of(*CONVOLUTION, folder, types.fp32, t) for t in (IOS17, IOS18)}
 
 
-def compressed(path: Path, compress: Compress, folder: Path) -> Path:
-    compress(ct.models.MLModel(str(path), skip_model_load=True)).save(
-        str(folder / "compressed.mlpackage")
-    )
-    return folder / "compressed.mlpackage"
+BLOCKS = linear("int4", granularity="per_block", block_size=16)
+SPARSE = VALUES // 4 * 4 + VALUES // 8
+UNCHANGED: Compress = lambda model: model  # noqa: E731
 
 
 @pytest.mark.parametrize(
-    ("compress", "kind", "stored"),
+    ("target", "compress", "kind", "stored"),
     [
-        (None, "fp32", 4 * VALUES),
-        (linear("int8"), "linear int8", VALUES + 64 * 4),
+        (IOS18, UNCHANGED, "fp32", 4 * VALUES),
+        (IOS18, linear(), "linear int8", VALUES + 64 * 4),
+        (IOS18, BLOCKS, "linear per block int4", VALUES // 2 + 64 * 2 * 4),
+        (IOS18, palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4),
+        (IOS18, sparse(0.75), "sparse fp32", SPARSE),
+        # the older forms: shapes and zero points beside
+        (IOS17, linear(), "linear int8", pytest.approx(VALUES + 64 * 4 + 1, abs=80)),
+        (IOS17, palette(nbits=6), "palette 6-bit", pytest.approx(VALUES * 6 // 8 + 64 * 4, abs=80)),
+        (IOS17, sparse(0.75), "sparse fp32", pytest.approx(SPARSE, abs=80)),
+        # sparse indices into a palette
         (
-            linear("int4", granularity="per_block", block_size=16),
-            "linear per block int4",
-            VALUES // 2 + 64 * 2 * 4,
+            IOS18,
+            joint(palette(nbits=4), 0.5),
+            "sparse + palette 4-bit",
+            pytest.approx(VALUES / 2, rel=1),
         ),
-        (palette(nbits=4), "palette 4-bit", VALUES // 2 + 16 * 4),
-        (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
     ],
 )
 def test_stored_bytes_by_kind(
-    plain: Path, compress: Compress | None, kind: str, stored: int, tmp_path: Path
+    target: ct.target, compress: Compress, kind: str, stored: Any, plain: dict, tmp_path: Path
 ) -> None:
-    path = plain if compress is None else compressed(plain, compress, tmp_path)
+    path = compressed(plain[target], compress, tmp_path)
     assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
-@pytest.mark.parametrize(
-    ("compress", "kind", "stored"),
-    [
-        (linear("int8"), "linear int8", VALUES + 64 * 4 + 1),
-        (palette(nbits=6), "palette 6-bit", VALUES * 6 // 8 + 64 * 4),
-        (sparse(0.75), "sparse fp32", VALUES // 4 * 4 + VALUES // 8),
-    ],
-)
-def test_stored_bytes_of_the_older_forms(
-    compress: Compress, kind: str, stored: int, tmp_path: Path
-) -> None:
-    path = package_of(
-        {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT), tmp_path, dtype=types.fp32
-    )
-    kinds = open_program(compressed(path, compress, tmp_path)).storage.bytes_by_kind()
-    # 80: shapes and zero points
-    assert list(kinds) == [kind]
-    assert kinds[kind] == pytest.approx(stored, abs=80)
-
-
-def test_joint_compression_and_shared_weights(plain: Path, tmp_path: Path) -> None:
-    kinds = open_program(compressed(plain, joint("palette", 0.5), tmp_path)).storage.bytes_by_kind()
-    assert list(kinds) == ["sparse + palette 4-bit"]
-    assert kinds["sparse + palette 4-bit"] < VALUES
-
+def test_a_weight_of_two_layers_is_stored_once(tmp_path: Path) -> None:
     def twice(x):
         weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))
         return mb.conv(x=mb.conv(x=x, weight=weight), weight=weight)
 
-    assert open_program(
-        package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)
-    ).storage.bytes_by_kind() == {"fp16": 96}
+    path = package_of({"x": (1, 4, 1, 9)}, twice, tmp_path)
+    assert open_program(path).storage.bytes_by_kind() == {"fp16": 96}

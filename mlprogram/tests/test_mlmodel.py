@@ -2,8 +2,6 @@
 exceptions.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,12 @@ import numpy as np
 import pytest
 import torch
 from coremltools.converters.mil.mil import Builder as mb
-from coremltools.converters.mil.mil import Function, types
-from coremltools.converters.mil.mil.program import StateTensorPlaceholder
+from coremltools.converters.mil.mil import types
 from PIL import Image
 from torch import nn
 
-from built import converted, save
+from built import IOS18, converted, package_of
 from mlprogram import MLModel, Program, ProgramError
-
-IOS17, IOS18 = ct.target.iOS17, ct.target.iOS18
 
 
 class Affine(nn.Module):
@@ -35,33 +30,36 @@ class Affine(nn.Module):
 
 
 def convert(
-    module: nn.Module,
-    shape: tuple[int, ...],
-    path: Path,
-    inputs: list[Any] | None = None,
-    **more: Any,
+    module: nn.Module, folder: Path, *inputs: Any, outputs: Any = ("y",), **more: Any
 ) -> Path:
-    return converted(
-        module, torch.zeros(shape), path, inputs or [ct.TensorType("x", shape=shape)], **more
-    )
+    """One input, x of three numbers where nothing else is said."""
+    inputs = inputs or (ct.TensorType("x", shape=(1, 3)),)
+    path, example = folder / "m.mlpackage", torch.zeros(tuple(inputs[0].shape.shape))
+    return converted(module, example, path, [*inputs], outputs, **more)
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return convert(Affine(2), (1, 3), tmp_path_factory.mktemp("m") / "plain.mlpackage")
+    return convert(Affine(2), tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def tenfold(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    y = ct.TensorType("y", shape=(1, 3))
+    return convert(Affine(10), tmp_path_factory.mktemp("tenfold"), y, outputs=("z",))
+
+
+KINDS = "float32 float64 float16 int64".split()
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        np.array([[1, 2, 3]], np.float32),
-        np.array([[1, 2, 3]], np.float64),
-        np.array([[1, 2, 3]], np.float16),
-        np.array([[1, 2, 3]], np.int64),
+        *(np.array([[1, 2, 3]], kind) for kind in KINDS),
         torch.tensor([[1.0, 2, 3]], requires_grad=True),
         [[1, 2, 3]],
     ],
-    ids=["float32", "float64", "float16", "int64", "tensor", "list"],
+    ids=[*KINDS, "tensor", "list"],
 )
 def test_any_array_of_numbers(plain: Path, value: Any) -> None:
     out = MLModel(plain).predict({"x": value})["y"]
@@ -79,207 +77,166 @@ def test_batches_and_descriptions(plain: Path) -> None:
     spec = model.get_spec()
     spec.description.input[0].name = "other"
     assert model.get_spec().description.input[0].name == "x"
-    assert MLModel(model.get_spec(), weights_dir=plain).predict({"x": [[0, 0, 0]]})[
-        "y"
-    ].tolist() == [[1, 1, 1]]
+    again = MLModel(model.get_spec(), weights_dir=plain)
+    assert again.predict({"x": [[0, 0, 0]]})["y"].tolist() == [[1, 1, 1]]
 
 
 def test_integers_lose_their_fraction(tmp_path: Path) -> None:
     """int32 inputs are asked for as they come: coremltools' own helpers hand over float32."""
-    with Function(
-        {"i": mb.placeholder(shape=(4,), dtype=types.int32)}, opset_version=IOS17
-    ) as function:
-        function.set_outputs([mb.add(x=function.inputs["i"], y=1, name="y")])
-    model = MLModel(save(function, tmp_path / "i.mlpackage", IOS17))
-    out = model.predict({"i": np.array([1.9, -1.9, 7, 0], np.float32)})["y"]
-    assert out.dtype == np.int32
-    assert out.tolist() == [2, 0, 8, 1]
-    pytest.raises(ProgramError, model.predict, {"i": [2.0**40, 0, 0, 0]}).match("outside int32")
-    pytest.raises(ProgramError, model.predict, {"i": [np.nan, 0, 0, 0]}).match("NaN or infinity")
+    model = MLModel(package_of({"i": (4,)}, lambda i: {"y": mb.add(x=i, y=1)}, tmp_path))
+    y = model.predict({"i": np.array([1.9, -1.9, 7, 0], np.float32)})["y"]
+    assert y.dtype == np.int32
+    assert y.tolist() == [2, 0, 8, 1]
+    for value, message in ((2.0**40, "outside int32"), (np.nan, "NaN or infinity")):
+        pytest.raises(ProgramError, model.predict, {"i": [value, 0, 0, 0]}).match(message)
 
 
-def image_model(path: Path, layout: str, channels: int, **image: Any) -> MLModel:
+def image_model(folder: Path, layout: str, outputs: Any = None) -> MLModel:
+    """x + 1 of pixels, 4 rows and 6 columns."""
     colour = getattr(ct.colorlayout, layout)
-    kinds = {"inputs": [ct.ImageType("x", shape=(1, channels, 4, 6), color_layout=colour, **image)]}
-    kinds["outputs"] = [ct.ImageType("y", color_layout=colour)]
-    return MLModel(
-        convert(
-            Affine(1), (1, channels, 4, 6), path, compute_precision=ct.precision.FLOAT32, **kinds
-        )
-    )
+    shape = (1, 1 if layout.startswith("GRAY") else 3, 4, 6)
+    x = ct.ImageType("x", shape=shape, color_layout=colour)
+    outputs, fp32 = outputs or [ct.ImageType("y", color_layout=colour)], ct.precision.FLOAT32
+    return MLModel(convert(Affine(1), folder, x, outputs=outputs, compute_precision=fp32))
 
 
-class TestKinds:
-    @pytest.mark.parametrize(
-        ("layout", "mode"),
-        [("RGB", "RGB"), ("BGR", "RGB"), ("GRAYSCALE", "L"), ("GRAYSCALE_FLOAT16", "F")],
-    )
-    def test_images_in_and_out(self, layout: str, mode: str, tmp_path: Path) -> None:
-        channels = 3 if mode == "RGB" else 1
-        model = image_model(tmp_path / "m.mlpackage", layout, channels)
-        pixels = np.random.default_rng(0).integers(0, 254, (4, 6, 3)).astype(np.uint8)
-        picture = Image.fromarray(pixels if mode == "RGB" else pixels[..., 0]).convert(mode)
-        out = model.predict({"x": picture})["y"]
-        assert out.mode == {"RGB": "RGBA"}.get(mode, mode)
-        values = np.asarray(out)
-        np.testing.assert_array_equal(
-            values[..., :3] if mode == "RGB" else values, np.asarray(picture) + 1
-        )
-        assert mode != "RGB" or (values[..., 3] == 255).all()
-
-    # the program of a BGR input sees blue in channel 0
-    def test_blue_comes_first_where_the_layout_says_so(self, tmp_path: Path) -> None:
-        kinds = {"inputs": [ct.ImageType("x", shape=(1, 3, 2, 2), color_layout=ct.colorlayout.BGR)]}
-        model = MLModel(
-            convert(
-                Affine(1),
-                (1, 3, 2, 2),
-                tmp_path / "m.mlpackage",
-                compute_precision=ct.precision.FLOAT32,
-                **kinds,
-            )
-        )
-        out = model.predict({"x": Image.new("RGB", (2, 2), (10, 20, 30))})["y"]
-        assert out[0, :, 0, 0].tolist() == [31, 21, 11]
-
-    def test_images_that_do_not_fit(self, tmp_path: Path) -> None:
-        model = image_model(tmp_path / "m.mlpackage", "RGB", 3)
-        pytest.raises(TypeError, model.predict, {"x": np.zeros((1, 3, 4, 6))}).match(
-            "Image input, 'x' must be of type PIL.Image.Image"
-        )
-        with pytest.raises(TypeError, match="must be of type PIL.Image.Image with mode=='RGB'"):
-            model.predict({"x": Image.new("L", (6, 4))})
-        with pytest.raises(ProgramError, match=r"shape \[1, 3, 5, 6\]; allowed: \[1, 3, 4, 6\]"):
-            model.predict({"x": Image.new("RGB", (6, 5))})
-
-    @pytest.mark.parametrize("labels", [["cat", "dog", "fox"], [7, 8, 9]])
-    def test_class_label_and_probabilities(self, labels: list, tmp_path: Path) -> None:
-        model = MLModel(
-            convert(
-                nn.Softmax(-1),
-                (1, 3),
-                tmp_path / "m.mlpackage",
-                outputs=None,
-                classifier_config=ct.ClassifierConfig(labels),
-            )
-        )
-        out = model.predict({"x": [[0, 3, 1]]})
-        assert out["classLabel"] == labels[1]
-        (chances,) = (value for value in out.values() if isinstance(value, dict))
-        assert list(chances) == labels
-        assert sum(chances.values()) == pytest.approx(1, abs=1e-3)
-
-    def test_what_was_read_of_a_state_stays_when_it_is_written(self, tmp_path: Path) -> None:
-        placeholders = {
-            "x": mb.placeholder(shape=(1,), dtype=types.fp16),
-            "s": StateTensorPlaceholder((3,), types.fp16),
-        }
-        with Function(placeholders, opset_version=IOS18) as function:
-            before = mb.read_state(input=function.inputs["s"])
-            after = mb.slice_update(x=before, update=function.inputs["x"], begin=[1], end=[2])
-            written = mb.coreml_update_state(state=function.inputs["s"], value=after)
-            function.set_outputs(
-                [mb.identity(x=v, name=n) for n, v in (("before", before), ("after", written))]
-            )
-        program = Program(save(function, tmp_path / "s.mlpackage", IOS18))
-        state = program.make_state()
-        held = state["s"]
-        for x, was in ((4, 0), (7, 4)):
-            out = program({"x": np.array([x], np.float16)}, state=state)
-            assert (out["before"].tolist(), out["after"].tolist()) == ([0, was, 0], [0, x, 0])
-        # in place
-        assert held is state["s"]
-        assert held.tolist() == [0, 7, 0]
-        pytest.raises(
-            RuntimeError,
-            program,
-            {"x": np.array([9], np.float16)},
-            state=state,
-            hook=_stop_at_after,
-        ).match("stop here")
-        assert held.tolist() == [0, 7, 0]  # a run that fails leaves the state as it was
-        pytest.raises(ProgramError, program, {"x": np.array([9], np.float16)}).match(
-            "keeps states \\(s\\); pass state=program.make_state"
-        )
-        with pytest.raises(
-            ProgramError, match="states \\['other'\\] given, the program has \\['s'\\]"
-        ):
-            program({"x": np.array([9], np.float16)}, state={"other": torch.zeros(3)})
+@pytest.mark.parametrize(
+    ("layout", "mode"),
+    [("RGB", "RGB"), ("BGR", "RGB"), ("GRAYSCALE", "L"), ("GRAYSCALE_FLOAT16", "F")],
+)
+def test_images_in_and_out(layout: str, mode: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 254, (4, 6, 3)).astype(np.uint8)
+    picture = Image.fromarray(pixels if mode == "RGB" else pixels[..., 0]).convert(mode)
+    y = image_model(tmp_path, layout).predict({"x": picture})["y"]
+    assert y.mode == {"RGB": "RGBA"}.get(mode, mode)
+    *colours, opaque = y.split() if mode == "RGB" else (y, None)
+    np.testing.assert_array_equal(np.squeeze(np.stack(colours, -1)), np.asarray(picture) + 1)
+    assert opaque is None or opaque.getextrema() == (255, 255)
 
 
-def _stop_at_after(name: str, kind: str, value: object) -> None:
+# the program of a BGR input sees blue in channel 0
+def test_blue_comes_first_where_the_layout_says_so(tmp_path: Path) -> None:
+    model = image_model(tmp_path, "BGR", outputs=("y",))
+    y = model.predict({"x": Image.new("RGB", (6, 4), (10, 20, 30))})["y"]
+    assert y[0, :, 0, 0].tolist() == [31, 21, 11]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (np.zeros((1, 3, 4, 6)), TypeError, "Image input, 'x' must be of type PIL.Image.Image"),
+        (
+            Image.new("L", (6, 4)),
+            TypeError,
+            "must be of type PIL.Image.Image with mode=='RGB'",
+        ),
+        (
+            Image.new("RGB", (6, 5)),
+            ProgramError,
+            r"shape \[1, 3, 5, 6\]; allowed: \[1, 3, 4, 6\]",
+        ),
+    ],
+)
+def test_images_that_do_not_fit(
+    value: Any, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    predict = image_model(tmp_path, "RGB").predict
+    pytest.raises(error, predict, {"x": value}).match(message)
+
+
+@pytest.mark.parametrize("labels", [["cat", "dog", "fox"], [7, 8, 9]])
+def test_class_label_and_probabilities(labels: list, tmp_path: Path) -> None:
+    names = ct.ClassifierConfig(labels)
+    model = MLModel(convert(nn.Softmax(-1), tmp_path, outputs=None, classifier_config=names))
+    out = model.predict({"x": [[0, 3, 1]]})
+    assert out["classLabel"] == labels[1]
+    (chances,) = (value for value in out.values() if isinstance(value, dict))
+    assert list(chances) == labels
+    assert sum(chances.values()) == pytest.approx(1, abs=1e-3)
+
+
+def stop_at_after(name: str, kind: str, value: object) -> None:
     if name == "after":
         raise RuntimeError("stop here")
 
 
-def test_state_is_kept_between_calls(tmp_path: Path) -> None:
-    placeholders = {
-        "x": mb.placeholder(shape=(2,), dtype=types.fp16),
-        "total": StateTensorPlaceholder((2,), types.fp16),
-    }
-    with Function(placeholders, opset_version=IOS18) as function:
-        total = function.inputs["total"]
-        new = mb.coreml_update_state(
-            state=total, value=mb.add(x=mb.read_state(input=total), y=function.inputs["x"])
-        )
-        function.set_outputs([mb.identity(x=new, name="y")])
-    model = MLModel(save(function, tmp_path / "s.mlpackage", IOS18))
+@pytest.fixture(scope="module")
+# x is written into the middle of a state of three
+def stateful(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def build(x, s):
+        before = mb.read_state(input=s)
+        after = mb.slice_update(x=before, update=x, begin=[1], end=[2])
+        return {"before": before, "after": mb.coreml_update_state(state=s, value=after)}
+
+    inputs = {"x": (1,), "s": mb.state_tensor_placeholder((3,), types.fp16)}
+    return package_of(inputs, build, tmp_path_factory.mktemp("state"), target=IOS18)
+
+
+def test_what_was_read_of_a_state_stays_when_it_is_written(stateful: Path) -> None:
+    program = Program(stateful)
+    state = program.make_state()
+    held, x = state["s"], {"x": np.array([9], np.float16)}
+    for value, was in ((4, 0), (7, 4)):
+        out = program({"x": np.array([value], np.float16)}, state=state)
+        assert out["before"].tolist() == [0, was, 0]
+        assert out["after"].tolist() == [0, value, 0]
+    # in place
+    assert held is state["s"]
+    pytest.raises(RuntimeError, program, x, state=state, hook=stop_at_after).match("stop here")
+    assert held.tolist() == [0, 7, 0]  # a run that fails leaves the state as it was
+    for missing, message in (
+        (None, r"keeps states \(s\); pass state=program.make_state"),
+        ({"other": torch.zeros(3)}, r"states \['other'\] given, the program has \['s'\]"),
+    ):
+        pytest.raises(ProgramError, program, x, state=missing).match(message)
+
+
+def test_state_is_kept_between_calls(stateful: Path) -> None:
+    model, x = MLModel(stateful), {"x": [2]}
     state, other = model.make_state(), model.make_state()
-    for k in (1, 2, 3):
-        assert model.predict({"x": [1, 2]}, state)["y"].tolist() == [k, 2 * k]
-    assert state.read_state("total").dtype == np.float32
-    assert other.read_state("total").tolist() == [
-        0,
-        0,
-    ]
-    other.write_state("total", np.array([5, 5], np.float32))
-    assert model.predict({"x": [1, 2]}, other)["y"].tolist() == [6, 7]
-    for call, message in (
-        (lambda: model.predict({"x": [1, 2]}), "make_state"),
-        (lambda: model.predict([{"x": [1, 2]}], state), "unbatched"),
-        (lambda: state.read_state("nothing"), "there is no state 'nothing'; the model keeps total"),
-        (lambda: state.write_state("total", np.zeros(3)), r"has shape \[2\]; given \[3\]"),
+    for before in ([0, 0, 0], [0, 2, 0]):
+        assert model.predict(x, state)["before"].tolist() == before
+    assert state.read_state("s").dtype == np.float32
+    assert other.read_state("s").tolist() == [0, 0, 0]
+    other.write_state("s", np.array([5, 5, 5], np.float32))
+    assert model.predict(x, other)["after"].tolist() == [5, 2, 5]
+    for message, *call in (
+        ("make_state", model.predict, x),
+        ("unbatched", model.predict, [x], state),
+        ("there is no state 'nothing'; the model keeps s", state.read_state, "nothing"),
+        (r"has shape \[3\]; given \[2\]", state.write_state, "s", np.zeros(2)),
     ):
-        pytest.raises(ProgramError, call).match(message)
+        pytest.raises(ProgramError, *call).match(message)
 
 
-def test_several_functions_and_the_default_one(plain: Path, tmp_path: Path) -> None:
-    second, descriptor = (
-        convert(Affine(10), (1, 3), tmp_path / "b.mlpackage"),
-        ct.utils.MultiFunctionDescriptor(),
-    )
+def test_several_functions_and_the_default_one(plain: Path, tenfold: Path, tmp_path: Path) -> None:
+    descriptor, path = ct.utils.MultiFunctionDescriptor(), tmp_path / "both.mlpackage"
     descriptor.add_function(str(plain), "main", "twice")
-    descriptor.add_function(str(second), "main", "tenfold")
+    descriptor.add_function(str(tenfold), "main", "tenfold")
     descriptor.default_function_name = "tenfold"
-    path = tmp_path / "both.mlpackage"
     ct.utils.save_multifunction(descriptor, str(path))
-    x = {"x": [[1, 2, 3]]}
-    assert MLModel(path).predict(dict(x))["y"].tolist() == [[11, 21, 31]]
-    assert MLModel(path).function_name == "tenfold"
-    assert MLModel(path, function_name="twice").predict(dict(x))["y"].tolist() == [[3, 5, 7]]
-    assert Program(path).function == "tenfold"
+    assert MLModel(path).predict({"y": [[1, 2, 3]]})["z"].tolist() == [[11, 21, 31]]
+    assert MLModel(path).function_name == Program(path).function == "tenfold"
+    twice = MLModel(path, function_name="twice")
+    assert twice.predict({"x": [[1, 2, 3]]})["y"].tolist() == [[3, 5, 7]]
     assert Program(path, function="twice")({"x": np.ones((1, 3))})["y"].tolist() == [[3, 3, 3]]
-    pytest.raises(ProgramError, Program, path, function="main").match(
-        "no function 'main'; this program has tenfold, twice"
-    )
-    with pytest.raises(
-        ValueError, match="function_name thrice not found in the model; it has twice, tenfold"
+    for error, call, model, name, message in (
+        (
+            ProgramError,
+            Program,
+            path,
+            "main",
+            "no function 'main'; this program has tenfold, twice",
+        ),
+        (ValueError, MLModel, path, "thrice", "thrice not found in the model; it has twice, tenf"),
+        (ValueError, MLModel, plain, "twice", 'must be "main" for non multifunction model'),
     ):
-        MLModel(path, function_name="thrice")
-    pytest.raises(ValueError, MLModel, plain, function_name="twice").match(
-        'function_name must be "main" for non multifunction model'
-    )
+        option = {"function" if call is Program else "function_name": name}
+        pytest.raises(error, call, model, **option).match(message)
 
 
-def test_pipeline(plain: Path, tmp_path: Path) -> None:
-    second = convert(
-        Affine(10),
-        (1, 3),
-        tmp_path / "b.mlpackage",
-        inputs=[ct.TensorType("y", shape=(1, 3))],
-        outputs=("z",),
-    )
-    models = [ct.models.MLModel(str(path), skip_model_load=True) for path in (plain, second)]
+def test_pipeline(plain: Path, tenfold: Path, tmp_path: Path) -> None:
+    models = [ct.models.MLModel(str(path), skip_model_load=True) for path in (plain, tenfold)]
     path = tmp_path / "line.mlpackage"
     ct.utils.make_pipeline(*models).save(str(path))
     model = MLModel(path)
@@ -289,20 +246,16 @@ def test_pipeline(plain: Path, tmp_path: Path) -> None:
 
 
 def test_what_coremltools_refuses(plain: Path) -> None:
-    model = MLModel(plain)
-    pytest.raises(KeyError, model.predict, {"z": [[1, 2, 3]]}).match(
-        'Provided key "z", in the input dict, does not match'
-    )
-    pytest.raises(TypeError, model.predict, np.zeros((1, 3))).match(
-        '"data" parameter must be either a dict or list of dict'
-    )
-    pytest.raises(TypeError, model.predict, [3]).match('"data" list must contain only dictionaries')
-    pytest.raises(TypeError, MLModel, plain, compute_units="CPU_ONLY").match(
-        '"compute_units" parameter'
-    )
-    pytest.raises(TypeError, MLModel, 3).match("Expected model to be")
-    pytest.raises(RuntimeError, model.predict, {}).match("missing input 'x'")
-    pytest.raises(RuntimeError, model.predict, {"x": [[1, 2]]}).match(r"allowed: \[1, 3\]")
-    with pytest.raises(RuntimeError, match="keeps no state"):
-        model.predict({"x": [[1, 2, 3]]}, model.make_state())
-    pytest.raises(RuntimeError, model.predict, {"x": [["a", "b", "c"]]}).match("holds <U")
+    model, x = MLModel(plain), {"x": [[1, 2, 3]]}
+    for error, message, *call in (
+        (KeyError, 'Provided key "z", in the input dict, does not match', model.predict, {"z": 1}),
+        (TypeError, '"data" parameter must be either a dict or list', model.predict, np.zeros(3)),
+        (TypeError, '"data" list must contain only dictionaries', model.predict, [3]),
+        (TypeError, '"compute_units" parameter', MLModel, plain, "CPU_ONLY"),
+        (TypeError, "Expected model to be", MLModel, 3),
+        (RuntimeError, "missing input 'x'", model.predict, {}),
+        (RuntimeError, r"allowed: \[1, 3\]", model.predict, {"x": [[1, 2]]}),
+        (RuntimeError, "keeps no state", model.predict, x, model.make_state()),
+        (RuntimeError, "holds <U", model.predict, {"x": [["a", "b", "c"]]}),
+    ):
+        pytest.raises(error, *call).match(message)

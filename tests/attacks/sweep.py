@@ -1,277 +1,260 @@
-"""Seeded bad invocations of every verb, and a table of what went wrong: nothing should.
-
-    python -m tests.attacks.sweep --count 10000 [--seed 0] [--workers 2]
-    # one case again, with its whole output
-    python -m tests.attacks.sweep --only 4711 [--seed 0]
-
-Each case is a forked copy of a process that has imported everything; work that takes seconds
-(conversions, judging) is stood in for by "it went to work". Looked for: tracebacks, hangs, files
-that are lost, left, or written elsewhere or in place, words that say nothing. The worlds lie in
-TMPDIR. Exit 0: nothing went wrong. Exit 1: something did. The last line of stdout is one JSON
-object.
+"""Bad invocations: good calls of every command with one to three things wrong, and the faults that
+none of them may show.
 """
 
 import argparse
-import gc
-import json
-import multiprocessing
+import contextlib
+import importlib
+import io
+import itertools
 import os
 import re
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+from unittest import mock
 
+from kokoro_ane.cli import COMMANDS, OWN_VERB
 from mlprogram.errors import LONGEST_LINE
-from tests.attacks.sweep_calls import CALLS, Case, actions_of, drawn
-from tests.attacks.sweep_world import HANG, USERS, WORK, Ended, Stat, World, forked, stood_in
+from tests.attacks.spoil import KINDS
+from tests.attacks.world import CK, HANG, USERS, WORK, words
 
+VOCODER = "{user}/build/KokoroVocoder-tiny"
+CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
+    build vocoder CK --buckets 20 --out {user}/build
+    build vocoder CK --layout streaming-poly --out {user}/new
+    build vocoder CK --runtime onnx --out {user}/new
+    build g2p --method fp16 --out {user}/build
+    build encoder CK --buckets 40 --token-buckets 16 --precision fp32 --out {user}/build
+    quantize --method w8a8 CK BUILD --set clips=2
+    quantize --method mixed --recipe {user}/recipe.json CK BUILD
+    speak 'Hello there.' -o {user}/new.wav CK BUILD --method w8 --voice slt:0.6,rms:0.4
+    speak - --stream pcm CK BUILD --runtime torch
+    speak 'Hi there.' -o {user}/new.wav CK --runtime torch --timestamps {user}/new.srt --speed 1.5
+    speak Hello. -o {user}/new.wav CK --runtime torch --seed 3 --lexicon {user}/lexicon.tsv
+    speak --file {user}/text.txt -o {user}/new.flac CK --runtime torch --quiet --dialect gb
+    speak hɛlˈO --phonemes -o {user}/hello.wav --resume CK --runtime torch
+    quality --method w8 CK BUILD --clips 2 --workers 1 --out {user}/new.json
+    release --methods fp16,w8 --no-build CK BUILD --workers 1
+    release --methods w8 --no-build CK BUILD --out {user}/new
+    report CK BUILD --out {user}/build/release --pairs-seed 1
+    validate --phonemes hɛlˈO CK --voice slt --save-dir {user}/new
+    validate --text Hello. CK --runtime mlprogram BUILD
+    vectors CK BUILD --out {user}/new --voice slt
+    vectors CK BUILD --check {user}/build/vectors
+    bundle CK BUILD --out {user}/new-tiny
+    bundle --verify {user}/build/bundle-tiny-fp16
+    sensitivity CK BUILD --size 0.5 --recipe {user}/new.json --log {user}/new.jsonl
+    controls CK --clips 2 --renders {user}/new
+    variation CK
+    doctor BUILD
+    device-report VOCODER-fp16.mlpackage --out {user}/new.json
+    device-report --read {user}/words.json BUILD
+    g2p 'Hello there, it cost $5.'
+    g2p --file {user}/text.txt --explain
+    g2p ane --lexicon {user}/lexicon.tsv --dialect gb
+    describe VOCODER-w8.mlpackage --top 3
+    describe {user}/build/KokoroEncoder-tiny-fp16.mlpackage --function duration
+    ane VOCODER-fp16.mlpackage --chip m1 --json {user}/new.json --no-device
+    ane {user}/build/G2P.mlpackage --chip a14 --at-least 1 --rules {user}/ane_rules.json
+    rules --check {user}/page.md
+""".splitlines() if line.strip()]  # fmt: skip
+OUTPUTS = "-o --out --json --plot --save-dir --recipe --log --renders --timestamps --build".split()
+PLACES = [f"{{user}}/{name}" for name in """
+    thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling dangling/x
+    deep.json empty binary music.wav hello.wav clip.flac words.srt words.json log.jsonl recipe.json
+    page.html picture.png build/KokoroVocoder-tiny-fp16.json build/KokoroVocoder-tiny-fp16.mlpackage
+    build/KokoroVocoder-other-fp16.mlpackage build/bundle-tiny-fp16 build/release/decision.json
+    checkpoint checkpoint/voices nothing/deep/er ../outside .hidden CON new.wav new.json new.JSON
+    new.srt new.flac new.png new new. new.mp3
+""".split()]  # fmt: skip
+PLACES += ["{user}", "{user}/" + "x" * 300, "{user}/" + "x/" * 3000, "{user}/a\0b"]
+PLACES += ["{user}/ü \n.json", "{user}/\udcff.wav", "", "~/x", "file:///etc/passwd"]
+PLACES += ". .. ../outside - -- /proc/x /proc/self/mem /dev/null /dev/full /dev/zero".split()
+NUMBERS = "0 -1 1 2 1e308 nan inf -inf 0x10 1_000 ٣ ½ 1e-320 abc 1,2 -0 1.5 2147483648 True".split()
+NUMBERS += ["9" * 30, "-" + "9" * 30, "9" * 5000, " 1 ", "", "1\n", "\0", f"{2**64}"]
+WORDS = """
+    ../../x ../voices/slt a/b ü %s%n {0} [red]x[/] [/] - slt slt:1e308,rms:1e308 slt:nan slt:0
+    slt:-1,rms:2 slt,slt : , slt: :1 nobody 40,40,20 20,abc w8 p6 streaming-w8 fp16,fp16
+    fp16,nonsense m1 m99 torch coreml onnx en-US xx clips=2 clips=nan clips=9999999999 clips =
+    a=b=c main duration x=1,2 features=1,3157,1,81 NaN null hexgrad -1 --
+    [slow](/ˈ/) <speak> hɛlˈO =cmd|'/C
+""".split()
+WORDS += [
+    "",
+    " ",
+    "\n\n",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "\ud800\udc00",
+    "\udcff",
+    "a\r\nb",
+    "x" * 100_000,
+]
+WORDS += ["🙂" * 50, "20," * 500, "1" * 500, "$" * 500, "a" * 500, "1/2/3/4" * 50]
+WORDS += [
+    "[x](" * 200,
+    "。。。",
+    "\u202e\u200b\ufeff",
+    "Ⅷ ㎏ ² ½",
+    "ˈ" * 500,
+    "(" * 2000,
+    "don't" * 100,
+]
+UNKNOWN = "--nonsense - -- -z --out --checkpoint --build= @x --method".split()
 FAULTS = "traceback hang lost outside leftover direct unclear".split()
 ASIDE = re.compile(r"(^|/)\.staged-|\.part$")
-# written under their own names: chunks of a book, measured layers
-KEPT = re.compile(r"/\.staged-|\.parts/|\.jsonl$|\.lock$")
-NAMELESS = getattr(os, "O_TMPFILE", -1)  # a file without a name, in a folder
-DONE = (0, 1, 3)
+# Written under their own names: chunks of a book, measured layers.
+KEPT = re.compile(r"\.staged-|\.parts/|\.jsonl$|\.lock$")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One case: how it ended and what was wrong with it."""
+class Case(NamedTuple):
+    """A call, and the files that were spoilt before it: kind and path."""
 
-    number: int
-    command: str
-    code: int
-    faults: dict[str, str] = field(default_factory=dict)
-    report: str = ""
+    argv: list
+    damage: list
+
+    def outputs(self, root):
+        """Where it was asked to write; the default, too, which the user can see."""
+        values = [value for flag, value in itertools.pairwise(self.argv) if flag in OUTPUTS]
+        values += [arg.partition("=")[2] for arg in self.argv if arg.split("=")[0] in OUTPUTS]
+        for text in [*values, "build"]:
+            with contextlib.suppress(ValueError, OSError, RuntimeError):
+                place = os.path.realpath(root / "cwd" / Path(text).expanduser())
+                yield os.path.relpath(place, root)
 
 
-def judged(
-    case: Case, ended: Ended, before: dict[str, Stat], after: dict[str, Stat], root: Path
-) -> Verdict:
-    """Every fault by name, with words that are the same for the same cause; before, after: scans of
-    World; events: see `writes_told`.
-    """
-    faults: dict[str, str] = {}
-    if "Traceback (most recent" in ended.stderr or ended.code not in (0, 1, 2, 3, WORK, HANG):
-        faults["traceback"] = _cause(ended)
-    if ended.code == HANG:
-        faults["hang"] = case.command
-    places = _places(case, root)
-    new = [name for name in after if name not in before and not name.startswith("cache")]
-    files = [name for name in new if after[name][0] != "folder"]
-    left = [
-        name
-        for name in new
-        if ASIDE.search(name) or (name.startswith("tmp/") and name != "tmp/.ses")
+def actions_of(verb):
+    """The flags and positions that a command knows; none where it has no parser."""
+    parsers = []
+
+    def caught(parser, *_, **__):
+        parsers.append(parser)
+        raise SystemExit
+
+    module = COMMANDS[verb][0] if verb in COMMANDS else "mlprogram.__main__"
+    patched = mock.patch.object(argparse.ArgumentParser, "parse_args", caught)
+    with patched, contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        importlib.import_module(module).main([verb] * (verb in OWN_VERB))
+    actions = [action for parser in parsers[:1] for action in parser._actions]
+    for sub in [a for a in actions if isinstance(a, argparse._SubParsersAction)]:
+        actions += [action for parser in sub.choices.values() for action in parser._actions]
+    return [action for action in actions if not isinstance(action, argparse._HelpAction)]
+
+
+def drawn(draw, world):
+    """A good call with one to three things wrong."""
+    argv, damage = words(draw.choice(CALLS), world.user), []
+    actions = actions_of(argv[0])
+    for kind in draw.choices("value flag drop unknown file".split(), [6, 4, 1, 1, 7], k=3):
+        if kind == "file":
+            damage += damaged(draw, argv, world)
+        elif len(argv) > 1:
+            spoil(argv, kind, actions, draw)
+        if draw.random() < 0.5:
+            break
+    if any("--checkpoint" in a.option_strings for a in actions) and argv[1:2] != ["g2p"]:
+        argv += words(CK, world.user) * all("--checkpoint" not in a for a in argv)
+    return Case([text.replace("{user}", str(world.user)) for text in argv], damage)
+
+
+def bad_value(draw, action):
+    """One that suits the flag's kind badly, or well."""
+    if action is not None and action.choices and draw.random() < 0.7:
+        return draw.choice([*map(str, action.choices), *WORDS[:8]])
+    if action is not None and action.type is Path:
+        return draw.choice(PLACES)
+    numbers = action is not None and action.type in (int, float)
+    return draw.choice(NUMBERS if numbers else draw.choice([WORDS, WORDS, PLACES, NUMBERS]))
+
+
+def spoil(argv, kind, actions, draw):
+    """One argument is another, is gone, or one more is there."""
+    at = draw.randrange(1, len(argv))
+    if kind == "value":
+        argv[at] = bad_value(
+            draw, next((a for a in actions if argv[at - 1] in a.option_strings), None)
+        )
+    elif kind == "flag" and actions:
+        action = draw.choice(actions)
+        argv += [*action.option_strings[-1:], *[bad_value(draw, action)] * (action.nargs != 0)]
+    elif kind == "drop":
+        del argv[at]
+    else:
+        argv.insert(at, draw.choice(UNKNOWN))
+
+
+def damaged(draw, argv, world):
+    """Spoil a file that these arguments make the command read, or the cache; none of the user's."""
+    named = [world.root / "cache"]
+    named += [Path(arg) for arg in argv if arg.startswith(f"{world.user}/") and arg.isprintable()]
+    users = [world.user / name for name in USERS]
+    files = [
+        file
+        for place in named
+        if len(str(place)) < 999
+        for file in (place, *place.rglob("*"))
+        if file.is_file() and not file.is_symlink() and file not in users
     ]
-    # those are kept on purpose
-    left += [
-        name for name in files if ended.code == 2 and not ("/cache/" in name or ".parts/" in name)
-    ]
-    lists = {
-        "lost": [
-            name
-            for name in before
-            if after.get(name) != before[name] and _is_lost(name, before, after, places, ended)
-        ],
-        "leftover": left,
-        "outside": [name for name in files if name not in left and not _within(name, places)],
-        "direct": [
-            name
-            for name in ended.events
-            if f"+{name}" not in ended.events and not name.startswith("+")
-        ],
-    }
-    faults |= {
-        fault: re.sub(r"\.staged-\w+|tmp\w{8}|[0-9a-f]{12,}", "*", min(names))
-        for fault, names in lists.items()
-        if names
-    }
-    line = next((text for text in reversed(ended.stderr.splitlines()) if "error: " in text), "")
-    if ended.code == 2 and (
-        not line or (line.startswith("error: ") and len(line) > LONGEST_LINE + len("error: "))
-    ):
-        faults["unclear"] = line[:80] or ended.stderr[-80:]
-    report = (
-        f"{[argument[:300] for argument in case.argv]} {case.damage} -> {ended.code}:"
-        f" {line[:300]}\n{ended.stderr[-1500:]}"
+    if not files:
+        return []
+    suffix = draw.choice(sorted({file.suffix for file in files}))
+    path = draw.choice(sorted(file for file in files if file.suffix == suffix))
+    kind = draw.choice(sorted(KINDS))
+    KINDS[kind](path, draw)
+    return [(kind, path.relative_to(world.root).as_posix())]
+
+
+def within(name, places):
+    """Whether it is one of these places, or lies in one."""
+    parts, places = (
+        (name, name.partition(".parts/")[0]),
+        [p for p in places if p not in (".", "..")],
     )
-    return Verdict(case.number, case.command, ended.code, faults, report if faults else "")
+    return any(part == place or part.startswith(f"{place}/") for part in parts for place in places)
 
 
-def _cause(ended: Ended) -> str:  # exception and the last line of ours on its way
-    rooms = "core|g2p|encoder|vocoder|runtimes|pipeline|mlprogram|quantize|eval|bench"
-    frames = re.findall(rf'File "[^"]*?/((?:{rooms})/[^"]*)", line (\d+)', ended.stderr)
-    last = (ended.stderr.strip().splitlines() or [str(ended.code)])[-1]
-    return f"{last.split(':')[0][:60]} in {':'.join(frames[-1]) if frames else '?'}"
-
-
-# where it was asked to write, as names below ROOT
-def _places(case: Case, root: Path) -> list[str]:
-    places = []
-    for text in case.outputs():
-        try:
-            place = os.path.realpath(root / "cwd" / Path(text).expanduser())
-        except (ValueError, OSError, RuntimeError):
-            continue
-        places.append(os.path.relpath(place, root))
-    return places
-
-
-def _within(name: str, places: list[str]) -> bool:
-    parts = (name, name.partition(".parts/")[0])
-    return any(
-        part == place or part.startswith(f"{place}/")
-        for part in parts
-        for place in places
-        if place not in (".", "..")
-    )
-
-
-def _is_lost(
-    name: str, before: dict[str, Stat], after: dict[str, Stat], places: list[str], ended: Ended
-) -> bool:
+def is_lost(name, after, places, code):
     """Whether this change is a loss: nobody's work changes but a file that was named as output;
     ours only where it was asked for.
     """
-    if (
-        (before[name][0] == "folder" and after.get(name, ("",))[0] == "folder")
-        or name.startswith("cache")
-        or "/cache/" in name
-    ):
+    done = code in (0, 1, 3)
+    if name.startswith("cache") or "/cache/" in name:
         return False
-    users = name.removeprefix("user/") in USERS or name.endswith(
-        ("thesis.tex", "notes.txt", ".hidden")
-    )
-    if users or not name.startswith("user/"):
-        return not (name in places and ended.code in DONE)
-    if ended.code in DONE and _within(name, places):
+    if name.removeprefix("user/") in USERS or not name.startswith("user/"):
+        return not (name in places and done)
+    if done and within(name, places):
         return name not in after and name.endswith("Manifest.json")
     return ".parts/" not in name
 
 
-def writes_told(root: Path) -> Callable[..., None]:
-    """A hook for `forked`: files below ROOT opened for writing that are neither aside nor
-    temporary; + before those without a name.
-    """
-
-    def hook(event: str, arguments: tuple[Any, ...], tell: Callable[[str], object]) -> None:
-        if (
-            event == "open"
-            and isinstance(arguments[0], str | bytes)
-            and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        ):
-            # an event of every open
-            place = os.path.join(root, "cwd", os.fsdecode(arguments[0]))  # noqa: PTH118
-            ours = (
-                place.startswith(f"{root}/")
-                and not place.startswith(f"{root}/tmp/")
-                and not KEPT.search(place)
-            )
-            # elsewhere nothing is opened
-            if ours and os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120
-                tell(
-                    ("+" if arguments[2] & NAMELESS == NAMELESS else "")
-                    + place.removeprefix(f"{root}/")
-                )
-
-    return hook
-
-
-class Sweep:
-    """Responsibilities: 1. spoil, call, look, put back; 2. one verdict a case."""
-
-    def __init__(self, world: World, seed: int) -> None:
-        self.world, self.seed = world, seed
-        modules = {name: Case(0, name, ()).module for name in CALLS}
-        self.flags = {name: actions_of(module) for name, module in modules.items()}
-        stood_in(list(modules.values()))
-        self.whole = world.scan()
-        gc.collect()
-        gc.freeze()  # a copy shares what is not touched
-
-    def verdict(self, number: int) -> Verdict:  # what case `number` did to the user
-        root, case = self.world.root, drawn(self.seed, number, self.flags, self.world.root)
-        for damage in case.damage:
-            damage.done(root)
-        before = self.world.scan()
-        ended = forked(
-            case.module, case.arguments, root, case.stdin, writes_told(root), limit_s(case)
-        )
-        after = self.world.scan()
-        verdict = judged(case, ended, before, after, root)
-        self.world.put_back(self.whole, after)
-        return verdict
-
-
-# 10 s, for what is to be spoken 25 ms a character more (3000 digits: 45 minutes of it)
-def limit_s(case: Case) -> float:
-    length = max(map(len, case.argv[:1]), default=0) if case.command == "speak" else 0
-    return 10.0 + (length / 40 if length <= 5000 else 0)
-
-
-# these cases, in a world of their own; faults are said as they come
-def part(numbers: range, seed: int) -> list[Verdict]:
-    verdicts = []
-    with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as place:
-        sweep = Sweep(World.made(Path(place) / "w"), seed)
-        for number in numbers:
-            verdicts.append(verdict := sweep.verdict(number))
-            for fault, what in verdict.faults.items():
-                print(
-                    f"#{number} {verdict.command} {fault}: {what}\n  {verdict.report[-600:]}",
-                    file=sys.stderr,
-                    flush=True,
-                )
-    return verdicts
-
-
-def table(verdicts: list[Verdict]) -> dict[str, int]:  # print counts by command; the faults of all
-    codes = {"exit 0": 0, "1": 1, "2": 2, "3": 3, "to work": WORK}
-    print(f"{'command':<32}{'cases':>9}" + "".join(f"{name:>12}" for name in (*codes, *FAULTS)))
-    for command in (*sorted({verdict.command for verdict in verdicts}), "all"):
-        rows = [verdict for verdict in verdicts if command in (verdict.command, "all")]
-        ended, faults = (
-            Counter(verdict.code for verdict in rows),
-            Counter(fault for verdict in rows for fault in verdict.faults),
-        )
-        counts = [ended[code] for code in codes.values()] + [faults[fault] for fault in FAULTS]
-        print(f"{command:<32}{len(rows):>9}" + "".join(f"{count:>12}" for count in counts))
-    return {fault: faults[fault] for fault in FAULTS}
-
-
-def main(argv: list[str] | None = None) -> int:  # exit code of the sweep
-    parser = argparse.ArgumentParser(
-        prog="tests.attacks.sweep", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--count", type=int, default=10_000, help="cases (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1, help="processes (default: %(default)s)")
-    parser.add_argument("--only", type=int, help="this case alone, with its whole output")
-    arguments = parser.parse_args(argv)
-    if arguments.only is not None:
-        print(part(range(arguments.only, arguments.only + 1), arguments.seed)[0])
-        return 0
-    shares = [
-        range(share, arguments.count, arguments.workers) for share in range(arguments.workers)
-    ]
-    with ProcessPoolExecutor(arguments.workers, multiprocessing.get_context("spawn")) as pool:
-        verdicts = [
-            verdict
-            for share_verdicts in pool.map(partial(part, seed=arguments.seed), shares)
-            for verdict in share_verdicts
-        ]
-    counts = table(verdicts)
-    print(json.dumps({"cases": len(verdicts), "seed": arguments.seed, **counts}))
-    return int(any(counts.values()))
-
-
-if __name__ == "__main__":
-    from tests.attacks.sweep import main  # one module identity, however it was started
-
-    raise SystemExit(main())
+def faults_of(case, ended, before, after, root):
+    """Every fault by name, with an example. before, after: `World.scan`."""
+    found, places = {}, list(case.outputs(root))
+    if "Traceback (most recent" in ended.stderr or ended.code not in (0, 1, 2, 3, WORK, HANG):
+        found["traceback"] = ended.stderr[-1500:] or ended.code
+    if ended.code == HANG:
+        found["hang"] = case.argv
+    new = [name for name in after if name not in before and not name.startswith("cache")]
+    files = [name for name in new if not (root / name).is_dir()]
+    left = [n for n in new if ASIDE.search(n) or (n.startswith("tmp/") and n != "tmp/.ses")]
+    if ended.code == 2:  # those are kept on purpose
+        left += [name for name in files if "/cache/" not in name and ".parts/" not in name]
+    changed = [name for name in before if after.get(name) != before[name]]
+    opened = [write.partition(" ") for write in ended.writes]
+    nameless = [name for kind, _, name in opened if kind == "nameless"]
+    lists = {
+        "lost": [name for name in changed if is_lost(name, after, places, ended.code)],
+        "leftover": left,
+        "outside": [name for name in files if name not in left and not within(name, places)],
+        "direct": [
+            name
+            for kind, _, name in opened
+            if kind == "open" and not KEPT.search(name) and name not in nameless
+        ],
+    }
+    found |= {fault: min(names) for fault, names in lists.items() if names}
+    errors = [line for line in ended.stderr.splitlines() if "error: " in line]
+    if ended.code == 2 and (not errors or len(errors[-1]) > LONGEST_LINE + 80):
+        found["unclear"] = ended.stderr[-80:]
+    return found

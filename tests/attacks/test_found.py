@@ -4,8 +4,6 @@ words, texts and interrupts: a named case each.
 
 import ast
 import os
-import shlex
-import shutil
 import sys
 import tempfile
 import time
@@ -17,53 +15,23 @@ import pytest
 import torch
 
 from bench import chain_speed
-from kokoro_ane import cli
 from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
 from kokoro_ane.g2p.__main__ import main as g2p
 from kokoro_ane.vocoder.render import VocoderPackage
 from kokoro_ane.vocoder.vocoder_steps import STEPS
-from mlprogram.__main__ import main as mlprogram
 from mlprogram.errors import LONGEST_LINE, one_line
 from tests.builds import left_behind
-from tests.commands import ran
-
-UNREADABLE = "/proc/self/mem"
-SPEAK = "-o {out}/x.wav --runtime torch --checkpoint {tiny}"
-REFUSALS = [
-    ("ane x --rules {zero}", "not a file"),
-    ("rules --check {zero}", "not a file"),
-    ("rules --write {zero}", "not a file"),
-    ("ane {out} --chip 'm1\n" + "x" * 100_000 + "'", "x"),
-    (
-        "ane {package} --chip m1 --no-device --json {out}/x.json --plot {out}/x.wav",
-        "must end in one of",
-    ),
-    ("describe {package} --function \ud800", "no function '\\ud800'"),
-    ("vectors --checkpoint {voiceless} --out {out}/v", "holds no voice"),
-    ("bundle --checkpoint {tiny} --out ''", "has to say so: --out bundle-tiny-fp16"),
-    (f"g2p --file {UNREADABLE}", f"{UNREADABLE}: Input/output error"),
-    (f"g2p x --lexicon {UNREADABLE}", f"{UNREADABLE}: Input/output error"),
-    (f"speak --file {UNREADABLE} {SPEAK}", f"{UNREADABLE}: Input/output error"),
-    # when the samples' settings were hashed, or in the middle of the subtitles
-    (f"speak 'a \udcff b' --timestamps {{out}}/x.srt {SPEAK}", "the text is not UTF-8"),
-    (f"speak \ud800\udc00 --timestamps {{out}}/x.srt {SPEAK}", "the text is not UTF-8"),
-]
+from tests.commands import ran, refused
 
 
 class TestWords:
     @pytest.mark.parametrize("bad", ["a\nb", "a\rb", "\x1b[2J", "a\u2028b", "\ud800", "\u202eabc"])
-    def test_an_error_is_one_line_whatever_was_given(
-        self,
-        bad: str,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+    def test_an_error_is_one_line_whatever_was_given(self, bad, tmp_path, monkeypatch, capsys):
         # where no killed test beside this one leaves its files
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-        def main(_argv: list[str] | None) -> int:
+        def main(_argv):
             raise InputError(f"--voice {bad}: no such voice")
 
         assert run_cli(main, None) == 2
@@ -72,41 +40,12 @@ class TestWords:
         assert error.isascii()
         assert error.endswith(": no such voice\n")
 
-    def test_a_name_of_100_000_characters_is_not_said_back(self) -> None:
+    def test_a_name_of_100_000_characters_is_not_said_back(self):
         line = one_line(f"{'x' * 100_000}: no such voice")
         assert len(line) <= LONGEST_LINE
         assert one_line("ˈnaïve, 5 €") == "ˈnaïve, 5 €"
 
-    @pytest.mark.parametrize("command, message", REFUSALS, ids=lambda text: text[:40])
-    def test_a_refusal_is_one_line_and_nothing_is_written(
-        self,
-        command: str,
-        message: str,
-        tiny: Path,
-        tiny_build: Path,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
-        if UNREADABLE in command and not Path(UNREADABLE).exists():
-            pytest.skip("Linux only: a file that opens and cannot be read")
-        zero, voiceless, out = (tmp_path / name for name in ("zero", "voiceless", "out"))
-        zero.symlink_to("/dev/zero")
-        shutil.copytree(tiny, voiceless, ignore=shutil.ignore_patterns("voices"))
-        out.mkdir()
-        package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
-        places = {"tiny": tiny, "zero": zero, "voiceless": voiceless, "out": out}
-        arguments = shlex.split(command.format(package=package, **places))
-        main = mlprogram if arguments[0] in ("ane", "describe", "rules") else cli.main
-        assert main(arguments) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        # A command that another test killed is cleaned up after by the next one, which says so.
-        lines = [line for line in error.splitlines() if "an earlier run was killed" not in line]
-        assert len(lines) == 1
-        assert len(lines[0]) <= LONGEST_LINE + len("error: ")
-        assert not left_behind(out)
-
-    def test_flags_that_a_bench_command_reads_are_its_flags(self) -> None:
+    def test_flags_that_a_bench_command_reads_are_its_flags(self):
         """bench.chain_speed asked for --layout, which it did not have, and ended in a traceback
         whatever was given.
         """
@@ -122,9 +61,7 @@ class TestWords:
 
 
 class TestTexts:
-    def test_a_table_of_many_words_takes_what_the_words_take(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_a_table_of_many_words_takes_what_the_words_take(self, tmp_path, capsys):
         """g2p --explain: 39 s for 200,000 brackets, which rich laid out one by one; the plain run
         took 1.4 s.
         """
@@ -137,7 +74,7 @@ class TestTexts:
         assert capsys.readouterr().out.count("punctuation        1.00") == 20_000
         assert seconds[1] < 8 * max(seconds[0], 0.1)  # 28 before
 
-    def test_a_word_wider_than_the_terminal_is_folded(self, capsys: pytest.CaptureFixture) -> None:
+    def test_a_word_wider_than_the_terminal_is_folded(self, capsys):
         assert g2p(["[x] " + "a" * 200, "--explain"]) == 0
         assert (
             max(map(len, capsys.readouterr().out.split("confidence")[1].splitlines()[:-1])) <= 120
@@ -145,7 +82,7 @@ class TestTexts:
 
 
 @pytest.mark.parametrize("threads", ["0", "-1", "9" * 30, "x"])
-def test_threads_that_are_none(threads: str, capsys: pytest.CaptureFixture) -> None:
+def test_threads_that_are_none(threads, capsys):
     pytest.raises(SystemExit, chain_speed.parse_arguments, ["--threads", threads]).match("2")
     assert "not a whole number from 1 to 1024" in capsys.readouterr().err
 
@@ -153,20 +90,18 @@ def test_threads_that_are_none(threads: str, capsys: pytest.CaptureFixture) -> N
 class TestNothingThatIsNoNumber:
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     @pytest.mark.parametrize("which", [0, 1])
-    def test_the_package_takes_none(self, value: float, which: int, tiny_build: Path) -> None:
+    def test_the_package_takes_none(self, value, which, tiny_build):
         package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-fp16.json")
         spec = package.program.inputs
         inputs = [torch.zeros(spec["features"].shapes[0]), torch.zeros(spec["style"].shape)]
         inputs[which].view(-1)[3] = value
-        pytest.raises(InputError, package.run, *inputs, frames=40).match(
-            "holds 1 NaN or infinite values"
-        )
+        refused("holds 1 NaN or infinite values", package.run, *inputs, frames=40)
 
 
 NOISE = np.random.default_rng(0).normal(size=6 * 600).astype(np.float32)
 
 
-def pinned(value: float, count: int) -> np.ndarray:
+def pinned(value, count):
     """Six frames of noise whose last `count` samples stand still."""
     waveform = NOISE.copy()
     waveform[len(waveform) - count :] = value
@@ -176,7 +111,7 @@ def pinned(value: float, count: int) -> np.ndarray:
 class TestNoVoice:
     """What a session answers, and what is written with exit 0 where nobody looks."""
 
-    def render(self, waveform: np.ndarray) -> np.ndarray:
+    def render(self, waveform):
         vocoder = SimpleNamespace(arrays=True, run=lambda *_: waveform)
         step = next(step for step in STEPS if step.name == "vocoder")
         ones = np.ones((1, 2, 1, 2), np.float32)
@@ -194,29 +129,27 @@ class TestNoVoice:
         ],
         ids=["NaN", "ones", "ones from the middle", "beyond full scale", "600 samples short"],
     )
-    def test_is_refused(self, waveform: np.ndarray, message: str) -> None:
-        pytest.raises(InputError, self.render, waveform).match(message)
+    def test_is_refused(self, waveform, message):
+        refused(message, self.render, waveform)
 
     @pytest.mark.parametrize(
         "waveform",
         [NOISE, pinned(0.0, 3600), pinned(1.0, 1199), np.clip(9 * NOISE, -1, 1)],
         ids=["noise", "silence", "a short run", "clipped noise"],
     )
-    def test_what_may_be_a_voice_passes(self, waveform: np.ndarray) -> None:
+    def test_what_may_be_a_voice_passes(self, waveform):
         assert np.array_equal(self.render(waveform), waveform)
 
     @pytest.mark.parametrize(
         ("f0_columns", "energy_columns", "name"), [(0, 12, "f0_hz"), (12, 11, "energy")]
     )
-    def test_prosody_of_another_length_is_refused(
-        self, f0_columns: int, energy_columns: int, name: str
-    ) -> None:
+    def test_prosody_of_another_length_is_refused(self, f0_columns, energy_columns, name):
         outputs = [np.zeros((1, count), np.float32) for count in (f0_columns, energy_columns)]
         functions = SimpleNamespace(prosody=lambda *_: outputs)
         encoder = SimpleNamespace(functions=functions, arrays=True)
         step = next(step for step in ENCODER_STEPS if step.name == "prosody")
         tensors = dict.fromkeys(("frames", "style_prosody", "token_of_frame"), np.zeros(6))
-        with pytest.raises(InputError, match=rf"{name} has shape .*, but 6 frames need \[1, 12\]"):
+        with refused(rf"{name} has shape .*, but 6 frames need \[1, 12\]"):
             step.run(SimpleNamespace(encoder=encoder), tensors)
 
 
@@ -232,7 +165,7 @@ def send(name): os.kill(os.getpid(), getattr(signal, name))
 TAIL = "raise SystemExit(run_cli(main, sys.argv[1:]))"
 
 
-def interrupted(place: Path, body: str, *argv: str) -> str:
+def interrupted(place, body, *argv):
     """Run HEAD and `body` in a process of its own, which has to end with the one line; what it
     printed.
     """
@@ -259,7 +192,7 @@ def main(argv):
 
 @pytest.mark.parametrize("first", SIGNALS)
 @pytest.mark.parametrize("second", SIGNALS)
-def test_pressed_twice_it_still_cleans_up(first: str, second: str, tmp_path: Path) -> None:
+def test_pressed_twice_it_still_cleans_up(first, second, tmp_path):
     """The second one broke the cleaning up, and its traceback was what the user saw."""
     assert interrupted(tmp_path, IMPATIENT + TAIL, first, second) == "cleaned up\n"
 
@@ -276,7 +209,7 @@ def main(argv):
 
 
 @pytest.mark.parametrize("which", SIGNALS)
-def test_an_interrupt_that_a_library_swallows_is_one(which: str, tmp_path: Path) -> None:
+def test_an_interrupt_that_a_library_swallows_is_one(which, tmp_path):
     """SIGTERM came while soundfile called back for a stream of Python's: printed, ignored, exit 0,
     and whatever had been encoded.
     """
@@ -341,7 +274,5 @@ PLACES = {
 
 @pytest.mark.parametrize("which", SIGNALS)
 @pytest.mark.parametrize("place", PLACES)
-def test_an_interrupt_anywhere_is_one_line_and_not_forgotten(
-    which: str, place: str, tmp_path: Path
-) -> None:
+def test_an_interrupt_anywhere_is_one_line_and_not_forgotten(which, place, tmp_path):
     assert interrupted(tmp_path, PLACES[place], which) == ""

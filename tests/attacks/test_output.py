@@ -9,14 +9,12 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kokoro_ane.cli import COMMANDS, OWN_VERB
 from kokoro_ane.core import staging
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError, run_cli
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import (
@@ -30,32 +28,32 @@ from kokoro_ane.core.staging import (
 )
 from kokoro_ane.pipeline.build import main as build
 from tests.builds import left_behind
-from tests.commands import everything, parsed, ran
+from tests.commands import everything, parsed, ran, refused
 
 
-def of_ours(folder: Path) -> str | None:
+def of_ours(folder):
     return strangers(folder, {"mark", "data"}) if (folder / "mark").is_file() else "it has no mark"
 
 
-def our_folder(path: Path, text: str = "old") -> Path:
+def our_folder(path, text="old"):
     path.mkdir()
     (path / "mark").touch()
     (path / "data").write_text(text)
     return path
 
 
-def write_anew(path: Path) -> None:
+def write_anew(path):
     with staged(path, of_ours) as aside:
         our_folder(aside, "new")
 
 
 class TestFolders:
-    def test_ours_is_replaced(self, tmp_path: Path) -> None:
+    def test_ours_is_replaced(self, tmp_path):
         write_anew(our_folder(tmp_path / "v"))
         assert (tmp_path / "v" / "data").read_text() == "new"
         assert left_behind(tmp_path) == ["v"]
 
-    def test_an_empty_one_is_filled(self, tmp_path: Path) -> None:
+    def test_an_empty_one_is_filled(self, tmp_path):
         (tmp_path / "v").mkdir()
         write_anew(tmp_path / "v")
         assert (tmp_path / "v" / "data").read_text() == "new"
@@ -63,41 +61,36 @@ class TestFolders:
     @pytest.mark.parametrize(
         "kind", ["without our mark", "with another file in it", "the folder above"]
     )
-    def test_anything_else_is_refused_by_name(self, tmp_path: Path, kind: str) -> None:
+    def test_anything_else_is_refused_by_name(self, tmp_path, kind):
         folder = our_folder(tmp_path / "v")
         (folder / "thesis.tex").write_text("years")
         if kind == "without our mark":
             (folder / "mark").unlink()
         target = tmp_path if kind == "the folder above" else folder
-        pytest.raises(InputError, write_anew, target).match(f"{target.name} is not replaced: it ")
+        refused(f"{target.name} is not replaced: it ", write_anew, target)
         assert (folder / "thesis.tex").read_text() == "years"
         assert (folder / "data").read_text() == "old"
 
     @pytest.mark.parametrize("when", ["while we worked", "right after the look"])
-    def test_what_came_meanwhile_is_kept(
-        self, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_came_meanwhile_is_kept(self, when, tmp_path, monkeypatch):
         """Between the check and the note of what stood there, it was taken for what had been
         checked, and removed.
         """
         check = staging.check_implied
         thesis = tmp_path / "v" / "thesis.tex"
 
-        def appears() -> None:
+        def appears():
             thesis.parent.mkdir()
             thesis.write_text("years")
 
-        def looked(target: Path, *options: object) -> Path:
+        def looked(target, *options):
             place = check(target, *options)
             if not place.exists() and when == "right after the look":
                 appears()
             return place
 
         monkeypatch.setattr(staging, "check_implied", looked)
-        with (
-            pytest.raises(InputError, match="is not replaced"),
-            staged(tmp_path / "v", of_ours) as aside,
-        ):
+        with refused("is not replaced"), staged(tmp_path / "v", of_ours) as aside:
             our_folder(aside)
             if when == "while we worked":
                 appears()
@@ -105,30 +98,26 @@ class TestFolders:
         assert thesis.read_text() == "years"
         assert left_behind(tmp_path) == ["v"]
 
-    def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path: Path) -> None:
+    def test_a_file_is_no_folder_and_a_folder_no_file(self, tmp_path):
         (tmp_path / "f").write_text("x")
-        pytest.raises(InputError, write_anew, tmp_path / "f").match(
-            "is a file: a folder is written there"
-        )
-        with pytest.raises(InputError, match="is a folder: name a file in it"):
+        refused("is a file: a folder is written there", write_anew, tmp_path / "f")
+        with refused("is a folder: name a file in it"):
             write_json(our_folder(tmp_path / "v"), {})
-        pytest.raises(InputError, write_json, tmp_path / "f" / "x.json", {}).match(
-            "is a file, not a folder"
-        )
+        refused("is a file, not a folder", write_json, tmp_path / "f" / "x.json", {})
         assert left_behind(tmp_path) == ["f", "v"]
 
 
 class TestPlaces:
-    def test_a_link_is_written_through_where_it_is_named(self, tmp_path: Path) -> None:
+    def test_a_link_is_written_through_where_it_is_named(self, tmp_path):
         (tmp_path / "far").mkdir()
         (tmp_path / "link.json").symlink_to(tmp_path / "far" / "x.json")
-        pytest.raises(InputError, write_json, tmp_path / "link.json", [1]).match("it is a link")
+        refused("it is a link", write_json, tmp_path / "link.json", [1])
         write_json(check_output(tmp_path / "link.json"), [1])
         assert (tmp_path / "link.json").is_symlink()
         assert (tmp_path / "far" / "x.json").read_text() == "[\n 1\n]\n"
 
     @pytest.mark.parametrize("place", ["loop", "fifo", "x" * 300, "nul\0byte"])
-    def test_odd_names_are_one_line(self, tmp_path: Path, place: str) -> None:
+    def test_odd_names_are_one_line(self, tmp_path, place):
         (tmp_path / "loop").symlink_to(tmp_path / "loop")
         os.mkfifo(tmp_path / "fifo")
         with pytest.raises(InputError) as refusal:
@@ -137,20 +126,20 @@ class TestPlaces:
         assert left_behind(tmp_path) == ["fifo", "loop"]
 
     @pytest.mark.parametrize("place", ["/dev/null", "/proc/x.json", "/dev/full"])
-    def test_devices_and_pseudo_file_systems(self, place: str) -> None:
+    def test_devices_and_pseudo_file_systems(self, place):
         before = stat.S_IFMT(Path(place).stat().st_mode) if Path(place).exists() else None
-        pytest.raises(InputError, check_output, Path(place)).match("cannot write")
+        refused("cannot write", check_output, Path(place))
         assert before is None or stat.S_IFMT(Path(place).stat().st_mode) == before
 
-    def test_a_folder_that_may_only_be_read(self, tmp_path: Path) -> None:
+    def test_a_folder_that_may_only_be_read(self, tmp_path):
         if os.geteuid() == 0:
             target = Path("/sys/kernel/x.json")  # root may write everywhere else
         else:
             tmp_path.chmod(0o500)
             target = tmp_path / "x.json"
-        pytest.raises(InputError, check_output, target).match("cannot write")
+        refused("cannot write", check_output, target)
 
-    def test_rights_are_those_of_the_umask(self, tmp_path: Path) -> None:
+    def test_rights_are_those_of_the_umask(self, tmp_path):
         before = os.umask(0o022)
         try:
             with staged(tmp_path / "v", of_ours) as aside:
@@ -169,14 +158,14 @@ class Killed(BaseException):
     """Stands for kill -9: nothing is cleaned up after it."""
 
 
-def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+def killed_at(step, parent, monkeypatch):
     """Replace a folder and its manifest together, and die at the `step`th rename or removal; False
     when it got through.
     """
     left = [step]
 
     def dying(real):
-        def call(*arguments: object, **more: object) -> object:
+        def call(*arguments, **more):
             if not left[0]:
                 raise Killed
             left[0] -= 1
@@ -203,8 +192,8 @@ def killed_at(step: int, parent: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_killed_at_every_rename_nothing_finished_is_lost_and_nothing_half_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool, capsys: pytest.CaptureFixture
-) -> None:
+    tmp_path, monkeypatch, before, capsys
+):
     for step in range(20):
         parent = tmp_path / str(step)
         parent.mkdir()
@@ -227,7 +216,7 @@ def test_killed_at_every_rename_nothing_finished_is_lost_and_nothing_half_is_tak
     assert "an earlier run was killed" in capsys.readouterr().err
 
 
-def test_a_living_owner_is_left_alone(tmp_path: Path) -> None:
+def test_a_living_owner_is_left_alone(tmp_path):
     with staged(tmp_path / "a.json") as aside:
         aside.write_text("{}")
         write_json(tmp_path / "b.json", {})
@@ -246,7 +235,7 @@ WRITERS = (
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path):
     """4 MB of memory as a file system of its own, with a finished package and two finished files of
     the user's.
     """
@@ -264,7 +253,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(f"umount -l {place}".split(), check=True)
 
 
-def filled(disk: Path, tiny_build: Path, room_bytes: int) -> dict[str, bytes]:
+def filled(disk, tiny_build, room_bytes):
     (disk / "build").mkdir()
     name = "KokoroVocoder-tiny-fp16"
     shutil.copy2(tiny_build / f"{name}.json", disk / "build" / f"{name}.json")
@@ -275,21 +264,14 @@ def filled(disk: Path, tiny_build: Path, room_bytes: int) -> dict[str, bytes]:
     return everything(disk)
 
 
-def fill(disk: Path, room_bytes: int) -> None:
+def fill(disk, room_bytes):
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     (disk / "filler").write_bytes(bytes(free - room_bytes))
 
 
 @pytest.mark.parametrize("room", ROOM_BYTES)
 @pytest.mark.parametrize("command", WRITERS)
-def test_a_full_disk(
-    command: str,
-    room: str,
-    disk: Path,
-    tiny_build: Path,
-    tiny_checkpoint: Checkpoint,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_a_full_disk(command, room, disk, tiny_build, tiny_checkpoint, capsys):
     verb, *arguments = command.format(disk=disk, build=tiny_build).split()
     own_verb = verb in OWN_VERB
     arguments += [] if own_verb else f"--checkpoint {tiny_checkpoint.folder}".split()
@@ -310,7 +292,7 @@ def test_a_full_disk(
 
 
 @pytest.fixture(scope="module")
-def g2p_package(g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def g2p_package(g2p_weights, tmp_path_factory):
     """The folder that holds a finished G2P package, of the smallest network."""
     folder = tmp_path_factory.mktemp("g2p")
     assert build(f"g2p --weights {g2p_weights} --out {folder}".split()) == 0
@@ -318,13 +300,7 @@ def g2p_package(g2p_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("room_bytes", [0, 100_000, 1_000_000])
-def test_g2p_on_a_full_disk(
-    room_bytes: int,
-    disk: Path,
-    g2p_weights: Path,
-    g2p_package: Path,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_g2p_on_a_full_disk(room_bytes, disk, g2p_weights, g2p_package, capsys):
     """Full before the work, while coremltools writes its copies (6 MB), or before the package: one
     line, and the good one stays.
     """
@@ -348,13 +324,7 @@ def test_g2p_on_a_full_disk(
         assert build(f"g2p --weights {g2p_weights} --out {disk}/build".split()) == 0
 
 
-def test_a_full_folder_for_temporary_files(
-    disk: Path,
-    tiny_build: Path,
-    g2p_weights: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_a_full_folder_for_temporary_files(disk, tiny_build, g2p_weights, monkeypatch, tmp_path):
     """coremltools' copies go to where the package goes: no room in TMPDIR used to end in
     shutil.Error.
     """
@@ -364,12 +334,10 @@ def test_a_full_folder_for_temporary_files(
     assert left_behind(disk) == "build filler old.json old.wav".split()
 
 
-def test_what_cannot_be_read_is_not_called_unwritable(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_cannot_be_read_is_not_called_unwritable(tmp_path, capsys):
     """A file without rights, read while an output is being written."""
 
-    def main(_argv: list[str] | None) -> int:
+    def main(_argv):
         with staged(tmp_path / "out.json"):
             raise PermissionError(13, "Permission denied", "weights.pth")
 

@@ -11,14 +11,13 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kokoro_ane.core.errors import run_cli
 from kokoro_ane.core.process import SCRATCH
-from tests.commands import ran
+from tests.commands import ran, table
 from tests.house.test_house import ROOT
 from tests.house.test_house import SOURCES as ALL
 
@@ -43,55 +42,40 @@ KINDS = {
 }
 # a block in one of these writes what nobody sees yet
 ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
-OWN = {  # file: kinds that it does itself, and why
-    "mlprogram/src/mlprogram/files.py": ("json", "the place for JSON, and for files of mlprogram"),
-    "core/streams.py": ("writing", "to nowhere, in place of a closed stderr"),
-    "core/process.py": ("removing", "temporary", "the place for temporary files"),
-    "core/staging.py": ("naming", "removing", "the place for output"),
-    "core/manifest.py": ("writing", "into the path aside that its builder gives"),
-    "core/tensor_files.py": ("tensors", "the place for tensors"),
-    "core/export.py": ("json", "writing", "normalizes a package that is still aside"),
-    "training/loop.py": ("tensors", "the state of one's own training, no pickled code"),
-    "runtimes/executorch/pte_file.py": ("writing", "into the path aside that its builder gives"),
-    "runtimes/onnx/onnx_file.py": (
-        "writing",
-        "functions and their weights, into the folder aside that its builder gives",
-    ),
-    "runtimes/executorch/delegate_file.py": (
-        "writing",
-        "into the path aside that its command gives, and a temporary folder beside it",
-    ),
-    "core/kokoro_int8/cache.py": ("writing", "members of an archive into its scratch folder"),
-    "g2p/bundled.py": ("json", "bundled, by hash"),
-    "eval/natural.py": ("json", "bundled, by hash, or the user's cache"),
-    "g2p/part_of_speech.py": ("json", "bundled, by hash"),
-    "g2p/word_lists.py": ("json", "an installed package's, by hash"),
-    "eval/metrics/listeners.py": ("tensors", "an installed package's, no pickled code"),
-    "pipeline/assembly.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/vector_files.py": ("writing", "into the folder aside"),
-    "pipeline/bundle_files.py": ("writing", "into the folder aside"),
-    "pipeline/text_tables.py": (
-        "tensors",
-        "writing",
-        "bundled weights; into the bundle's folder aside",
-    ),
-    "pipeline/rule_program.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/lexicon_file.py": ("writing", "into the bundle's folder aside"),
-    "pipeline/validate.py": ("writing", "into the path aside"),
-    "quantize/level.py": ("json", "tensors", "a level's file: safetensors and its head, by hash"),
-    "quantize/measure.py": (
-        "json",
-        "writing",
-        "its own settings as read back; adds to a log that outlives a killed run on purpose",
-    ),
-    "bench/chain_speed.py": (
-        "writing",
-        "a text, and a process's log, in a temporary folder; /proc",
-    ),
-    "pipeline/resume.py": (
-        "writing",
-        "finished chunks of a book, which outlive a killed run on purpose",
-    ),
+# File, kinds that it does itself, why.
+ROWS = """
+    mlprogram/src/mlprogram/files.py | json | the place for JSON, and for files of mlprogram
+    core/streams.py | writing | to nowhere, in place of a closed stderr
+    core/process.py | removing temporary | the place for temporary files
+    core/staging.py | naming removing | the place for output
+    core/manifest.py | writing | into the path aside that its builder gives
+    core/tensor_files.py | tensors | the place for tensors
+    core/export.py | json writing | normalizes a package that is still aside
+    training/loop.py | tensors | the state of one's own training, no pickled code
+    runtimes/executorch/pte_file.py | writing | into the path aside that its builder gives
+    runtimes/onnx/onnx_file.py | writing | into the folder aside that its builder gives
+    runtimes/executorch/delegate_file.py | writing | into its command's path aside, and a folder
+    core/kokoro_int8/cache.py | writing | members of an archive into its scratch folder
+    g2p/bundled.py | json | bundled, by hash
+    eval/natural.py | json | bundled, by hash, or the user's cache
+    g2p/part_of_speech.py | json | bundled, by hash
+    g2p/word_lists.py | json | an installed package's, by hash
+    eval/metrics/listeners.py | tensors | an installed package's, no pickled code
+    pipeline/assembly.py | writing | into the bundle's folder aside
+    pipeline/vector_files.py | writing | into the folder aside
+    pipeline/bundle_files.py | writing | into the folder aside
+    pipeline/text_tables.py | tensors writing | bundled weights; into the bundle's folder aside
+    pipeline/rule_program.py | writing | into the bundle's folder aside
+    pipeline/lexicon_file.py | writing | into the bundle's folder aside
+    pipeline/validate.py | writing | into the path aside
+    quantize/level.py | json tensors | a level's file: safetensors and its head, by hash
+    quantize/measure.py | json writing | its settings; a log that outlives a killed run on purpose
+    bench/chain_speed.py | writing | a text, and a process's log, in a temporary folder; /proc
+    pipeline/resume.py | writing | finished chunks of a book, which outlive a killed run on purpose
+"""
+OWN = {
+    name: set(kinds.split())
+    for name, kinds, _ in (line.strip().split(" | ") for line in ROWS.strip().splitlines())
 }
 # they measure in temporary folders of their own
 SOURCES = [path for path in ALL if "benches" not in path.parts]
@@ -103,7 +87,7 @@ BENCH = ("bench", "training")
 MODULES = "np numpy torch json os shutil tempfile soundfile".split()
 
 
-def called(node: ast.Call) -> str:
+def called(node):
     """'np.load', '.write_text' for the method of any object, '.open(w)' where the mode writes."""
     base, dot, name = ast.unparse(node.func).rpartition(".")
     name = f"{base if base in MODULES else ''}{dot}{name}"
@@ -112,7 +96,7 @@ def called(node: ast.Call) -> str:
     return f"{name}(w)" if name.endswith("open") and writes else name
 
 
-def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]:
+def own_calls(tree, inside=False):
     """Every call, and whether it stands in a block of one of ASIDE."""
     for child in ast.iter_child_nodes(tree):
         within = inside
@@ -126,7 +110,7 @@ def own_calls(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]
         yield from own_calls(child, within)
 
 
-def kinds_of(text: str) -> set[str]:
+def kinds_of(text):
     calls = list(own_calls(ast.parse(text)))
     return {
         kind
@@ -137,32 +121,32 @@ def kinds_of(text: str) -> set[str]:
 
 
 # what a file does itself is what OWN allows it, no more and no less
-def test_each_kind_has_its_place() -> None:
+def test_each_kind_has_its_place():
     wrong = []
     for path in SOURCES:
         name, free = path.as_posix(), {"json", "tensors"} if path.parts[0] in BENCH else set()
         kinds = kinds_of((ROOT / path).read_text(encoding="utf-8")) - free
-        allowed = set(OWN.get(name, ())[:-1]) - free
+        allowed = OWN.get(name, set()) - free
         if kinds != allowed:
             wrong.append(f"{name}: does {sorted(kinds)}, allowed {sorted(allowed)}")
     assert not wrong, "\n".join(wrong)
-    assert not set(OWN) - {path.as_posix() for path in SOURCES}
+    assert not OWN.keys() - {path.as_posix() for path in SOURCES}
 
 
-@pytest.mark.parametrize(
-    "text, kind",
-    [
-        ("json.loads(x)", "json"),
-        ("np.load(x)", "tensors"),
-        ("path.write_text(x)", "writing"),
-        ("path.open('wb')", "writing"),
-        ("with path.open('w') as f: pass", "writing"),
-        ("a.rename(b)", "naming"),
-        ("shutil.rmtree(x)", "removing"),
-        ("tempfile.mkdtemp()", "temporary"),
-    ],
+@table(
+    "text kind",
+    """
+    json.loads(x) | json
+    np.load(x) | tensors
+    path.write_text(x) | writing
+    path.open('wb') | writing
+    with path.open('w') as f: pass | writing
+    a.rename(b) | naming
+    shutil.rmtree(x) | removing
+    tempfile.mkdtemp() | temporary
+""",
 )
-def test_the_walk_sees_each(text: str, kind: str) -> None:
+def test_the_walk_sees_each(text, kind):
     assert kinds_of(text) == {kind}
     assert not kinds_of("with staged(p) as aside:\n    aside.write_text(x)\n    aside.open('w')")
 
@@ -175,7 +159,7 @@ OWN_GATE = {  # a main() that is called through another's gate
 }
 
 
-def test_every_command_goes_through_the_one_gate() -> None:
+def test_every_command_goes_through_the_one_gate():
     """run_cli turns a user's mistake into one line and exit 2, heeds SIGTERM, and keeps temporary
     files apart.
     """
@@ -210,9 +194,7 @@ raise SystemExit(run_cli(main, sys.argv[1:]))
 
 
 @pytest.mark.parametrize("ends", ["", "SIGTERM", "SIGINT", "SIGKILL"])
-def test_temporary_files_of_libraries_go_with_their_command(
-    ends: str, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_temporary_files_of_libraries_go_with_their_command(ends, tmp_path, capsys):
     command = [sys.executable, "-c", LEAVES, *filter(None, [ends])]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     done = ran(*command, env=environment)
@@ -223,9 +205,7 @@ def test_temporary_files_of_libraries_go_with_their_command(
     assert ("an earlier run was killed" in done.stderr) == (ends == "SIGKILL")
 
 
-def test_temporary_folders_of_others_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_folders_of_others_are_left_alone(tmp_path, monkeypatch):
     """A living process's, a link, and where no temporary folder can be made a command that needs
     none still runs.
     """
@@ -233,9 +213,9 @@ def test_temporary_folders_of_others_are_left_alone(
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "owner.lock").write_text("years of work")
     (tmp_path / f"{SCRATCH}-{os.getuid()}-link").symlink_to(tmp_path / "work")
-    inner: list[str] = []
+    inner = []
 
-    def main(_argv: list[str] | None) -> int:
+    def main(_argv):
         inner.append(tempfile.gettempdir())
         if len(inner) < 2:
             # another command while this one lives

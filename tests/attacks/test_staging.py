@@ -11,15 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kokoro_ane.core import process as temporary
 from kokoro_ane.core import staging
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import (
     check_implied,
@@ -33,13 +30,11 @@ from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.resume import ResumeState, resume_state_of_ours
 from tests.attacks.test_output import of_ours, our_folder
 from tests.builds import left_behind
-from tests.commands import ROOT, parsed, ran
+from tests.commands import ROOT, parsed, ran, refused
 
 
 class TestStaging:
-    def test_killed_while_it_cleans_up_the_new_one_stays(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_killed_while_it_cleans_up_the_new_one_stays(self, tmp_path, monkeypatch):
         """Half of the old package is left in the folder aside: it is not put back."""
         our_folder(tmp_path / "p")
         with monkeypatch.context() as patch:
@@ -52,9 +47,7 @@ class TestStaging:
         assert (tmp_path / "p" / "data").read_text() == "new"
         assert left_behind(tmp_path) == ["p"]
 
-    def test_killed_again_while_it_recovers_the_old_one_stays(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_killed_again_while_it_recovers_the_old_one_stays(self, tmp_path, monkeypatch):
         """A second recovery moved the old package away that the first had put back, when new/ had
         gone already.
         """
@@ -70,13 +63,13 @@ class TestStaging:
         assert (tmp_path / "p" / "data").read_text() == "old"
         assert left_behind(tmp_path) == ["p"]
 
-    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path: Path) -> None:
+    def test_killed_anywhere_in_a_removal_the_rest_goes(self, tmp_path):
         """Without its lock a folder that was not empty was nobody's, and stayed for ever."""
 
-        def dies(left: list[int]) -> None:
+        def dies(left):
             real = os.unlink
 
-            def unlink(path: object, *inputs: object, **more: object) -> None:
+            def unlink(path, *inputs, **more):
                 if not left[0]:
                     os.kill(os.getpid(), signal.SIGKILL)
                 left[0] -= 1
@@ -97,13 +90,13 @@ class TestStaging:
         assert 2 < killed < 12
         assert left_behind(tmp_path) == ["p"]
 
-    def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path: Path) -> None:
+    def test_a_lock_that_was_removed_before_it_was_locked_is_none(self, tmp_path):
         """The folder of a process that had not locked it yet was taken for a leftover; the process
         went on in a folder that was gone.
         """
         real, gone = temporary.locked, []
 
-        def late(path: Path, flags: int = os.O_RDWR) -> int | None:
+        def late(path, flags=os.O_RDWR):
             if not gone and flags & os.O_CREAT:
                 number = os.open(path, flags, 0o600)
                 os.close(number)
@@ -120,19 +113,14 @@ class TestStaging:
         assert parsed(tmp_path / "x.json") == [1]
         assert left_behind(tmp_path) == ["x.json"]
 
-    def test_two_processes_at_once_leave_a_pair(self, tmp_path: Path) -> None:
+    def test_two_processes_at_once_leave_a_pair(self, tmp_path):
         """A package of one and the manifest of the other would be refused by every reader."""
         _at_once(_pairs, tmp_path, 3)
-        seen = {
-            (tmp_path / "p" / "data").read_text(),
-            parsed(tmp_path / "p.json"),
-        }
+        seen = {(tmp_path / "p" / "data").read_text(), parsed(tmp_path / "p.json")}
         assert len(seen) == 1
         assert left_behind(tmp_path) == ["p", "p.json"]
 
-    def test_a_folder_is_discarded_at_one_stroke(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_folder_is_discarded_at_one_stroke(self, tmp_path, monkeypatch):
         our_folder(tmp_path / "v")
         # killed before anything inside was removed
         monkeypatch.setattr(staging, "removed", lambda _: None)
@@ -142,9 +130,7 @@ class TestStaging:
         recover(tmp_path)
         assert not left_behind(tmp_path)
 
-    def test_scratch_of_a_killed_process_goes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_scratch_of_a_killed_process_goes(self, tmp_path, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         code = (
             "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from kokoro_ane.core.process"
@@ -159,15 +145,13 @@ class TestStaging:
             assert folder.is_dir()
         assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
 
-    def test_a_journal_is_never_without_its_settings(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_journal_is_never_without_its_settings(self, tmp_path, monkeypatch):
         """Killed between its folder and settings.json, it was somebody else's folder for every
         later run, which was refused.
         """
         bare, real = [], Path.open
 
-        def opened(path: Path, *inputs: object, **more: object) -> object:
+        def opened(path, *inputs, **more):
             bare.append(
                 (tmp_path / "a.wav.parts").exists()
                 and not (tmp_path / "a.wav.parts" / "settings.json").exists()
@@ -184,7 +168,7 @@ class TestStaging:
             journal.remove()
         assert not left_behind(tmp_path)
 
-    def test_two_onto_one_output_one_after_the_other(self, tmp_path: Path) -> None:
+    def test_two_onto_one_output_one_after_the_other(self, tmp_path):
         """The second took the folder away under the first, or the first under the second: "cannot
         use a.wav.parts", exit 2.
         """
@@ -207,16 +191,14 @@ class TestStaging:
         assert second.returncode == 0
         assert not left_behind(tmp_path)
 
-    def test_several_onto_one_output_each_has_it_alone(self, tmp_path: Path) -> None:
+    def test_several_onto_one_output_each_has_it_alone(self, tmp_path):
         _at_once(_alone, tmp_path, 4)
         assert not left_behind(tmp_path)
 
-    def test_a_folder_that_appears_meanwhile_is_no_device(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_folder_that_appears_meanwhile_is_no_device(self, tmp_path, monkeypatch):
         target, real = tmp_path / "p", Path.stat
 
-        def stat(path: Path, **options: bool) -> os.stat_result:
+        def stat(path, **options):
             if path == target and not options and not (tmp_path / "seen").exists():
                 (tmp_path / "seen").touch()
                 with pytest.raises(FileNotFoundError) as missing:
@@ -230,7 +212,7 @@ class TestStaging:
         assert (tmp_path / "seen").exists()
         assert target.is_dir()
 
-    def test_the_output_of_a_killed_one_is_free(self, tmp_path: Path) -> None:
+    def test_the_output_of_a_killed_one_is_free(self, tmp_path):
         parts = tmp_path / "a.wav.parts"
         killed = SECOND.replace("journal.remove()", "os.kill(os.getpid(), 9)")
         done = ran(sys.executable, "-c", killed, str(parts))
@@ -241,29 +223,31 @@ class TestStaging:
 
     @pytest.mark.parametrize("name", ["owner.lock", "audio.f32", "chunks.jsonl"])
     @pytest.mark.parametrize("resume", [False, True])
-    def test_a_link_among_the_kept_chunks_is_not_followed(
-        self, name: str, resume: bool, tmp_path: Path
-    ) -> None:
+    def test_a_link_among_the_kept_chunks_is_not_followed(self, name, resume, tmp_path):
         thesis, parts = tmp_path / "thesis.tex", tmp_path / "a.wav.parts"
         thesis.write_text("mine")
         parts.mkdir()
         (parts / "settings.json").write_text('{"text": "x"}')
         (parts / name).symlink_to(thesis)
-        pytest.raises(InputError, ResumeState.open, parts, {"text": "x"}, resume).match(
-            f"its {name} is no file of an interrupted run"
+        refused(
+            f"its {name} is no file of an interrupted run",
+            ResumeState.open,
+            parts,
+            {"text": "x"},
+            resume,
         )
         assert thesis.read_text() == "mine"
 
     def test_interrupted_again_while_names_are_given_the_next_command_goes_on(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, tmp_path, monkeypatch
+    ):
         """The second signal ended the giving of names, and both packages went with the folder
         aside.
         """
         our_folder(tmp_path / "p", "old")
         moved, real = [], Path.rename
 
-        def interrupted(path: Path, target: Path) -> Path:
+        def interrupted(path, target):
             if path.parent.name == "ready":
                 moved.append(path)
                 raise KeyboardInterrupt
@@ -281,12 +265,12 @@ class TestStaging:
 
     @pytest.mark.parametrize("part", ["old", "ready"])
     def test_an_interrupt_while_names_are_given_leaves_one_of_both(
-        self, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, part, tmp_path, monkeypatch
+    ):
         our_folder(tmp_path / "p", "old")
         moved, real = [], Path.rename
 
-        def interrupted(path: Path, target: Path) -> Path:
+        def interrupted(path, target):
             if not moved and part in (path.parent.name, target.parent.name):
                 moved.append(real(path, target))
                 raise KeyboardInterrupt
@@ -310,7 +294,7 @@ print("spoke", file=sys.stderr)
 """
 
 
-def _at_once(work: Callable[[Path, str], None], folder: Path, count: int) -> None:
+def _at_once(work, folder, count):
     workers = [
         multiprocessing.get_context("fork").Process(target=work, args=(folder, str(number)))
         for number in range(count)
@@ -322,7 +306,7 @@ def _at_once(work: Callable[[Path, str], None], folder: Path, count: int) -> Non
         assert worker.exitcode == 0
 
 
-def _alone(folder: Path, mine: str) -> None:
+def _alone(folder, mine):
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     for _ in range(20):
         with ResumeState.open(folder / "p", {"text": mine}, resume=False) as journal:
@@ -333,7 +317,7 @@ def _alone(folder: Path, mine: str) -> None:
             journal.remove()
 
 
-def _pairs(folder: Path, mine: str) -> None:
+def _pairs(folder, mine):
     for _ in range(30):
         with staged_together((folder / "p", of_ours), (folder / "p.json", None)) as (
             package,
@@ -345,11 +329,8 @@ def _pairs(folder: Path, mine: str) -> None:
 
 class TestTemporaryFiles:
     def test_a_conversion_leaves_none_while_the_process_lives(
-        self,
-        g2p_weights: Path,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        self, g2p_weights, tmp_path, monkeypatch
+    ):
         """coremltools keeps a copy of every package in TMPDIR until the process ends, and for ever
         where it is killed.
         """
@@ -359,7 +340,7 @@ class TestTemporaryFiles:
         assert not left_behind(tmp_path / "tmp")
         assert left_behind(tmp_path / "build") == ["G2P.json", "G2P.mlpackage"]
 
-    def test_workers_end_with_a_parent_that_was_killed(self, tmp_path: Path) -> None:
+    def test_workers_end_with_a_parent_that_was_killed(self, tmp_path):
         """They waited for clips for ever, with a gigabyte each."""
         code = (
             "import os, signal, sys, time, multiprocessing as m\nfrom kokoro_ane.eval.execution"
@@ -403,12 +384,8 @@ with staging.staged_together((package, lambda _: None), (manifest, None)) as (ne
 
 @pytest.mark.parametrize("last", ["new", "ready.mlpackage", "ready.json"])
 def test_readers_finish_what_a_killed_build_began(
-    last: str,
-    tiny_checkpoint: Checkpoint,
-    tiny_build: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-) -> None:
+    last, tiny_checkpoint, tiny_build, tmp_path, capsys
+):
     """Killed between the renames: before the new package counts the old one comes back (the new one
     would be refused: it holds a file more), and from there on the new one gets its names.
     """

@@ -6,9 +6,7 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.part_of_speech import PATH, Tagger
 from kokoro_ane.quantize.corpus import load
-from tests.commands import ran
+from tests.commands import ran, refused
 from tests.demo_voice import DEMO_VOICE
 
 HUGE = 2 << 40
@@ -30,9 +28,7 @@ CLOSED, FULL, AWAY = (
 )
 
 
-def shell(
-    line: str, before: Callable[[], object] | None = None, **more: str
-) -> tuple[int, str, list[str]]:
+def shell(line, before=None, **more):
     """Exit code, stdout and the lines of stderr of `kokoro-ane LINE`."""
     line = f"exec 3>&1; {sys.executable} -m kokoro_ane {line}"
     done = ran(*"bash -o pipefail -c".split(), line, env=os.environ | more, preexec_fn=before)
@@ -41,7 +37,7 @@ def shell(
 
 @pytest.mark.parametrize("verb", ["--help", "speak --help", "ane --help", "g2p hello"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_standard_output_that_takes_nothing(verb: str, unbuffered: str) -> None:
+def test_standard_output_that_takes_nothing(verb, unbuffered):
     """Python ends with 1 or 120 and a traceback for some of these, with 0 for others."""
     for to, why in (
         (">&-", CLOSED),
@@ -58,7 +54,7 @@ def test_standard_output_that_takes_nothing(verb: str, unbuffered: str) -> None:
         assert why in lines[0], (to, lines)
 
 
-def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path: Path) -> None:
+def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path):
     speak = f"speak - --checkpoint {DEMO_VOICE} --runtime torch -o {tmp_path / 'x.wav'}"
     code, _, (line,) = shell(f"{speak} <&-")
     assert code == 2
@@ -70,7 +66,7 @@ def test_a_closed_input_a_closed_stderr_and_no_docstrings(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_a_usage_error_is_one_line(verb: str, capsys: pytest.CaptureFixture) -> None:
+def test_a_usage_error_is_one_line(verb, capsys):
     for arguments in (["--nope"], ["--checkpoint"], "a b --seed x c".split()):
         with pytest.raises(SystemExit, match="2"):
             import_module(COMMANDS[verb][0]).main([verb] * (verb in OWN_VERB) + arguments)
@@ -90,7 +86,7 @@ def test_a_usage_error_is_one_line(verb: str, capsys: pytest.CaptureFixture) -> 
     ],
 )
 @pytest.mark.parametrize("kilobytes", [200_000, 400_000])
-def test_too_little_memory_to_import(verb: str, kilobytes: int) -> None:
+def test_too_little_memory_to_import(verb, kilobytes):
     code, _, lines = shell(
         verb, lambda: resource.setrlimit(resource.RLIMIT_AS, (kilobytes << 10, kilobytes << 10))
     )
@@ -98,7 +94,7 @@ def test_too_little_memory_to_import(verb: str, kilobytes: int) -> None:
     assert lines[-1] == "error: there is not enough memory for this input", lines[-3:]
 
 
-def sparse(path: Path) -> Path:
+def sparse(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     os.truncate(path, HUGE)
@@ -108,9 +104,7 @@ def sparse(path: Path) -> Path:
 @pytest.mark.parametrize(
     "name", "random.pth voices/a.bin voices/a.npy voices/a.pt config.json".split()
 )
-def test_a_checkpoint_of_2_tb(
-    name: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_checkpoint_of_2_tb(name, tiny, tmp_path, capsys):
     folder = shutil.copytree(tiny, tmp_path / "checkpoint")
     for path in (folder / "voices").iterdir() if name.startswith("voices") else ():
         path.unlink()
@@ -120,14 +114,12 @@ def test_a_checkpoint_of_2_tb(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_packages_and_models_of_2_tb(
-    tiny_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_packages_and_models_of_2_tb(tiny_build, tmp_path, capsys):
     path = next(tiny_build.glob("KokoroVocoder*fp16.json"))
     manifest = Manifest.load(path)
     sparse(tmp_path / manifest.package / "Data" / "weights.bin")
     (tmp_path / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match="no file of a checkpoint, package or bundle has more"):
+    with refused("no file of a checkpoint, package or bundle has more"):
         Manifest.load(tmp_path / path.name).verify()  # before it is read
     assert (
         import_module("mlprogram.__main__").main(["describe", str(sparse(tmp_path / "x.mlmodel"))])
@@ -146,7 +138,7 @@ DAMAGE = {  # of a member's header: place there, place in the archive's own list
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_npz_is_bad_input(how: str, tmp_path: Path) -> None:
+def test_a_damaged_npz_is_bad_input(how, tmp_path):
     path, content = tmp_path / "x.npz", bytearray(PATH.read_bytes())
     if DAMAGE[how]:
         in_header, in_list, value = DAMAGE[how]
@@ -157,17 +149,15 @@ def test_a_damaged_npz_is_bad_input(how: str, tmp_path: Path) -> None:
     for read in (read_npz, load, Tagger.load):
         pytest.raises(InputError, read, path)
     np.savez(path, id="a")
-    with pytest.raises(InputError, match="input_ids"):
+    with refused("input_ids"):
         load(path)
 
 
-def test_a_failed_build_leaves_no_empty_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_failed_build_leaves_no_empty_folder(tmp_path, monkeypatch, capsys):
     from kokoro_ane.core import builder
     from kokoro_ane.core.errors import CheckFailed
 
-    def refused(*_: object) -> None:
+    def refused(*_):
         raise CheckFailed("SNR is 1 dB")
 
     monkeypatch.setattr(builder, "convert", refused)

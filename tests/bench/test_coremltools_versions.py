@@ -4,7 +4,6 @@ judged.
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,19 +17,19 @@ from built import converted
 from mlprogram.package import open_package
 
 
-def another_version(package: Path) -> None:
+def another_version(package):
     model = next(package.rglob("model.mlmodel"))
     spec = open_package(package).spec
     spec.mlProgram.attributes["buildInfo"].docString = "of another version"
     model.write_bytes(spec.SerializeToString())
 
 
-def another_weight(package: Path) -> None:
+def another_weight(package):
     weights = next(package.rglob("weight.bin"))
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
 
 
-def another_operation(package: Path) -> None:
+def another_operation(package):
     model = next(package.rglob("model.mlmodel"))
     spec = open_package(package).spec
     function = spec.mlProgram.functions["main"]
@@ -43,19 +42,13 @@ def another_operation(package: Path) -> None:
     ("change", "judged", "exit_code"),
     [(another_version, 0, 0), (another_weight, 2, 1), (another_operation, 2, 1)],
 )
-def test_only_what_differs_is_judged(
-    change: Callable[[Path], None],
-    judged: int,
-    exit_code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_what_differs_is_judged(change, judged, exit_code, tmp_path, monkeypatch):
     x = torch.ones(1, 4, 9)
     module = nn.Sequential(nn.Conv1d(4, 4, 3), nn.ReLU())
     stored = converted(module, x, tmp_path / "v.mlpackage", [ct.TensorType("x", x.shape)])
-    ran: list[list[str]] = []
+    ran = []
 
-    def run(words: list[str], **_: object) -> SimpleNamespace:
+    def run(words, **_):
         ran.append(words)
         if words[-2] == "--out":
             package = Path(words[-1]) / "V-fp16.mlpackage"

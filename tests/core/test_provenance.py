@@ -5,7 +5,6 @@ kept by content.
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from kokoro_ane.core.checkpoint import (
 )
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.identity import Identity, config_sha256, released, voice_sha256, withheld
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.voices import read_pack
@@ -33,7 +31,7 @@ from kokoro_ane.quantize import sources, speech
 from kokoro_ane.quantize.corpus import letters, require_disjoint, speech_lines
 from kokoro_ane.quantize.speech import calibration_inputs, own_speech, speakers
 from kokoro_ane.vocoder.decoder import Vocoder
-from tests.commands import parsed
+from tests.commands import parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
@@ -41,17 +39,17 @@ DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def good(tmp_path_factory):
     return write_checkpoint(tmp_path_factory.mktemp("good"), tiny_config())
 
 
 @pytest.fixture
-def folder(good: Path, tmp_path: Path) -> Path:
+def folder(good, tmp_path):
     """A copy of it, to be changed."""
     return shutil.copytree(good, tmp_path / "copy")
 
 
-def changed_config(folder: Path, change: Callable[[dict], object]) -> Checkpoint:
+def changed_config(folder, change):
     """The checkpoint in `folder` after a change of its config.json."""
     config = parsed(folder / "config.json")
     change(config)
@@ -60,7 +58,7 @@ def changed_config(folder: Path, change: Callable[[dict], object]) -> Checkpoint
 
 
 class TestContent:
-    def test_another_voice_under_an_old_name_is_another_checkpoint(self, folder: Path) -> None:
+    def test_another_voice_under_an_old_name_is_another_checkpoint(self, folder):
         before = open_checkpoint(str(folder))
         content_sha256 = before.content_sha256  # read now: voices are read when it is asked for
         shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
@@ -68,16 +66,14 @@ class TestContent:
         assert after.sha256 == before.sha256
         assert after.content_sha256 != content_sha256
 
-    def test_another_config_is_another_checkpoint_and_other_spaces_are_not(
-        self, folder: Path
-    ) -> None:
+    def test_another_config_is_another_checkpoint_and_other_spaces_are_not(self, folder):
         before = open_checkpoint(str(folder)).content_sha256
         renamed = changed_config(folder, lambda config: config.update({"name": "mine"}))
         assert renamed.content_sha256 == before
         other = changed_config(folder, lambda config: config["vocab"].update({"a": 44}))
         assert other.content_sha256 != before
 
-    def test_a_voice_has_one_hash_in_every_format(self, good: Path, tmp_path: Path) -> None:
+    def test_a_voice_has_one_hash_in_every_format(self, good, tmp_path):
         pack = read_pack(good / "voices" / "slt.pt")
         (tmp_path / "slt.bin").write_bytes(pack.astype("<f4").tobytes())
         np.save(tmp_path / "slt.npy", pack)
@@ -88,7 +84,7 @@ class TestContent:
 class TestReleasable:
     """Way 1: `releasable` was what config.json said of itself."""
 
-    def test_the_list_is_the_hubs_at_the_pinned_revision(self) -> None:
+    def test_the_list_is_the_hubs_at_the_pinned_revision(self):
         (hub,) = released()
         assert (hub["repository"], hub["revision"], hub["weights"]) == (
             HUB_REPOSITORY,
@@ -102,7 +98,7 @@ class TestReleasable:
             packed = (DATA / "voices" / f"{name}{cache.PACKED}").read_bytes()
             assert hub["voices"][name] == hashlib.sha256(cache.unpacked_voice(packed)).hexdigest()
 
-    def test_weights_config_and_each_voice_must_be_on_it(self) -> None:
+    def test_weights_config_and_each_voice_must_be_on_it(self):
         (hub,) = released()
         some = {name: hub["voices"][name] for name in ("af_heart", "am_adam")}
         good = Identity(hub["weights"], hub["config"], some)
@@ -119,8 +115,8 @@ class TestReleasable:
             assert (withheld(who) or "").startswith(reason)
 
     def test_a_checkpoint_on_the_list_is_releasable_until_a_voice_changes(
-        self, good: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, good, folder, monkeypatch
+    ):
         listed = changed_config(folder, lambda config: config.pop("releasable")).identity
         entry = {
             "repository": "a/b",
@@ -134,33 +130,26 @@ class TestReleasable:
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
         assert open_checkpoint(str(folder)).withheld == "its voice slt is not that of a/b"
 
-    def test_a_config_that_calls_itself_releasable_is_not_believed(self, tmp_path: Path) -> None:
+    def test_a_config_that_calls_itself_releasable_is_not_believed(self, tmp_path):
         folder = shutil.copytree(DEMO_VOICE, tmp_path / "copy")
         named = changed_config(folder, lambda config: config.update({"releasable": True}))
         assert not named.releasable
         assert "not on the list" in str(named.withheld)
 
     @pytest.mark.parametrize("name", ["kokoro-82m", "kokoro-int8"])
-    def test_other_weights_under_a_known_name_are_refused(self, folder: Path, name: str) -> None:
-        with pytest.raises(
-            InputError, match=f'does not hold the weights of {name}.*give it a "name" of its own'
-        ):
+    def test_other_weights_under_a_known_name_are_refused(self, folder, name):
+        with refused(f'does not hold the weights of {name}.*give it a "name" of its own'):
             changed_config(folder, lambda config: config.update({"name": name}))
 
-    def test_kokoro_int8_under_another_name_is_refused(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_kokoro_int8_under_another_name_is_refused(self, folder, monkeypatch):
         monkeypatch.setattr(cache, "WEIGHTS_SHA256", open_checkpoint(str(folder)).sha256)
-        with pytest.raises(
-            InputError,
-            match="holds the weights of kokoro-int8, but its config.json gives the name tiny",
-        ):
+        with refused("holds the weights of kokoro-int8, but its config.json gives the name tiny"):
             open_checkpoint(str(folder))
 
 
 class TestKey:
     @pytest.fixture
-    def rooms(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def rooms(self, tmp_path, monkeypatch):
         """Sources of this test's own, a lock file and a frozen text."""
         monkeypatch.setattr(sources, "ROOT", tmp_path)
         for name in ("core/a.py", "eval/gates.py", "constraints.txt", "core/data/speech/x.tsv"):
@@ -168,56 +157,54 @@ class TestKey:
             (tmp_path / name).write_text("x")
         return tmp_path
 
-    @pytest.mark.parametrize(
-        "name, another",
-        [
-            ("core/a.py", True),
-            ("constraints.txt", True),
-            ("core/data/speech/x.tsv", True),
-            ("eval/gates.py", False),
-            ("g2p/b.py", False),
-        ],
+    @table(
+        "name another",
+        """
+        core/a.py | true
+        constraints.txt | true
+        core/data/speech/x.tsv | true
+        eval/gates.py | false
+        g2p/b.py | false
+    """,
     )
-    def test_another_source_text_or_lock_file_is_another_key(
-        self, name: str, another: bool, rooms: Path
-    ) -> None:
+    def test_another_source_text_or_lock_file_is_another_key(self, name, another, rooms):
         key = sources.source_sha256.__wrapped__("core", "eval")
         (rooms / name).parent.mkdir(exist_ok=True)
         (rooms / name).write_text("y")
         assert (sources.source_sha256.__wrapped__("core", "eval") != key) == another
 
-    def test_what_they_name_is_there(self) -> None:
+    def test_what_they_name_is_there(self):
         assert all(any(sources.ROOT.glob(name)) for name in (*sources.TEXTS, sources.LOCK_FILE))
         assert all(any((sources.ROOT / room).glob("*.py")) for room in MEASURING)
 
 
 @pytest.fixture(scope="module")
-def spoken_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spoken_once(tmp_path_factory):
     """A cache for the tests that only read what the demo voice says."""
     return tmp_path_factory.mktemp("spoken")
 
 
 @pytest.fixture
-def demo(monkeypatch: pytest.MonkeyPatch, spoken_once: Path) -> Checkpoint:
+def demo(monkeypatch, spoken_once):
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(spoken_once))
     return Checkpoint.from_folder(DEMO_VOICE)
 
 
 @pytest.fixture
-def own_cache(demo: Checkpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def own_cache(demo, monkeypatch, tmp_path):
     """A cache that a test may spoil."""
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path))
     return tmp_path
 
 
 class TestOwnSpeech:
-    def test_no_text_is_in_two_sets(self) -> None:
+    def test_no_text_is_in_two_sets(self):
         texts = [
             letters(line.text) for name in (TUNING, JUDGED, SECOND) for line in speech_lines(name)
         ]
         assert len(texts) == len(set(texts)) == 72
 
-    def test_the_judged_and_the_second_set(self, demo: Checkpoint) -> None:
+    def test_the_judged_and_the_second_set(self, demo):
         spoken = own_speech(demo, JUDGED)
         assert len({bucket_for(utterance.frames, DEFAULT_BUCKETS) for utterance in spoken}) >= 12
         assert {line.speed for line in speech_lines(JUDGED)} >= {0.6, 2.0}
@@ -228,9 +215,7 @@ class TestOwnSpeech:
         )
         assert not set(speakers(demo, SECOND)) & set(speakers(demo, JUDGED))
 
-    def test_features_are_kept_and_a_damaged_file_is_refused(
-        self, demo: Checkpoint, own_cache: Path
-    ) -> None:
+    def test_features_are_kept_and_a_damaged_file_is_refused(self, demo, own_cache):
         first = own_speech(demo, JUDGED)
         (file,) = (own_cache / "speech").glob("judged-*.npz")
         written, again = file.stat().st_mtime_ns, own_speech(demo, JUDGED)
@@ -240,22 +225,20 @@ class TestOwnSpeech:
             for a, b in zip(first, again, strict=True)
         )
         file.write_bytes(b"PK")
-        pytest.raises(InputError, own_speech, demo, JUDGED).match("cannot be read as arrays")
+        refused("cannot be read as arrays", own_speech, demo, JUDGED)
 
-    def test_what_is_judged_is_never_tuned_on(
-        self, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_is_judged_is_never_tuned_on(self, demo, monkeypatch):
         """Both ways: calibration refuses a tuning set with a judged text, and the judge refuses it
         too.
         """
         shared = own_speech(demo, JUDGED)
         monkeypatch.setattr("kokoro_ane.quantize.speech.own_speech", lambda *_: shared)
-        with pytest.raises(InputError, match="tune on other text"):
+        with refused("tune on other text"):
             next(calibration_inputs(demo, Vocoder.of(demo), 3))
         monkeypatch.setattr("kokoro_ane.eval.reference.own_speech", lambda *_: shared)
-        pytest.raises(InputError, judged_clips, demo).match("tune on other text")
+        refused("tune on other text", judged_clips, demo)
 
-    def test_the_bundled_sets_pass(self, demo: Checkpoint) -> None:
+    def test_the_bundled_sets_pass(self, demo):
         require_disjoint(
             own_speech(demo, TUNING), [*own_speech(demo, JUDGED), *own_speech(demo, SECOND)]
         )
@@ -266,9 +249,7 @@ class TestOwnSpeech:
         ]
         assert len(both) == 48
 
-    def test_other_code_has_another_file(
-        self, demo: Checkpoint, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_other_code_has_another_file(self, demo, own_cache, monkeypatch):
         """Six worktrees share the cache: what one's code wrote is not read by another's."""
         monkeypatch.setattr(speech, "_spoken", lambda *_: stand_in())
         own_speech(demo, JUDGED)
@@ -277,7 +258,7 @@ class TestOwnSpeech:
         assert len(list((own_cache / "speech").glob("judged-*.npz"))) == 2
 
 
-def stand_in() -> dict[str, np.ndarray]:
+def stand_in():
     fields = {
         "input_ids": np.zeros(3, np.int32),
         "durations": np.ones(3, np.int32),

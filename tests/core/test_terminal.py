@@ -22,15 +22,14 @@ from kokoro_ane.core.commands import conclude, exit_of
 from kokoro_ane.eval import terminal
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.judge import decided
-from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.terminal import meaning_of, print_judgement, print_release
-from tests.commands import ROOT, tracked
+from tests.commands import ROOT, table, tracked
 from tests.eval.release_build import clips, level, made_up
 
 COLUMNS, ROWS = 80, 24
 
 
-def on_a_terminal(*command: str) -> tuple[list[str], int]:
+def on_a_terminal(*command):
     """The lines that a command shows on a terminal of 80 by 24, and its exit code."""
     child, terminal_end = pty.fork()
     if child == 0:
@@ -50,7 +49,7 @@ def on_a_terminal(*command: str) -> tuple[list[str], int]:
 
 
 @pytest.mark.parametrize("flag", ["", "--json"])
-def test_a_person_reads_the_code_in_words_and_json_where_it_is_asked_for(flag: str) -> None:
+def test_a_person_reads_the_code_in_words_and_json_where_it_is_asked_for(flag):
     lines, code = on_a_terminal(*f"g2p Hello. {flag}".split())
     objects = [json.loads(line)["symbols"] for line in lines if line.startswith("{")]
     assert code == 0
@@ -59,9 +58,7 @@ def test_a_person_reads_the_code_in_words_and_json_where_it_is_asked_for(flag: s
 
 
 @pytest.mark.parametrize(("encoding", "phoneme"), [("utf-8", "ə"), ("ascii", "\\u0259")])
-def test_a_pipe_gets_one_json_object(
-    encoding: str, phoneme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_gets_one_json_object(encoding, phoneme, monkeypatch):
     pipe = io.TextIOWrapper(io.BytesIO(), encoding)
     monkeypatch.setattr(sys, "stdout", pipe)
     assert conclude(argparse.Namespace(), {"phoneme": "ə"}, 1, "rejected") == 1
@@ -69,13 +66,13 @@ def test_a_pipe_gets_one_json_object(
     assert pipe.read() == f'{{"phoneme": "{phoneme}"}}\n'
 
 
-def test_a_level_that_ships_is_good_and_a_release_of_it_may_be_open() -> None:
+def test_a_level_that_ships_is_good_and_a_release_of_it_may_be_open():
     """`quality` asks the first, `release` and `bundle` the second."""
     assert [exit_of(verdict) for verdict in ("SHIP", "REJECT", "UNDECIDED")] == [0, 1, 3]
     assert [exit_of(verdict, False) for verdict in ("SHIP", "REJECT", "UNDECIDED")] == [3, 1, 3]
 
 
-def test_every_command_ends_in_the_one_place() -> None:
+def test_every_command_ends_in_the_one_place():
     """No file prints a report by itself; every command of ours calls what does."""
     names = [name for name in tracked() if name.endswith(".py") and "tests/" not in name]
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
@@ -90,7 +87,7 @@ def test_every_command_ends_in_the_one_place() -> None:
     assert silent == ["pipeline/examine.py"]  # mlprogram's own commands, which conclude
 
 
-def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+def screen(monkeypatch):
     """What the judge's tables are printed on: a terminal of 80 by 24."""
     file = io.StringIO()
     console = Console(file=file, width=COLUMNS, height=ROWS, force_terminal=True, color_system=None)
@@ -99,12 +96,12 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return file
 
 
-def lines_on(file: io.StringIO) -> int:
+def lines_on(file):
     """How many lines of the terminal that takes."""
     return sum(max(1, -(-len(line) // COLUMNS)) for line in file.getvalue().splitlines())
 
 
-def judged(name: str, damage: float) -> JudgedLevel:
+def judged(name, damage):
     """A level of kokoro-int8, judged on clips that lie so many limits from perfect."""
     judgement = decided(name, clips(damage))
     why = "kokoro-int8 has rounded weights: for trying and testing; release from the hub's"
@@ -114,10 +111,15 @@ def judged(name: str, damage: float) -> JudgedLevel:
     return replace(level(name, damage), record=judgement.record() | record, judgement=judgement)
 
 
-@pytest.mark.parametrize(("name", "damage"), [("p6", 0.3), ("w8a8", 0.9), ("p4", 3.0)])
-def test_a_judgement_fits_on_a_screen(
-    name: str, damage: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@table(
+    "name damage",
+    """
+    p6 | 0.3
+    w8a8 | 0.9
+    p4 | 3.0
+""",
+)
+def test_a_judgement_fits_on_a_screen(name, damage, monkeypatch):
     """With the exit line and the prompt: the verdict first, then what is nearest to a limit."""
     file, one = screen(monkeypatch), judged(name, damage)
     print_judgement(one, Path(f"build/quality/KokoroVocoder-kokoro-int8-{name}.json"))
@@ -130,7 +132,7 @@ def test_a_judgement_fits_on_a_screen(
     assert f"more metrics: build/quality/KokoroVocoder-kokoro-int8-{name}.json" in shown
 
 
-def test_all_levels_fit_on_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_levels_fit_on_a_screen(monkeypatch):
     damages = {"fp16": 0.01, "w8": 0.1, "p8": 0.1, "p6": 0.3, "p4": 3.0}
     damages |= {"w4": 2.0, "w8a8": 0.8, "mixed": 0.7}
     levels = [level(name, damage) for name, damage in damages.items()]

@@ -4,13 +4,10 @@ figures that nobody measured.
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose, level_record
 from kokoro_ane.eval.gates import gates_for
@@ -26,9 +23,7 @@ PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
 
 
 @pytest.fixture(scope="module")
-def release_build(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Checkpoint, Path]:
+def release_build(tiny_checkpoint, tiny_build, tmp_path_factory):
     out = tmp_path_factory.mktemp("release") / "build"
     # a slow test judges what it shares
     shutil.copytree(
@@ -38,15 +33,15 @@ def release_build(
 
 
 @pytest.fixture
-def placed(release_build: tuple[Checkpoint, Path], tmp_path: Path) -> tuple[Checkpoint, Path]:
+def placed(release_build, tmp_path):
     return release_build[0], Path(shutil.copytree(release_build[1], tmp_path / "build"))
 
 
-def unmeasured(patch: pytest.MonkeyPatch) -> list[str]:
+def unmeasured(patch):
     """Clips are found perfect without being rendered; the list of those that are asked for."""
-    asked: list[str] = []
+    asked = []
 
-    def judge_clip(_comparison: object, _subject: object, clip: Any) -> ClipResult:
+    def judge_clip(_comparison, _subject, clip):
         asked.append(clip.id)
         return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, PERFECT)
 
@@ -59,15 +54,15 @@ def unmeasured(patch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def facts() -> dict[str, PackageFacts]:
+def facts():
     return {}
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) -> list[str]:
+def measured(monkeypatch, facts):
     """Likewise; a package's facts, which take seconds, are read once a session."""
 
-    def remembered(manifest: Manifest) -> PackageFacts:
+    def remembered(manifest):
         sha256 = manifest.package_sha256
         if sha256 not in facts:
             facts[sha256] = facts_of(manifest)
@@ -77,7 +72,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, facts: dict[str, PackageFacts]) ->
     return unmeasured(monkeypatch)
 
 
-def release(place: tuple[Checkpoint, Path], *more: str) -> int:
+def release(place, *more):
     flags = f"--checkpoint {place[0].folder} --build {place[1]} --no-build --workers 1"
     return main([*flags.split(), *more])
 
@@ -103,7 +98,7 @@ SIZES = {
 }
 
 
-def clips(damage: float, count: int = 24) -> list[ClipResult]:
+def clips(damage, count=24):
     """Figures that lie `damage` limits away from perfect, with some spread; the seed variation half
     a limit away.
     """
@@ -126,12 +121,12 @@ def clips(damage: float, count: int = 24) -> list[ClipResult]:
     return found
 
 
-def _moved(name: str, by: float) -> float:
+def _moved(name, by):
     metric = METRICS[name]
     return metric.perfect - by if metric.best == HIGHER else metric.perfect + by
 
 
-def level(name: str, damage: float) -> JudgedLevel:
+def level(name, damage):
     method, judgement = METHODS[name], decided(name, clips(damage))
     chips = load_rules().chips
     forecast = {chip: {"engine_low": 0.81, "engine_high": 0.99} for chip in chips}
@@ -148,10 +143,7 @@ def level(name: str, damage: float) -> JudgedLevel:
     return JudgedLevel(name, method.title, method.unfit_for_engine, facts=facts, record=record)
 
 
-def made_up(
-    damages: dict[str, float],
-    withheld: str | None = "demo is not releasable",
-) -> dict[str, Any]:
+def made_up(damages, withheld="demo is not releasable"):
     levels = [level(name, damage) for name, damage in damages.items()]
     choice = choose(levels, withheld)
     floor = {name: clips(0.5)[0].variation[name] for name in SOUND}
@@ -184,16 +176,11 @@ def made_up(
         "bests": list(choice.bests),
         "notes": list(choice.notes),
     }
-    whole = told | {
-        "chip": "m4",
-        "claim": "numeric",
-        "spread": spread,
-        "provenance": made,
-    }
+    whole = told | {"chip": "m4", "claim": "numeric", "spread": spread, "provenance": made}
     return whole | {"levels": [level_record(level) for level in levels]}
 
 
-def shortened(record: dict[str, Any]) -> dict[str, Any]:
+def shortened(record):
     """Two gates, two clips and the metrics with a column: every kind of thing that a decision
     holds, each once or twice.
     """

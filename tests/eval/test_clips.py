@@ -11,7 +11,6 @@ import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, SAMPLE_RATE_HZ, TUNING
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
 from kokoro_ane.encoder.functions import Encoder, torch_functions
@@ -53,28 +52,29 @@ from kokoro_ane.eval.natural import text_array
 from kokoro_ane.eval.reference import OTHER_SEEDS, Reference
 from kokoro_ane.eval.renditions import EncoderSubject, ProductSubject, VocoderSubject
 from kokoro_ane.eval.waveform_faults import dipped, swaying
-from kokoro_ane.quantize.corpus import Utterance, within, words_of
+from kokoro_ane.quantize.corpus import within, words_of
 from kokoro_ane.quantize.locator import HALF, Request, built_encoder
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
 from kokoro_ane.vocoder.packing import VocoderInputs
 from tests.builds import uninstall
+from tests.commands import refused
 from tests.demo_voice import DEMO_VOICE, heldout, recording
 from tests.signals import delayed, glitched, phrase_of, replaced, white_noise
 
 
 @pytest.fixture(scope="module")
-def reference() -> Reference:
+def reference():
     return Reference(open_checkpoint(str(DEMO_VOICE)), seed=5)
 
 
-def same(one: VocoderInputs, two: VocoderInputs) -> bool:
+def same(one, two):
     return all(
         torch.equal(getattr(one, field.name), getattr(two, field.name))
         for field in fields(VocoderInputs)
     )
 
 
-def alone(reference: Reference, clip: Utterance, other_seed: int) -> VocoderInputs:
+def alone(reference, clip, other_seed):
     return vocoder_inputs(
         reference.checkpoint,
         reference.vocoder,
@@ -84,7 +84,7 @@ def alone(reference: Reference, clip: Utterance, other_seed: int) -> VocoderInpu
     )
 
 
-def test_every_seed_has_the_features_of_its_own(reference: Reference) -> None:
+def test_every_seed_has_the_features_of_its_own(reference):
     for clip in heldout()[:2]:
         for other_seed in range(OTHER_SEEDS + 1):
             assert same(reference.inputs(clip, other_seed), alone(reference, clip, other_seed))
@@ -97,11 +97,11 @@ def test_every_seed_has_the_features_of_its_own(reference: Reference) -> None:
     assert not same(reference.inputs(clip, 1), reference.inputs(clip, 2))
 
 
-def test_a_clip_is_encoded_once(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clip_is_encoded_once(reference, monkeypatch):
     """Another clip of the same name is another clip."""
-    asked: list[str] = []
+    asked = []
 
-    def counted(*given: object) -> VocoderInputs:
+    def counted(*given):
         asked.append(given[3].id)
         return vocoder_inputs(*given)
 
@@ -117,21 +117,21 @@ def test_a_clip_is_encoded_once(reference: Reference, monkeypatch: pytest.Monkey
 class InPyTorch:
     """In the package's place: the same network, so that what comes out is the reference's own."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_):
         checkpoint = open_checkpoint(str(DEMO_VOICE))
         limits = AlignmentLimits.of(checkpoint.config, DEFAULT_BUCKETS[-1])
         self.backend = EncoderBackend(torch_functions(Encoder.of(checkpoint)), limits)
 
 
 @pytest.fixture
-def bench(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> ClipBench:
+def bench(reference, monkeypatch):
     """A bench whose packages are the fp32 model."""
     monkeypatch.setattr(execution, "EncoderPackage", InPyTorch)
     monkeypatch.setattr(execution, "opened", lambda *_: None)
     return ClipBench(Plan(reference.checkpoint, reference.seed, Path(), 1), reference)
 
 
-def test_features_are_the_encoder_s(reference: Reference, bench: ClipBench) -> None:
+def test_features_are_the_encoder_s(reference, bench):
     clip = min(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
     expected = reference.inputs(clip)
     executed = Execution("declared", (Path("encoder.json"),), "declared-x")
@@ -146,7 +146,7 @@ def test_features_are_the_encoder_s(reference: Reference, bench: ClipBench) -> N
     assert reader.inputs(slow)[1].frames > expected.frames
 
 
-def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference: Reference) -> None:
+def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference):
     clip = max(own_speech(reference.checkpoint, TUNING), key=lambda clip: clip.frames)
     assert within(clip, clip.frames) is clip
     first = within(clip, clip.frames // 2)
@@ -161,23 +161,23 @@ def test_what_a_package_does_not_take_is_judged_by_its_first_words(reference: Re
     assert len(first.f0_hz) == len(first.energy) == 2 * first.frames
     assert np.array_equal(first.f0_hz[:40], clip.f0_hz[:40])
     assert reference.inputs(first).frames == first.frames
-    pytest.raises(InputError, within, clip, 3).match("no word of it fits 3 frames")
+    refused("no word of it fits 3 frames", within, clip, 3)
 
 
 @pytest.mark.parametrize(
     ("stage", "kind"),
     [(VOCODER, VocoderSubject), (ENCODER, EncoderSubject), (PRODUCT, ProductSubject)],
 )
-def test_every_stage_has_its_subject(stage: str, kind: type, bench: ClipBench) -> None:
+def test_every_stage_has_its_subject(stage, kind, bench):
     executed = Execution("declared", (Path("encoder.json"),), "declared-x", stage)
     assert type(bench.subject(Path("vocoder.json"), executed)) is kind
 
 
-def test_features_of_pytorch_have_no_reader(bench: ClipBench) -> None:
+def test_features_of_pytorch_have_no_reader(bench):
     assert bench.subject(Path("vocoder.json"), Execution.of("declared")).reader is None
 
 
-def test_figures_are_kept_by_the_package_s_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_kept_by_the_package_s_hash(monkeypatch):
     monkeypatch.setattr(
         Manifest,
         "load",
@@ -190,25 +190,23 @@ def test_figures_are_kept_by_the_package_s_hash(monkeypatch: pytest.MonkeyPatch)
     assert one.features == "a"
 
 
-def test_an_encoder_that_is_not_built_names_the_command(
-    reference: Reference, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="does not exist: run `kokoro-ane build encoder"):
+def test_an_encoder_that_is_not_built_names_the_command(reference, tmp_path):
+    with refused("does not exist: run `kokoro-ane build encoder"):
         built_encoder(Request(reference.checkpoint, tmp_path, HALF, source=str(DEMO_VOICE)), None)
 
 
 @pytest.fixture(scope="module")
-def speech() -> np.ndarray:
+def speech():
     return recording(0)
 
 
 @pytest.fixture(scope="module")
-def sentence(speech: np.ndarray) -> Baseline:
+def sentence(speech):
     return Baseline(speech, (), heldout()[0].text, Heard(speech))
 
 
 class TestListeners:
-    def test_words_of_a_text_are_as_said(self) -> None:
+    def test_words_of_a_text_are_as_said(self):
         said = (
             "doctor",
             "smith",
@@ -224,9 +222,7 @@ class TestListeners:
         assert words_of("Dr. Smith paid $3.50; isn't it?") == said
         assert words_of("well-known") == ("well", "known")
 
-    def test_the_recognizer_hears_most_of_a_recording_and_forgets_the_last(
-        self, speech: np.ndarray
-    ) -> None:
+    def test_the_recognizer_hears_most_of_a_recording_and_forgets_the_last(self, speech):
         first, wanted = words_heard(speech), set(words_of(heldout()[0].text))
         assert len(wanted & set(first)) >= len(wanted) / 2
         words_heard(recording(1))
@@ -235,7 +231,7 @@ class TestListeners:
         assert words_heard(speech) == first  # a fresh recognizer hears the same
         assert recognized(np.zeros(8000)) == ()
 
-    def test_words_lost_are_counted(self, sentence: Baseline) -> None:
+    def test_words_lost_are_counted(self, sentence):
         same = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
         assert (word_errors_added(same), words_changed(same)) == (0, 0)
         lost = Trial(sentence.reference, sentence.reference, text=sentence.text, sentence=sentence)
@@ -250,11 +246,11 @@ class TestListeners:
         assert word_errors_added(muted) >= 2
         assert words_changed(muted) >= 2
 
-    def test_words_need_a_text(self, speech: np.ndarray) -> None:
-        with pytest.raises(InputError, match="what is said"):
+    def test_words_need_a_text(self, speech):
+        with refused("what is said"):
             word_errors_added(Trial(speech, speech))
 
-    def test_voices_are_told_apart(self, sentence: Baseline) -> None:
+    def test_voices_are_told_apart(self, sentence):
         """Another sentence of the voice is nearer than the same speaker's pitch half an octave up,
         or another speaker.
         """
@@ -272,7 +268,7 @@ class TestListeners:
             > 1
         )
 
-    def test_noise_costs_predicted_quality(self, sentence: Baseline) -> None:
+    def test_noise_costs_predicted_quality(self, sentence):
         noisy = Trial(sentence.reference, white_noise(sentence.reference, 10), sentence=sentence)
         assert dnsmos_loss(noisy) > 0.3
         assert distillmos_loss(noisy) > 0.3
@@ -283,22 +279,16 @@ class TestListeners:
         ("package", "ask"),
         [("speechmos", dnsmos_of), ("distillmos", distillmos_of), ("resemblyzer", voiceprint_of)],
     )
-    def test_a_missing_package_is_one_line(
-        self, package: str, ask, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_missing_package_is_one_line(self, package, ask, speech, monkeypatch):
         uninstall(monkeypatch, package)
         for loader in (listeners._dnsmos, listeners._distillmos, listeners._voice_encoder):
             loader.cache_clear()
-        pytest.raises(InputError, ask, speech).match(
-            f"{package}, which is not installed: pip install"
-        )
+        refused(f"{package}, which is not installed: pip install", ask, speech)
 
-    def test_a_missing_recognizer_is_one_line(
-        self, speech: np.ndarray, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_missing_recognizer_is_one_line(self, speech, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "pocketsphinx", None)
         listeners._decoder.cache_clear()
-        pytest.raises(InputError, words_heard, speech).match("pocketsphinx, which is not installed")
+        refused("pocketsphinx, which is not installed", words_heard, speech)
 
 
 LIMITS = {gate.metric: gate.limit for gate in COMMON}
@@ -306,22 +296,22 @@ SEEDS = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def swelling() -> np.ndarray:
+def swelling():
     return recording(0)[:144_000]
 
 
 @pytest.fixture(scope="module")
 # the recording, and three others that differ from it by noise 50 dB down
-def spoken(swelling: np.ndarray) -> Baseline:
+def spoken(swelling):
     return Baseline(swelling, tuple(white_noise(swelling, 50, seed) for seed in SEEDS))
 
 
-def trial(spoken: Baseline, test: np.ndarray) -> Trial:
+def trial(spoken, test):
     return Trial(spoken.reference, test, spoken.other_seeds, sentence=spoken)
 
 
 class TestWorstWindow:
-    def test_one_wrong_sound_and_a_dip_break_their_gates(self, spoken: Baseline) -> None:
+    def test_one_wrong_sound_and_a_dip_break_their_gates(self, spoken):
         wrong = trial(spoken, replaced(spoken.reference, 75.0))
         assert local_spectrum_db(wrong) > LIMITS["local_spectrum_db"]
         assert mcd_db(wrong) < 0.5  # what a mean makes of it
@@ -333,9 +323,7 @@ class TestWorstWindow:
         )
 
     @pytest.mark.parametrize("hz", [0.7, 2.0, 5.0, 8.0])
-    def test_a_level_that_sways_is_found_and_a_gain_is_not(
-        self, spoken: Baseline, hz: float
-    ) -> None:
+    def test_a_level_that_sways_is_found_and_a_gain_is_not(self, spoken, hz):
         assert (
             gain_variation_db(trial(spoken, swaying(spoken.reference, 2.0, hz)))
             > LIMITS["gain_variation_db"]
@@ -352,9 +340,7 @@ class TestWorstWindow:
             < LIMITS["gain_variation_db"] / 2
         )
 
-    def test_a_pitch_glitch_breaks_its_gate_another_seed_and_a_gain_none(
-        self, spoken: Baseline
-    ) -> None:
+    def test_a_pitch_glitch_breaks_its_gate_another_seed_and_a_gain_none(self, spoken):
         assert (
             local_pitch_cents(trial(spoken, glitched(spoken.reference, 300.0)))
             > LIMITS["local_pitch_cents"]
@@ -375,7 +361,7 @@ class TestWorstWindow:
             trial(excused, dip)
         ) == pytest.approx(ALLOWED_DB, abs=0.3)
 
-    def test_a_jump_that_other_seeds_have_is_none(self, spoken: Baseline) -> None:
+    def test_a_jump_that_other_seeds_have_is_none(self, spoken):
         holed = spoken.reference.copy()
         loudest = int(np.argmax(np.convolve(np.square(holed), np.ones(240), mode="valid")))
         holed[loudest : loudest + 240] = 0
@@ -385,13 +371,13 @@ class TestWorstWindow:
 
     @pytest.mark.parametrize("at", [0.0, 0.5])
     # A sample too many, at the start or in the middle
-    def test_lag_of_a_part(self, spoken: Baseline, at: float) -> None:
+    def test_lag_of_a_part(self, spoken, at):
         start = int(at * len(spoken.reference))
         late = np.concatenate([spoken.reference[:start], delayed(spoken.reference[start:], 1)])
         assert lag_samples(trial(spoken, late)) == 1
         assert lag_samples(trial(spoken, spoken.other_seeds[0])) == 0
 
-    def test_turned_low_harmonics_are_no_lag(self, spoken: Baseline) -> None:
+    def test_turned_low_harmonics_are_no_lag(self, spoken):
         """What noise and other statistics do to the loudest harmonics, where a sample is three
         degrees: the waves then fit best a sample late, but the phases of all bins say that nothing
         is. A sample more is still one.
@@ -407,7 +393,7 @@ class TestWorstWindow:
         assert lag_samples(trial(spoken, turned)) == 0
         assert lag_samples(trial(spoken, delayed(turned, 1))) == 1
 
-    def test_lag_of_features_of_its_own(self, spoken: Baseline) -> None:
+    def test_lag_of_features_of_its_own(self, spoken):
         """Another F0 turns phases: no delay by the render of the same features. A sample late is
         one by that render too.
         """
@@ -416,21 +402,18 @@ class TestWorstWindow:
         assert lag_samples(replace(trial(spoken, turned), clock=turned)) == 0
         assert lag_samples(replace(trial(spoken, delayed(turned, 1)), clock=turned)) == 1
 
-    def test_polarity_is_taken_out_once(self, spoken: Baseline) -> None:
+    def test_polarity_is_taken_out_once(self, spoken):
         short = Baseline(
             spoken.reference[:60_000], tuple(seed[:60_000] for seed in spoken.other_seeds)
         )
         noisy = white_noise(short.reference, 30)
         upright, over = measure(trial(short, noisy)), measure(trial(short, -noisy))
-        assert (upright.pop("polarity"), over.pop("polarity")) == (
-            1.0,
-            -1.0,
-        )
+        assert (upright.pop("polarity"), over.pop("polarity")) == (1.0, -1.0)
         assert over == pytest.approx(upright, abs=1e-6)
         assert snr_db(trial(short, -noisy)) == pytest.approx(30.0, abs=0.1)
         assert polarity(trial(spoken, delayed(spoken.reference, 3))) == 1.0
 
-    def test_thd_n_is_blind_to_gain_sign_and_delay(self, swelling: np.ndarray) -> None:
+    def test_thd_n_is_blind_to_gain_sign_and_delay(self, swelling):
         seconds = np.arange(28_800) / 24_000
         vowel = sum(
             0.1 / k * np.sin(2 * np.pi * 100 * k * seconds + k) for k in range(1, 9)

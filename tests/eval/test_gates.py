@@ -3,7 +3,6 @@ to catch it; the undamaged pass.
 """
 
 import re
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,20 +13,21 @@ import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import STAGES, VOCODER
-from kokoro_ane.eval.control_trials import Control, ControlTrials, Setting
+from kokoro_ane.eval.control_trials import ControlTrials, Setting
 from kokoro_ane.eval.controls import controls_of, main
-from kokoro_ane.eval.faults import Dropped, Faults
+from kokoro_ane.eval.faults import Dropped
 from kokoro_ane.eval.gates import (
     COMMON,
-    EXTRA,
+    ENCODER_GATES,
     FEWEST_CLIPS,
     MEAN,
+    PRODUCT_GATES,
     WORST,
     Gate,
     gates_for,
 )
 from kokoro_ane.eval.judge import judge_clip
-from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND, ZERO
+from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
 from kokoro_ane.eval.negative_controls import (
     CONTROLS,
     HARMLESS,
@@ -38,9 +38,15 @@ from kokoro_ane.eval.negative_controls import (
     harmless,
 )
 from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import Rendition, VocoderComparison, VocoderSubject
+from kokoro_ane.eval.renditions import (
+    HEARD,
+    OWN,
+    SCALED,
+    Rendition,
+    VocoderComparison,
+    VocoderSubject,
+)
 from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
-from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference
@@ -48,198 +54,169 @@ from kokoro_ane.vocoder.source import gaussian_noise
 from tests.demo_voice import DEMO_VOICE, heldout
 from tests.signals import delayed, phrase_of, white_noise
 
-PERFECT = {name: metric.perfect for name, metric in SOUND.items()}
-FLOOR = {
-    **PERFECT,
-    "pesq": 4.4,
-    "mcd_db": 0.6,
-    "lsd_db": 1.3,
-    "snr_db": 20.0,
-    "words_changed": 1.0,
-    "speaker_distance": 0.2,
-}
+PERFECT = {name: metric.perfect for name, metric in METRICS.items()}
+FLOOR = PERFECT | dict.fromkeys((*PROSODY, *DURATIONS), 0.1)
+FLOOR |= {"pesq": 4.4, "mcd_db": 0.6, "lsd_db": 1.3, "snr_db": 20.0, "speaker_distance": 0.2}
+FLOOR |= {"words_changed": 1.0}
+GATES = {name: gates_for(name) for name in METHODS}
+GATES |= {"encoder": ENCODER_GATES, "product": PRODUCT_GATES}
+# Of the methods w8 has what all have, and fp16 a few of its own.
+ROWS = [(name, gate) for name in ("w8", "fp16", "encoder", "product") for gate in GATES[name]]
 
 
-def verdict(figures: list[dict[str, float]], method: str = "w8") -> str:
-    return decide(gates_for(method), figures, [FLOOR] * len(figures)).verdict
+def decision(figures, name="w8", **more):
+    return decide(GATES[name], figures, [FLOOR] * len(figures), **more)
 
 
-def missed_value(gate: Gate) -> float:
+def verdict(figures, name="w8", **more):
+    return decision(figures, name, **more).verdict
+
+
+def clips(count=FEWEST_CLIPS, **figures):
+    return [PERFECT | figures] * count
+
+
+def missed_value(gate):
     limit = gate.limit_for(FLOOR[gate.metric])
     return limit - 0.01 if METRICS[gate.metric].best == HIGHER else limit + 0.01
 
 
+def test_every_figure_has_a_gate():
+    assert {gate.metric for gate in ENCODER_GATES} == set(PROSODY)
+    assert {gate.metric for gate in PRODUCT_GATES} == {*OWN, *HEARD, *DURATIONS}
+    assert {gate.metric for gate in PRODUCT_GATES if gate.multiple} <= {*SCALED, *DURATIONS}
+
+
 class TestVerdict:
-    @pytest.mark.parametrize("method", METHODS)
-    def test_perfect_clips_ship(self, method: str) -> None:
-        assert verdict([PERFECT] * FEWEST_CLIPS, method) == SHIP
+    @pytest.mark.parametrize("name", GATES)
+    def test_perfect_clips_ship(self, name):
+        assert verdict(clips(), name) == SHIP
+        assert verdict(clips(6), name) == UNDECIDED
+        assert verdict(clips(), name, defects=("heldout-03: is silent",)) == REJECT
 
-    @pytest.mark.parametrize("gate", [*COMMON, *EXTRA["fp16"]], ids=lambda gate: gate.name)
-    def test_each_gate_rejects_alone(self, gate: Gate) -> None:
-        method = "fp16" if gate in EXTRA["fp16"] else "w8"
-        bad = PERFECT | {gate.metric: missed_value(gate)}
-        clips = (
-            [bad] * FEWEST_CLIPS
-            if gate.statistic == MEAN
-            else [PERFECT] * (FEWEST_CLIPS - 1) + [bad]
-        )
-        decision = decide(gates_for(method), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == REJECT
-        assert gate.name in decision.broken
-        assert any(gate.reason in reason for reason in decision.reasons)
+    @pytest.mark.parametrize("name, gate", ROWS, ids=str)
+    def test_each_gate_rejects_alone(self, name, gate):
+        bad = clips(**{gate.metric: missed_value(gate)})
+        decided = decision(bad if gate.statistic == MEAN else clips()[1:] + bad[:1], name)
+        assert decided.verdict == REJECT
+        assert gate.name in decided.broken
+        assert any(gate.reason in reason for reason in decided.reasons)
+        if METRICS[gate.metric].best == ZERO:
+            assert verdict(clips(**{gate.metric: -gate.limit - 0.01}), name) == REJECT
 
-    @pytest.mark.parametrize(
-        "gate",
-        [gate for gate in COMMON if METRICS[gate.metric].best == ZERO],
-        ids=lambda gate: gate.name,
-    )
-    def test_two_sided_gates_reject_both_sides(self, gate: Gate) -> None:
-        assert verdict([PERFECT | {gate.metric: -gate.limit - 0.01}] * FEWEST_CLIPS) == REJECT
+    def test_the_limit_moves_with_the_variation(self):
+        spread = [dict.fromkeys((*SCALED, *DURATIONS), 1.0)] * FEWEST_CLIPS
+        for mcd_db, expected in ((1.2, SHIP), (1.4, REJECT)):  # 1.3 variations
+            assert decide(PRODUCT_GATES, clips(mcd_db=mcd_db), spread).verdict == expected
 
-    def test_few_clips_never_ship_and_what_is_certain_rejects(self) -> None:
-        assert verdict([PERFECT] * (FEWEST_CLIPS - 1)) == UNDECIDED
+    def test_few_clips_never_ship_and_what_is_certain_rejects(self):
+        assert verdict(clips(FEWEST_CLIPS - 1)) == UNDECIDED
         assert verdict([]) == UNDECIDED
         assert verdict([PERFECT | {"pesq": 1.0 + 0.1 * i} for i in range(3)]) == REJECT  # the mean
         assert verdict([PERFECT, PERFECT, PERFECT | {"lag_samples": 1.0}]) == REJECT  # a fact
-        assert verdict([PERFECT | {"level_db": -3.0}]) == REJECT
-        assert verdict([PERFECT | {"mcd_db": 2.0}] * 2) == UNDECIDED  # two clips are no mean
+        assert verdict(clips(1, level_db=-3.0)) == REJECT
+        assert verdict(clips(2, mcd_db=2.0)) == UNDECIDED  # two clips are no mean
         # mean 0.6, but Student's interval is wide
         near = [PERFECT | {"mcd_increase_db": value} for value in (0.1, 0.5, 1.2)]
         assert verdict(near) == UNDECIDED
 
-    def test_limits_are_tightened_by_seeds_and_never_loosened(self) -> None:
+    def test_limits_are_tightened_by_seeds_and_never_loosened(self):
         """The smaller of cap and multiple holds: eight times the floor moves no limit above its
         cap, an eighth tightens it.
         """
         for gate in (gate for gate in COMMON if gate.multiple is not None):
             assert gate.limit_for(8 * gate.limit) == gate.limit
             assert gate.limit_for(gate.limit / 8 / gate.multiple) == pytest.approx(gate.limit / 8)
-            bad = PERFECT | {gate.metric: 1.01 * gate.limit}
-            noisy = [PERFECT | {gate.metric: 8 * gate.limit}] * FEWEST_CLIPS
-            assert decide(gates_for("w8"), [bad] * FEWEST_CLIPS, noisy).verdict == REJECT
+            bad, noisy = (clips(**{gate.metric: by * gate.limit}) for by in (1.01, 8))
+            assert decide(COMMON, bad, noisy).verdict == REJECT
         floors = [{"local_level_db": 1.0, "local_level_db worst": 2.0 + i} for i in range(3)]
         assert statistic("local_level_db", MEAN, floors) == 1.0
         assert statistic("local_level_db", WORST, floors) == 4.0
         pytest.raises(
             ValueError, Gate, "pesq", MEAN, 4.0, "a multiple of a good score", multiple=1.0
         ).match("no limit")
-        clips = [PERFECT] * (FEWEST_CLIPS - 1) + [
-            {k: v for k, v in PERFECT.items() if k != "level_db"}
-        ]
-        decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED
-        assert decision.reasons == ("level_db worst was not measured",)
+        decided = decision(clips()[1:] + [{k: v for k, v in PERFECT.items() if k != "level_db"}])
+        assert decided.verdict == UNDECIDED
+        assert decided.reasons == ("level_db worst was not measured",)
 
-    def test_what_is_missing_silent_or_too_near_does_not_ship(self) -> None:
-        decision = decide(gates_for("w8"), [PERFECT] * FEWEST_CLIPS, [])
-        assert decision.verdict == UNDECIDED
-        assert {check.gate.name for check in decision.checks if not check.passed} == {
+    def test_what_is_missing_silent_or_too_near_does_not_ship(self):
+        decided = decide(COMMON, clips(), [])
+        assert decided.verdict == UNDECIDED
+        assert {check.gate.name for check in decided.checks if not check.passed} == {
             gate.name for gate in COMMON if gate.multiple is not None
         }
-        decision = decide(
-            gates_for("w8"),
-            [PERFECT] * (FEWEST_CLIPS - 1),
-            [FLOOR] * (FEWEST_CLIPS - 1),
-            defects=("heldout-03: the package's output is silent",),
-        )
-        assert decision.verdict == REJECT
-        assert decision.reasons[0].endswith("is silent")
+        decided = decision(clips(FEWEST_CLIPS - 1), defects=("heldout-03: is silent",))
+        assert decided.verdict == REJECT
+        assert decided.reasons[0].endswith("is silent")
         # Half the clips at 3.9 and half at 4.12: the mean is above 4, its interval is not
-        clips = [PERFECT | {"pesq": 3.9 if i % 2 else 4.12} for i in range(FEWEST_CLIPS)]
-        decision = decide(gates_for("w8"), clips, [FLOOR] * FEWEST_CLIPS)
-        assert decision.verdict == UNDECIDED
-        assert [check.gate.name for check in decision.checks if check.state == STRADDLES] == [
-            "pesq mean"
-        ]
-        assert "too near to tell" in decision.reasons[0]
+        decided = decision([PERFECT | {"pesq": (4.12, 3.9)[i % 2]} for i in range(FEWEST_CLIPS)])
+        assert decided.verdict == UNDECIDED
+        assert [c.gate.name for c in decided.checks if c.state == STRADDLES] == ["pesq mean"]
+        assert "too near to tell" in decided.reasons[0]
 
-    def test_clips_are_resampled_with_their_limits_and_a_doubt_stops_a_ship(self) -> None:
+    def test_clips_are_resampled_with_their_limits_and_a_doubt_stops_a_ship(self):
         """Clip by clip just below the other seed: certain, though both means have wide intervals
         that overlap.
         """
         spread = [0.1 + 0.05 * i for i in range(FEWEST_CLIPS)]
         multiple = next(gate.multiple for gate in COMMON if gate.metric == "mcd_db")
-        clips, variation = (
+        near, variation = (
             [PERFECT | {"mcd_db": factor * x} for x in spread] for factor in (0.99 * multiple, 1.0)
         )
-        checks = {c.gate.name: c for c in decide(gates_for("w8"), clips, variation).checks}
+        checks = {c.gate.name: c for c in decide(COMMON, near, variation).checks}
         assert checks["mcd_db mean"].passed
         assert checks["mcd_db mean"].high > checks["mcd_db mean"].limit
-        variation = [FLOOR] * FEWEST_CLIPS
-        assert (
-            decide(
-                gates_for("w8"), [PERFECT] * FEWEST_CLIPS, variation, doubts=("no device",)
-            ).verdict
-            == UNDECIDED
-        )
-        assert (
-            decide(
-                gates_for("w8"),
-                [PERFECT | {"pesq": 1.0}] * FEWEST_CLIPS,
-                variation,
-                doubts=("no device",),
-            ).verdict
-            == REJECT
-        )
+        assert verdict(clips(), doubts=("no device",)) == UNDECIDED
+        assert verdict(clips(pesq=1.0), doubts=("no device",)) == REJECT
         values = [1.0, 2.0, 4.0, 8.0] * 6
         assert interval(values) == interval(values) != interval(values, seed=1)
         low, high = interval(values)
         assert low < sum(values) / len(values) < high
         assert interval([3.0] * 5) == (3.0, 3.0)
 
-    def test_a_mean_of_errors_of_both_signs_is_no_gate(self) -> None:
-        pytest.raises(
-            ValueError,
-            Gate,
-            "level_db",
-            MEAN,
-            0.5,
-            "half of them up and half of them down would pass",
-        ).match("cancel in a mean")
+    def test_a_mean_of_errors_of_both_signs_is_no_gate(self):
+        why = "half of them up and half of them down would pass"
+        pytest.raises(ValueError, Gate, "level_db", MEAN, 0.5, why).match("cancel in a mean")
+        pytest.raises(ValueError, Gate, "mcd", MEAN, 1.0, "no metric is called so")
 
 
 ERRORS = {name: control for name, control in CONTROLS[VOCODER].items() if control.rejected}
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
-def test_the_page_states_every_control_s_metric() -> None:
+def test_the_page_states_every_control_s_metric():
     section = TEXT.split("## Negative controls")[1]
     assert {control.metric for control in ERRORS.values()} <= set(re.findall(r"`(\w+)`:", section))
 
 
 @pytest.fixture(scope="module")
-def reference() -> Reference:
+def reference():
     return Reference(open_checkpoint(str(DEMO_VOICE)), seed=0)
 
 
 @pytest.fixture(scope="module")
 # the first two seconds of a sentence: enough for an error of the model, which is there in every
 # sentence
-def phrase() -> Utterance:
+def phrase():
     return phrase_of(heldout()[0])
 
 
 @pytest.fixture(scope="module")
 # by metric: its seed variation is measured once
-def trials(reference: Reference, phrase: Utterance) -> Callable[[str], ControlTrials]:
+def trials(reference, phrase):
     setting = Setting(reference, [phrase])
     return cache(lambda metric: ControlTrials(setting, only=(metric,)))
 
 
 @pytest.fixture(scope="module")
-def untouched(reference: Reference, phrase: Utterance) -> tuple[VocoderInputs, np.ndarray]:
+def untouched(reference, phrase):
     """Ten frames, and what the vocoder makes of them before any control."""
     inputs = excerpt(reference.inputs(phrase), start=30, frames=10)
     return inputs, render_reference(reference.vocoder, inputs)
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_control_is_rejected_by_its_gate(
-    name: str,
-    reference: Reference,
-    trials: Callable[[str], ControlTrials],
-    untouched: tuple[VocoderInputs, np.ndarray],
-) -> None:
+def test_control_is_rejected_by_its_gate(name, reference, trials, untouched):
     """Only the metric that claims to catch it is measured; the bench itself is never spoilt."""
     assert trials(ERRORS[name].metric).outcome(ERRORS[name]).right
     assert np.array_equal(render_reference(reference.vocoder, untouched[0]), untouched[1])
@@ -253,16 +230,14 @@ class OtherFeatures:
     inputs: VocoderInputs
     late: int
 
-    def render(self, clip: Utterance) -> Rendition:
+    def render(self, clip):
         vowel = self.reference.of(clip).vowel
         clock = self.reference.clock(self.inputs)
         return Rendition(delayed(clock, self.late), vowel, clock)
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_delay_is_one_by_the_same_features(
-    late: int, reference: Reference, phrase: Utterance
-) -> None:
+def test_a_delay_is_one_by_the_same_features(late, reference, phrase):
     """An encoder package computes another F0, which turns phases: only what the vocoder adds to
     that is its delay.
     """
@@ -276,7 +251,7 @@ def test_a_delay_is_one_by_the_same_features(
     assert result.figures["lag_samples"] == late
 
 
-def test_how_many_there_are() -> None:
+def test_how_many_there_are():
     assert len(THIRTEEN) == 13
     assert len(SHIPPED) >= 8
     assert len(LATER) >= 10
@@ -284,7 +259,7 @@ def test_how_many_there_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def phrases(reference: Reference) -> ControlTrials:
+def phrases(reference):
     # `make controls` measures them too
     slow = ("dnsmos_loss", "distillmos_loss", "words_changed", "word_errors_added")
     setting = Setting(reference, [phrase_of(whole) for whole in heldout()[:3]])
@@ -292,12 +267,12 @@ def phrases(reference: Reference) -> ControlTrials:
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=lambda change: change.name)
-def test_the_harmless_pass(change: Control, phrases: ControlTrials) -> None:
+def test_the_harmless_pass(change, phrases):
     assert phrases.outcome(change).broken == ()
 
 
 # the exception is needed: without it the gate would reject
-def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:
+def test_what_may_name_a_harmless_change_does(phrases):
     for change in HARMLESS:
         if change.metric:
             assert f"{change.metric} worst" in phrases.outcome(replace(change, metric="")).broken
@@ -306,34 +281,32 @@ def test_what_may_name_a_harmless_change_does(phrases: ControlTrials) -> None:
 class Hiss:
     """The fp32 model with an inaudible error."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference):
         self._vocoder = reference.vocoder
 
-    def render(self, inputs: object) -> np.ndarray:
+    def render(self, inputs):
         return white_noise(render_reference(self._vocoder, inputs).astype(np.float64), 75)
 
 
 # gates that reject everything prove nothing
-def test_an_inaudible_error_ships(reference: Reference, phrase: Utterance) -> None:
+def test_an_inaudible_error_ships(reference, phrase):
     subject = VocoderSubject(reference, Hiss(reference))
     result = judge_clip(VocoderComparison(reference), subject, phrase)
     repeated = [result.figures] * FEWEST_CLIPS
-    assert decide(gates_for("w8"), repeated, [result.variation] * FEWEST_CLIPS).verdict == SHIP
+    assert decide(COMMON, repeated, [result.variation] * FEWEST_CLIPS).verdict == SHIP
 
 
 class Loud(Reference):
     """The demo voice with source noise eight times as loud, in every seed."""
 
-    def inputs(self, utterance: Utterance, other_seed: int = 0) -> VocoderInputs:
+    def inputs(self, utterance, other_seed=0):
         return self.louder(super().inputs(utterance, other_seed), other_seed)
 
-    def vowel_inputs(
-        self, utterance: Utterance, other_seed: int = 0
-    ) -> tuple[VocoderInputs, float]:
+    def vowel_inputs(self, utterance, other_seed=0):
         inputs, pitch_hz = super().vowel_inputs(utterance, other_seed)
         return self.louder(inputs, other_seed), pitch_hz
 
-    def louder(self, inputs: VocoderInputs, other_seed: int) -> VocoderInputs:
+    def louder(self, inputs, other_seed):
         noise = 8 * gaussian_noise(inputs.frames, self.seed + other_seed)
         return replace(
             inputs, spectrum=self.vocoder.generator.m_source.spectrum(inputs.f0_hz, noise)
@@ -341,7 +314,7 @@ class Loud(Reference):
 
 
 @pytest.fixture(scope="module")
-def noisy_voice(reference: Reference) -> ControlTrials:
+def noisy_voice(reference):
     """Three phrases of it before the gate that no noise loosens: how much farther from other
     seeds.
     """
@@ -350,12 +323,12 @@ def noisy_voice(reference: Reference) -> ControlTrials:
     return ControlTrials(setting, only=("mcd_increase_db",))
 
 
-def test_a_noisier_voice_hides_no_dropped_block(noisy_voice: ControlTrials) -> None:
+def test_a_noisier_voice_hides_no_dropped_block(noisy_voice):
     assert noisy_voice.outcome(block_control(3)).broken
 
 
 @pytest.mark.slow
-def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference: Reference) -> None:
+def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference):
     """Block 0 of the demo voice: PESQ 4.58, an MCD below the floor of the noisier voice. The gate
     needs 24 clips to be certain.
     """
@@ -365,9 +338,9 @@ def test_24_clips_of_a_noisier_voice_do_not_hide_the_least_block(reference: Refe
     assert all(lineup.outcome(block_control(block)).broken for block in (0, 1, 2))
 
 
-def block_control(block: int) -> Control:
+def block_control(block):
 
-    def dropped(faults: Faults, inputs: VocoderInputs) -> np.ndarray:
+    def dropped(faults, inputs):
         copy = deepcopy(faults.vocoder)
         copy.generator.resblocks[block] = Dropped(lambda x, *_: x)
         return render_reference(copy.eval(), inputs)
@@ -376,7 +349,7 @@ def block_control(block: int) -> Control:
 
 
 # otherwise the test above proves nothing
-def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:
+def test_a_noisier_voice_itself_passes(noisy_voice):
     unchanged = harmless(
         "unchanged",
         lambda faults, inputs: render_reference(faults.vocoder, inputs),
@@ -385,9 +358,9 @@ def test_a_noisier_voice_itself_passes(noisy_voice: ControlTrials) -> None:
     assert not noisy_voice.outcome(unchanged).broken
 
 
-def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utterance) -> None:
+def test_output_of_another_length_is_no_audio(reference, phrase):
     class Short:
-        def render(self, inputs: VocoderInputs) -> np.ndarray:
+        def render(self, inputs):
             return render_reference(reference.vocoder, inputs)[:-5]
 
     subject = VocoderSubject(reference, Short())
@@ -395,7 +368,7 @@ def test_output_of_another_length_is_no_audio(reference: Reference, phrase: Utte
     assert "samples, the reference" in result.defect
 
 
-def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_path: Path) -> None:
+def test_renders_are_kept_whole(reference, phrase, tmp_path):
     """Reference and vowel come back from the file as they went in; other seeds are rendered."""
     made, fresh = reference.of(phrase), Reference(reference.checkpoint, 0, tmp_path).of(phrase)
     again = Reference(reference.checkpoint, 0, tmp_path).of(phrase)
@@ -414,7 +387,7 @@ def test_renders_are_kept_whole(reference: Reference, phrase: Utterance, tmp_pat
     assert set(made) == {*only, *(f"{name} worst" for name in only)}
 
 
-def test_controls_are_asked_for_by_name(capsys: pytest.CaptureFixture) -> None:
+def test_controls_are_asked_for_by_name(capsys):
     assert main(["--checkpoint", str(DEMO_VOICE), "--only", "level sways,hom"]) == 2
     said = capsys.readouterr().err
     assert "--only hom: no control is called so" in said

@@ -3,15 +3,12 @@ it is of something else.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.core.kokoro_int8.cache import available
 from kokoro_ane.core.tensor_files import read_npz
@@ -49,19 +46,19 @@ ITEM = {"probe": PROBE} | figures_item({"pesq": 4.5, "pesq worst": 0.1 + 0.2})
 
 
 @pytest.fixture(scope="module")
-def demo() -> Checkpoint:
+def demo():
     return open_checkpoint(str(DEMO_VOICE))
 
 
 @pytest.fixture
-def stored(demo: Checkpoint, tmp_path: Path) -> Path:
+def stored(demo, tmp_path):
     """A repository's folder that holds one item of the demo voice."""
     folder = tmp_path / "data"
     write_stored(folder, demo, 0, {(VOCODER, "judged-00"): ITEM})
     return folder
 
 
-def test_an_item_comes_back_to_the_last_bit(demo: Checkpoint, stored: Path) -> None:
+def test_an_item_comes_back_to_the_last_bit(demo, stored):
     variations = Variations.of(demo, 0, stored)
     item, origin = variations.find(VOCODER, "judged-00", PROBE)
     assert origin == STORED
@@ -72,7 +69,7 @@ def test_an_item_comes_back_to_the_last_bit(demo: Checkpoint, stored: Path) -> N
     assert variations.find(ENCODER, "judged-00", PROBE) is None
 
 
-def test_fields_of_all_clips_stand_together() -> None:
+def test_fields_of_all_clips_stand_together():
     items = {
         (kind, f"judged-{number:02d}"): {
             "probe": PROBE[number:],
@@ -89,10 +86,10 @@ def test_fields_of_all_clips_stand_together() -> None:
             assert again[key][field].dtype == array.dtype
 
 
-def in_key(part: str) -> Callable[[Path], None]:
+def in_key(part):
     """Another value of a part of the stored key."""
 
-    def change(folder: Path) -> None:
+    def change(folder):
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         key = index["stored"][0]["key"]
         others = {"checkpoint": "0" * 64, "seed": 7, "listeners": {"pesq": "0.0.5"}}
@@ -103,7 +100,7 @@ def in_key(part: str) -> Callable[[Path], None]:
     return change
 
 
-def in_file(folder: Path) -> None:
+def in_file(folder):
     """One bit of the arrays."""
     file = folder / "demo.npz"
     data = bytearray(file.read_bytes())
@@ -123,9 +120,7 @@ def in_file(folder: Path) -> None:
         (lambda folder: (folder / INDEX).write_text("{"), "index.json cannot be read"),
     ],
 )
-def test_what_is_of_something_else_is_not_used_and_named(
-    change: Callable[[Path], Any], words: str, demo: Checkpoint, stored: Path
-) -> None:
+def test_what_is_of_something_else_is_not_used_and_named(change, words, demo, stored):
     change(stored)
     variations = Variations.of(demo, 0, stored)
     assert variations.file is None
@@ -133,9 +128,7 @@ def test_what_is_of_something_else_is_not_used_and_named(
     assert words in variations.line
 
 
-def test_a_byte_of_the_metrics_code_is_in_the_key(
-    demo: Checkpoint, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_byte_of_the_metrics_code_is_in_the_key(demo, stored, tmp_path, monkeypatch):
     before, code = variation_key(demo, 0), tmp_path / "metrics"
     code.mkdir()
     for path in natural.METRICS_CODE.glob("*.py"):
@@ -147,7 +140,7 @@ def test_a_byte_of_the_metrics_code_is_in_the_key(
     assert Variations.of(demo, 0, stored).file is None
 
 
-def test_another_reference_is_another_clip(demo: Checkpoint, stored: Path) -> None:
+def test_another_reference_is_another_clip(demo, stored):
     """What renders is not in the key: a render that changed is found by its samples."""
     speech = recording(0)
     probe = sound_probe(speech, speech[:2400])
@@ -158,12 +151,7 @@ def test_another_reference_is_another_clip(demo: Checkpoint, stored: Path) -> No
     assert Variations.of(demo, 0, stored).find(VOCODER, "judged-00", 1.01 * PROBE) is None
 
 
-def test_other_checkpoints_keep_theirs_in_the_user_s_cache(
-    demo: Checkpoint,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_other_checkpoints_keep_theirs_in_the_user_s_cache(demo, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("KOKORO_ANE_CACHE", str(tmp_path / "cache"))
     variations = Variations.of(demo, 0, tmp_path / "nothing")
     variations.keep(VOCODER, "judged-00", ITEM)
@@ -179,16 +167,12 @@ def test_other_checkpoints_keep_theirs_in_the_user_s_cache(
     assert "kept variation is not used" in capsys.readouterr().err
 
 
-def test_an_allowance_and_what_was_heard_come_back_from_arrays() -> None:
+def test_an_allowance_and_what_was_heard_come_back_from_arrays():
     speech = recording(0)[:72_000]
     seeds = tuple(white_noise(speech, 30, seed=seed) for seed in (1, 2, 3))
     made = Baseline(speech, seeds, "so")
     read = Baseline(
-        speech,
-        (),
-        "so",
-        Heard.read(made.heard.plain()),
-        Allowance.read(made.allowance.plain()),
+        speech, (), "so", Heard.read(made.heard.plain()), Allowance.read(made.allowance.plain())
     )
     test = white_noise(speech, 25, seed=9)
     figures = measure(Trial(speech, test, text="so", sentence=made))
@@ -197,7 +181,7 @@ def test_an_allowance_and_what_was_heard_come_back_from_arrays() -> None:
 
 
 @pytest.mark.slow
-def test_stored_gives_the_figures_that_measuring_gives(demo: Checkpoint, tmp_path: Path) -> None:
+def test_stored_gives_the_figures_that_measuring_gives(demo, tmp_path):
     """A clip measured, kept, and read again: every figure and every variation to the last digit."""
     clip = replace(phrase_of(heldout()[2]), id="judged-00")
     results = []
@@ -211,7 +195,7 @@ def test_stored_gives_the_figures_that_measuring_gives(demo: Checkpoint, tmp_pat
     assert read.variation == made.variation
 
 
-def test_what_the_repository_holds_is_of_this_code() -> None:
+def test_what_the_repository_holds_is_of_this_code():
     """Else every verdict takes three times as long: `kokoro-ane variation --write` measures it."""
     index = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
     code = variation_key(open_checkpoint(str(DEMO_VOICE)), 0)
@@ -222,7 +206,7 @@ def test_what_the_repository_holds_is_of_this_code() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="kokoro-int8 is not installed")
-def test_two_clips_of_kokoro_int8_are_measured_again() -> None:
+def test_two_clips_of_kokoro_int8_are_measured_again():
     """By each stage that is stored. Another processor may move the last digits, and where the
     recognizer is torn between two words, a word.
     """
@@ -247,7 +231,7 @@ def test_two_clips_of_kokoro_int8_are_measured_again() -> None:
         assert heard.dnsmos == pytest.approx(fresh.of(clip).baseline.heard.dnsmos, abs=1e-3)
 
 
-def test_the_command_says_what_is_stored(capsys: pytest.CaptureFixture) -> None:
+def test_the_command_says_what_is_stored(capsys):
     assert main(["--checkpoint", str(DEMO_VOICE)]) == 3
     line, record = capsys.readouterr().out.splitlines()
     assert "no stored one is of this checkpoint" in line

@@ -1,18 +1,14 @@
 """In which order clips are measured, what ends that early, and what a worker that dies costs."""
 
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Timed, Workers
@@ -22,12 +18,13 @@ from kokoro_ane.eval.levels import in_order, measured_clips
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.quantize.corpus import Utterance
+from tests.commands import refused
 from tests.eval.release_build import clips as figures
 
 MANIFEST = SimpleNamespace(package_sha256="0" * 64, path=Path("x.json"), buckets=(1200,))
 
 
-def clip(number: int) -> Utterance:
+def clip(number):
     empty = np.zeros(0)
     durations = np.array([10 + 7 * number % 24], np.int32)
     return Utterance(f"judged-{number:02d}", "v", "", "", empty, durations, empty, empty)
@@ -36,7 +33,7 @@ def clip(number: int) -> Utterance:
 CLIPS = tuple(clip(number) for number in range(24))
 
 
-def test_two_of_middle_length_first_and_the_last_is_short() -> None:
+def test_two_of_middle_length_first_and_the_last_is_short():
     order = in_order(CLIPS)
     frames = [each.frames for each in order]
     assert sorted(each.id for each in order) == [each.id for each in CLIPS]
@@ -49,26 +46,24 @@ def test_two_of_middle_length_first_and_the_last_is_short() -> None:
 class Bench:
     """A context whose clips are done last one first. `results`: what is measured of each."""
 
-    def __init__(self, results: Sequence[ClipResult], all_clips: bool = False) -> None:
+    def __init__(self, results, all_clips=False):
         self.results = {result.id: result for result in results}
-        self.kept: dict[str, dict[str, Any]] = {}
+        self.kept = {}
         self.store = SimpleNamespace(find=self.kept.get, keep=self.keep)
         self.execution, self.clips, self.all_clips = Execution.of("declared"), CLIPS, all_clips
         self.progress = SimpleNamespace(begin=lambda *_: None, measured=lambda *_: None)
         self.workers, self.count = self, 2
 
-    def keep(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
+    def keep(self, name, data):
         return self.kept.setdefault(name, data)
 
-    def measure(
-        self, _manifest: Path, _execution: Execution, clips: Sequence[Utterance]
-    ) -> Iterator[tuple[Utterance, Timed]]:
+    def measure(self, _manifest, _execution, clips):
         for pair in zip(clips[1::2], clips[::2], strict=True):
             for each in pair:
                 yield each, Timed(self.results[each.id], 1.0)
 
 
-def judged(bench: Bench, defects: Sequence[str] = ()) -> tuple[list[ClipResult], str]:
+def judged(bench, defects=()):
     return measured_clips("w8", MANIFEST, bench, COMMON, defects)  # type: ignore[arg-type]
 
 
@@ -76,7 +71,7 @@ BAD = 7  # the place in the order of a clip that breaks a gate
 
 
 @pytest.fixture
-def results() -> list[ClipResult]:
+def results():
     """Figures that ship but for one clip."""
     bad = in_order(CLIPS)[BAD].id
     return [
@@ -85,7 +80,7 @@ def results() -> list[ClipResult]:
     ]
 
 
-def test_a_clip_that_breaks_a_gate_ends_it(results: list[ClipResult]) -> None:
+def test_a_clip_that_breaks_a_gate_ends_it(results):
     """Of the clips up to it in the order, whoever was done first; with all clips the verdict is
     the same.
     """
@@ -105,20 +100,20 @@ def test_a_clip_that_breaks_a_gate_ends_it(results: list[ClipResult]) -> None:
     assert judged(bench) == (some, stopped)
 
 
-def test_a_level_that_ships_needs_every_clip() -> None:
+def test_a_level_that_ships_needs_every_clip():
     every, stopped = judged(Bench(figures(0.3)))
     assert (len(every), stopped) == (24, "")
     assert decided("w8", every).decision.verdict == SHIP
 
 
-def test_a_package_that_is_wrong_is_heard_once(results: list[ClipResult]) -> None:
+def test_a_package_that_is_wrong_is_heard_once(results):
     some, stopped = judged(Bench(results), defects=["five channels have another scale"])
     assert [each.id for each in some] == [in_order(CLIPS)[0].id]
     assert stopped.startswith("decided after 1 of 24 clips")
 
 
 @pytest.mark.parametrize("gates", [gates_for("fp16"), ENCODER_GATES, PRODUCT_GATES])
-def test_only_what_no_other_clip_can_mend_ends_it(gates: tuple) -> None:
+def test_only_what_no_other_clip_can_mend_ends_it(gates):
     """A mean may come back; a limit in variations moves with the other clips."""
     clip = figures(0.3)[0]
     for gate in gates:
@@ -130,13 +125,11 @@ def test_only_what_no_other_clip_can_mend_ends_it(gates: tuple) -> None:
     assert breaks(gates, replace(clip, figures={}, defect="is silent"))
 
 
-def workers_that_die(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, deaths: dict[str, int]
-) -> Workers:
+def workers_that_die(checkpoint, monkeypatch, deaths):
     """Two workers; a clip of `deaths` ends its worker so many times."""
     monkeypatch.setattr(Manifest, "load", classmethod(lambda _cls, _path: MANIFEST))
 
-    def measure(*arguments: Any) -> Timed:
+    def measure(*arguments):
         each = arguments[-1]
         if deaths.get(each.id, 0):
             deaths[each.id] -= 1
@@ -149,11 +142,7 @@ def workers_that_die(
     return Workers(Reference(checkpoint, 0), 2)
 
 
-def test_a_worker_that_dies_costs_its_clip(
-    tiny_checkpoint: Checkpoint,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_a_worker_that_dies_costs_its_clip(tiny_checkpoint, monkeypatch, capsys):
     declared, deaths = Execution.of("declared"), {"judged-03": 1, "judged-09": 1}
     with workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers:
         done = [each.id for each, _ in workers.measure(Path("x.json"), declared, CLIPS)]
@@ -166,11 +155,11 @@ def test_a_worker_that_dies_costs_its_clip(
 
 
 def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
-    tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tiny_checkpoint, monkeypatch
+):
     done, deaths = [], {"judged-03": MOST_LOSSES}
     with (
-        pytest.raises(InputError, match="worker processes were ended 3 times"),
+        refused("worker processes were ended 3 times"),
         workers_that_die(tiny_checkpoint, monkeypatch, deaths) as workers,
     ):
         for each, _ in workers.measure(Path("x.json"), Execution.of("declared"), CLIPS):
@@ -178,6 +167,6 @@ def test_a_clip_that_ends_every_worker_ends_the_run_with_the_others_kept(
     assert sorted(done) == [each.id for each in CLIPS if each.id != "judged-03"]
 
 
-def test_a_result_is_plain_data() -> None:
+def test_a_result_is_plain_data():
     result = figures(0.3)[0]
     assert ClipResult(**asdict(result)) == result

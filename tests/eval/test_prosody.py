@@ -4,31 +4,29 @@ them.
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.encoder.encoder_steps import Encoded
 from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.control_trials import ControlTrials, Setting
-from kokoro_ane.eval.gates import ENCODER_GATES, Gate
-from kokoro_ane.eval.judge import ClipResult, decided, judge_clip
+from kokoro_ane.eval.gates import ENCODER_GATES
+from kokoro_ane.eval.judge import decided, judge_clip
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
 from kokoro_ane.eval.negative_controls import CONTROLS
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import EncoderComparison, EncoderSubject, Reader
-from kokoro_ane.eval.verdict import REJECT, SHIP, UNDECIDED, Decision
+from kokoro_ane.eval.verdict import REJECT, UNDECIDED
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
 
 
-def said(frames: int = 40, tokens: int = 8) -> Encoded:
+def said(frames=40, tokens=8):
     generator = torch.Generator().manual_seed(0)
     drawn = {name: torch.randn(1, 4, tokens, generator=generator) for name in ("hidden", "text")}
     f0_hz = torch.full((1, 2 * frames), 200.0)
@@ -44,7 +42,7 @@ def said(frames: int = 40, tokens: int = 8) -> Encoded:
     )
 
 
-def clip() -> Utterance:
+def clip():
     durations = np.array([4, 5, 6, 5, 5, 5, 5, 5], np.int32)
     return Utterance(
         "c",
@@ -59,17 +57,17 @@ def clip() -> Utterance:
     )
 
 
-def figures_of(durations: np.ndarray, test: Encoded | None = None) -> dict[str, float]:
+def figures_of(durations, test=None):
     return measure(ProsodyTrial(clip(), durations, (said(), test or said())))
 
 
 class TestFigures:
-    def test_equal_is_zero(self) -> None:
+    def test_equal_is_zero(self):
         figures = figures_of(clip().durations)
         assert set(figures) == set(PROSODY)
         assert not any(figures.values())
 
-    def test_durations(self) -> None:
+    def test_durations(self):
         # token 3 is the comma, 4 the space behind it
         moved = clip().durations + np.array([0, 1, 0, 2, 0, 0, 0, 0])
         figures = figures_of(moved)
@@ -78,14 +76,14 @@ class TestFigures:
         assert figures["length_percent"] == pytest.approx(7.5)
         assert figures["pause_ms"] == pytest.approx(50.0)
 
-    def test_a_pause_that_moves_within_itself_is_the_same(self) -> None:
+    def test_a_pause_that_moves_within_itself_is_the_same(self):
         moved = clip().durations + np.array([0, 0, 0, 2, -2, 0, 0, 0])
         assert figures_of(moved)["pause_ms"] == 0.0
         assert pauses("ab, cd") == [slice(3, 5)]
         assert pauses("a b") == []
         assert pauses("a.") == [slice(2, 3)]
 
-    def test_pitch_in_cents_and_text_by_token(self) -> None:
+    def test_pitch_in_cents_and_text_by_token(self):
         other = replace(said(), f0_hz=said().f0_hz * 2 ** (25 / 1200), text=said().text.clone())
         other.text[..., 3] *= 1.5
         figures = figures_of(clip().durations, other)
@@ -94,34 +92,13 @@ class TestFigures:
 
 
 @pytest.fixture(scope="module")
-def setting(tiny_checkpoint: Checkpoint) -> Setting:
+def setting(tiny_checkpoint):
     clips = sorted(own_speech(tiny_checkpoint, JUDGED), key=lambda one: one.frames)[:6]
     return Setting(Reference(tiny_checkpoint, seed=0), clips)
 
 
 class TestGates:
-    def test_every_figure_has_a_gate_and_every_gate_can_be_broken(self) -> None:
-        assert {gate.metric for gate in ENCODER_GATES} == set(PROSODY)
-        rows = dict.fromkeys(PROSODY, 0.1) | {f"{name} worst": 0.1 for name in PROSODY}
-        good = [
-            ClipResult(str(n), f"v{n % 4}", 2.0, "text", dict.fromkeys(PROSODY, 0.05), rows)
-            for n in range(24)
-        ]
-
-        def verdict(clips: list[ClipResult]) -> Decision:
-            return decided("x", clips, gates=ENCODER_GATES).decision
-
-        assert verdict(good).verdict == SHIP
-        for gate in ENCODER_GATES:
-            bad = [
-                replace(one, figures=one.figures | {gate.metric: 2 * gate.limit}) for one in good
-            ]
-            assert gate.name in verdict(bad).broken
-        assert verdict(good[:6]).verdict == UNDECIDED
-        assert verdict([*good, replace(good[0], defect="NaN")]).verdict == REJECT
-        pytest.raises(ValueError, Gate, "mcd", "mean", 1.0, "no metric is called so")
-
-    def test_known_errors_are_rejected_and_neighbours_pass(self, setting: Setting) -> None:
+    def test_known_errors_are_rejected_and_neighbours_pass(self, setting):
         """Random weights have no prosody: what is tested here is that each control changes what it
         says it changes.
         """
@@ -140,9 +117,9 @@ class TestGates:
         assert "text_percent" in changed["two tokens swapped"]
         assert not changed["fp32 itself"]
 
-    def test_a_broken_duration_is_a_result(self, setting: Setting) -> None:
+    def test_a_broken_duration_is_a_result(self, setting):
         class Broken(Reader):
-            def encoded(self, clip: Utterance, durations: np.ndarray | None = None) -> Encoded:
+            def encoded(self, clip, durations=None):
                 encoded = super().encoded(clip, durations)
                 return replace(encoded, raw=encoded.raw * float("nan"))
 
@@ -155,16 +132,11 @@ class TestGates:
 
 
 class TestCommand:
-    def test_a_verdict_with_its_file(
-        self,
-        tiny_checkpoint: Checkpoint,
-        tiny_build: Path,
-        capsys: pytest.CaptureFixture[str],
-        tmp_path: Path,
-    ) -> None:
+    @pytest.mark.parametrize("method", ["fp16", "w8 --runtime torch"])
+    def test_a_verdict_with_its_file(self, method, tiny_checkpoint, tiny_build, capsys, tmp_path):
         asked = (
-            f"--stage encoder --method fp16 --checkpoint {tiny_checkpoint.folder} "
-            f"--build {tiny_build}"
+            f"--stage encoder --method {method} --checkpoint {tiny_checkpoint.folder} "
+            f"--build {tmp_path if 'torch' in method else tiny_build}"
         ).split()
         every = ["--clips", "4", "--all-clips"]
         code = quality([*asked, *every, "--out", str(tmp_path / "x.json")])
@@ -175,22 +147,5 @@ class TestCommand:
         record = json.loads((tmp_path / "x.json").read_text())
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4
+        assert (record["summary"]["text_percent"]["mean"] > 0.2) == ("torch" in method)
         assert record["summary"]["tokens_changed_percent"]["mean"] == 0.0
-
-    @pytest.mark.parametrize(
-        ("flags", "message"),
-        [
-            (["--stage", "encoder", "--method", "w8a8"], "unknown method 'w8a8'"),
-            (["--method", "w8g"], "give --stage encoder"),
-            (["--stage", "encoder", "--method", "w8", "--layout", "streaming"], "--layout belongs"),
-        ],
-    )
-    def test_bad_input(
-        self,
-        flags: list[str],
-        message: str,
-        tiny_checkpoint: Checkpoint,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        assert quality([*flags, "--checkpoint", str(tiny_checkpoint.folder)]) == 2
-        assert message in capsys.readouterr().err

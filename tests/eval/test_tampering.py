@@ -6,9 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,17 +16,12 @@ from kokoro_ane.eval import provenance
 from kokoro_ane.eval.listening import REFERENCE, Audition
 from kokoro_ane.eval.reference import judged_clips
 from kokoro_ane.eval.report import main as report
-from tests.attacks.sweep_calls import changed, places
+from tests.attacks.spoil import changed, one_of_a_list
 from tests.commands import parsed
 from tests.eval.release_build import release, shortened
 
 
-def test_a_swapped_voice_is_refused(
-    placed: tuple[Checkpoint, Path],
-    measured: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_a_swapped_voice_is_refused(placed, measured, tmp_path, capsys):
     """The same weights, so the package's hash of them agreed and the old figures came back."""
     folder = Path(shutil.copytree(placed[0].folder, tmp_path / "swapped"))
     shutil.copy(folder / "voices" / "awb.pt", folder / "voices" / "slt.pt")
@@ -40,23 +33,23 @@ def test_a_swapped_voice_is_refused(
 
 
 TAGS = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>')
-ODD: tuple[Any, ...] = (*TAGS, None, -1, 1e300, "x", "\ud800", [], {}, {"x": {}})
+ODD = (*TAGS, None, -1, 1e300, "x", "\ud800", [], {}, {"x": {}})
 SILENCE = np.zeros(24, np.float32)
 
 
 class Forger:
     """A decision that anybody edits, and the report of it."""
 
-    def __init__(self, place: tuple[Checkpoint, Path]) -> None:
+    def __init__(self, place):
         self.command = f"--checkpoint {place[0].folder} --build {place[1]}".split()
         self.folder = place[1] / "release"
         self.record = parsed(self.folder / "decision.json")
 
-    def reported(self, record: Mapping[str, Any]) -> int:
+    def reported(self, record):
         (self.folder / "decision.json").write_text(json.dumps(record))
         return report(self.command)
 
-    def page(self) -> str:
+    def page(self):
         return (self.folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -64,9 +57,7 @@ class TestAForgedDecision:
     """The page shows what a stranger wrote in safety, or there is one line."""
 
     @pytest.fixture
-    def decided(
-        self, placed: tuple[Checkpoint, Path], measured: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> Forger:
+    def decided(self, placed, measured, monkeypatch):
         assert release(placed, "--methods", "fp16,w8") == 3  # w8 is not built: a level that failed
         monkeypatch.undo()
         spoken = judged_clips(placed[0])
@@ -84,16 +75,13 @@ class TestAForgedDecision:
             monkeypatch.setattr(name, function)
         return Forger(placed)
 
-    def test_it_is_shown_as_it_was(self, decided: Forger) -> None:
+    def test_it_is_shown_as_it_was(self, decided):
         assert decided.reported(decided.record) == 0
         assert "iOS 17" in decided.page()
 
-    def test_every_leaf_in_turn(self, decided: Forger, capsys: pytest.CaptureFixture) -> None:
+    def test_every_leaf_in_turn(self, decided, capsys):
         record, shown = shortened(decided.record), 0
-        kinds = {
-            tuple(0 if isinstance(key, int) else key for key in at): at for at in places(record)
-        }
-        for number, at in enumerate(kinds.values()):
+        for number, at in enumerate(one_of_a_list(record)):
             for value in (TAGS[number % 2], ODD[number % len(ODD)]):
                 capsys.readouterr()
                 code = decided.reported(changed(record, at, value))
@@ -112,7 +100,7 @@ class TestWhatNoCommitHolds:
     """
 
     @pytest.fixture
-    def tree(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def tree(self, tmp_path, monkeypatch):
         """A checkout in place of this one, with one file, committed."""
         tree = tmp_path / "tree"
         tree.mkdir()
@@ -125,7 +113,7 @@ class TestWhatNoCommitHolds:
         monkeypatch.setattr(Checkpoint, "releasable", False)  # of its packages' names only
         return tree
 
-    def decided(self, place: tuple[Checkpoint, Path]) -> tuple[int, bool, str]:
+    def decided(self, place):
         code = release(place, "--methods", "fp16")
         decision = parsed(place[1] / "release" / "decision.json")
         return (
@@ -134,9 +122,7 @@ class TestWhatNoCommitHolds:
             " ".join(note for note in decision["notes"] if "releasable" in note),
         )
 
-    def test_a_changed_file_a_new_one_and_no_checkout(
-        self, placed: tuple[Checkpoint, Path], measured: list[str], tree: Path
-    ) -> None:
+    def test_a_changed_file_a_new_one_and_no_checkout(self, placed, measured, tree):
         assert self.decided(placed) == (0, True, "")
         (tree / "gates.py").write_text("LIMIT = 1.0\n")
         code, may, note = self.decided(placed)
@@ -149,9 +135,7 @@ class TestWhatNoCommitHolds:
         assert (code, may) == (3, False)
         assert "no git checkout says which commit decides" in note
 
-    def test_a_checkout_around_the_code_is_not_its_own(
-        self, tree: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_checkout_around_the_code_is_not_its_own(self, tree, monkeypatch):
         """Installed into somebody's project, git answers with that project's commit."""
         assert len(provenance.commit()) == 40
         (tree / "site-packages").mkdir()

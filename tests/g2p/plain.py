@@ -9,7 +9,8 @@ between readings of which each is right. It is read right where a reading is sai
 that ends the text is heard.
 
 `tuning` and `judged` are by a writer who saw no code. At first sight the judged half was read right
-in 98 of 100 lines, where commit 09d1976 had 92; since then both are regression cases.
+in 98 of 100 lines, where commit 09d1976 had 92; since then both are regression cases. So is
+`later`, 200 lines by another writer, at first sight 93 and (judged half) 96 right of 100.
 """
 
 import argparse

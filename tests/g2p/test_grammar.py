@@ -14,7 +14,8 @@ from kokoro_ane.g2p.grammar import Grammar, grammar_of
 from kokoro_ane.g2p.grammar.__main__ import main
 from kokoro_ane.g2p.grammar.conflicts import conflicts
 from kokoro_ane.g2p.grammar.load import load
-from kokoro_ane.g2p.grammar.table import alternation
+from kokoro_ane.g2p.grammar.starts import starts_of
+from kokoro_ane.g2p.grammar.table import Row, alternation
 from tests.g2p.typed import rows
 
 FOLDER = Path(__file__).parents[1] / "data" / "g2p"
@@ -54,12 +55,31 @@ def test_a_wrong_row_is_named() -> None:
         small("slot¦unit¦x")
 
 
+@pytest.mark.parametrize("dialect", ["us", "gb"])
+def test_every_row_compiles_and_slots_change_no_beginning(dialect: str) -> None:
+    grammar = grammar_of(dialect)
+    assert grammar.compile() == len(grammar.rows) > 500
+    listed: dict[Row, set[str]] = {row: set() for row in grammar.rows}
+    for index in (grammar.by_word, grammar.by_character):
+        for beginning, candidates in index.items():
+            for row in candidates:
+                listed[row].add(beginning)
+    for row, beginnings in listed.items():
+        expanded = grammar.slots.expand(row.columns[1], capture=False)
+        starts = starts_of(expanded, row.open_end)
+        assert beginnings == starts.words | starts.characters, row.source
+
+
+def test_a_row_that_does_not_compile_is_named() -> None:
+    grammar = small("a¦(¦x¦¦x¦0")
+    with pytest.raises(ValueError, match=r"rows:1: .*unterminated"):
+        grammar.compile()
+
+
 def test_the_index_finds_every_row_that_matches() -> None:
     """By trying all rows at each word and sign of the written cases."""
     whole = grammar_of("us")
-    listed = {*whole.by_word.values(), *whole.by_character.values()}
-    # behind a scheme of an address nothing begins a word
-    every = {row for some in listed for row in some if not row.previous}
+    every = {row for row in whole.rows if not row.previous}
     missed = []
     for case in rows("normalize_cases")[::7]:
         text = clean(case[3]).text
@@ -68,7 +88,8 @@ def test_the_index_finds_every_row_that_matches() -> None:
             missed += [
                 (row.source, text, place)
                 for row in every.difference(whole.candidates(text, place))
-                if whole.match(row, text, place, None) > place
+                if (found := row.pattern.match(text, place))
+                and whole.fits(row, text, place, found, None)
             ]
     assert not missed
 

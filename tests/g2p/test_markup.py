@@ -10,7 +10,7 @@ import pytest
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.result import Result
-from kokoro_ane.g2p.ssml import MARKUP
+from kokoro_ane.g2p.ssml import MARKUP, voices_in
 from tests.g2p.names import rows
 
 
@@ -76,6 +76,33 @@ def test_elements_hold_from_sentence_to_sentence(us: G2P) -> None:
     assert [(word.text, word.rate) for word in words if word.text.isalpha()] == [
         ("One", 0.8), ("Two", 0.8), ("Three", 0.8), ("four", 1.0)
     ]  # fmt: skip
+
+
+def test_a_voice_holds_until_another_is_named(us: G2P) -> None:
+    text = (
+        '<speak>One <voice name="bf_emma"><p>two.</p> Three</voice> four. [voice:am_adam 0.8]Five.'
+        " Six [voice:af_sky] seven.</speak> Eight."
+    )
+    words = [word for result in us.sentences(text) for word in result.words]
+    assert [(word.text, word.voice, word.rate) for word in words if word.text.isalpha()] == [
+        ("One", "", 1.0),
+        ("two", "bf_emma", 1.0),
+        ("Three", "bf_emma", 1.0),
+        ("four", "", 1.0),
+        ("Five", "am_adam", 0.8),
+        ("Six", "am_adam", 0.8),
+        ("seven", "af_sky", 1.0),
+        ("Eight", "", 1.0),
+    ]
+    assert voices_in(text) == ["bf_emma", "am_adam", "af_sky"]
+
+
+def test_what_another_voice_says_is_read_in_its_language() -> None:
+    reader, spanish = G2P.load("us"), G2P.load("es")
+    reader.follow(lambda voice: spanish if voice[0] == "e" else reader)
+    parts = [one.phonemes for one in reader.sentences("Go. [voice:ef_dora] Hola. [voice:af_x] Go.")]
+    go = reader.phonemize("Go.").phonemes
+    assert parts == [go, spanish.phonemize("Hola.").phonemes, go]
 
 
 @pytest.mark.parametrize(("tag", "seconds", "_"), cases("pause"))

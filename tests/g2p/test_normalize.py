@@ -22,6 +22,7 @@ from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Token
 from kokoro_ane.g2p.word_lists import pairs
 from tests.g2p import plain
 from tests.g2p.lines import mixed, problems, reader
+from tests.g2p.names import rows
 from tests.g2p.typed import answer, judged_hash, read_lines
 
 CASES = read_cases()
@@ -246,9 +247,9 @@ def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
     assert uncovered(text, "us") == []
 
 
-@pytest.mark.parametrize("piece", ["1-", "1/", "%", "!?", "#1 "])
+@pytest.mark.parametrize("piece", "1-¦1,¦1/¦%¦a¦a.a.¦a@a.¦1.¦1¦!?¦#1 ".split("¦"))
 def test_hostile_text_takes_a_few_times_as_long_as_prose(piece: str) -> None:
-    """Through all stages but the network: at most 40 times prose of that length, and in proportion
+    """Through all stages but the network: at most 30 times prose of that length, and in proportion
     to its own.
     """
     g2p, prose = reader("us"), "The old man walked along the river and thought about the boats. "
@@ -263,7 +264,7 @@ def test_hostile_text_takes_a_few_times_as_long_as_prose(piece: str) -> None:
 
     seconds(prose)
     long, short = (seconds((piece * size)[:size]) for size in (8000, 4000))
-    assert short <= 40 * seconds((prose * 100)[:4000])
+    assert short <= 30 * seconds((prose * 100)[:4000])
     assert long <= 3 * short + 0.05
 
 
@@ -295,6 +296,22 @@ def test_what_people_type_is_read_by_class() -> None:
     )
     assert {group: counts[group] for group in LIMITS if counts[group] < int(LIMITS[group])} == {}
     assert {part: judged_hash(part) for part in JUDGED} == JUDGED
+
+
+# First counted at 190 and 293; floors at what is read since rows were mended by kind.
+@pytest.mark.parametrize(("name", "count", "floor"), [("numbers", 200, 194), ("prose", 300, 296)])
+def test_what_a_blind_writer_wrote_is_read_by_words(name: str, count: int, floor: int) -> None:
+    def words(text: str) -> list[str]:
+        return re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower())
+
+    cases = rows(f"sealed_{name}")
+    wrong = [
+        text
+        for text, spoken in cases
+        if words(plain.said(text)) not in map(words, spoken.split("|"))
+    ]
+    assert len(cases) == count
+    assert count - len(wrong) >= floor, wrong
 
 
 def test_drops_have_offsets_and_brackets_keep_their_words() -> None:

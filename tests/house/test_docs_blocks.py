@@ -23,17 +23,17 @@ OURS = ("kokoro_ane", "mlprogram")
 OLD_COMMAND = re.compile(r"`[\w.]+\.\w+(?: [^`]*)?` (?:of|at) (?:commit )?[0-9a-f]{7}\b")
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language):
     shown = rf"^```{language}\n(.*?)^```"
     return [block for text in TEXTS.values() for block in re.findall(shown, text, re.DOTALL | re.M)]
 
 
-def bare(lines: str) -> str:
+def bare(lines):
     return "\n".join(line.strip() for line in lines.strip().splitlines())
 
 
 @pytest.mark.parametrize("block", blocks("python"))
-def test_a_python_block_names_what_there_is(block: str) -> None:
+def test_a_python_block_names_what_there_is(block):
     for node in ast.walk(ast.parse(block)):
         if isinstance(node, ast.Import):
             [importlib.import_module(alias.name) for alias in node.names]
@@ -45,13 +45,13 @@ def test_a_python_block_names_what_there_is(block: str) -> None:
 
 
 @pytest.mark.parametrize("block", blocks("swift"))
-def test_a_swift_block_is_compiled(block: str) -> None:
+def test_a_swift_block_is_compiled(block):
     assert bare(block) in bare(
         (ROOT / "swift/Tests/PageExamples/PageExamples.swift").read_text(encoding="utf-8")
     )
 
 
-def test_drawing_and_reference_are_current() -> None:
+def test_drawing_and_reference_are_current():
     pictures, reference = (
         runpy.run_path(str(ROOT / "docs" / name)) for name in ("pictures.py", "reference.py")
     )
@@ -61,7 +61,7 @@ def test_drawing_and_reference_are_current() -> None:
     assert reference["page"]() == TEXTS["docs/reference.md"]
 
 
-def test_a_whole_product_is_the_sum_of_its_parts() -> None:
+def test_a_whole_product_is_the_sum_of_its_parts():
     encoder = re.search(r"\| \*\*`mixed`\*\* \| ([\d.]+) ", TEXTS["docs/evidence.md"])
     rows = re.findall(r"^\| `\w+` \|[^|]*\| ([\d.]+) \| ([\d.]+) ", TEXTS["README.md"], re.M)
     assert len(rows) == 4
@@ -70,7 +70,7 @@ def test_a_whole_product_is_the_sum_of_its_parts() -> None:
         assert float(whole) == pytest.approx(parts, abs=0.11)
 
 
-def test_commands_of_other_commits_stand_under_measured_once() -> None:
+def test_commands_of_other_commits_stand_under_measured_once():
     texts = TEXTS | {"docs/evidence.md": TEXTS["docs/evidence.md"].split("# Measured once")[0]}
     for name in ("LOG.md", "CHANGELOG.md"):
         del texts[name]

@@ -25,7 +25,6 @@ import pytest
 
 from kokoro_ane.cli import COMMANDS
 from kokoro_ane.cli import main as kokoro_ane
-from kokoro_ane.core.checkpoint import Checkpoint
 from tests.commands import ROOT, ran, tracked
 
 PAGES = [
@@ -65,7 +64,7 @@ class Parsed(BaseException):
     """The command took its arguments."""
 
 
-def lines_of(page: Path) -> list[str]:
+def lines_of(page):
     """Command lines as a reader would type them: comments, prompts and the brackets of what may be
     left out are gone.
     """
@@ -87,21 +86,21 @@ def lines_of(page: Path) -> list[str]:
     return commands
 
 
-def parts_of(line: str) -> list[list[str]]:
+def parts_of(line):
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;")
         lexer.whitespace_split = True
         words = list(lexer)
     except ValueError:  # prose with an apostrophe
         return []
-    parts: list[list[str]] = [[]]
+    parts = [[]]
     for word in words:
         parts.append([]) if word in JOINTS else parts[-1].append(word)
     return [part for part in parts if part]
 
 
 # from the word on that is a command of ours; None where another command stands alone
-def ours(part: list[str]) -> list[str] | None:
+def ours(part):
     start = next((place for place, word in enumerate(part) if OURS.fullmatch(word)), None)
     return (
         None
@@ -111,7 +110,7 @@ def ours(part: list[str]) -> list[str] | None:
 
 
 # the module that a command starts, and its arguments
-def module_of(words: list[str]) -> tuple[str, list[str]]:
+def module_of(words):
     if words[0] == "kokoro-ane":
         return COMMANDS[words[1]][0] if words[1:] and words[1] in COMMANDS else "kokoro_ane", words[
             1:
@@ -140,12 +139,10 @@ TO_RUN = [
 
 
 @pytest.mark.parametrize("line", SHOWN)
-def test_a_shown_command_parses(
-    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_shown_command_parses(line, monkeypatch, capsys):
     parse = argparse.ArgumentParser.parse_args
 
-    def parsed(self: argparse.ArgumentParser, *arguments: list[str]) -> None:
+    def parsed(self, *arguments):
         parse(self, *arguments)
         raise Parsed
 
@@ -179,14 +176,12 @@ def test_a_shown_command_parses(
         "cargo x",
     ],
 )
-def test_a_command_that_does_not_parse_is_found(
-    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_command_that_does_not_parse_is_found(line, monkeypatch, capsys):
     with pytest.raises((AssertionError, pytest.fail.Exception, SystemExit)):
         test_a_shown_command_parses(line, monkeypatch, capsys)
 
 
-def test_the_tables_name_only_what_is_shown() -> None:
+def test_the_tables_name_only_what_is_shown():
     first = {part[0] for line in SHOWN for part in parts_of(line)}
     assert not set(FOREIGN) - first
     assert not [part for part in NOT_HERE if not any(part in line for line in SHOWN)]
@@ -196,9 +191,7 @@ def test_the_tables_name_only_what_is_shown() -> None:
 
 
 @pytest.fixture(scope="module")
-def scratch(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def scratch(tiny_checkpoint, tiny_build, tmp_path_factory):
     """A folder with packages, a text, and our commands first on the path; nothing plays aloud."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "build").mkdir()
@@ -219,13 +212,7 @@ def scratch(
 
 
 @pytest.mark.parametrize("line", TO_RUN)
-def test_a_quick_command_runs(
-    line: str,
-    scratch: Path,
-    tiny_checkpoint: Checkpoint,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
+def test_a_quick_command_runs(line, scratch, tiny_checkpoint, monkeypatch, capsys):
     """One command of ours in this process, which has its libraries; a line of several as a shell
     reads it.
     """
@@ -251,7 +238,7 @@ def test_a_quick_command_runs(
 
 
 @pytest.mark.slow
-def test_readme_runs_to_the_letter(tmp_path: Path) -> None:
+def test_readme_runs_to_the_letter(tmp_path):
     """Its blocks one after the other in a copy of the tree beside this environment, hub or no hub;
     what is never releasable exits 3.
     """

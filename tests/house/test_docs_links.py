@@ -6,7 +6,6 @@ python -m pytest tests/house/test_docs_links.py -q
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,22 +35,22 @@ BARE = re.compile(r"(?<![\w./*-])\w+\.py\b")
 
 
 # what GitHub makes of the headings: lower case, spaces to hyphens, other marks gone
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def home(module: str) -> Path:
+def home(module):
     return ROOT / "mlprogram" / "src" if module.startswith("mlprogram") else ROOT
 
 
-def exists(module: str) -> bool:
+def exists(module):
     path = home(module).joinpath(*module.split("."))
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_resolve(page: Path) -> None:
+def test_links_resolve(page):
     for target, anchor in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
         file = page.parent / target if target else page
         assert file.exists(), f"{page.name}: {target}"
@@ -61,13 +60,13 @@ def test_links_resolve(page: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in HISTORY], ids=lambda path: path.name
 )
-def test_cited_files_and_commands_exist(page: Path) -> None:
+def test_cited_files_and_commands_exist(page):
     text = page.read_text(encoding="utf-8")
     missing = [name for name in FILE.findall(text) if not (ROOT / name).exists()]
     assert not missing + [name for name in MODULE.findall(text) if not exists(name)]
 
 
-def test_pages_that_sources_cite_exist() -> None:
+def test_pages_that_sources_cite_exist():
     cited = {
         (source, name)
         for source in SOURCES
@@ -80,7 +79,7 @@ def test_pages_that_sources_cite_exist() -> None:
     ]
 
 
-def docstrings(source: Path) -> Iterator[str]:
+def docstrings(source):
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, documented):
@@ -88,7 +87,7 @@ def docstrings(source: Path) -> Iterator[str]:
 
 
 # Whether the longest module that `name` begins with is there and holds what stands behind it.
-def defines(name: str) -> bool:
+def defines(name):
     parts = name.removeprefix("kokoro_ane.").split(".")
     for count in range(len(parts), 0, -1):
         path = home(parts[0]).joinpath(*parts[:count])
@@ -101,7 +100,7 @@ def defines(name: str) -> bool:
 
 
 @pytest.mark.parametrize("room", sorted({source.relative_to(ROOT).parts[0] for source in SOURCES}))
-def test_what_docstrings_name_exists(room: str) -> None:
+def test_what_docstrings_name_exists(room):
     """Files, modules, commands and make targets; indented lines are examples, whose variables may
     be called as a room is.
     """
@@ -126,7 +125,7 @@ def test_what_docstrings_name_exists(room: str) -> None:
     assert not missing
 
 
-def test_decisions_stand_where_the_table_says() -> None:
+def test_decisions_stand_where_the_table_says():
     table = (
         (ROOT / "docs" / "architecture.md")
         .read_text(encoding="utf-8")

@@ -5,10 +5,7 @@ set beside counts.
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import coremltools as ct
 import numpy as np
@@ -16,12 +13,12 @@ import pytest
 from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.pipeline import device_report
 from kokoro_ane.pipeline.device_report import measured_apart
 from mlprogram import MLModel
 from mlprogram.examine import device
 from mlprogram.examine.device import CoreML
+from tests.commands import refused, table
 
 # the placement is read off the class's name
 MLNeuralEngineComputeDevice = type("MLNeuralEngineComputeDevice", (), {})
@@ -32,10 +29,10 @@ class StandIn:
     off by a thousandth (60 dB).
     """
 
-    def __init__(self, ms: float, refuses: bool = False) -> None:
+    def __init__(self, ms, refuses=False):
         self.now, self.ms, self.refuses = 0.0, ms, refuses
 
-    def open(self, path: str, compute_units: str, function_name: str | None) -> "StandIn":
+    def open(self, path, compute_units, function_name):
         self.path, self.model, self.now = (
             path,
             MLModel(path, function_name=function_name),
@@ -44,16 +41,16 @@ class StandIn:
         self.function = function_name or "main"
         return self
 
-    def predict(self, inputs: dict[str, Any]) -> dict[str, Any]:
+    def predict(self, inputs):
         if self.refuses:
             raise RuntimeError("Error computing NN outputs.")
         self.now += self.ms / 1e3
         return {name: value * 1.001 for name, value in self.model.predict(inputs).items()}
 
-    def get_compiled_model_path(self) -> str:
+    def get_compiled_model_path(self):
         return self.path
 
-    def load_from_path(self, path: str, compute_units: str) -> "StandIn":
+    def load_from_path(self, path, compute_units):
         block = SimpleNamespace(
             operations=[SimpleNamespace(outputs=[SimpleNamespace(name="conv_0")], blocks=[])]
         )
@@ -62,16 +59,16 @@ class StandIn:
         )
         return self
 
-    def get_compute_device_usage_for_mlprogram_operation(self, op: Any) -> Any:
+    def get_compute_device_usage_for_mlprogram_operation(self, op):
         return SimpleNamespace(preferred_compute_device=MLNeuralEngineComputeDevice())
 
 
-def convolutions(depth: int) -> Any:
+def convolutions(depth):
     """Convolutions of 8 channels, each added to its input."""
     inputs = [mb.TensorSpec((1, 8, 16, 16), types.fp16)]
 
     @mb.program(input_specs=inputs, opset_version=ct.target.iOS17)
-    def network(x: Any) -> Any:
+    def network(x):
         weight = np.full((8, 8, 3, 3), 0.01, np.float16)
         for number in range(depth):
             x = mb.add(x=mb.conv(x=x, weight=weight, pad_type="same", name=f"conv_{number}"), y=x)
@@ -81,7 +78,7 @@ def convolutions(depth: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(tmp_path_factory):
     """Two packages of the same shapes: one convolution, and four."""
     folder = tmp_path_factory.mktemp("build")
     for depth in (1, 4):
@@ -91,14 +88,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def said(
-    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> Callable[..., Any]:
+def said(build, tmp_path, monkeypatch, capsys):
     """Measure with a stand-in, damage the report, read it: exit code, stdout, stderr."""
 
-    def call(
-        stand_in: StandIn, damage: Callable[[Any], Any] = dict, chip: str = "Apple M4 Pro"
-    ) -> tuple[int, str, str]:
+    def call(stand_in, damage=dict, chip="Apple M4 Pro"):
         units = SimpleNamespace(**{unit: unit for unit in device.UNITS})
         monkeypatch.setattr(
             device,
@@ -133,7 +126,7 @@ def said(
     return call
 
 
-def test_a_report_is_read_back_beside_counts(said: Callable[..., Any]) -> None:
+def test_a_report_is_read_back_beside_counts(said):
     code, out, _ = said(StandIn(0.045))
     told = json.loads(out.splitlines()[-1])
     first, second = told["rows"]
@@ -151,7 +144,7 @@ def test_a_report_is_read_back_beside_counts(said: Callable[..., Any]) -> None:
     assert 0 <= low <= high == 1
 
 
-def test_a_refused_shape_has_counts_and_no_times(said: Callable[..., Any]) -> None:
+def test_a_refused_shape_has_counts_and_no_times(said):
     code, out, _ = said(StandIn(1, refuses=True), chip="Apple M1")
     rows = json.loads(out.splitlines()[-1])["rows"]
     assert code == 1
@@ -160,9 +153,7 @@ def test_a_refused_shape_has_counts_and_no_times(said: Callable[..., Any]) -> No
     assert not any("ms" in row for row in rows)
 
 
-def test_a_package_that_ends_its_process_costs_its_own_row(
-    said: Callable[..., Any], build: Path, tmp_path: Path
-) -> None:
+def test_a_package_that_ends_its_process_costs_its_own_row(said, build, tmp_path):
     """Two processes that answer with a report of before, but for the package that aborts one."""
     said(StandIn(0.045))
     earlier = json.loads((tmp_path / "device.json").read_text())
@@ -182,13 +173,13 @@ def test_a_package_that_ends_its_process_costs_its_own_row(
         "the process that opened it ended by signal 6"
     ]
     assert second["rows"][0]["shapes"] == {"x": [1, 8, 16, 16]}
-    with pytest.raises(InputError, match="every package"):
+    with refused("every package"):
         measured_apart(packages[1:], command)
-    with pytest.raises(InputError, match="error: no Mac"):
+    with refused("error: no Mac"):
         measured_apart([tmp_path / "other.mlpackage"], command)
 
 
-def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: Path) -> None:
+def test_every_function_of_a_package_has_rows(said, build):
     both, path = ct.utils.MultiFunctionDescriptor(), build / "two.mlpackage"
     for depth in (1, 4):
         both.add_function(
@@ -209,31 +200,30 @@ def test_every_function_of_a_package_has_rows(said: Callable[..., Any], build: P
     assert rows[0]["macs"] < rows[1]["macs"]
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda r: r["packages"][0]["rows"][0].pop("placement"), "has no key 'placement'"),
-        (
-            lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"]["predict_ms"].append(
-                float("nan")
-            ),
-            "not a finite number",
-        ),
-        (
-            lambda r: r["packages"][0]["rows"][0]["timings"]["ALL"].update(load_ms=0),
-            "no positive times",
-        ),
-        (lambda r: r["packages"][0]["rows"][0]["timings"].pop("CPU_AND_NE"), "no positive times"),
-        (lambda r: r["packages"][0]["rows"][0].update(shapes={"x": [1, 8, 16, 17]}), "17"),
-        (lambda r: r["packages"][0].update(sha256="0" * 64), "has the hash"),
-        (lambda r: r.update(chip="Intel(R)"), "none that the rules know"),
-        (lambda r: r.update(format=1), "no device report of format 2"),
-        (lambda r: r["packages"][0]["rows"][0].update(function="other"), "other"),
-    ],
+@table(
+    "where value message",
+    """
+    packages 0 rows 0 placement | "gone" | has no key 'placement'
+    packages 0 rows 0 timings ALL predict_ms | [NaN] | not a finite number
+    packages 0 rows 0 timings ALL load_ms | 0 | no positive times
+    packages 0 rows 0 timings CPU_AND_NE | "gone" | no positive times
+    packages 0 rows 0 shapes | {"x": [1, 8, 16, 17]} | "17"
+    packages 0 sha256 | 0x0 | has the hash
+    packages 0 rows 0 function | other | other
+    chip | Intel(R) | none that the rules know
+    format | 1 | no device report of format 2
+""",
 )
-def test_a_damaged_report_is_one_line(
-    damage: Callable[[Any], Any], message: str, said: Callable[..., Any]
-) -> None:
+def test_a_damaged_report_is_one_line(where, value, message, said):
+    *places, last = [int(key) if key.isdigit() else key for key in where.split()]
+
+    def damage(report):
+        for key in places:
+            report = report[key]
+        report[last] = value
+        if value == "gone":
+            del report[last]
+
     code, _, error = said(StandIn(0.045), damage)
     assert code == 2
     assert len(error.splitlines()) == 1

@@ -15,8 +15,6 @@ import torch
 
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import FRAME_SAMPLES
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend
 from kokoro_ane.g2p.alphabet import voice_language
 from kokoro_ane.pipeline.joins import (
     PLOSIVES,
@@ -31,20 +29,22 @@ from kokoro_ane.pipeline.joins import (
     with_pauses,
 )
 from kokoro_ane.pipeline.live_text import LiveText, is_pipe, whole_part
-from kokoro_ane.pipeline.synthesis import Pipeline, Player, Speech, SpeechOptions
+from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
 from kokoro_ane.pipeline.text import PhonemeReader, TextReader, calls, chunks
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
-from tests.pipeline.test_synthesis import VOCAB, VOICE, FakeFunctions, FakeVocoder
+from tests.commands import refused
+from tests.pipeline.test_synthesis import VOICE, FakeVocoder, pipeline, spoken
 
+ROOT = Path(__file__).resolve().parents[2]
 FADE = 120  # 5 ms
 
 
-def silence(samples: int) -> np.ndarray:
+def silence(samples):
     return np.zeros(samples, np.float32)
 
 
-def tone(samples: int, level: float = 0.3) -> np.ndarray:
+def tone(samples, level=0.3):
     return (level * np.sin(np.arange(samples) * 0.4 + 1)).astype(np.float32)
 
 
@@ -57,30 +57,30 @@ class TestTrim:
     @pytest.mark.parametrize(
         "cuts", [[], [3000], [6060, 11_000], [17_990], list(range(60, 18_000, 600))]
     )
-    def test_the_sound_stays_and_the_silence_goes_in_any_pieces(self, cuts: list[int]) -> None:
+    def test_the_sound_stays_and_the_silence_goes_in_any_pieces(self, cuts):
         trim = JoinTrim(edges_of(DURATIONS), "ab", first=False)
         samples = np.concatenate([trim(piece) for piece in np.split(WORD, cuts)])
         assert trim.start == 6000 - FADE
         assert np.array_equal(samples, WORD[6000 - FADE : 12_000 + FADE])
 
-    def test_the_first_chunk_of_a_text_keeps_what_is_before_its_sound(self) -> None:
+    def test_the_first_chunk_of_a_text_keeps_what_is_before_its_sound(self):
         samples = JoinTrim(edges_of(DURATIONS), "ab", first=True)(WORD)
         assert np.array_equal(samples, WORD[: 12_000 + FADE])
 
-    def test_nothing_is_held_back_before_the_last_sound(self) -> None:
+    def test_nothing_is_held_back_before_the_last_sound(self):
         durations = [12, 60, 12, 2]
         trim = JoinTrim(edges_of(durations), "ab", first=False)
         early = trim(np.concatenate([silence(6000), tone(30_000)]))
         assert len(early) == 30_000 + FADE
 
     @pytest.mark.parametrize("phonemes, kept", [("as", 12_000 + 1200), ("aa", 12_000)])
-    def test_a_consonant_of_noise_fades_out_slowly(self, phonemes: str, kept: int) -> None:
+    def test_a_consonant_of_noise_fades_out_slowly(self, phonemes, kept):
         faint = WORD.copy()
         faint[12_000:13_200] = tone(1200, 0.005)
         samples = JoinTrim(edges_of(DURATIONS), phonemes, first=True)(faint)
         assert len(samples) == kept + FADE
 
-    def test_a_sound_too_soft_to_find_stays_by_its_durations(self) -> None:
+    def test_a_sound_too_soft_to_find_stays_by_its_durations(self):
         soft = 0.01 * WORD
         trim = JoinTrim(edges_of(DURATIONS), "ab", first=False)
         samples = trim(soft)
@@ -92,7 +92,7 @@ class TestTrim:
 TICK = np.array([0.2, -0.1], np.float32)
 
 
-def behind(sound: np.ndarray, at: int) -> np.ndarray:
+def behind(sound, at):
     """Twelve frames of a word, and a sound so many samples behind it."""
     samples = np.concatenate([tone(7200), silence(6000)])
     samples[7200 + at : 7200 + at + len(sound)] = sound
@@ -104,9 +104,7 @@ class TestTicks:
 
     @pytest.mark.parametrize("at", [300, 1000, 3000, 5000])
     @pytest.mark.parametrize("phonemes", ["a", "s"])
-    def test_a_tick_behind_the_word_is_cut_and_the_word_is_whole(
-        self, at: int, phonemes: str
-    ) -> None:
+    def test_a_tick_behind_the_word_is_cut_and_the_word_is_whole(self, at, phonemes):
         samples = behind(TICK, at)
         assert last_sound(samples, 0, edges_of([2, 10, 10]), phonemes) == 7200
         for cuts in ([3000, 6000, 9000], [7200], [7100, 7300], [12_600], [9000, 9001]):
@@ -125,23 +123,23 @@ class TestTicks:
         ],
         ids=["rings out", "goes on", "a late release", "30 ms", "long"],
     )
-    def test_no_word_loses_sound(self, phonemes: str, sound: np.ndarray, at: int, end: int) -> None:
+    def test_no_word_loses_sound(self, phonemes, sound, at, end):
         samples = behind(sound, at)
         assert last_sound(samples, 0, edges_of([2, 10, 10]), phonemes) == 7200 + end
 
-    def test_speech_behind_a_tick_is_speech(self) -> None:
+    def test_speech_behind_a_tick_is_speech(self):
         samples = behind(tone(2400), 2640)
         samples[9600:9602] = TICK
         assert last_sound(samples, 0, edges_of([2, 10, 10]), "a") == 7200 + 5040
 
-    def test_a_consonant_of_noise_fades_out_before_the_tick(self) -> None:
+    def test_a_consonant_of_noise_fades_out_before_the_tick(self):
         samples = behind(tone(1200, 0.005), 0)
         samples[7800:7802] = TICK
         assert last_sound(samples, 0, edges_of([2, 10, 10]), "s") == 7800 - FADE
 
 
 class TestHeard:
-    def test_words_lie_where_they_sound(self) -> None:
+    def test_words_lie_where_they_sound(self):
         # "ab, cd." by durations: each sound late by 2 frames, b drawn out over the pause
         samples = np.concatenate(
             [silence(6000), tone(6000), silence(4800), tone(6000), silence(4200)]
@@ -156,7 +154,7 @@ class TestHeard:
         assert edges[-1] == len(samples)
         assert (np.diff(edges) > 0).all()
 
-    def test_no_word_is_left_without_time(self) -> None:
+    def test_no_word_is_left_without_time(self):
         rng = np.random.default_rng(0)
         for _ in range(200):
             durations = rng.integers(1, 9, 9).tolist()
@@ -167,7 +165,7 @@ class TestHeard:
             assert all(edges[place + 1] < edges[place + 2] for place in (0, 3, 6))
 
 
-def short_call(pause: int) -> tuple[np.ndarray, list[int], list[str]]:
+def short_call(pause):
     """Samples, durations and parts of "ab." and "cd." in one call, so many samples apart."""
     parts = ["ab.", "cd."]
     durations = with_pauses(np.array([12, 4, 2, 1, 1, 4, 6, 2, 1]), parts).tolist()
@@ -177,8 +175,8 @@ def short_call(pause: int) -> tuple[np.ndarray, list[int], list[str]]:
 
 
 class TestSharedCalls:
-    def test_very_short_neighbours_of_one_pace_share_a_call(self) -> None:
-        def planned(text: str) -> list[list[str]]:
+    def test_very_short_neighbours_of_one_pace_share_a_call(self):
+        def planned(text):
             sentences = chunks(PhonemeReader().sentences(text), text)
             return [[chunk.phonemes for chunk in call] for call in calls(sentences)]
 
@@ -186,7 +184,7 @@ class TestSharedCalls:
         assert planned("ab. abcdefghijkl. cd. ef.") == [["ab."], ["abcdefghijkl."], ["cd.", "ef."]]
         assert all(len(" ".join(call)) <= 60 for call in planned("abcd ef. " * 30))
 
-    def test_ends_are_drawn_out_and_shares_are_cut_in_the_pause(self) -> None:
+    def test_ends_are_drawn_out_and_shares_are_cut_in_the_pause(self):
         samples, durations, parts = short_call(4800)
         assert durations == [12, 4, 10, 8, 6, 4, 6, 2, 1]
         first, second = shares_of(samples, durations, parts)
@@ -197,46 +195,41 @@ class TestSharedCalls:
         assert len(second.edges) == 6
         assert second.edges[-1] == len(*second.pieces)
 
-    def test_control_words_that_run_together_are_not_cut(self) -> None:
+    def test_control_words_that_run_together_are_not_cut(self):
         pytest.raises(NoPause, shares_of, *short_call(600)).match("no pause behind")
 
-    def test_a_vocoder_that_makes_no_pause_says_each_alone(self) -> None:
+    def test_a_vocoder_that_makes_no_pause_says_each_alone(self):
         class Loud(FakeVocoder):
-            def run(self, features: object, style: object, frames: int) -> torch.Tensor:
+            def run(self, features, style, frames):
                 return torch.from_numpy(tone(FRAME_SAMPLES * frames))
 
-        functions = FakeFunctions()
-        chain = Pipeline(
-            PhonemeReader(), EncoderBackend(functions, AlignmentLimits(100, 1200)), Loud(), VOCAB
-        )
+        chain = pipeline(vocoder=Loud())
         speeches = list(chain.speak("ab. cd.", VOICE, SpeechOptions()))
         assert [speech.chunk.phonemes for speech in speeches] == ["ab.", "cd."]
-        assert len(functions.speeds) == 3
+        assert len(chain.encoder.functions.speeds) == 3
 
 
 class TestPauses:
-    def spoken(self, text: str, windows: bool = False) -> tuple[list[Speech], np.ndarray]:
+    def spoken(self, text, windows=False):
         """A vocoder whose sounds are a tone, and whose boundaries, marks and spaces are silent."""
 
         class Speaks(FakeVocoder):
-            def run(self, features: object, style: object, frames: int) -> torch.Tensor:
+            def run(self, features, style, frames):
                 speech = [silence(1200), tone(FRAME_SAMPLES * (frames - 4)), silence(1200)]
                 return torch.from_numpy(np.concatenate(speech))
 
             if windows:
 
-                def pieces(self, *inputs: object) -> object:
+                def pieces(self, *inputs):
                     yield from torch.tensor_split(self.run(*inputs), 5)
 
-        played: list[np.ndarray] = []
-        encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
-        chain = Pipeline(PhonemeReader(), encoder, Speaks(), VOCAB)
+        played = []
         player = Player(played.append, lambda _count: None)
-        speeches = list(chain.speak(text, VOICE, SpeechOptions(), play=player))
+        speeches = list(pipeline(vocoder=Speaks()).speak(text, VOICE, SpeechOptions(), play=player))
         return speeches, np.concatenate(played)
 
     @pytest.mark.parametrize("windows", [False, True])
-    def test_silence_at_a_join_is_what_the_text_asks_for(self, windows: bool) -> None:
+    def test_silence_at_a_join_is_what_the_text_asks_for(self, windows):
         text = "abcdefgh abcd. abcdefgh abcd!\n\nabcdefgh abcd."
         speeches, played = self.spoken(text, windows)
         assert np.array_equal(played, np.concatenate([speech.audio for speech in speeches]))
@@ -244,38 +237,29 @@ class TestPauses:
         gaps = np.diff(loud)[np.diff(loud) > 100]
         assert np.abs(gaps - [4800 + 2 * FADE, 12_000 + 2 * FADE]).max() < 10
 
-    def test_control_raw_speech_is_as_the_models_made_it(self) -> None:
-        encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
-        chain = Pipeline(PhonemeReader(), encoder, FakeVocoder(), VOCAB)
-        for speech in chain.speak("ab. cd. ef.", VOICE, SpeechOptions(raw=True)):
+    def test_control_raw_speech_is_as_the_models_made_it(self):
+        for speech in spoken("ab. cd. ef.", SpeechOptions(raw=True)):
             assert len(speech.samples) == FRAME_SAMPLES * sum(speech.durations)
 
 
-class TestPipe:
-    @pytest.mark.parametrize(
-        "text, idle, part",
-        [
-            ("Hello there. How are", False, "Hello there."),
-            ("Hello there. How", False, ""),
-            ("Hello there. ", False, ""),
-            ("Hello there.", True, "Hello there."),
-            ("I met Dr. ", True, ""),
-            ("It costs 3. ", True, "It costs 3."),
-            ("no stop\n\n", False, "no stop\n\n"),
-            ('<prosody rate="slow">One. Two. ', True, ""),
-            ("One. <b", True, "One."),
-            ("See [one. Two", True, ""),
-        ],
-    )
-    def test_a_part_is_whole_whatever_comes_next(self, text: str, idle: bool, part: str) -> None:
-        assert text[: whole_part(text, idle)] == part
+LIVE = [
+    line.replace("⏎", "\n").split("\t")
+    for line in (ROOT / "swift/Tests/live_text.tsv").read_text(encoding="utf-8").splitlines()[1:]
+]
 
-    def test_sentences_come_as_they_complete_and_nothing_is_lost(self) -> None:
+
+class TestPipe:
+    def test_a_part_is_whole_whatever_comes_next(self):
+        for text, idle, part in LIVE:
+            assert text[: whole_part(text, idle == "yes")] == part, (text, idle)
+        assert whole_part('<prosody rate="slow">One. Two. ', idle=True) == 0
+
+    def test_sentences_come_as_they_complete_and_nothing_is_lost(self):
         reading, writing = os.pipe()
-        heard: queue.Queue[str] = queue.Queue()
+        heard = queue.Queue()
         tokens = ["The first", " one", ". The sec", "ond", " one", "? And", " the r"]
 
-        def write() -> None:
+        def write():
             for token in tokens:
                 os.write(writing, token.encode())
                 time.sleep(0.05)
@@ -286,7 +270,7 @@ class TestPipe:
             parts.append(heard.get(timeout=60))
             os.close(writing)
 
-        parts: list[str] = []
+        parts = []
         writer = threading.Thread(target=write)
         writer.start()
         with os.fdopen(reading, "rb") as stream:
@@ -298,22 +282,17 @@ class TestPipe:
         assert parts == ["The first one.", " The second one?", " And the rést\n\n"]
         assert live[4:9] == "first"
 
-    def test_bytes_that_are_no_utf8_are_named(self) -> None:
+    def test_bytes_that_are_no_utf8_are_named(self):
         reading, writing = os.pipe()
         os.write(writing, b"abc \xff")
         os.close(writing)
         with os.fdopen(reading, "rb") as stream:
-            pytest.raises(InputError, list, LiveText(stream)).match("byte 0xff at 4")
+            refused("byte 0xff at 4", list, LiveText(stream))
 
-    def test_memory_is_no_pipe(self) -> None:
+    def test_memory_is_no_pipe(self):
         assert not is_pipe(io.BytesIO(b"abc"))
 
-    def test_parts_are_spoken_as_a_whole_with_places_of_the_whole(self) -> None:
-        def spoken(text: object) -> list[Speech]:
-            encoder = EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200))
-            chain = Pipeline(PhonemeReader(), encoder, FakeVocoder(), VOCAB)
-            return list(chain.speak(text, VOICE, SpeechOptions()))
-
+    def test_parts_are_spoken_as_a_whole_with_places_of_the_whole(self):
         parts = ["abcdefgh abcd. ", "abcdefgh abcd!\n\n", "abcdefgh abcd."]
         whole, live = spoken("".join(parts)), spoken(parts)
         for one, other in zip(whole, live, strict=True):
@@ -325,7 +304,7 @@ class TestPipe:
 SHORT = "Hi. No? A. Go! Yes. Oh. Two. Stop! Okay. Me? Thanks. Wait.".split()
 
 
-def bursts(samples: np.ndarray, start: int) -> list[tuple[int, int]]:
+def bursts(samples, start):
     """Begin and length, in steps of 2.5 ms behind `start`, of what passes -40 dBFS, with less than
     10 ms of quiet inside.
     """
@@ -337,7 +316,7 @@ def bursts(samples: np.ndarray, start: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.slow
-def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice() -> None:
+def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice():
     checkpoint = open_checkpoint("kokoro-int8")
     opened = open_runtime("torch", Request(checkpoint, Path("build"), ""))
     ticked, left, shortened = 0, [], []

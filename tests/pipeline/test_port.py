@@ -6,12 +6,10 @@ Nothing of pipeline/ is imported here but the folder it wrote: index.json, .npy 
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 
 Tensors = dict[str, np.ndarray]
@@ -19,22 +17,20 @@ UTTERANCES = ("short", "sentence")
 
 
 @pytest.fixture(scope="module", params=UTTERANCES)
-def stored(request: pytest.FixtureRequest, tiny_vectors: Path) -> Tensors:
+def stored(request, tiny_vectors):
     return {path.stem: np.load(path) for path in (tiny_vectors / request.param).glob("*.npy")}
 
 
 @pytest.fixture(scope="module")
-def index(tiny_vectors: Path) -> dict:
+def index(tiny_vectors):
     return json.loads((tiny_vectors / "index.json").read_text(encoding="utf-8"))
 
 
-def bucket(count: int, buckets: list[int]) -> int:
+def bucket(count, buckets):
     return next(size for size in buckets if size >= count)
 
 
-def test_ids_pad_and_style(
-    stored: Tensors, index: dict, tiny_vectors: Path, tiny_checkpoint: Checkpoint
-) -> None:
+def test_ids_pad_and_style(stored, index, tiny_vectors, tiny_checkpoint):
     vocabulary = tiny_checkpoint.config.vocab
     ids = [0, *(vocabulary[chr(code)] for code in stored["phonemes"]), 0]
     assert ids == stored["ids"].tolist()
@@ -46,7 +42,7 @@ def test_ids_pad_and_style(
     assert np.array_equal(row[:, 128:], stored["style_prosody"])
 
 
-def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
+def test_round_align_and_frames(stored, index):
     # Python's round is half to even
     durations = [max(1, round(float(raw))) for raw in stored["raw"]]
     assert durations == stored["durations"].tolist()
@@ -60,7 +56,7 @@ def test_round_align_and_frames(stored: Tensors, index: dict) -> None:
     assert np.array_equal(frames, stored["frames"])
 
 
-def test_excitation(stored: Tensors, tiny_build: Path) -> None:
+def test_excitation(stored, tiny_build):
     source = json.loads((tiny_build / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))[
         "source"
     ]
@@ -104,11 +100,11 @@ WINDOW = (
 )
 
 
-def parts(magnitude: np.ndarray, phase: np.ndarray) -> np.ndarray:
+def parts(magnitude, phase):
     return np.stack([magnitude * np.cos(phase), magnitude * np.sin(phase), magnitude * phase])
 
 
-def test_spectrum_and_the_sign_of_pi(stored: Tensors) -> None:
+def test_spectrum_and_the_sign_of_pi(stored):
     """Control: -pi in the highest bin passes real and imaginary parts, and fails magnitude times
     phase.
     """
@@ -127,10 +123,10 @@ def test_spectrum_and_the_sign_of_pi(stored: Tensors) -> None:
     assert snr_db(wanted[:2], turned[:2]) >= 80 > snr_db(wanted, turned)
 
 
-def test_pack(stored: Tensors, index: dict) -> None:
+def test_pack(stored, index):
     count = stored["asr"].shape[-1]
     width = bucket(count, index["buckets"]["vocoder_frames"]) + 1
-    flat: list[float] = []
+    flat = []
     rows = [
         *((row, 1) for row in stored["asr"][0]),
         (stored["f0_hz"][0], 2),
@@ -143,7 +139,7 @@ def test_pack(stored: Tensors, index: dict) -> None:
     assert stored["features"].shape[2:] == (1, width)
 
 
-def test_finish(stored: Tensors) -> None:
+def test_finish(stored):
     slope = np.sin(np.pi * (2 * np.arange(120) + 1) / 480) ** 2
     samples = stored["waveform"].astype(np.float64)
     samples[:120] *= slope
@@ -153,7 +149,7 @@ def test_finish(stored: Tensors) -> None:
     assert snr_db(stored["samples"], samples * gain) >= 100
 
 
-def test_chunks_pauses_and_times_of_the_text(index: dict, tiny_vectors: Path) -> None:
+def test_chunks_pauses_and_times_of_the_text(index, tiny_vectors):
     import soundfile
 
     text, place = index["text"], 0

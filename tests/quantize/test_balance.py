@@ -96,14 +96,12 @@ def balanced_by(vocoder: Vocoder, clip: VocoderInputs, exponent: float) -> Vocod
     return balance_channels(vocoder, channel_divisors(vocoder, read, set(read), exponent))
 
 
-def sizes_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
-    """The largest magnitude of every channel of every convolution's input, by the vocoder
-    itself.
-    """
-    sizes: dict[str, Tensor] = {}
+def inputs_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
+    """What every convolution reads [1, C, 1, S], by the vocoder itself."""
+    read: dict[str, Tensor] = {}
 
     def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        sizes[path] = inputs[0].abs().amax(dim=(0, 2, 3))
+        read[path] = inputs[0]
 
     handles = [
         module.register_forward_pre_hook(partial(note, path))
@@ -113,7 +111,13 @@ def sizes_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
     render_reference(vocoder, clip)
     for handle in handles:
         handle.remove()
-    return sizes
+    return read
+
+
+def sizes_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
+    """The largest magnitude of every channel of every convolution's input."""
+    read = inputs_by_hooks(vocoder, clip)
+    return {path: x.abs().amax(dim=(0, 2, 3)) for path, x in read.items()}
 
 
 class TestReadings:
@@ -135,9 +139,6 @@ class TestBalance:
     def test_it_is_exact(self, vocoder: Vocoder, clip: VocoderInputs, exponent: float) -> None:
         balanced = balanced_by(vocoder, clip, exponent)
         assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100.0
-        assert snr_db(
-            render_reference(vocoder, clip, torch.float32), render_reference(vocoder, clip)
-        ) == float("inf")
 
     def test_it_balances(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
         """With exponent 1 and room enough every channel that a reader sees is as large."""
@@ -439,20 +440,11 @@ class TestPackage:
 
 
 def test_moments_are_means_over_columns(vocoder: Vocoder, clip: VocoderInputs) -> None:
-    seen: dict[str, Tensor] = {}
     paths = ("decode.0.conv1", "generator.resblocks.0.convs1.0", "generator.ups.1")
-
-    def note(path: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen[path] = Unfolded.of(layer).inputs(inputs[0])
-
-    handles = [
-        vocoder.get_submodule(path).register_forward_pre_hook(partial(note, path)) for path in paths
-    ]
-    render_reference(vocoder, clip)
-    for handle in handles:
-        handle.remove()
+    inputs = inputs_by_hooks(vocoder, clip)
     read = readings(vocoder, [clip, clip, clip], (), paths)
-    for path, columns in seen.items():
+    for path in paths:
+        columns = Unfolded.of(vocoder.get_submodule(path)).inputs(inputs[path])
         mean = columns.T @ columns / len(columns)
         moments = read[path].moments
         assert float((moments - mean).norm() / mean.norm()) < 1e-3, path

@@ -16,7 +16,7 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.quantize.compress import build_compressed
-from kokoro_ane.quantize.locator import manifest_path
+from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.measure import changes, read_log
 from kokoro_ane.quantize.methods import (
     LEVELS_FOR,
@@ -339,7 +339,7 @@ def renamed(
     build: Path, checkpoint: Checkpoint, method: str, name: str, link: bool = False
 ) -> Manifest:
     """One method's package under another's name: a copy or a link, and an edited manifest."""
-    old, new = (manifest_path(build, checkpoint, METHODS[level]) for level in (method, name))
+    old, new = (Request(checkpoint, build, level).vocoder for level in (method, name))
     if name != method:
         place = new.with_suffix(".mlpackage")
         if place.exists():
@@ -390,7 +390,7 @@ class TestWhatItsNameSays:
         levels = ("fp16", "w8", "w8a8", "p4", "mixed")
         for method, name in itertools.product(levels, (*levels, "p6", "w4")):
             old, folder = (
-                manifest_path(build, checkpoint, METHODS[method]),
+                Request(checkpoint, build, method).vocoder,
                 tmp_path / method / name,
             )
             folder.mkdir(parents=True)

@@ -21,7 +21,7 @@ from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.channel_gains import wrong_scales
+from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
 from kokoro_ane.eval.judge import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
@@ -482,19 +482,18 @@ class TestQualityCommand:
         folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
         return quality(["--method", method, *folders, "--workers", "1", *more])
 
-    def test_one_clip_is_measured_but_undecided(
-        self,
-        copied: tuple[Checkpoint, Path],
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
-        two_seconds = min(
-            (clip for clip in own_speech(copied[0]) if clip.frames >= 80),
-            key=lambda clip: clip.frames,
-        )
-        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [two_seconds])
+    @pytest.fixture
+    def one_clip(self, built: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two seconds are all that is judged."""
+        clips = [clip for clip in own_speech(built[0]) if clip.frames >= 80]
+        shortest = min(clips, key=lambda clip: clip.frames)
+        monkeypatch.setattr("kokoro_ane.eval.reference.judged_clips", lambda *_: [shortest])
         # slow where random weights speak
         monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))
+
+    def test_one_clip_is_measured_but_undecided(
+        self, copied: tuple[Checkpoint, Path], one_clip: None, capsys: pytest.CaptureFixture
+    ) -> None:
         assert self.run(copied, "--clips", "1") == 3
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])
@@ -511,6 +510,55 @@ class TestQualityCommand:
 
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
         assert parsed(copied[1] / "again.json") == record
+
+    def test_a_level_is_judged_before_it_is_converted(
+        self, copied: tuple[Checkpoint, Path], one_clip: None, capsys: pytest.CaptureFixture
+    ) -> None:
+        """The file's figures are nearly the package's; where it is missing it is made."""
+        path = level_path(METHODS["w8"], *copied)
+        made = path.read_bytes()
+        path.unlink()
+        records = []
+        for more in ((), ("--runtime", "torch")):
+            assert self.run(copied, "--clips", "1", *more) == 3
+            captured = capsys.readouterr()
+            records.append(parsed(Path(json.loads(captured.out.splitlines()[-1])["file"])))
+        assert f"{path} does not exist: making it" in captured.err
+        assert path.read_bytes() == made
+        package, file = (record["clips"][0]["figures"] for record in records)
+        assert records[1]["provenance"]["package"] == path.name
+        assert records[1]["provenance"]["precision"].startswith("torch-")
+        assert file["mcd_db"] == pytest.approx(package["mcd_db"], abs=0.03)
+        assert file["mcd_db"] != package["mcd_db"]
+
+    @pytest.mark.parametrize("channels", [5, None])
+    def test_a_broken_level_is_rejected_before_it_is_converted(
+        self,
+        channels: int | None,
+        copied: tuple[Checkpoint, Path],
+        one_clip: None,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        """Five scales a tenth too large, every clip perfect; integers that a shift has left three
+        bits, by the sound of one clip.
+        """
+        method = METHODS["w8"]
+        made = level_for(method, *copied)
+        forms = [form for form in made.forms.values() if isinstance(form, Integers)]
+        if channels:
+            forms[0].scale[:channels] *= 1.1
+            monkeypatch.setattr(execution, "judge_clip", measured_as(None))
+        else:
+            for form in forms:
+                form.values[:] = form.values // 32 * 32
+        made_of = level.made_from(copied[0], method, None)
+        level.save_level(made, level_path(method, *copied), made_of)
+        assert self.run(copied, "--runtime", "torch") == 1
+        data = printed(capsys)
+        assert data["verdict"] == "REJECT"
+        reason = "another scale than the parent's" if channels else "pesq worst is"
+        assert reason in data["reasons"][0]
 
     def test_all_clips_decide(
         self,
@@ -552,7 +600,10 @@ class TestQualityCommand:
         parent = manifest_of(copied, "fp16").package_path
         for name in COMPRESSED:
             assert (
-                wrong_scales(parent, manifest_of(copied, name).package_path, METHODS[name].balances)
+                wrong_scales(
+                    package_pairs(parent, manifest_of(copied, name).package_path),
+                    METHODS[name].balances,
+                )
                 == ()
             ), name
         manifest = manifest_of(copied, "w8")

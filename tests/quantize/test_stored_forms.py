@@ -33,32 +33,30 @@ HALF_DB = 60.0  # fp16's own distance is 66 to 70 dB
 Make = Callable[[np.random.Generator, tuple[int, ...], int, str], StoredWeight]
 
 
-def rows(
-    random: np.random.Generator, shape: tuple[int, ...], axis: int, label: str
-) -> StoredWeight:
-    """int8 with a scale for each row of `axis`."""
-    sizes = [size if place == axis else 1 for place, size in enumerate(shape)]
-    values = random.integers(-127, 128, shape).astype(np.int8)
-    return Integers(values, random.uniform(1e-3, 2e-3, sizes).astype(np.float16), label)
+def linear(steps: float, bits: int = 8, block: int = 0, offset: bool = False) -> Make:
+    """Integers with a scale for each row of `axis`, or for each `block` inputs; with `offset` they
+    are uint8 and each row has one.
+    """
+
+    def make(
+        random: np.random.Generator, shape: tuple[int, ...], axis: int, label: str
+    ) -> StoredWeight:
+        sizes = [size if place == axis else 1 for place, size in enumerate(shape)]
+        if block:
+            sizes[:2] = shape[0], shape[1] // block
+        most = 2 ** (bits - 1) - 1
+        if offset:
+            values = random.integers(0, 256, shape).astype(np.uint8)
+        else:
+            values = random.integers(-most, most + 1, shape).astype(np.int8)
+        zeros = random.integers(100, 150, sizes).astype(np.uint8) if offset else None
+        scale = random.uniform(steps, 2 * steps, sizes).astype(np.float16)
+        return Integers(values, scale, label, zeros, bits)
+
+    return make
 
 
-def blocks(
-    random: np.random.Generator, shape: tuple[int, ...], axis: int, label: str
-) -> StoredWeight:
-    """int4 with a scale for each four inputs."""
-    sizes = [shape[0], shape[1] // 4, *[1] * (len(shape) - 2)]
-    values = random.integers(-7, 8, shape).astype(np.int8)
-    return Integers(values, random.uniform(0.02, 0.04, sizes).astype(np.float16), label, bits=4)
-
-
-def shifted(
-    random: np.random.Generator, shape: tuple[int, ...], axis: int, label: str
-) -> StoredWeight:
-    """uint8 with a scale and an offset for each row of `axis`."""
-    sizes = [size if place == axis else 1 for place, size in enumerate(shape)]
-    values = random.integers(0, 256, shape).astype(np.uint8)
-    offset = random.integers(100, 150, sizes).astype(np.uint8)
-    return Integers(values, random.uniform(1e-3, 2e-3, sizes).astype(np.float16), label, offset)
+rows, blocks, shifted = linear(1e-3), linear(0.02, bits=4, block=4), linear(1e-3, offset=True)
 
 
 def tables(groups: int, bits: int, int8: bool = False) -> Make:

@@ -14,9 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.export import package_sha256
 from kokoro_ane.core.layers import AdaIN1d, Conv
 from kokoro_ane.core.manifest import Manifest
@@ -26,7 +25,6 @@ from kokoro_ane.encoder.lstm import PrefixLSTM, ScanLSTM
 from kokoro_ane.pipeline.build import main as build_stage
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.delegate import compare, file_for, main, manifests_of, parse_arguments
-from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 from kokoro_ane.runtimes.executorch.delegate_file import write as write_delegates
 from kokoro_ane.runtimes.executorch.dimensions import lengths_of, sizes, solved
@@ -34,9 +32,9 @@ from kokoro_ane.runtimes.executorch.plain_graph import CenteredNorm, PartedConv,
 from kokoro_ane.runtimes.executorch.pte_file import PteProgram, write
 from kokoro_ane.runtimes.executorch.pte_file import write as write_xnnpack
 from kokoro_ane.runtimes.portable import PortableFunction, by_name
-from kokoro_ane.runtimes.registry import open_runtime
 from mlprogram import Program
 from tests.builds import uninstall
+from tests.commands import refused
 
 needs_executorch = pytest.mark.skipif(
     importlib.util.find_spec("executorch") is None,
@@ -45,21 +43,19 @@ needs_executorch = pytest.mark.skipif(
 
 
 @pytest.fixture
-def without_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_executorch(monkeypatch):
     uninstall(monkeypatch, "executorch")
 
 
 class TestLayers:
     @pytest.mark.parametrize("steps", [1, 2, 19])
-    def test_a_loop_is_the_lstm(self, steps: int) -> None:
+    def test_a_loop_is_the_lstm(self, steps):
         torch.manual_seed(0)
         lstm, x = PrefixLSTM(6, 4).eval(), torch.randn(1, steps, 6)
         with torch.no_grad():
             assert torch.allclose(ScanLSTM(lstm)(x, None), lstm(x, None), atol=1e-6)
 
-    def test_every_lstm_and_gelu_of_the_encoder_is_replaced(
-        self, tiny_checkpoint: Checkpoint
-    ) -> None:
+    def test_every_lstm_and_gelu_of_the_encoder_is_replaced(self, tiny_checkpoint):
         function = DurationFunction(Encoder.of(tiny_checkpoint)).eval()
         ids, style = (
             torch.arange(1, 12, dtype=torch.int32)[None],
@@ -75,7 +71,7 @@ class TestLayers:
             ):
                 assert snr_db(theirs.numpy(), ours.numpy()) > 100
 
-    def test_the_centered_norm_is_adain_and_finite_where_nothing_varies(self) -> None:
+    def test_the_centered_norm_is_adain_and_finite_where_nothing_varies(self):
         torch.manual_seed(0)
         norm, style = AdaIN1d(4, 3).eval(), torch.randn(1, 4, 1, 1)
         speech, constant = torch.randn(1, 3, 1, 50), torch.full((1, 3, 1, 50), 217.3)
@@ -86,7 +82,7 @@ class TestLayers:
             assert torch.isfinite(norm(constant, style, None)).all()
 
     @pytest.mark.parametrize("channels", [1, 3, 7, 8])
-    def test_a_convolution_in_parts_is_the_convolution(self, channels: int) -> None:
+    def test_a_convolution_in_parts_is_the_convolution(self, channels):
         torch.manual_seed(0)
         conv, x = Conv(8, 5, 3, stride=2, padding=2, dilation=2).eval(), torch.randn(1, 8, 1, 31)
         parted = PartedConv(conv, channels)
@@ -94,11 +90,9 @@ class TestLayers:
         with torch.no_grad():
             assert torch.allclose(parted(x), conv(x), atol=1e-6)
 
-    def test_values_go_by_name_where_a_file_knows_positions_only(self) -> None:
+    def test_values_go_by_name_where_a_file_knows_positions_only(self):
         class Difference(torch.nn.Module):
-            def forward(
-                self, b: torch.Tensor, a: torch.Tensor
-            ) -> tuple[torch.Tensor, torch.Tensor]:
+            def forward(self, b, a):
                 return b - a, b + a
 
         ones, twos = torch.ones(1), torch.full((1,), 2.0)
@@ -108,28 +102,15 @@ class TestLayers:
         assert (function.inputs, function.outputs) == (("a", "b"), ("sum", "z"))
         assert [float(value) for value in function.module(*function.example)] == [3.0, -1.0]
 
-    @pytest.mark.usefixtures("without_executorch")
-    def test_a_runtime_that_is_not_installed_is_one_line(
-        self, tiny_checkpoint: Checkpoint, tmp_path: Path
-    ) -> None:
-        with pytest.raises(
-            InputError,
-            match=(
-                r"^runtime executorch needs executorch, which is not installed: pip install"
-                r' "kokoro-ane\[executo'
-            ),
-        ):
-            open_runtime("executorch", Request(tiny_checkpoint, tmp_path))
-
     @needs_executorch
-    def test_a_norm_of_ours_lowers_and_runs_at_any_length(self, tmp_path: Path) -> None:
+    def test_a_norm_of_ours_lowers_and_runs_at_any_length(self, tmp_path):
         class Block(torch.nn.Module):
-            def __init__(self) -> None:
+            def __init__(self):
                 super().__init__()
                 self.norm = AdaIN1d(4, 3)
                 self.norm.__class__ = CenteredNorm
 
-            def forward(self, style: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            def forward(self, style, x):
                 return self.norm(x, style, None)
 
         block, style = Block().eval(), torch.randn(1, 4, 1, 1)
@@ -152,13 +133,11 @@ class TestLayers:
             program({"style": style.numpy(), "x": np.full((1, 3, 1, 70), 217.3, np.float32)})["y"]
         ).all()
         (tmp_path / "y.pte").write_bytes(b"no program")
-        pytest.raises(InputError, PteProgram, tmp_path / "y.pte", (), ()).match(
-            r"y\.pte is not read by ExecuTorch"
-        )
+        refused(r"y\.pte is not read by ExecuTorch", PteProgram, tmp_path / "y.pte", (), ())
 
     @pytest.mark.slow
     @needs_executorch
-    def test_the_chain_in_executorch(self, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    def test_the_chain_in_executorch(self, tiny_checkpoint, tmp_path):
         for stage in ("encoder", "vocoder"):
             assert (
                 build_stage(
@@ -180,24 +159,22 @@ NAMES = ("KokoroEncoder-tiny-fp16", "KokoroVocoder-tiny-fp16")
 
 
 @pytest.fixture(scope="module")
-def manifests(tiny_build: Path) -> list[Manifest]:
+def manifests(tiny_build):
     return [Manifest.load(tiny_build / f"{name}.json") for name in NAMES]
 
 
 class TestShapes:
     @given(times=st.integers(1, 900), rest=st.integers(0, 2000), length=st.integers(1, 5000))
-    def test_a_size_gives_the_length_that_made_it(self, times: int, rest: int, length: int) -> None:
+    def test_a_size_gives_the_length_that_made_it(self, times, rest, length):
         text = (f"{times} * " if times > 1 else "") + "bucket" + (f" + {rest}" if rest else "")
         assert sizes((1, text), {"bucket": length}) == (1, times * length + rest)
         assert solved(text, times * length + rest) == {"bucket": length}
 
-    def test_numbers_what_is_not_known_and_two_lengths(self) -> None:
+    def test_numbers_what_is_not_known_and_two_lengths(self):
         assert sizes((1, "3", 512), {}) == (1, 3, 512)
         assert solved(7, 7) == {}
         for unknown in ("columns", "2 * 80", "rows * pitch", ""):
-            pytest.raises(InputError, sizes, (unknown,), {"bucket": 4}).match(
-                "no input says how long"
-            )
+            refused("no input says how long", sizes, (unknown,), {"bucket": 4})
         shapes = {"features": ((1, 7, 3, 42), (1, 7, 10, 156)), "style": ((1, 4),)}
         assert lengths_of({"features": (1, 7, "rows", "pitch + 36"), "style": (1, 4)}, shapes) == {
             "rows": (3, 10),
@@ -206,7 +183,7 @@ class TestShapes:
 
 
 class TestSignatures:
-    def test_signatures_and_a_tail_on_the_host(self, manifests: list[Manifest]) -> None:
+    def test_signatures_and_a_tail_on_the_host(self, manifests):
         found = {
             signature.name: (inside, signature)
             for manifest in manifests
@@ -225,41 +202,37 @@ class TestSignatures:
                 )
                 assert list(signature.lengths.values()) == [(lengths[0], lengths[-1])]
         trunk = {"waveform": {"shape": [1, 128, "1", "columns"], "dtype": "float16"}}
-        with pytest.raises(
-            InputError, match="no input says how long 'columns' is; a tail on the host"
-        ):
+        with refused("no input says how long 'columns' is; a tail on the host"):
             list(signatures(dataclasses.replace(manifests[1], outputs=trunk)))
 
 
 class TestWithoutExecutorch:
     @pytest.mark.usefixtures("without_executorch")
-    def test_one_line_says_what_to_install(
-        self, tmp_path: Path, capfd: pytest.CaptureFixture
-    ) -> None:
+    def test_one_line_says_what_to_install(self, tmp_path, capfd):
         assert main([str(tmp_path)]) == 2
         assert 'pip install "kokoro-ane[executorch]"' in capfd.readouterr().err
 
-    def test_a_name_says_that_it_is_not_releasable(self, tmp_path: Path) -> None:
+    def test_a_name_says_that_it_is_not_releasable(self, tmp_path):
         data = {"checkpoint": {"name": "tiny"}, "releasable": False, "withheld": "a tiny one"}
         assert (
             file_for(parse_arguments([str(tmp_path / "bundle-tiny-p6")]), data).name
             == "bundle-tiny-p6.pte"
         )
-        with pytest.raises(InputError, match="has to say so: --out .*tiny-mine.pte"):
+        with refused("has to say so: --out .*tiny-mine.pte"):
             file_for(parse_arguments([str(tmp_path), "--out", str(tmp_path / "mine.pte")]), data)
 
-    def test_files_of_another_runtime(self, manifests: list[Manifest], tmp_path: Path) -> None:
+    def test_files_of_another_runtime(self, manifests, tmp_path):
         for name in NAMES:
             text = json.loads((manifests[0].path.parent / f"{name}.json").read_text()) | {
                 "package": f"{name}.onnx"
             }
             (tmp_path / f"{name}.json").write_text(json.dumps(text))
         data = {"encoder": [{"file": f"{NAMES[0]}.json"}], "vocoder": {"file": f"{NAMES[1]}.json"}}
-        pytest.raises(InputError, manifests_of, tmp_path, data).match("only Core ML packages")
+        refused("only Core ML packages", manifests_of, tmp_path, data)
 
 
 @pytest.fixture(scope="module")
-def written(manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(manifests, tmp_path_factory):
     path = tmp_path_factory.mktemp("delegate") / "x.pte"
     write_delegates(manifests, path)
     assert [child.name for child in path.parent.iterdir()] == ["x.pte"]
@@ -269,8 +242,8 @@ def written(manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory)
 @needs_executorch
 class TestFile:
     def test_packages_come_out_as_they_went_in_and_twice_the_same(
-        self, manifests: list[Manifest], written: Path, tmp_path: Path
-    ) -> None:
+        self, manifests, written, tmp_path
+    ):
         rows = compare(written, manifests)
         assert [row["method"] for row in rows] == ["duration", "prosody", "vocoder"]
         found = packages_in(written, tmp_path)
@@ -286,9 +259,7 @@ class TestFile:
         write_delegates(manifests, tmp_path / "again.pte")
         assert (tmp_path / "again.pte").read_bytes() == written.read_bytes()
 
-    def test_another_package_inside_is_seen(
-        self, manifests: list[Manifest], tmp_path: Path
-    ) -> None:
+    def test_another_package_inside_is_seen(self, manifests, tmp_path):
         copied = shutil.copytree(manifests[0].path.parent, tmp_path / "build")
         weights = next((copied / manifests[1].package).rglob("weight.bin"))
         weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
@@ -299,7 +270,7 @@ class TestFile:
             "method vocoder does not hold"
         )
 
-    def test_a_file_that_holds_none(self, tmp_path: Path) -> None:
+    def test_a_file_that_holds_none(self, tmp_path):
         double = PortableFunction(
             torch.nn.Linear(2, 2),
             (torch.ones(3, 2),),
@@ -316,17 +287,9 @@ class TestFile:
             ("noise", "holds no package"),
             ("empty", "holds no package"),
         ):
-            pytest.raises(
-                InputError, packages_in, tmp_path / f"{name}.pte", tmp_path / "out"
-            ).match(said)
+            refused(said, packages_in, tmp_path / f"{name}.pte", tmp_path / "out")
 
-    def test_as_a_user_does_it(
-        self,
-        tiny_checkpoint: Checkpoint,
-        tiny_build: Path,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+    def test_as_a_user_does_it(self, tiny_checkpoint, tiny_build, tmp_path, capsys):
         build = shutil.copytree(tiny_build, tmp_path / "build")
         assert bundle(f"--checkpoint {tiny_checkpoint.folder} --build {build}".split()) == 3
         assert main([str(build / "bundle-tiny-fp16")]) == 0

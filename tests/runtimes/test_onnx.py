@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import CheckFailed, InputError
+from kokoro_ane.core.errors import CheckFailed
 from kokoro_ane.core.layers import Conv
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.pipeline.package_builds import build_package
@@ -35,21 +34,19 @@ from kokoro_ane.vocoder.scaled_conv import (
     TimeVaryingScale,
     input_factor,
 )
-from tests.commands import printed
-from tests.runtimes.test_portable import onnx_files, spoken
+from tests.commands import printed, refused
+from tests.runtimes.test_portable import files_of, spoken
 
 pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture(scope="module")
-def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return onnx_files(tiny_checkpoint, tmp_path_factory)
+def build(tiny_checkpoint, tmp_path_factory):
+    return files_of("onnx", tiny_checkpoint, tmp_path_factory)
 
 
 class TestFiles:
-    def test_validate_compares_the_runtime_with_upstream(
-        self, tiny_checkpoint: Checkpoint, build: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_validate_compares_the_runtime_with_upstream(self, tiny_checkpoint, build, capsys):
         from kokoro_ane.pipeline.validate import main as validate
 
         flags = [
@@ -70,9 +67,7 @@ class TestFiles:
             found[name]["verdict"] for name in ("durations", "text", "f0_hz", "energy", "asr")
         } == {"good"}  # upstream has no narrow decoder
 
-    def test_quality_judges_what_onnx_runtime_renders(
-        self, tiny_checkpoint: Checkpoint, build: Path
-    ) -> None:
+    def test_quality_judges_what_onnx_runtime_renders(self, tiny_checkpoint, build):
         """Its vocoder alone, opened from the manifest; figures of another version or precision have
         another name.
         """
@@ -95,15 +90,16 @@ class TestFiles:
             )
             >= 100
         )
-        pytest.raises(InputError, arithmetic, "onnx", "ane_numerics").match(
-            "--precision ane_numerics is of the executed packages"
+        refused(
+            "--precision ane_numerics is of the executed packages",
+            arithmetic,
+            "onnx",
+            "ane_numerics",
         )
-        with pytest.raises(InputError, match="--runtime torch is what levels are judged against"):
+        with refused("--runtime torch is what levels are judged against"):
             judged_manifest("torch", request, build_package)
 
-    def test_quality_builds_the_file_that_it_lacks(
-        self, tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_quality_builds_the_file_that_it_lacks(self, tiny_checkpoint, tmp_path, capsys):
         from kokoro_ane.runtimes.registry import judged_manifest
 
         source = str(tiny_checkpoint.folder)
@@ -115,10 +111,10 @@ class TestFiles:
         ]
         assert manifest.method == "w8"
         (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
-        with pytest.raises(InputError, match="has hash .* its manifest says"):  # never built over
+        with refused("has hash .* its manifest says"):  # never built over
             judged_manifest("onnx", request, build_package)
 
-    def test_facts_of_a_file_are_its_own(self, tiny_checkpoint: Checkpoint, build: Path) -> None:
+    def test_facts_of_a_file_are_its_own(self, tiny_checkpoint, build):
         from kokoro_ane.eval.levels import facts_of
 
         manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-fp32.json")
@@ -127,13 +123,7 @@ class TestFiles:
         assert facts.operations["Conv"] > 10
         assert facts.stored_bytes["float"] > 0.9 * facts.bytes / 2
 
-    def test_bundle_of_onnx_files(
-        self,
-        tiny_checkpoint: Checkpoint,
-        build: Path,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+    def test_bundle_of_onnx_files(self, tiny_checkpoint, build, tmp_path, capsys):
         from kokoro_ane.pipeline.bundle import main as bundle
 
         out = tmp_path / "tiny-onnx"
@@ -171,8 +161,8 @@ class TestFiles:
         assert "--runtime torch has no files: it reads the checkpoint" in capsys.readouterr().err
 
     def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(
-        self, tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
-    ) -> None:
+        self, tiny_checkpoint, build, tmp_path
+    ):
         """The small file is opened, judged and refused as the large one is."""
         from kokoro_ane.eval.levels import facts_of
         from kokoro_ane.pipeline.apply import main as quantize
@@ -191,19 +181,13 @@ class TestFiles:
         waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
         assert 20 < snr_db(reference["waveform"], waveform) < 80
         (copy / "KokoroVocoder-tiny-onnx-w8.json").unlink()
-        with pytest.raises(
-            InputError, match="run `kokoro-ane quantize --method w8 .*--runtime onnx`"
-        ):
+        with refused("run `kokoro-ane quantize --method w8 .*--runtime onnx`"):
             open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
         assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
 
     def test_w8a8_multiplies_integers_and_says_so(
-        self,
-        tiny_checkpoint: Checkpoint,
-        build: Path,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        self, tiny_checkpoint, build, tmp_path, monkeypatch
+    ):
         """Built, opened and described like the others; the chain speaks with it. A processor that
         loses bits refuses it; opened nevertheless, there is more noise.
         """
@@ -223,7 +207,7 @@ class TestFiles:
         manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
         require_genuine(manifest, "w8a8")
         for name in ("w8", "fp32"):
-            with pytest.raises(InputError, match=f"which is not {name}: renamed"):
+            with refused(f"which is not {name}: renamed"):
                 require_genuine(dataclasses.replace(manifest, method=name), name)
         facts = facts_of(manifest)
         assert facts.int8_macs_share > 0.5
@@ -244,14 +228,14 @@ INNER, OUT = 12, 20
 
 
 # A convolution as the recipe prepares it, and the range of what it reads
-def integer_conv(conv: Conv, size: float, place: Place) -> IntegerConv:
+def integer_conv(conv, size, place):
     """The convolution on its weights' integers."""
     form = form_of(conv.weight.detach().numpy(), LinearWeights())
     assert isinstance(form, Integers)
     return IntegerConv(conv, form, size, place)
 
 
-def conv_of(kind: str, seed: int) -> tuple[Conv, float]:
+def conv_of(kind, seed):
     torch.manual_seed(seed)
     divisor = torch.rand(INNER) + 0.5
     if kind == "strided":
@@ -272,19 +256,18 @@ KINDS = ("plain", "balanced", "following", "columns", "strided")
 LENGTHS = (47, 120, 333)
 
 
-def rounded(conv: Conv, x: Tensor, size: float) -> Tensor:
+def rounded(conv, x, size):
     """The same convolution of rounded weights and inputs, without the module under test."""
     exact, step = copy.deepcopy(conv), size / INT8
     steps = exact.weight.detach().abs().amax(dim=(1, 2, 3), keepdim=True) / INT8
     exact.weight.data = torch.round(exact.weight.detach() / steps) * steps
     prepared = input_factor(conv, x)
-    whole: Tensor = exact(torch.round(x * prepared / step).clamp(-128, 127) * step / prepared)
-    return whole
+    return exact(torch.round(x * prepared / step).clamp(-128, 127) * step / prepared)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("steps", LENGTHS)
-def test_it_is_the_convolution_of_rounded_values(kind: str, steps: int) -> None:
+def test_it_is_the_convolution_of_rounded_values(kind, steps):
     conv, size = conv_of(kind, seed=steps)
     x = torch.randn(1, INNER, 1, steps) * torch.linspace(0.05, 1.0, steps)
     module = integer_conv(conv, size, Place("x"))
@@ -294,7 +277,7 @@ def test_it_is_the_convolution_of_rounded_values(kind: str, steps: int) -> None:
     )
 
 
-def test_what_the_graph_has_folded_is_put_back() -> None:
+def test_what_the_graph_has_folded_is_put_back():
     """Snake's alpha times the input, a factor behind, a constant that a norm takes off: all three,
     and each alone would be heard.
     """
@@ -308,7 +291,7 @@ def test_what_the_graph_has_folded_is_put_back() -> None:
     assert snr_db(conv(x).detach(), module(x * alpha.view(1, -1, 1, 1))) < 10
 
 
-def make_unsigned(path: Path) -> None:
+def make_unsigned(path):
     """Change a file's inputs from int8 to uint8 around 128. ONNX Runtime sums such products without
     loss on any processor, but hardly faster than floats.
     """
@@ -322,12 +305,9 @@ def make_unsigned(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> None:
+def test_onnx_runtime_computes_it_at_every_length(kind, tmp_path):
     conv, size = conv_of(kind, seed=1)
-    module, axes = (
-        integer_conv(conv, size, Place("x")),
-        {"x": {3: "columns"}, "y": {3: "steps"}},
-    )
+    module, axes = (integer_conv(conv, size, Place("x")), {"x": {3: "columns"}, "y": {3: "steps"}})
     function = PortableFunction(
         module, (torch.randn(1, INNER, 1, 100),), ("x",), ("y",), axes, {"columns": 400}
     )
@@ -344,7 +324,7 @@ def test_onnx_runtime_computes_it_at_every_length(kind: str, tmp_path: Path) -> 
         assert snr_db(module(x).numpy(), program({"x": x.numpy()})["y"]) > 50
 
 
-def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint: Checkpoint) -> None:
+def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint):
     vocoder = Vocoder.of(tiny_checkpoint)
     eager, known = EagerVocoder(vocoder), places(vocoder)
     held = {name for name, module in eager.named_modules() if isinstance(module, FrozenConv)}
@@ -356,7 +336,7 @@ def test_places_name_every_convolution_and_what_it_holds(tiny_checkpoint: Checkp
         assert torch.allclose(eager.get_submodule(name).weight, weight, rtol=1e-5), name
 
 
-def probe() -> bytes:
+def probe():
     helper, kinds, shape = onnx.helper, onnx.TensorProto, (1, onnx_file.CHANNELS, 1, 1)
     weights = np.full((onnx_file.CHANNELS, *shape[1:]), onnx_file.LARGEST_WEIGHT, np.uint8)
     stored = {"w": weights, "z": np.int8(0), "m": np.uint8(onnx_file.MIDDLE)}
@@ -379,9 +359,7 @@ def probe() -> bytes:
     return model.SerializeToString()
 
 
-def test_a_processor_that_saturates_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_processor_that_saturates_is_refused(tmp_path, monkeypatch):
     """A file that says nothing of integers opens there; one that has their products is refused in
     one line.
     """
@@ -401,16 +379,14 @@ def test_a_processor_that_saturates_is_refused(
     onnx_file.are_exact.cache_clear()
     try:
         onnx_file.OnnxProgram(tmp_path / "plain.onnx", ("y",))
-        with pytest.raises(
-            InputError, match="loses bits of their sums on this processor: use w8 or fp32"
-        ):
+        with refused("loses bits of their sums on this processor: use w8 or fp32"):
             onnx_file.OnnxProgram(tmp_path / "whole.onnx", ("y",))
     finally:
         onnx_file.are_exact.cache_clear()
 
 
 @pytest.mark.parametrize("biased", [True, False])
-def test_blocks_are_the_same_bits_at_every_length(biased: bool, tmp_path: Path) -> None:
+def test_blocks_are_the_same_bits_at_every_length(biased, tmp_path):
     from kokoro_ane.runtimes.onnx.integer_conv import BLOCK, in_blocks
     from kokoro_ane.runtimes.onnx.onnx_file import int8_macs_share, operations
 

@@ -5,27 +5,18 @@ The second half needs apache-tvm (300 MB unpacked): `pip install "kokoro-ane[tvm
 """
 
 import importlib.util
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import NORM_EPSILON, Conv
 from kokoro_ane.encoder.lstm import OperatorLSTM, PrefixLSTM, with_operators
-from kokoro_ane.pipeline.build import main as build_stage
-from kokoro_ane.pipeline.speak import main as synthesize
-from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.portable import PortableFunction
-from kokoro_ane.runtimes.registry import open_runtime
-from kokoro_ane.runtimes.tvm.library import TARGET, TvmProgram, processor, write
-from tests.builds import once, uninstall
-from tests.runtimes.test_portable import spoken
+from kokoro_ane.runtimes.tvm.library import TvmProgram, processor, write
+from tests.commands import refused
 
 needs_tvm = pytest.mark.skipif(
     importlib.util.find_spec("tvm") is None,
@@ -44,51 +35,12 @@ V3 = "avx2 bmi2 fma f16c movbe"
         ("", "arm64", "arm64"),
     ],
 )
-def test_a_library_names_the_processors_it_is_for(flags: str, machine: str, level: str) -> None:
+def test_a_library_names_the_processors_it_is_for(flags, machine, level):
     assert processor(f"model name : x\nflags\t\t: {flags}\n", machine) == level
 
 
-@pytest.fixture
-def without_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    uninstall(monkeypatch, "tvm")
-
-
-@pytest.mark.usefixtures("without_tvm")
-def test_without_tvm_one_line_names_the_command(
-    tiny_checkpoint: Checkpoint, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    with pytest.raises(
-        InputError,
-        match=r'^runtime tvm needs tvm, which is not installed: pip install "kokoro-ane\[tvm\]"$',
-    ):
-        open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
-    folder = str(tiny_checkpoint.folder)
-    assert (
-        build_stage(["vocoder", "--runtime", "tvm", "--checkpoint", folder, "--out", str(tmp_path)])
-        == 2
-    )
-    assert (
-        synthesize(
-            [
-                "a",
-                "--phonemes",
-                "--runtime",
-                "tvm",
-                "--checkpoint",
-                folder,
-                "-o",
-                str(tmp_path / "x.wav"),
-            ]
-        )
-        == 2
-    )
-    told = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert len(told) == 2
-    assert all('pip install "kokoro-ane[tvm]"' in line for line in told)
-
-
 @pytest.mark.parametrize("steps", [1, 2, 19])
-def test_the_operator_is_the_lstm(steps: int) -> None:
+def test_the_operator_is_the_lstm(steps):
     torch.manual_seed(0)
     lstm, x = PrefixLSTM(6, 4).eval(), torch.randn(1, steps, 6)
     replaced = with_operators(nn.ModuleList([lstm]))[0]
@@ -100,13 +52,12 @@ def test_the_operator_is_the_lstm(steps: int) -> None:
 class OneInput(nn.Module):
     """Layers in a row on x [1, C, 1, S], or a function."""
 
-    def __init__(self, *layers: nn.Module) -> None:
+    def __init__(self, *layers):
         super().__init__()
         self.layers = nn.Sequential(*layers)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.layers(x)
-        return y
+    def forward(self, x):
+        return self.layers(x)
 
 
 class SnakeNorm(nn.Module):
@@ -114,31 +65,29 @@ class SnakeNorm(nn.Module):
     convolution.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.gain, self.conv = nn.Linear(1, 10), Conv(5, 6, 3, padding=1)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         gain, shift = self.gain(x.new_ones(1, 1)).flatten().chunk(2)
         u = torch.nn.functional.instance_norm(x, weight=gain, bias=shift, eps=NORM_EPSILON)
         wave = torch.sin(u)
-        y: torch.Tensor = self.conv(torch.addcmul(u, wave, wave))
-        return y
+        return self.conv(torch.addcmul(u, wave, wave))
 
 
 class Steps(nn.Module):
     """Rows [1, T, C] through an LSTM and a product with a weight."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.lstm, self.linear = PrefixLSTM(5, 8), nn.Linear(16, 50)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y: torch.Tensor = self.linear(self.lstm(x[:, :, 0].transpose(1, 2), None))
-        return y
+    def forward(self, x):
+        return self.linear(self.lstm(x[:, :, 0].transpose(1, 2), None))
 
 
-def kernels_of() -> dict[str, nn.Module]:
+def kernels_of():
     return {
         "convolution": OneInput(
             Conv(5, 6, 7, padding=9, dilation=3), nn.LeakyReLU(0.2), Conv(6, 3, 1)
@@ -154,7 +103,7 @@ def kernels_of() -> dict[str, nn.Module]:
 
 @needs_tvm
 @pytest.mark.parametrize("name", list(kernels_of()))
-def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_path: Path) -> None:
+def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name, tmp_path):
     torch.manual_seed(0)
     module = kernels_of()[name].eval().requires_grad_(False)
     function = PortableFunction(
@@ -171,64 +120,7 @@ def test_a_kernel_of_ours_says_what_pytorch_says_at_any_length(name: str, tmp_pa
     assert np.isfinite(program({"x": np.full((1, 5, 1, 111), 217.3, np.float32)})["y"]).all()
 
 
-@pytest.fixture(scope="module")
-def build(tiny_checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def make(out: Path) -> None:
-        for stage in ("encoder", "vocoder"):
-            assert (
-                build_stage(
-                    [
-                        stage,
-                        "--runtime",
-                        "tvm",
-                        "--checkpoint",
-                        str(tiny_checkpoint.folder),
-                        "--out",
-                        str(out),
-                    ]
-                )
-                == 0
-            )
-
-    return once(tmp_path_factory, ["tvm", tiny_checkpoint.sha256], make)
-
-
 @needs_tvm
-@pytest.mark.parametrize("phonemes", ["a", "abt de, fɡh. " * 8])
-def test_tvm_says_what_pytorch_says(
-    tiny_checkpoint: Checkpoint, build: Path, phonemes: str
-) -> None:
-    reference, found = (
-        spoken(tiny_checkpoint, build, runtime, phonemes) for runtime in ("torch", "tvm")
-    )
-    assert np.array_equal(reference["durations"], found["durations"])
-    for name in ("hidden", "text", "f0_hz", "energy"):
-        assert snr_db(reference[name], found[name]) >= 90, name
-    vocoder = open_runtime("tvm", Request(tiny_checkpoint, build)).vocoder
-    waveform = vocoder.run(reference["features"], reference["style"], reference["asr"].shape[-1])
-    assert snr_db(reference["waveform"], waveform) >= 100
-
-
-@needs_tvm
-def test_a_library_of_another_version_or_checkpoint_is_refused(
-    tiny_checkpoint: Checkpoint, build: Path, tmp_path: Path
-) -> None:
-    for path in build.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (manifest,) = tmp_path.glob("KokoroVocoder-*.json")
-    told = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(told | {"target": "TVM 0.26.0, x86-64-v3"}))
-    with pytest.raises(
-        InputError,
-        match=rf"is for TVM 0\.26\.0, x86-64-v3, this version reads {TARGET}: run `.*--runtime tvm",
-    ):
-        open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
-    manifest.write_text(
-        json.dumps(told | {"checkpoint": told["checkpoint"] | {"sha256": "0" * 64}})
-    )
-    with pytest.raises(InputError, match=r"run `.*--runtime tvm"):
-        open_runtime("tvm", Request(tiny_checkpoint, tmp_path))
+def test_an_unreadable_library_is_one_line(tmp_path):
     (tmp_path / "x.so").write_bytes(b"no library")
-    pytest.raises(InputError, TvmProgram, tmp_path / "x.so", (), ()).match(
-        r"x\.so is not read by TVM"
-    )
+    refused(r"x\.so is not read by TVM", TvmProgram, tmp_path / "x.so", (), ())

@@ -12,7 +12,7 @@ from tests.g2p.typed import FOLDER, read_lines, rows
 from training.fit_statistics import lines as prose
 
 
-def lines(language: str, count: int, seed: int = 0) -> list[str]:
+def lines(language, count, seed=0):
     """Each once, those with pauses and paces first. Half of what is not prose has other digits than
     it was written with.
     """

@@ -28,11 +28,14 @@ from tests.demo_voice import DEMO_VOICE, heldout
 from tests.swift.swift_lines import lines
 
 ROOT = Path(__file__).resolve().parents[2]
-MARKED = 'Slowly: <prosody rate="slow">one, two.</prosody> [pause 300ms] Three.<break time="1s"/>'
-TEXT = "\n".join([*(utterance.text for utterance in heldout()), MARKED])
+MARKED = (
+    'Slowly: <prosody rate="slow">one, two.</prosody> [voice:{other} 0.9] Now I speak.'
+    ' [pause 300ms] <voice name="{voice}">And I.</voice> Three.<break time="1s"/>'
+)
+TEXT = "\n".join(utterance.text for utterance in heldout())
 
 
-def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProcess[bytes]":
+def in_swift(code, bundle, *more):
     """What a shell says where Swift is."""
     library = next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
     given = os.environ | {
@@ -51,7 +54,7 @@ def in_swift(code: str, bundle: Path, *more: str) -> "subprocess.CompletedProces
     return done
 
 
-def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray, dict]:
+def kokoro_speak(bundle, *more):
     """Lines of pieces, samples [n] int16, and the report."""
     speak = (
         'swift run -c release kokoro-speak "$KOKORO_BUNDLE" "$@" --library "$KOKORO_ONNXRUNTIME" -o'
@@ -67,9 +70,7 @@ def kokoro_speak(bundle: Path, *more: str) -> tuple[list[list[str]], np.ndarray,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["padded", "streaming"])
-def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
-    layout: str, tmp_path: Path
-) -> None:
+def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, tmp_path):
     """In the streaming layout window by window, both. KOKORO_BUNDLE_ONNX: a padded bundle that is
     there, beside what it was made from.
     """
@@ -95,14 +96,17 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
         open_runtime("onnx", Request(checkpoint, build, "fp32", layout)),
         checkpoint.voices[0],
     )
-    chain = Pipeline(
-        TextReader.load("us", None), opened.encoder, opened.vocoder, checkpoint.config.vocab
-    )
+    text = f"{TEXT}\n{MARKED.format(voice=voice, other=checkpoint.voices[-1])}"
+
+    def table_of(name: str) -> torch.Tensor:
+        return torch.from_numpy(decoded((bundle / f"voices/{name}.style").read_bytes())[:, None])
+
+    reader, vocab = TextReader.load("us", None), checkpoint.config.vocab
+    chain = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=table_of)
     play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
-    table = torch.from_numpy(decoded((bundle / f"voices/{voice}.style").read_bytes())[:, None])
-    wanted = list(chain.speak(TEXT, table, SpeechOptions(speed=1.1, seed=5), play=play))
+    wanted = list(chain.speak(text, table_of(voice), SpeechOptions(speed=1.1, seed=5), play=play))
     pieces, pcm, report = kokoro_speak(
-        bundle, TEXT, "--voice", voice, "--speed", "1.1", "--seed", "5"
+        bundle, text, "--voice", voice, "--speed", "1.1", "--seed", "5"
     )
     # windows: the later ones of a sentence have no durations
     assert layout == "padded" or len(pieces) > 1.3 * len(wanted)
@@ -135,7 +139,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(
 @pytest.mark.parametrize(
     ("language", "count"), [("us", 8000), ("gb", 1000), ("es", 500), ("it", 500)]
 )
-def test_lines_are_read_as_python_reads_them(language: str, count: int, tmp_path: Path) -> None:
+def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
     """10,000 of them to phonemes, endings, pauses and paces; -s prints the lines that differ, and
     words a second, start and memory.
     """

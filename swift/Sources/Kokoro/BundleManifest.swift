@@ -34,7 +34,7 @@ public struct BundleManifest: Decodable, Sendable {
     public struct Source: Decodable, Sendable { public let weights: [Double], bias: Double }
 
     public let format: Int, layout: String, method: String, checkpoint: Checkpoint
-    public let encoder: [Package], vocoder: Package, vocabulary: File, voices: Voices, advisories: [Advisory]?
+    public let encoder: [Package], vocoder: Package, vocabulary: File, voices: Voices, text: [File], advisories: [Advisory]?
 }
 
 /// What manifest.json says of a vocoder of several functions.

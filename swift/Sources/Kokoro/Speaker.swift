@@ -31,8 +31,7 @@ public actor Speaker {
     ///
     /// Everything else as of `speak(phonemes:)`.
     public nonisolated func speak(_ text: String, voice: String, speed: Double = 1, seed: Int = 0, raw: Bool = false) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, raw: raw)
-        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .words(text)))
+        sequence(.words(text), SpeechRequest(voice: voice, speed: speed, seed: seed, raw: raw))
     }
 
     /// Audio of a text that is phonemes already, in the model's symbols.
@@ -42,31 +41,33 @@ public actor Speaker {
     public nonisolated func speak(
         phonemes: String, voice: String, speed: Double = 1, seed: Int = 0, longest: Int = Contract.comfortablePhonemes, raw: Bool = false
     ) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, raw: raw)
-        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .phonemes(phonemes)))
+        sequence(.phonemes(phonemes), SpeechRequest(voice: voice, speed: speed, seed: seed, longest: longest, raw: raw))
     }
 
     /// Audio of a text that is still being written, as a language model's tokens: a sentence is spoken when the next word, a blank line or the
-    /// end has come. One loop over it speaks it.
+    /// end has come, or nothing for 0.2 s. One loop over it speaks it.
     public nonisolated func speak(_ text: LiveText, voice: String, speed: Double = 1, seed: Int = 0) -> SpeechSequence {
-        let request = SpeechRequest(voice: voice, speed: speed, seed: seed, longest: Contract.comfortablePhonemes, raw: false)
-        return SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: .live(text)))
+        sequence(.live(text), SpeechRequest(voice: voice, speed: speed, seed: seed))
+    }
+
+    private nonisolated func sequence(_ text: SpeechText, _ request: SpeechRequest) -> SpeechSequence {
+        SpeechSequence(speaker: self, start: SpeechProgress(request: request, text: text))
     }
 
     /// The next piece and where to go on, or nil behind the last, and where more of the text is needed.
     func next(_ before: SpeechProgress) throws -> (audio: SpokenAudio, after: SpeechProgress)? {
         _ = try checkedSpeed(before.request.speed)
-        let table = try table(before.request.voice)
+        let own = try table(before.request.voice)
         var progress = before
         try Task.checkCancellation()
         if let audio = try progress.window() ?? progress.share() { return (audio, progress) }
         let reader: RuleReader? = if case .phonemes = before.text { nil } else { try openReader(voice: before.request.voice) }
-        while let call = try progress.nextCall(reader) {
+        while let call = try progress.nextCall(reader, { voice throws(KokoroError) in try openReader(voice: voice) }) {
             try Task.checkCancellation()
             let chunk = call[0], parts = call.map(\.phonemes)
             do {
                 if !chunk.words.isEmpty {
-                    let row = try table.row(phonemes: parts.reduce(parts.count - 1) { $0 + $1.count }), request = progress.request
+                    let table = try chunk.voice.isEmpty ? own : table(chunk.voice), row = try table.row(phonemes: parts.reduce(parts.count - 1) { $0 + $1.count }), request = progress.request
                     let pace = request.speed(of: chunk), seed = request.seed + progress.index
                     if call.count == 1, var rest = try synthesis.stream(
                         chunk.phonemes, row: row, speed: pace, seed: seed, raw: request.raw, first: progress.isFirst(chunk), stop: Task.checkCancellation),
@@ -93,7 +94,7 @@ public actor Speaker {
     }
 
     /// Opened at the first text. A voice's name says what it speaks: `bf_emma` is British, a name of another kind American.
-    private func openReader(voice: String) throws -> RuleReader {
+    private func openReader(voice: String) throws(KokoroError) -> RuleReader {
         let isNamed = voice.dropFirst().hasPrefix("f_") || voice.dropFirst().hasPrefix("m_")
         guard let language = isNamed ? voice.first.flatMap({ RuleReader.languages[$0] }) : "us" else {
             throw KokoroError.unsupported("\(voice) speaks a language that is not read from text; give phonemes")
@@ -114,7 +115,8 @@ public actor Speaker {
 
 /// How a text is to be spoken.
 struct SpeechRequest: Sendable {
-    let voice: String, speed: Double, seed: Int, longest: Int, raw: Bool
+    let voice: String, speed: Double, seed: Int
+    var longest = Contract.comfortablePhonemes, raw = false
 
     /// With the pace that the text asks for, within what the encoder was built for.
     func speed(of chunk: PhonemeChunk) -> Double { min(max(speed * chunk.rate, Contract.speeds.lowerBound), Contract.speeds.upperBound) }
@@ -127,14 +129,24 @@ enum SpeechText: Sendable {
 
 /// A text that is still being written, for one `speak`.
 public final class LiveText: Sendable {
-    private let pieces: AsyncStream<String>, end: AsyncStream<String>.Continuation
-    public init() { (pieces, end) = AsyncStream.makeStream() }
-    public func write(_ more: String) { end.yield(more) }
-    public func finish() { end.finish() }
+    private let pieces = AsyncThrowingStream<String, any Error>.makeStream()
+    public init() {}
+    public func write(_ more: String) { pieces.continuation.yield(more) }
+    public func finish(throwing error: KokoroError? = nil) { pieces.continuation.finish(throwing: error) }
 
-    func next() async -> String? {
-        var reading = pieces.makeAsyncIterator()
-        return await reading.next()
+    /// The next piece, nil behind the last; an empty one where none comes for 0.2 s and `mayIdle`, not a timer's that came too late.
+    func next(mayIdle: Bool) async throws -> String? {
+        let clock = ContinuousClock(), since = clock.now, idle = Duration.milliseconds(200)
+        let timer: Task<Void, any Error>? = mayIdle ? Task {
+            try await Task.sleep(for: idle)
+            write("")
+        } : nil
+        defer { timer?.cancel() }
+        var reading = pieces.stream.makeAsyncIterator()
+        while let piece = try await reading.next() {
+            if !piece.isEmpty || (mayIdle && clock.now - since >= idle) { return piece }
+        }
+        return nil
     }
 }
 
@@ -144,7 +156,7 @@ struct SpeechProgress: Sendable {
     private(set) var words: RuleReader.Place?
     private var phonemes: PhonemeReading?
     private(set) var index = 0
-    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], alone = 0, rest: ChunkSynthesis.Streamed?
+    private var place = 0, samples = 0, silence = 0, waiting: [PhonemeChunk] = [], alone = 0, rest: ChunkSynthesis.Streamed?, mayIdle = false
     /// Spoken and not given yet.
     var shares: [(PhonemeChunk, Joins.Share, Float)] = []
 
@@ -159,34 +171,35 @@ struct SpeechProgress: Sendable {
     }
 
     /// More of a text that is still being written; false where there is none to come.
-    mutating func read() async -> Bool {
+    mutating func read() async throws -> Bool {
         guard case .live(let text) = text, words?.isOpen == true else { return false }
-        let more = await text.next()
+        let more = try await text.next(mayIdle: mayIdle)
+        mayIdle = more != ""
         words?.write(more)
         return true
     }
 
     /// What is said next in one call: a part that waits, or the next sentence, with very short neighbours. `reader`: of words.
-    mutating func nextCall(_ reader: RuleReader?) throws(KokoroError) -> [PhonemeChunk]? {
-        try fill(reader)
+    mutating func nextCall(_ reader: RuleReader?, _ other: (String) throws(KokoroError) -> RuleReader) throws(KokoroError) -> [PhonemeChunk]? {
+        try fill(reader, other)
         var call: [PhonemeChunk] = [], count = -1
         while let chunk = waiting.first {
             count += 1 + chunk.phonemes.count
-            if let first = call.first, !chunk.isShort || chunk.rate != first.rate || count > 60 { break }
+            if let first = call.first, !chunk.isShort || chunk.rate != first.rate || chunk.voice != first.voice || count > 60 { break }
             call.append(waiting.removeFirst())
             if request.raw || !chunk.isShort || alone > 0 { break }
-            try fill(reader)
+            try fill(reader, other)
         }
         alone = max(0, alone - 1)
         return call.isEmpty ? nil : call
     }
 
-    private mutating func fill(_ reader: RuleReader?) throws(KokoroError) {
+    private mutating func fill(_ reader: RuleReader?, _ other: (String) throws(KokoroError) -> RuleReader) throws(KokoroError) {
         guard waiting.isEmpty else { return }
         if let found = phonemes?.sentence(from: place) {
             place = found.next
             waiting = try found.chunk.cut(longest: request.longest)
-        } else if var own = words, let parts = try reader?.next(&own) {
+        } else if var own = words, let parts = try reader?.next(&own, other: other) {
             words = own
             for part in parts { waiting += try part.cut(longest: request.longest) }
         }
@@ -264,7 +277,7 @@ public struct SpeechSequence: AsyncSequence, Sendable {
                 var progress = start
                 repeat {
                     if let found = try await speaker.next(progress) { return found }
-                } while await progress.read()
+                } while try await progress.read()
                 return nil
             }
         }

@@ -99,8 +99,7 @@ public struct SpeechBundle: Sendable {
     }
 
     private func requireWhole() throws(KokoroError) {
-        let files = [manifest.vocabulary] + manifest.voices.files
-        for entry in files {
+        for entry in [manifest.vocabulary] + manifest.voices.files + manifest.text {
             let size = (try? FileManager.default.attributesOfItem(atPath: folder.appendingPathComponent(entry.file).path))?[.size] as? Int
             guard let size else { throw .badFile(entry.file, reason: "missing from the bundle") }
             guard size == entry.bytes else { throw .badFile(entry.file, reason: "\(size) bytes, not \(entry.bytes): copy the bundle again") }

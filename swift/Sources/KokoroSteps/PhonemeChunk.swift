@@ -57,9 +57,11 @@ public struct PhonemeChunk: Equatable, Sendable {
     public let pauseBefore: Double?
     /// Of the pace that was asked for: 2 is twice as fast.
     public let rate: Double
+    /// Asked for by the text; empty where it is not.
+    public let voice: String
 
     /// Without `ending`, the last mark decides.
-    public init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil, rate: Double = 1) {
+    public init(words: [SpokenWord], ending: ChunkEnding? = nil, pauseBefore: Double? = nil, rate: Double = 1, voice: String = "") {
         var joined: [Unicode.Scalar] = [], places: [Int] = []
         for word in words {
             places.append(joined.count)
@@ -67,7 +69,7 @@ public struct PhonemeChunk: Equatable, Sendable {
             if word.spaceFollows { joined.append(" ") }
         }
         while joined.last == " " { joined.removeLast() }
-        (self.words, self.places, self.pauseBefore, self.rate, phonemes) = (words, places, pauseBefore, rate, joined)
+        (self.words, self.places, self.pauseBefore, self.rate, self.voice, phonemes) = (words, places, pauseBefore, rate, voice, joined)
         self.ending = ending ?? ChunkEnding(phonemes: joined)
     }
 
@@ -106,7 +108,8 @@ public struct PhonemeChunk: Equatable, Sendable {
     }
 
     private func parts(_ left: some Sequence<SpokenWord>, _ right: some Sequence<SpokenWord>) -> [PhonemeChunk] {
-        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore, rate: rate), PhonemeChunk(words: Array(right), ending: ending, rate: rate)]
+        [PhonemeChunk(words: Array(left), pauseBefore: pauseBefore, rate: rate, voice: voice),
+         PhonemeChunk(words: Array(right), ending: ending, rate: rate, voice: voice)]
     }
 
     /// Distance of a cut from the middle, 0 to 1; one that is not at a mark costs half more.

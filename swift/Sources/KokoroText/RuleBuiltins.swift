@@ -30,10 +30,6 @@ enum RuleBuiltins {
             let (small, large) = a.keys.count < b.keys.count ? (a, b) : (b, a)
             return .set(Table(set: small.keys.filter(large.contains)))
         }
-        case 8: { one, other in
-            guard let base = one.whole, let power = other.whole, power >= 0 else { throw broken("\(one.kind) to the power of \(other.kind)") }
-            return .int((0..<power).reduce(1) { found, _ in found &* base })
-        }
         default: { one, other in throw broken("\(one.kind) with \(other.kind)") }
         }
     }
@@ -196,6 +192,7 @@ enum RuleBuiltins {
     }
 
     private typealias Function = @Sendable ([Value], [String: Value]) throws -> Value
+    private static let asSet: Function = { given, _ in .set(Table(set: try given.first.map { try items($0) } ?? [])) }
     private static let table: [String: Function] = [
         "len": { given, _ in .int(try count(given[0])) },
         "bool": { given, _ in .bool(given.first?.isTrue ?? false) },
@@ -210,8 +207,7 @@ enum RuleBuiltins {
         "tuple": { given, _ in .tuple(try given.first.map { try items($0) } ?? []) },
         "iter": { given, _ in .list(List(try items(given[0]))) },
         "reversed": { given, _ in .list(List(try items(given[0]).reversed())) },
-        "set": { given, _ in .set(Table(set: try given.first.map { try items($0) } ?? [])) },
-        "frozenset": { given, _ in .set(Table(set: try given.first.map { try items($0) } ?? [])) },
+        "set": asSet, "frozenset": asSet,
         "dict": { given, _ in
             let made = Table()
             if case .dict(let more)? = given.first { return .dict(more.copy()) }
@@ -221,9 +217,7 @@ enum RuleBuiltins {
             }
             return .dict(made)
         },
-        "fromkeys": { given, _ in
-            .dict(Table(set: try items(given[0]), value: given.count > 1 ? given[1] : .none))
-        },
+        "fromkeys": { given, _ in .dict(Table(set: try items(given[0]), value: given.count > 1 ? given[1] : .none)) },
         "collections.Counter": { given, _ in
             guard let source = given.first, source != .none else { return .dict(Table()) }
             if case .dict(let table) = source { return .dict(table.copy()) }
@@ -245,13 +239,7 @@ enum RuleBuiltins {
             if named["strict"]?.isTrue ?? false, all.contains(where: { $0.count != least }) { throw broken("zip of different lengths") }
             return .list(List((0..<least).map { place in .tuple(all.map { $0[place] }) }))
         },
-        "map": { given, _ in
-            if given.count > 2 {
-                let all = try given.dropFirst().map { try items($0) }, least = all.map(\.count).min() ?? 0
-                return .list(List(try (0..<least).map { place in try invoke(given[0], all.map { $0[place] }) }))
-            }
-            return .list(List(try items(given[1]).map { try invoke(given[0], [$0]) }))
-        },
+        "map": { given, _ in .list(List(try items(given[1]).map { try invoke(given[0], [$0]) })) },
         "filter": { given, _ in .list(List(try items(given[1]).filter { try (given[0].isTrue ? invoke(given[0], [$0]) : $0).isTrue })) },
         "any": { given, _ in .bool(try items(given[0]).contains(where: \.isTrue)) },
         "all": { given, _ in .bool(try items(given[0]).allSatisfy(\.isTrue)) },

@@ -69,13 +69,12 @@ final class RuleProgram {
         guard data.count > 12, data.prefix(4).elementsEqual("KRUL".utf8) else { throw broken("no rules in the file") }
         func word(_ place: Int) -> Int { (0..<4).reduce(0) { $0 | Int(data[place + $1]) << (8 * $1) } }
         let format = word(4), count = word(8)
-        guard format == 2 else { throw broken("format \(format), not 2: bundle again, or update this package") }
-        guard data.count > 16 + 4 * count else { throw broken("the file is cut off") }
+        guard format == 3 else { throw broken("format \(format), not 3: bundle again, or update this package") }
         bytes = data
-        var read = RuleBytes(bytes: data, place: 16 + 4 * count)
+        var read = RuleBytes(bytes: data, place: 12), lengths: [Int] = []
+        for _ in 0..<count { lengths.append(min(try read.number(), data.count)) }
         for (name, place) in try read.list({ (try $0.text().string, try $0.number()) }) { roots[name] = place }
-        let begin = read.place
-        starts = (0..<count).map { begin + word(12 + 4 * $0) }
+        starts = lengths.reduce(into: [read.place]) { $0.append($0[$0.count - 1] + $1) }
         constants = Array(repeating: nil, count: count)
         self.natives = try natives(self)
     }
@@ -94,10 +93,14 @@ final class RuleProgram {
 
     func reader(at place: Int) -> RuleBytes { RuleBytes(bytes: bytes, place: place) }
 
+    func reader(of constant: Int) throws -> RuleBytes {
+        guard constants.indices.contains(constant) else { throw broken("no constant \(constant)") }
+        return reader(at: starts[constant])
+    }
+
     func constant(_ place: Int) throws -> Value {
-        guard constants.indices.contains(place) else { throw broken("no constant \(place)") }
-        if let known = constants[place] { return known }
-        var read = RuleBytes(bytes: bytes, place: starts[place])
+        if constants.indices.contains(place), let known = constants[place] { return known }
+        var read = try reader(of: place)
         let found = try decoded(&read)
         constants[place] = found
         return found
@@ -172,14 +175,23 @@ final class RuleProgram {
         return found
     }
 
-    /// Ranges of characters that stand as a tuple.
+    /// A set of characters.
     func ranges(_ place: Int) throws -> CharacterRanges {
         if let known = sets[place] { return known }
-        guard case .tuple(let borders) = try constant(place) else { throw broken("no set of characters") }
-        let found = CharacterRanges(borders.map { UInt32($0.whole ?? 0) })
+        let found = CharacterRanges(try borders(place))
         sets[place] = found
-        constants[place] = nil  // what it is made of is not asked for again
         return found
+    }
+
+    /// Steps between the borders of a set, and the place of another's that goes on.
+    private func borders(_ place: Int) throws -> [UInt32] {
+        var read = try reader(of: place), border = 0, found: [UInt32] = []
+        for step in try read.list({ try $0.number() }) {
+            border &+= step
+            found.append(UInt32(truncatingIfNeeded: border))
+        }
+        let tail = try read.number()
+        return 1...max(1, place) ~= tail ? try found + borders(tail - 1) : found
     }
 
     private func pattern(_ read: inout RuleBytes) throws -> RulePattern {
@@ -195,6 +207,7 @@ final class RuleProgram {
 struct PatternReader {
     let program: RuleProgram
     var loops = 0
+    private var depth = 0
     init(program: RuleProgram) { self.program = program }
 
     mutating func sequence(_ read: inout RuleBytes, then last: PatternStep) throws -> PatternStep {
@@ -231,6 +244,12 @@ struct PatternReader {
             let isWanted = try read.byte() == 1, width = try read.number()
             step.kind = .look(try apart(&read), behind: kind == 11 ? width : nil, isWanted: isWanted)
         case 12: step.kind = .back(try read.number())
+        case 13:
+            var shared = try program.reader(of: try read.number())
+            depth += 1
+            guard depth < 50 else { throw broken("a pattern within itself") }
+            step.next = try sequence(&shared, then: next)
+            depth -= 1
         default: throw broken("a pattern of an unknown kind")
         }
     }

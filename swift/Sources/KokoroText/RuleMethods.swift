@@ -33,8 +33,6 @@ enum RuleMethods {
         switch name {
         case "append": list.items.append(try first(given, name))
         case "extend": list.items += try KokoroText.items(first(given, name))
-        case "reverse": list.items.reverse()
-        case "clear": list.items = []
         case "pop":
             guard !list.items.isEmpty else { throw broken("nothing to pop") }
             let place = try given.first.map { try RuleBuiltins.place($0, list.items.count) } ?? list.items.count - 1
@@ -68,11 +66,9 @@ enum RuleMethods {
 
     private static func ofSet(_ name: String, _ table: Table, _ given: [Value]) throws -> Value {
         switch name {
-        case "issuperset": return .bool(try items(first(given, name)).allSatisfy(table.contains))
         case "add": table.put(try first(given, name))
         case "update": for item in try items(first(given, name)) { table.put(item) }
-        case "union":
-            return .set(try given.reduce(table) { $0.merged(Table(set: try items($1))) })
+        case "union": return .set(try given.reduce(table) { $0.merged(Table(set: try items($1))) })
         default: throw broken("a set has no \(name)")
         }
         return .none
@@ -143,7 +139,6 @@ enum RuleMethods {
         case "end": return .int(to)
         case "span": return .tuple([.int(from), .int(to)])
         case "group": return given.count < 2 ? match.group(group) : .tuple(try given.map { match.group(try match.number($0)) })
-        case "groups": return .tuple(match.pattern.groups == 0 ? [] : (1...match.pattern.groups).map(match.group))
         default: throw broken("a match has no \(name)")
         }
     }

@@ -5,7 +5,7 @@ import KokoroSteps
 ///
 /// It remembers words that it has read, so it belongs to one actor.
 public final class RuleReader {
-    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value, paragraph: Value
+    private let program: RuleProgram, cut: Value, sentence: Value, read: Value, parts: Value, paragraph: Value, voice: Value
     private var fields: [ObjectIdentifier: [String: Int]] = [:]
 
     /// The languages that voices speak, by the first letter of their names (af_heart, bm_george).
@@ -21,6 +21,7 @@ public final class RuleReader {
             program = try RuleProgram([UInt8](Data(contentsOf: file)), natives: { try Self.natives(text, language, $0) })
             (cut, sentence) = (try program.root("cut"), try program.root("sentence"))
             (read, parts, paragraph) = (try program.root("read"), try program.root("parts"), try program.root("paragraph"))
+            voice = try program.root("voice")
         } catch let error as KokoroError { throw error } catch { throw .badFile(file.lastPathComponent, reason: "unreadable") }
     }
 
@@ -49,21 +50,21 @@ public final class RuleReader {
         fileprivate var text: Text
         /// More of the text may come.
         public private(set) var isOpen = false
-        private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false
+        private var given = 0, buffer = Text([]), offset = 0, waiting: [(Int, Text)] = [], isDone = false, isIdle = false
         /// Seconds of silence that the text asked for behind the last word, and whether there was a word.
         fileprivate var asked: Double?, hasSpoken = false
         /// Start tags of the elements that are open where the next sentence begins.
         fileprivate var open: [Text] = []
-        private static let block = 4096, ahead = [UInt32](repeating: 32, count: 200)
+        private static let block = 4096, ahead = [UInt32](repeating: 32, count: 200), word = Text(" The end").units
         public init(_ text: String) { self.text = Text(text) }
 
         /// Of a text that is still being written; `next` of the reader answers nil where more of it is needed.
         public init() { (text, isOpen) = (Text([]), true) }
 
-        /// What comes next; nil behind the last.
+        /// What comes next; nil behind the last; an empty text where nothing comes for now, so that a word stands in for the next one.
         public mutating func write(_ more: String?) {
             text.units += Text(more ?? "").units
-            isOpen = more != nil
+            (isOpen, isIdle) = (more != nil, more == "")
         }
 
         /// The next sentence's place and text.
@@ -71,15 +72,16 @@ public final class RuleReader {
             while waiting.isEmpty {
                 if isDone { return nil }
                 // the last word may go on
-                let known = isOpen ? (text.units.lastIndex(where: RuleTextMethods.isSpace) ?? -1) + 1 : text.count
+                let known = isOpen && !isIdle ? (text.units.lastIndex(where: RuleTextMethods.isSpace) ?? -1) + 1 : text.count
                 let more = text.units[given..<max(given, min(given + Self.block, known))]
-                if isOpen, more.isEmpty { return nil }
-                isDone = more.isEmpty
+                if isOpen, !isIdle, more.isEmpty { return nil }
+                isDone = !isOpen && more.isEmpty
                 given += more.count
                 buffer.units += more
                 var used = 0
                 // what is whole is cut as soon as the next word is there
-                let shown = isOpen && given == known ? Text(buffer.units + Self.ahead) : buffer
+                let shown = isOpen && given == known ? Text(buffer.units + (isIdle ? Self.word : []) + Self.ahead) : buffer
+                isIdle = isIdle && given < known
                 for span in try items(invoke(cut, [.text(shown), .bool(isDone)])) {
                     let both = try items(span), start = both[0].whole ?? 0, end = both[1].whole ?? 0, part = buffer.units[start..<end]
                     used = end
@@ -95,19 +97,15 @@ public final class RuleReader {
     }
 
     /// The next sentence with something to say: its parts between the pauses and paces that it asks for; at the end the silence that is asked
-    /// for there, as a chunk of no words. nil behind the last.
-    public func next(_ place: inout Place) throws(KokoroError) -> [PhonemeChunk]? {
+    /// for there, as a chunk of no words. nil behind the last. `other`: who reads what a voice says that the text names.
+    public func next(_ place: inout Place, other: (String) throws(KokoroError) -> RuleReader? = { _ in nil }) throws(KokoroError) -> [PhonemeChunk]? {
         do {
-            while let found = try nextSentence(&place) {
-                var chunks: [PhonemeChunk] = []
-                for part in try items(invoke(parts, [.tuple(found)])).map(items) {
-                    let chunk = try chunk(part, &place)
-                    if chunk.isSpeakable {
-                        chunks.append(chunk)
-                        (place.asked, place.hasSpoken) = (nil, true)
-                    }
-                    if let seconds = try part.last.flatMap({ try field($0, "pause_s").number }), seconds > 0 { place.asked = (place.asked ?? 0) + seconds }
+            while let (offset, text) = try place.next(cut) {
+                var reader = self
+                if !place.open.isEmpty, case .text(let name) = try invoke(voice, [.tuple(place.open.map(Value.text))]), name.count > 0 {
+                    reader = try other(name.string) ?? self
                 }
+                let chunks = try reader.chunks(offset, text, &place)
                 if !chunks.isEmpty { return chunks }
             }
             guard !place.isOpen, let asked = place.asked, place.hasSpoken else { return nil }
@@ -116,15 +114,29 @@ public final class RuleReader {
         } catch let error as KokoroError { throw error } catch { throw broken("\(error)") }
     }
 
-    private func chunk(_ part: [Value], _ place: inout Place) throws -> PhonemeChunk {
-        let words = try part.map(word), rate = try part.first.flatMap { try field($0, "rate").number } ?? 1
-        let isEnd = try words.last.map { try invoke(paragraph, [.text(place.text), .int($0.place.upperBound)]).isTrue } ?? false
-        return PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate)
+    /// What is said of a sentence in each call.
+    private func chunks(_ offset: Int, _ text: Text, _ place: inout Place) throws -> [PhonemeChunk] {
+        var chunks: [PhonemeChunk] = []
+        for part in try items(invoke(parts, [.tuple(words(offset, text, &place))])).map(items) {
+            let chunk = try chunk(part, &place)
+            if chunk.isSpeakable {
+                chunks.append(chunk)
+                (place.asked, place.hasSpoken) = (nil, true)
+            }
+            if let seconds = try part.last.flatMap({ try field($0, "pause_s").number }), seconds > 0 { place.asked = (place.asked ?? 0) + seconds }
+        }
+        return chunks
     }
 
-    /// Words of the next sentence, as the rules give them.
-    private func nextSentence(_ place: inout Place) throws -> [Value]? {
-        guard let (offset, text) = try place.next(cut) else { return nil }
+    private func chunk(_ part: [Value], _ place: inout Place) throws -> PhonemeChunk {
+        let words = try part.map(word), rate = try part.first.flatMap { try field($0, "rate").number } ?? 1
+        let voice: Text = if case .text(let name)? = try part.first.map({ try field($0, "voice") }) { name } else { Text([]) }
+        let isEnd = try words.last.map { try invoke(paragraph, [.text(place.text), .int($0.place.upperBound)]).isTrue } ?? false
+        return PhonemeChunk(words: words, ending: isEnd ? .paragraph : nil, pauseBefore: place.asked, rate: rate, voice: voice.string)
+    }
+
+    /// Words of a sentence, as the rules give them.
+    private func words(_ offset: Int, _ text: Text, _ place: inout Place) throws -> [Value] {
         let one = try invoke(sentence, [.int(offset), .text(text), .tuple(place.open.map(Value.text))])
         place.open = try items(field(field(one, "marked"), "open")).compactMap { if case .text(let tag) = $0 { tag } else { nil } }
         return try items(invoke(read, [.list(List([one]))])).flatMap { try items(field(items($0)[1], "words")) }

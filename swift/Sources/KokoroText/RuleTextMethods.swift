@@ -19,13 +19,11 @@ enum RuleTextMethods {
         case "islower": return cased(text, isLower, not: isUpper)
         case "strip", "lstrip", "rstrip": return .text(stripped(text, try given.first.flatMap(units), left: name != "rstrip", right: name != "lstrip"))
         case "split": return .list(List(try split(text, given)))
-        case "rsplit": return .list(List(try rightSplit(text, given)))
         case "join": return .text(joined(try items(RuleMethods.first(given, name)), text))
         case "startswith", "endswith": return .bool(try affix(text, given, atEnd: name == "endswith"))
-        case "removeprefix", "removesuffix":
-            let part = try argument(given, 0), isSuffix = name == "removesuffix"
-            guard !part.units.isEmpty, isSuffix ? text.units.suffix(part.count).elementsEqual(part.units) : text.units.starts(with: part.units) else { return .text(text) }
-            return .text(Text(isSuffix ? text.units.dropLast(part.count) : text.units.dropFirst(part.count)))
+        case "removeprefix":
+            let part = try argument(given, 0)
+            return .text(text.units.starts(with: part.units) ? Text(text.units.dropFirst(part.count)) : text)
         case "replace": return .text(replaced(text, try argument(given, 0), try argument(given, 1), most: given.count > 2 ? given[2].whole ?? -1 : -1))
         case "find", "index":
             guard let place = find(try argument(given, 0), in: text, range(text, given)) else {
@@ -33,9 +31,6 @@ enum RuleTextMethods {
                 return .int(-1)
             }
             return .int(place)
-        case "rfind":
-            let part = try argument(given, 0), within = range(text, given)
-            return .int(stride(from: within.upperBound - part.count, through: within.lowerBound, by: -1).first { stands(part, text, $0) } ?? -1)
         case "count": return .int(places(try argument(given, 0), text).count)
         case "partition", "rpartition":
             let part = try argument(given, 0), found = places(part, text), isRight = name == "rpartition"
@@ -180,16 +175,6 @@ enum RuleTextMethods {
             while at < text.count, !isSpace(text.units[at]) { at += 1 }
             parts.append(.text(Text(text.units[start..<at])))
         }
-    }
-
-    private static func rightSplit(_ text: Text, _ given: [Value]) throws -> [Value] {
-        let mark = try argument(given, 0), all = places(mark, text), most = given.count > 1 ? given[1].whole ?? all.count : all.count
-        var parts: [Value] = [], at = 0
-        for place in all.suffix(most) {
-            parts.append(.text(Text(text.units[at..<place])))
-            at = place + mark.count
-        }
-        return parts + [.text(Text(text.units[at...]))]
     }
 
     private static func joined(_ parts: [Value], _ mark: Text) -> Text {

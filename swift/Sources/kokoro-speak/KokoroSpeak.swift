@@ -4,7 +4,7 @@ import KokoroONNX
 import KokoroSteps
 import KokoroText
 
-/// kokoro-speak BUNDLE TEXT --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
+/// kokoro-speak BUNDLE TEXT|- --voice NAME [--phonemes yes] [-o speech.wav] [--speed 1] [--seed 0] [--library libonnxruntime.so.1]
 ///
 /// kokoro-speak BUNDLE --read lines.jsonl --language us [-o read.jsonl]: each line, a JSON string, to what is said in each call; of a bundle only its text is needed.
 ///
@@ -35,6 +35,7 @@ import KokoroText
         let voice = arguments.voice ?? bundle.voices.first ?? ""
         let sequence = arguments.arePhonemes
             ? speaker.speak(phonemes: arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
+            : arguments.text == "-" ? speaker.speak(input(), voice: voice, speed: arguments.speed, seed: arguments.seed)
             : speaker.speak(arguments.text, voice: voice, speed: arguments.speed, seed: arguments.seed)
         for try await audio in sequence {
             let elapsed = clock.now - started, begun = first ?? elapsed
@@ -51,9 +52,31 @@ import KokoroText
             + "\"memory_mb\": \(residentMegabytes()), \"memory_at_first_mb\": \(memory)}")
     }
 
+    /// Standard input, while it is written.
+    private static func input() -> LiveText {
+        let live = LiveText()
+        Thread.detachNewThread {
+            var bytes = Data(), more = Data()
+            repeat {
+                more = FileHandle.standardInput.availableData
+                bytes += more
+                // the last character may be in two pieces
+                let part = bytes.suffix(more.isEmpty ? 0 : 3).lastIndex { $0 >= 0xC0 }
+                let whole = part.flatMap { bytes.endIndex - $0 < (bytes[$0] < 0xE0 ? 2 : bytes[$0] < 0xF0 ? 3 : 4) ? $0 : nil } ?? bytes.endIndex
+                guard let text = String(data: bytes[..<whole], encoding: .utf8) else {
+                    return live.finish(throwing: .unsupported("standard input is not UTF-8"))
+                }
+                if !text.isEmpty { live.write(text) }
+                bytes = Data(bytes[whole...])
+            } while !more.isEmpty
+            live.finish()
+        }
+        return live
+    }
+
     /// What is said of a text in one call, as text/us.chunks.json of a bundle has it.
     private struct Said: Encodable {
-        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?
+        let phonemes: String, ending: String, rate: Double, pause_before_s: Double?, voice: String?
     }
 
     /// A line without an answer is null, and told. Times are the processor's, of this process from its first instruction on.
@@ -85,7 +108,8 @@ import KokoroText
         while let parts = try reader.next(&place) {
             for chunk in try parts.flatMap({ try $0.cut(longest: Contract.comfortablePhonemes) }) {
                 let phonemes = String(String.UnicodeScalarView(chunk.phonemes))
-                found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore))
+                found.append(Said(phonemes: phonemes, ending: chunk.ending.rawValue, rate: chunk.rate, pause_before_s: chunk.pauseBefore,
+                                  voice: chunk.voice.isEmpty ? nil : chunk.voice))
             }
         }
         return found

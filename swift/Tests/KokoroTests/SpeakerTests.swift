@@ -45,6 +45,18 @@ import Testing
         #expect(found.map(\.startSample) == whole.map(\.startSample) && found.flatMap(\.words).map(\.place) == whole.flatMap(\.words).map(\.place))
     }
 
+    @Test func aSentenceThatNothingFollowsForNowIsSpoken() async throws {
+        let live = LiveText()
+        var iterator = try speaker().speak(live, voice: "rms").makeAsyncIterator()
+        live.write("The apple fell.")
+        #expect(try #require(try await iterator.next()).words.map(\.text) == ["The", "apple", "fell", "."])
+        live.write(" Nobody saw")
+        live.write(" it!")
+        #expect(try #require(try await iterator.next()).words.map(\.text) == ["Nobody", "saw", "it", "!"])
+        live.finish(throwing: .unsupported("the writer left"))
+        await #expect(throws: KokoroError.self) { _ = try await iterator.next() }
+    }
+
     @Test func paceAndSilenceThatATextAsksForAreSpoken() async throws {
         let text = "Hello. <prosody rate=\"50%\">Hello.</prosody> Hello.<break time=\"250ms\"/>"
         let found = try await spoken(speaker().speak(text, voice: "rms", speed: 2))
@@ -140,6 +152,10 @@ import Testing
             ("vocabulary.json", { try Data("[]".utf8).write(to: $0) }),
             ("voices/rms.style", { try Data(count: 1023).write(to: $0) }),
             ("voices/awb.style", { try FileManager.default.removeItem(at: $0) }),
+            ("text/us.words", { try Data(contentsOf: $0).prefix(100_000).write(to: $0) }),
+            ("text/us.words", { try Data().write(to: $0) }),
+            ("text/us.words", { try FileManager.default.removeItem(at: $0) }),
+            ("text/us.rules", { try (Data(contentsOf: $0) + Data([0])).write(to: $0) }),  // of another version
         ]
         for (file, damage) in cases {
             let bundle = try TestBundles.copy()

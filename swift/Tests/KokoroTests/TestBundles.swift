@@ -20,7 +20,7 @@ enum TestBundles {
         let from = try folder("KOKORO_BUNDLE"), to = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString, isDirectory: true)
         let files = FileManager.default
         try files.createDirectory(at: to, withIntermediateDirectories: true)
-        for name in ["manifest.json", "vocabulary.json", "voices"] { try files.copyItem(at: from.appendingPathComponent(name), to: to.appendingPathComponent(name)) }
+        for name in ["manifest.json", "vocabulary.json", "voices", "text"] { try files.copyItem(at: from.appendingPathComponent(name), to: to.appendingPathComponent(name)) }
         try files.createDirectory(at: to.appendingPathComponent("packages"), withIntermediateDirectories: true)
         for name in try files.contentsOfDirectory(atPath: from.appendingPathComponent("packages").path) {
             let source = from.appendingPathComponent("packages/\(name)"), target = to.appendingPathComponent("packages/\(name)")

@@ -1,0 +1,53 @@
+"""The plain quantizers of coremltools.optimize as levels w8 and p6, judged by the same gates: what
+this project's levels are measured against.
+
+    kokoro-ane build vocoder --checkpoint kokoro-int8 --out build/plain
+    python -m bench.plain_levels --build build/plain --checkpoint kokoro-int8
+
+Exit 0: both ship; else the exit code of `kokoro-ane quality` for the worse one.
+"""
+
+from dataclasses import replace
+
+from kokoro_ane.core.commands import build_argument, checkpoint_argument
+from kokoro_ane.core.errors import Parser, command
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    """The command itself."""
+    parser = Parser("bench.plain_levels", __doc__)
+    build_argument(parser)
+    checkpoint_argument(parser)
+    arguments = parser.parse_args(argv)
+    import coremltools as ct
+    from coremltools.optimize import coreml as cto
+
+    from kokoro_ane.core.checkpoint import open_checkpoint
+    from kokoro_ane.core.export import save_package
+    from kokoro_ane.core.manifest import describe_package
+    from kokoro_ane.eval.quality import main as quality
+    from kokoro_ane.quantize.locator import HALF, Request
+    from mlprogram.package import open_package
+
+    checkpoint, code = open_checkpoint(arguments.checkpoint), 0
+    parent = Request(checkpoint, arguments.build, HALF).verified()
+    exact = open_package(parent.package_path)
+    for name, quantizer, config in (
+        ("w8", cto.linear_quantize_weights, cto.OpLinearQuantizerConfig()),
+        ("p6", cto.palettize_weights, cto.OpPalettizerConfig(nbits=6)),
+    ):
+        path = Request(checkpoint, arguments.build, name).vocoder
+        package = path.with_suffix(".mlpackage")
+        model = ct.models.MLModel(
+            exact.spec, skip_model_load=True, weights_dir=str(exact.weights_dir)
+        )
+        save_package(quantizer(model, cto.OptimizationConfig(config)), package)
+        replace(parent, method=name, **describe_package(package)).save(path)
+        flags = f"--method {name} --checkpoint {arguments.checkpoint} --build {arguments.build}"
+        code = max(code, quality(flags.split()))
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
