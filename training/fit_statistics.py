@@ -3,6 +3,8 @@ on speech that the checkpoint makes.
 
     # 10 s of one core a sentence; an interrupted run goes on where it stopped
     python -m training.fit_statistics --checkpoint kokoro-int8 --count 1500
+    # more of a length, beside what an earlier predictor knows: 5 s of one core a sentence
+    python -m training.fit_statistics --count 240 --words 10 24 --earlier statistics.npz
 
 The teacher is the network itself. It speaks COUNT texts in all of its voices and in random blends
 of them, at several speeds, and what every norm of the generator's second stage measures is
@@ -40,7 +42,7 @@ HELD_OUT = 8  # one sentence in so many is not fitted on
 # Two seconds. The layout predicts the statistics of what is longer than windows.MEASURED; shorter
 # sentences are fitted too, so that the edge lies inside the data and may move.
 FEWEST_FRAMES = 80
-WORDS = (4, 90)  # of a text: as many have 4 to 8 as have 8 to 16
+WORDS = (4, 90)  # of a text, by default: as many have 4 to 8 as have 8 to 16
 # frames: held-out errors are told below the first, between them, from the last on
 LENGTHS = (180, 360)
 # how much each group of inputs counts in the kernel's distance: the moments of the upsampler's
@@ -104,19 +106,21 @@ def prose() -> list[str]:
     )
 
 
-def lines(voices: tuple[str, ...], seed: int) -> Iterator[Line]:
-    """Yield texts without end. Three in ten are whole sentences; the others are pieces of several,
-    with a fifth of the words exchanged for words of the lexicon.
+def lines(voices: tuple[str, ...], seed: int, words: tuple[int, int]) -> Iterator[Line]:
+    """Yield texts of so many words without end. Three in ten are whole sentences; the others are
+    pieces of several, with a fifth of the words exchanged for words of the lexicon.
     """
     from kokoro_ane.g2p.bundled import DATA
 
     rng, sentences = random.Random(seed), prose()
     with gzip.open(DATA / "cmudict.txt.gz", "rt", encoding="latin-1") as stream:
-        words = [line.split()[0].lower() for line in stream if re.match(r"[A-Za-z]{3,12}\s", line)]
+        spellings = [line.split()[0].lower() for line in stream]
+    lexicon = [word for word in spellings if re.fullmatch("[a-z]{3,12}", word)]
     pieces = list(_pieces(sentences, rng))
     while True:
         yield Line(
-            _text(rng, sentences, pieces, words),
+            # as many of a length as of twice that
+            _text(rng, sentences, pieces, lexicon, round(np.exp(rng.uniform(*np.log(words))))),
             _voice(rng, voices),
             1.0 if rng.random() < 0.6 else round(rng.uniform(0.6, 2.0), 2),
         )
@@ -131,9 +135,9 @@ def _pieces(sentences: list[str], rng: random.Random) -> Iterator[str]:
             words = words[count:]
 
 
-def _text(rng: random.Random, sentences: list[str], pieces: list[str], lexicon: list[str]) -> str:
-    # even in the logarithm, see WORDS
-    count = round(np.exp(rng.uniform(*np.log(WORDS))))
+def _text(
+    rng: random.Random, sentences: list[str], pieces: list[str], lexicon: list[str], count: int
+) -> str:
     if rng.random() < 0.3:
         return _whole(rng, sentences, count)
     words: list[str] = []
@@ -166,10 +170,10 @@ def _voice(rng: random.Random, voices: tuple[str, ...]) -> str:
 
 class Teacher:
     """Responsibilities: 1. speak a line in PyTorch; 2. note what enters the generator and what its
-    norms measure.
+    norms measure. `words`: of the lines.
     """
 
-    def __init__(self, checkpoint: "Checkpoint") -> None:
+    def __init__(self, checkpoint: "Checkpoint", words: tuple[int, int]) -> None:
         from kokoro_ane.g2p.alphabet import voice_language
         from kokoro_ane.pipeline.text import TextReader
         from kokoro_ane.runtimes.torch_runtime import torch_encoder
@@ -179,6 +183,7 @@ class Teacher:
 
         vocoder = Vocoder.of(checkpoint)
         self.checkpoint, self.encoder = checkpoint, torch_encoder(checkpoint)
+        self.words = words
         self.source = vocoder.generator.m_source.host
         self.readers = {
             language: TextReader.load(language, None)
@@ -269,15 +274,15 @@ class Teacher:
         return Records(*(array.numpy()[None] for array in arrays), np.array([inputs.frames]))
 
 
-def recorded(checkpoint: "Checkpoint", count: int, seed: int, folder: Path) -> Records:
+def recorded(
+    checkpoint: "Checkpoint", count: int, seed: int, folder: Path, words: tuple[int, int]
+) -> Records:
     """Records of at least `count` sentences. Those that the folder lacks are spoken now."""
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [
-        folder / f"{checkpoint.sha256[:12]}-{seed}-{number:04d}.npz"
-        for number in range(-(-count // PART))
-    ]
+    name = f"{checkpoint.sha256[:12]}-{seed}-{words[0]}-{words[1]}"
+    parts = [folder / f"{name}-{number:04d}.npz" for number in range(-(-count // PART))]
     if missing := {number: path for number, path in enumerate(parts) if not path.is_file()}:
-        _speak(Teacher(checkpoint), seed, missing)
+        _speak(Teacher(checkpoint, words), seed, missing)
     return Records.joined(Records(**np.load(path)) for path in parts)
 
 
@@ -297,7 +302,7 @@ def _speak(teacher: Teacher, seed: int, missing: dict[int, Path]) -> None:
 
 
 def _speak_part(teacher: Teacher, seed: int, number: int, path: Path) -> None:
-    texts = enumerate(lines(teacher.checkpoint.voices, seed * 100_003 + number))
+    texts = enumerate(lines(teacher.checkpoint.voices, seed * 100_003 + number, teacher.words))
     records = (teacher(line, number * 1000 + place) for place, line in texts)
     part = Records.joined(islice((record for record in records if record), PART))
     with staged(path) as aside, aside.open("wb") as stream:
@@ -424,6 +429,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--count", type=int, default=1500, help="sentences to speak (default: %(default)s)"
     )
+    parser.add_argument("--words", type=int, nargs=2, default=WORDS, help="of a text, from, to")
     parser.add_argument(
         "--seed", type=int, default=1, help="of texts, voices and noise (default: %(default)s)"
     )
@@ -448,10 +454,9 @@ def main(argv: list[str] | None = None) -> int:
         help="the predictor, .npz (default: in the user's cache, where the streaming layout looks)",
     )
     arguments = parser.parse_args(argv)
-    if arguments.count < 2 * HELD_OUT or min(arguments.landmarks, arguments.rank) < 1:
-        raise InputError(
-            f"--count must be {2 * HELD_OUT} or more, --landmarks and --rank 1 or more"
-        )
+    positive = arguments.landmarks, arguments.rank, *arguments.words
+    if arguments.count < 2 * HELD_OUT or min(positive) < 1:
+        raise InputError(f"--count must be {2 * HELD_OUT} or more, the other counts 1 or more")
 
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.vocoder.decoder import Vocoder
@@ -467,7 +472,8 @@ def main(argv: list[str] | None = None) -> int:
         arguments.out or predictor_path(checkpoint), suffixes=(".npz",), arguments=arguments
     )
     earlier = load_predictor(arguments.earlier, checkpoint) if arguments.earlier else None
-    records = recorded(checkpoint, arguments.count, arguments.seed, arguments.data)
+    words, count = tuple(arguments.words), arguments.count
+    records = recorded(checkpoint, count, arguments.seed, arguments.data, words)
     generator = Vocoder.of(checkpoint).generator
     norms, up = stage_norms(generator, 1), generator.ups[1]
     style_dim = checkpoint.config.style_dim

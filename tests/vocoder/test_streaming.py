@@ -7,6 +7,7 @@ python -m pytest tests/vocoder/test_streaming.py
 import io
 import wave
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,7 @@ from kokoro_ane.vocoder.streaming.windows import HALO, SIZES, fixed_windows, win
 from tests.commands import printed
 from tests.demo_voice import DEMO_VOICE
 from training import fit_statistics
+from training.fit_statistics import lines
 from training.fit_statistics import main as fit
 
 TEXT = "Hello from a stream. It is said in windows."
@@ -316,6 +318,14 @@ def test_what_another_process_speaks_is_waited_for(
     assert order == [1, 0]
 
 
+def test_texts_have_as_many_words_as_are_asked_for() -> None:
+    """Whole sentences, three texts in ten, only about as many."""
+    spoken = [len(line.text.split()) for line in islice(lines(("a",), 1, (10, 24)), 200)]
+    assert sum(10 <= count <= 24 for count in spoken) > 150
+    assert min(spoken) < 12
+    assert max(spoken) > 20
+
+
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "s.npz"
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
@@ -332,3 +342,4 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert both["sentences"] == report["sentences"] + both["spoken"]
     assert both["error"] < both["error_of_the_average"]
     assert fit(f"--checkpoint {DEMO_VOICE} --count 3".split()) == 2
+    assert fit(f"--checkpoint {DEMO_VOICE} --words 0 4".split()) == 2
