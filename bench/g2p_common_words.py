@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from bench.chain_speed import print_markdown
-from kokoro_ane.core.commands import conclude
+from kokoro_ane.core.commands import conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.alphabet import to_kokoro
@@ -207,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
         with staged(arguments.list) as aside:
             aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     by_kind = Counter(one.kind for one in differences)
-    print_markdown(("kind", "words"), [(kind, str(by_kind[kind])) for kind in KINDS])
+    print_table("", ("kind", "words"), [(kind, str(by_kind[kind])) for kind in KINDS])
     return conclude(arguments, {**counts, "kinds": by_kind}, EXIT_GOOD, "compared")
 
 

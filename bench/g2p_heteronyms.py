@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.chain_speed import print_markdown
-from kokoro_ane.core.commands import conclude
+from kokoro_ane.core.commands import conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "g2p"
@@ -214,7 +213,7 @@ def main(argv: list[str] | None = None) -> int:
         for case in cases if arguments.misses else ():
             if not is_right(case, tagger(case)):
                 print(f"{case.word}: {tagger(case)}, expected {case.key}: {case.sentence}")
-    print_markdown(("set", "sentences", *next(iter(figures.values()))), rows)
+    print_table("", ("set", "sentences", *next(iter(figures.values()))), rows)
     sentence_us, word_us = speed_us(tagger, every)
     print(
         f"\nours {sentence_us:.0f} us a sentence, {word_us:.1f} us a word of it"

@@ -15,8 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.chain_speed import print_markdown
-from kokoro_ane.core.commands import conclude
+from kokoro_ane.core.commands import conclude, print_table
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, Parser, command
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.result import Dialect, Normalized
@@ -180,7 +179,7 @@ def print_categories(cases: list[Case]) -> None:
         rows.append(
             (category, str(len(right)), f"{sum(right)} ({100 * sum(right) / len(right):.1f} %)")
         )
-    print_markdown(("category", "cases", "ours"), rows)
+    print_table("", ("category", "cases", "ours"), rows)
 
 
 def print_examples(cases: list[Case]) -> None:
@@ -194,7 +193,7 @@ def print_examples(cases: list[Case]) -> None:
         ][:4]
         lines = [f"{case.text}{' (gb)' * (case.dialect == 'gb')} → {case.spoken}" for case in short]
         rows.append((category, "; ".join(f"`{line}`" for line in lines if "`" not in line)))
-    print_markdown(("category", "examples"), rows)
+    print_table("", ("category", "examples"), rows)
 
 
 @command

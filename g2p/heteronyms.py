@@ -33,6 +33,7 @@ FORMAT = 1
 BITS = 17  # of a place in the table
 # an odd number below 2^31, so that its product with a CRC fits a signed word of 64 bits
 MIXER = 0x5F356495
+WORD, STEP = 2**32, 2 ** (32 - BITS)
 FINITE = frozenset(("z", "d", "v", "M", "dv", "vd", "de"))  # classes of finite verbs
 PAST, PRESENT = frozenset(("d", "de")), frozenset(("z", "v"))
 MARKS = frozenset('.?!;:,—…“”()"')
@@ -94,7 +95,7 @@ def place(feature: int, target: int) -> int:
     """Where the weight of a hashed feature for a hashed target stands: the upper BITS of the
     product's lower half.
     """
-    return (feature ^ target) * MIXER % 2**32 // 2 ** (32 - BITS)
+    return (feature + target) % WORD * MIXER % WORD // STEP
 
 
 def targets(word: str, key: str, role: str) -> list[int]:

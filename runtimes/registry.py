@@ -65,7 +65,7 @@ class Opened:
         return cls(encoder, vocoder, made_of, vocoder.voices)
 
     def require_voice(self, name: str) -> str:
-        """The name; InputError for a voice, or a part of a blend, that the vocoder does not know."""
+        """The name. InputError for a voice, or a part of a blend, that is not the vocoder's."""
         unknown = [part for part, _ in parse_blend(name) if part not in (self.voices or (part,))]
         if unknown:
             raise InputError(

@@ -26,6 +26,8 @@ from kokoro_ane.g2p.heteronyms import (
     FORMAT,
     MIXER,
     PATH,
+    STEP,
+    WORD,
     Roles,
     features,
     hashed,
@@ -104,8 +106,8 @@ def read_sentences(path: Path) -> tuple[list[Sentence], dict[str, Roles]]:
 
 def places(hashes: np.ndarray, target: int) -> np.ndarray:
     """`place` of features [F] uint64."""
-    mixed = (hashes ^ np.uint64(target)) * np.uint64(MIXER)
-    return (mixed % np.uint64(2**32) // np.uint64(2 ** (32 - BITS))).astype(np.int64)
+    word, step, mixer = np.uint64(WORD), np.uint64(STEP), np.uint64(MIXER)
+    return ((hashes + np.uint64(target)) % word * mixer % word // step).astype(np.int64)
 
 
 def places_by_key(sentence: Sentence, candidates: Roles) -> dict[str, np.ndarray]:
