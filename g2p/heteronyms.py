@@ -4,11 +4,11 @@
     # "DEFAULT", in misaki's list the fish
     Heteronyms.load().choose("We caught a bass in the lake".split(), 3, ("ADJ", "DEFAULT"))
 
-A log-linear model, learned from labelled sentences (`python -m training.heteronyms`). Each feature
-of the word's surroundings has a weight for this word's key and one for the role of the key, a verb
-or none, which every word shares; the key with the most points wins. A feature's weight stands in a
-table at its hash. Features are those of the tagger, its answer, the words within REACH, and how
-long the text is. Figures and what stays undecided: docs/g2p.md.
+A log-linear model, learned from labelled sentences (`python -m training.heteronym_table`). Each
+feature of the word's surroundings has a weight for this word's key and one for the role of the key,
+a verb or none, which every word shares; the key with the most points wins. A feature's weight
+stands in a table at its hash. Features are those of the tagger, its answer, the words within REACH,
+and how long the text is. Figures and what stays undecided: docs/g2p.md.
 """
 
 import io
@@ -135,7 +135,7 @@ class Heteronyms:
         except (ValueError, KeyError) as problem:
             raise InputError(
                 f"{path} is no table of heteronyms of format {FORMAT} ({problem}):"
-                " `python -m training.heteronyms` writes one"
+                " `python -m training.heteronym_table` writes one"
             ) from None
 
     @classmethod

@@ -36,7 +36,7 @@ from kokoro_ane.g2p.word_lists import (
 from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent, with_consonants
 from tests.demo_voice import DEMO_VOICE
 from tests.g2p.names import alike, heard, read_words, wrong
-from training.heteronyms import SENTENCES
+from training.heteronym_table import SENTENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -278,7 +278,7 @@ KEYS = sorted(word_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE
 
 @cache
 def sealed() -> tuple[Case, ...]:
-    return tuple(read_cases("sealed"))
+    return tuple(read_cases())
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Fit the table that chooses among the pronunciations of a heteronym, from labelled sentences.
 
-    python -m training.heteronyms [--out g2p/data/heteronyms.npz]
+    python -m training.heteronym_table [--out g2p/data/heteronyms.npz]
 
 `heteronyms.tsv` beside this file has the sentences: a word, which of its places counts, the key of
 its lexicon entry, the writer, the sentence. Writers saw neither the code nor its weights. The
@@ -188,7 +188,7 @@ def save(weights: np.ndarray, taught: Mapping[str, Roles], path: Path) -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
-    parser = Parser("training.heteronyms", __doc__)
+    parser = Parser("training.heteronym_table", __doc__)
     parser.add_argument("--sentences", type=Path, default=SENTENCES)
     parser.add_argument("--out", type=Path, default=PATH)
     arguments = parser.parse_args(argv)
