@@ -1,7 +1,7 @@
 """Files of g2p/data, read only where their SHA-256 stands in g2p/data/SHA256SUMS, so that a cut or
 damaged file is one clear line and never other words.
 
-    table("cues.json")
+    table("senses.json")
     content(DATA / "tagger.npz")
 
 `make hashes` writes the list after a file was changed.

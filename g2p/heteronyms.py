@@ -2,171 +2,151 @@
 
     Heteronyms.load().choose(["They", "record", "songs"], 1, ("DEFAULT", "VERB"))     # "VERB"
     # "DEFAULT", in misaki's list the fish
-    sense("bass", ("We", "caught", "a", "bass", "in", "the", "lake"), 3)
+    Heteronyms.load().choose("We caught a bass in the lake".split(), 3, ("ADJ", "DEFAULT"))
 
-A tagger gives the part of speech (g2p/part_of_speech.py), the clause tells `read`, `used`, `that`
-(g2p/clauses.py), cue words tell senses of one part of speech apart (a lead pipe, a tear in a
-sleeve). A cue is a word within REACH words, or with a place (`-1:deep`: the word before;
-`+1:player`: the word after), which counts double. The key with the most points wins, the first one
-where none has more. Figures and what stays undecided: docs/g2p.md.
+A log-linear model, learned from labelled sentences (`python -m training.heteronym_table`). Each
+feature of the word's surroundings has a weight for this word's key and one for the role of the key,
+a verb or none, which every word shares; the key with the most points wins. A feature's weight
+stands in a table at its hash. Features are those of the tagger, its answer, the words within REACH,
+and how long the text is. Figures and what stays undecided: docs/g2p.md.
 """
 
+import io
+import json
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from kokoro_ane.core.errors import InputError
+from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.g2p.bundled import table
-from kokoro_ane.g2p.clauses import (
-    COLLECTIVE,
-    CUED,
-    PAST,
-    PERFECT,
-    is_adjective,
-    is_demonstrative,
-    is_habit,
-    is_noun,
-    is_past,
-    is_verb,
-)
+from kokoro_ane.g2p.bundled import DATA, content
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
-from kokoro_ane.g2p.part_of_speech import PATH, Classes, Tagger
+from kokoro_ane.g2p.part_of_speech import Classes, Tagger, clause, names
 from kokoro_ane.g2p.word_lists import word_set
 
-REACH = 12
-PLACES = (-3, -2, -1, 1, 2)
-Cues = Mapping[str, str]  # words between spaces, by their place: `+1`, or nothing for anywhere
-
-
-def _cues(text: str) -> Cues:
-    senses: dict[str, str] = {}
-    for cue in text.split():
-        place, _, word = cue.partition(":")
-        senses[place if word else ""] = senses.get(place if word else "", " ") + f"{word or place} "
-    return senses
-
-
-def _count(cues: Cues, words: Sequence[str], at: int) -> int:
-    """How many of the cues stand around words[at], those in their place twice; `^` stands before
-    all.
-    """
-    around = {
-        word.lower() for word in (*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH])
-    } | ({"^"} if at == 0 else set())
-    placed = [
-        (cues.get(f"{place:+d}", ""), words[at + place].lower())
-        for place in PLACES
-        if 0 <= at + place < len(words)
-    ]
-    return sum(f" {word} " in cues.get("", "") for word in around) + 2 * sum(
-        f" {word} " in cue for cue, word in placed
-    )
-
-
-@dataclass(frozen=True)
-class Senses:
-    """Keys in order with their cues, and the tags for which they are asked (`*`: all)."""
-
-    tags: frozenset[str]
-    cues: Mapping[str, Cues]
-
-
-_SENSES, _FRAGMENTS = (table(name).items() for name in ("cues.json", "fragments.json"))
-SENSES: Mapping[str, Senses] = {
-    word: Senses(word_set(one["tags"]), {key: _cues(cues) for key, cues in one["cues"].items()})
-    for word, one in _SENSES
-}
-FRAGMENTS: Mapping[str, Mapping[str, Cues]] = {
-    word: {key: _cues(cues) for key, cues in keys.items()} for word, keys in _FRAGMENTS
-}
-# senses that a part of speech does not tell: cues hold in sentences too
-ANYWHERE = word_set("DEER NUMB JOB PLACE")
-LONGEST_FRAGMENT, LONGEST_CLOSED = 9, 4  # words, and of one that ends in a full stop
-
-
-def sense(word: str, words: Sequence[str], at: int) -> str:
-    """Key of SENSES[word] with the most points. Raises KeyError for a word not in SENSES."""
-    points = {key: _count(cues, words, at) for key, cues in SENSES[word].cues.items()}
-    return max(points, key=lambda key: points[key])
-
-
-def is_fragment(words: Sequence[str], at: int, classes: Classes) -> bool:
-    """A label, headline, menu or line of a list: few words, no pronoun for a subject, no sentence
-    with its verb and its full stop.
-    """
-    spoken_words = [word for word in words if word[:1].isalnum()]
-    if len(spoken_words) > LONGEST_FRAGMENT or any(
-        classes(word)[:1] == "P" for word in spoken_words
-    ):
-        return False
-    others = [*words[:at], *words[at + 1 :]]
-    return words[-1] not in ".?!" or (
-        len(spoken_words) <= LONGEST_CLOSED
-        and not any(classes(word)[:1] in ("z", "d", "M") for word in others)
-    )
-
-
-def roles(word: str, keys: Collection[str]) -> dict[str, str]:
-    """The keys of `word` as a verb and as a noun, where they tell nothing else: the cues of every
-    such word hold for them.
-    """
-    if word in CUED or word.endswith(("ed", "ing")):
-        return {}
-    other = next(
-        (key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))),
-        DEFAULT,
-    )
-    return (
-        {"VERB": "VERB" if "VERB" in keys else DEFAULT, "NOUN": other}
-        if "VERB" in keys or other != DEFAULT
-        else {}
-    )
-
-
-def fragment_sense(
-    words: Sequence[str], at: int, classes: Classes, keys: Collection[str]
-) -> str | None:
-    """The key that the cues of data/fragments.json name for words[at], its own before those of
-    every word (`*`), or None; `^`: at first.
-    """
-    weights, named = FRAGMENTS.get(words[at].lower(), {}), roles(words[at].lower(), keys)
-    first = {key: _count(weights.get(key, {}), words, at) for key in (*weights, *named.values())}
-    before = (
-        words[0].lower()
-        if at == 1 and words[1][-1:] != "s" and words[1].lower() not in PAST
-        else ""
-    )
-    # a city permit: no base form behind one who acts
-    alone = 1 if classes(before) in ("n", "n'") and before not in COLLECTIVE else 0
-    every = {
-        named[role]: _count(cues, words, at) + alone * (role == "NOUN")
-        for role, cues in FRAGMENTS["*"].items()
-        if role in named
-    }
-    points = {key: (count + every.get(key, 0), count) for key, count in first.items()}
-    best = max(points, key=lambda key: points[key], default="")
-    unsure = points.get(best, (0,))[0] == 0 or sorted(points.values())[-2:].count(points[best]) > 1
-    return best if not unsure and (best in ANYWHERE or is_fragment(words, at, classes)) else None
-
-
-PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
+PATH = DATA / "heteronyms.npz"
+FORMAT = 1
+BITS = 17  # of a place in the table
+# an odd number below 2^31, so that its product with a CRC fits a signed word of 64 bits
+MIXER = 0x5F356495
+WORD, STEP = 2**32, 2 ** (32 - BITS)
+FINITE = frozenset(("z", "d", "v", "M", "dv", "vd", "de"))  # classes of finite verbs
+PAST, PRESENT = frozenset(("d", "de")), frozenset(("z", "v"))
+MARKS = frozenset('.?!;:,—…“”()"')
+REACH = 12  # words before and after that count wherever they stand
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set(
     "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who"
 )
-INTENSIFIERS = word_set("very extremely most quite rather")  # an adjective follows
+Roles = Mapping[str, str]  # a key, and its role: VERB, NOUN, or nothing where it is the word's own
+
+
+def features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
+    """What the surroundings of words[at] say; the word itself and its key join in the hash."""
+    classes, count, end = tagger.classes, len(words), words[-1] if words[-1] in ".?!" else ""
+    shares = tagger.probabilities(words, at)
+    tag = max(shares, key=lambda tag: shares[tag])
+    around = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
+    behind = classes(words[at + 1])[:1] if at + 1 < count else ""
+    verbs = f"{verbs_of([*reversed(words[:at])], classes)}{verbs_of(words[at + 1 :], classes)}"
+    return [
+        *names(words, at, classes),
+        f"T{tag}",
+        f"T{tag}{int(shares[tag] * 4)}",
+        "1",
+        f"P{min(at, 2)}{min(count - 1 - at, 2)}",
+        f"L{min(count // 4, 4)}{end}",
+        f"Z{end}",
+        f"V{clause(words, at, classes)[0]}",
+        f"F{verbs}",
+        f"F{verbs} {behind}",
+        f"D{tenses(words, at, classes)}",
+        *{f"N{word.lower()}" for word in around if len(word) > 2},
+    ]
+
+
+def tenses(words: Sequence[str], at: int, classes: Classes) -> str:
+    """How many other words can only be past, and present: two at most of each."""
+    kinds = [classes(word) for place, word in enumerate(words) if place != at]
+    past, present = (sum(kind in sure for kind in kinds) for sure in (PAST, PRESENT))
+    return f"{min(past, 2)}{min(present, 2)}"
+
+
+def verbs_of(words: Sequence[str], classes: Classes) -> int:
+    """How many words to the next mark can only be finite verbs, two at most."""
+    count = 0
+    for word in words:
+        if word in MARKS or count == 2:
+            break
+        count += classes(word) in FINITE
+    return count
+
+
+def hashed(text: str) -> int:
+    """CRC-32 of a text."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def place(feature: int, target: int) -> int:
+    """Where the weight of a hashed feature for a hashed target stands: the upper BITS of the
+    product's lower half.
+    """
+    return (feature + target) % WORD * MIXER % WORD // STEP
+
+
+def targets(word: str, key: str, role: str) -> list[int]:
+    """What features are looked up for: the word's own key, and the role that words share."""
+    return [hashed(f"{word} {key}"), *([hashed(role)] if role else [])]
+
+
+def roles(word: str, keys: Collection[str]) -> dict[str, str]:
+    """The keys of a word that was not taught, as a verb and as a noun or adjective."""
+    other = next(
+        (key for key in ("NOUN", "ADJ") if key in keys and (key == "NOUN" or word.endswith("ate"))),
+        DEFAULT,
+    )
+    verb = "VERB" if "VERB" in keys else DEFAULT
+    return {verb: "VERB", other: "NOUN"} if verb != other and verb in keys and other in keys else {}
 
 
 @dataclass(frozen=True)
 class Heteronyms:
-    """A loaded tagger, and the choice among the keys of an entry."""
+    """`weights` [2 ** BITS] int8, `taught`: the keys of a word that sound differently, each with
+    its role; and a loaded tagger.
+    """
 
+    weights: memoryview
+    taught: Mapping[str, Roles]
     tagger: Tagger
 
     @classmethod
     def load(cls, path: Path = PATH) -> "Heteronyms":
-        """Raises InputError when the tagger's file is missing or damaged."""
-        return cls(Tagger.load(path))
+        """Raises InputError when a file is missing, damaged or of another format."""
+        try:
+            arrays = read_npz(io.BytesIO(content(path)))
+            head = json.loads(arrays["head"].tobytes().decode("utf-8"))
+            if head["format"] != FORMAT or arrays["weights"].shape != (1 << BITS,):
+                raise ValueError(f"format {head['format']}, {arrays['weights'].shape} weights")
+            return cls.of(arrays["weights"], head["taught"])
+        except (ValueError, KeyError) as problem:
+            raise InputError(
+                f"{path} is no table of heteronyms of format {FORMAT} ({problem}):"
+                " `python -m training.heteronym_table` writes one"
+            ) from None
+
+    @classmethod
+    def of(cls, weights: np.ndarray, taught: Mapping[str, str]) -> "Heteronyms":
+        """From weights int8 and `{"DEFAULT:NOUN VERB:VERB": "abstract record ..."}`."""
+        keys = {
+            word: dict(pair.split(":") for pair in pairs.split())
+            for pairs, words in taught.items()
+            for word in words.split()
+        }
+        return cls(memoryview(weights.astype(np.int8).tobytes()).cast("b"), keys, Tagger.load())
 
     def choose(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
         """One of `keys` for `words[index]`: words and marks of one sentence, the keys of the word's
@@ -180,66 +160,71 @@ class Heteronyms:
             raise ValueError(f"no keys to choose from for {words[index]!r}")
         if BEFORE_PAUSE in keys and (index + 1 == len(words) or words[index + 1] in PAUSES):
             return BEFORE_PAUSE
-        senses = self.senses_of(words, index, keys)
-        return next((key for key in (*senses, DEFAULT) if key in keys), next(iter(keys)))
+        wanted = self.wanted(words, index, keys)
+        return wanted if wanted in keys else DEFAULT if DEFAULT in keys else next(iter(keys))
 
-    def senses_of(self, words: Sequence[str], index: int, keys: Collection[str]) -> tuple[str, ...]:
-        """Keys that fit, best first; they need not be in the entry."""
-        word, classes = words[index].lower(), self.tagger.classes
+    def wanted(self, words: Sequence[str], index: int, keys: Collection[str]) -> str:
+        """The key that fits best; it need not be in the entry."""
+        word = words[index].lower()
+        # misaki gives acronyms a noun without a sound: the US, not us
         if (
             len(word) > 1
             and words[index].isupper()
             and "NOUN" in keys
             and word not in self.tagger.heteronyms
         ):
-            return ("NOUN",) if is_acronym(words, index, classes) else ()
-        before = words[index - 1] if index else ""
-        relative = before.lower() in ("that", "which", "who") and is_verb(words, index, classes)
-        cued = None if relative else fragment_sense(words, index, classes, keys)
-        if cued is not None:
-            return (cued,)
-        if word in ("read", "reread"):
-            noun = (
-                "NOUN" in keys
-                and self.tagger.tag(words, index, ("nn", "vb", "vbp", "vbd", "vbn")) == "nn"
+            return "NOUN" if is_acronym(words, index, self.tagger.classes) else DEFAULT
+        candidates = self.candidates(word, keys)
+        if not candidates:
+            return key_of(self.tagger.tag(words, index), keys)
+        # recorded, recording: spoken as the verb, whatever their part of speech
+        if word not in self.taught and word.endswith(("ed", "ing")):
+            return "VERB"
+        points = self.points(words, index, candidates)
+        return max(points, key=lambda key: points[key])
+
+    def candidates(self, word: str, keys: Collection[str]) -> Roles:
+        """The keys between which the table decides, with their roles; none where it cannot."""
+        taught = self.taught.get(word, {})
+        return taught if taught and all(key in keys for key in taught) else roles(word, keys)
+
+    def points(self, words: Sequence[str], index: int, candidates: Roles) -> dict[str, int]:
+        """Sum of the weights of each key."""
+        hashes = [hashed(feature) for feature in features(words, index, self.tagger)]
+        word, weights = words[index].lower(), self.weights
+        return {
+            key: sum(
+                weights[place(feature, target)]
+                for target in targets(word, key, role)
+                for feature in hashes
             )
-            return ("NOUN",) if noun else ("VBD",) if is_past(words, index, classes) else ()
-        if word == "used":
-            return ("VBD",) if is_habit(words, index, classes) else ()
-        if words[index] == "Polish":
-            return ("VERB",) if opens_command(words, index, classes) else ()
-        if word in ("that", "that's") and "DT" in keys:
-            return ("DT",) if is_demonstrative(words, index, classes) else ()
-        if (word == "minute" and classes(before.rpartition("-")[2])[:1] == "0") or (
-            word == "learned" and before.lower() in PERFECT
-        ):
-            return ()  # a 5 minute call; has learned
-        if is_verb(words, index, classes):
-            return ("VERB",) if "VERB" in keys else ("VBD",) if word == "wound" else ()
-        if before.lower() in INTENSIFIERS or is_adjective(words, index, classes):
-            return ("ADJ",)
-        if is_noun(words, index, classes):
-            return ("NOUN",)
-        senses = SENSES.get(word)
-        if senses is not None and "*" in senses.tags:
-            return (sense(word, words, index),)
-        if word not in self.tagger.heteronyms and word.endswith(("ed", "ing")):
-            # recorded, recording: spoken as the verb, whatever their part of speech
-            return ("VERB",)
-        if (
-            word not in PAST
-            and not word.startswith("consist")
-            and senses is None
-            and words[index + 1 : index + 2] == ["of"]
-        ):
-            return ("NOUN",)  # transforms of one another
-        shares = self.tagger.probabilities(words, index)
-        if senses is not None and max(shares, key=lambda tag: shares[tag]) in senses.tags:
-            return (sense(word, words, index),)
-        points = dict.fromkeys((*keys, DEFAULT), 0.0)
-        for tag, share in shares.items():
-            points[key_of(tag, keys)] += share
-        return (max(points, key=lambda key: points[key]),)
+            for key, role in candidates.items()
+        }
+
+    def explain(self, words: Sequence[str], index: int, keys: Collection[str]) -> list[str]:
+        """What spoke most for the chosen key against the next: a weight and its feature, strongest
+        first. Empty where the table does not decide.
+        """
+        word, candidates = words[index].lower(), self.candidates(words[index].lower(), keys)
+        if not candidates:
+            return []
+        points = self.points(words, index, candidates)
+        best, other = sorted(points, key=lambda key: -points[key])[:2]
+        gains = [
+            (
+                sum(
+                    sign * self.weights[place(hashed(feature), target)]
+                    for key, sign in ((best, 1), (other, -1))
+                    for target in targets(word, key, candidates[key])
+                ),
+                feature,
+            )
+            for feature in features(words, index, self.tagger)
+        ]
+        return [f"{gain:+d} {feature}" for gain, feature in sorted(gains, key=lambda one: -one[0])]
+
+
+PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
 
 
 def key_of(tag: str, keys: Collection[str]) -> str:
@@ -263,9 +248,3 @@ def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
         return True
     before = words[index - 1] if index else ""
     return classes(before)[:1] in ("D", "S") or before.lower() == "an"
-
-
-def opens_command(words: Sequence[str], index: int, classes: Classes) -> bool:
-    """Does the capitalised word open a sentence, with an object after it (Polish the table)?"""
-    first = index == 0 or words[index - 1] in PAUSES or words[index - 1] in '“"('
-    return first and index + 1 < len(words) and classes(words[index + 1])[:1] in ("D", "S", "O")

@@ -7,9 +7,9 @@ as raw tables; and texts to check it by.
 NAME.rules is written by pipeline/rule_program.py, NAME.words by pipeline/word_table.py. NAME.json
 says of each array in NAME.bin its dtype, shape and first byte (little-endian, row-major, 64-byte
 borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no
-scale is float32. `tagger.features` rises. NAME.texts.tsv: a text and what is said;
-NAME.chunks.json: texts with pauses and paces, and what is spoken of them. A language that is read
-by rule alone has rules and texts only.
+scale is float32. `tagger.features` rises; `heteronyms.weights` [places, 1] is int8.
+NAME.texts.tsv: a text and what is said; NAME.chunks.json: texts with pauses and paces, and what is
+spoken of them. A language that is read by rule alone has rules and texts only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,7 @@ from kokoro_ane.core.staging import json_text
 from kokoro_ane.g2p import alphabet
 from kokoro_ane.g2p.bundled import DATA, text
 from kokoro_ane.g2p.chunks import _whole_sentences
+from kokoro_ane.g2p.heteronyms import Heteronyms
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.neural import WEIGHTS_OF, confidence_of, load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
@@ -35,7 +36,7 @@ from kokoro_ane.pipeline.rule_program import write_rules
 from kokoro_ane.pipeline.text import TextReader, chunks, ends_paragraph, parts_of
 from kokoro_ane.pipeline.word_table import packed_words
 
-FORMAT, BORDER = 3, 64
+FORMAT, BORDER = 4, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
 # About, of written ones without the texts to check by: they take half a minute.
 TEXT_BYTES: dict[Language, int] = {US: 4_200_000, GB: 4_850_000, "es": 170_000, "it": 270_000}
@@ -113,7 +114,9 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
         # as they are stored: int8 with scales
         arrays = {f"network.{name}": stored[name] for name in stored.files}
     # features in rising order, so that a port searches by halves
-    tagger = Tagger.load()
+    chooser = Heteronyms.load()
+    tagger = chooser.tagger
+    arrays["heteronyms.weights"] = np.asarray(chooser.weights)[:, None]
     features = np.fromiter(tagger.rows, np.uint32)
     order = np.argsort(features)
     arrays["tagger.features"] = features[order]
@@ -161,12 +164,14 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     }
     if not isinstance(g2p._reader, Reader):
         return roots, {}
-    tagger = g2p._heteronyms.chooser.tagger  # type: ignore[union-attr]
+    chooser = g2p._heteronyms.chooser  # type: ignore[union-attr]
+    tagger = chooser.tagger
     # large tables and NumPy code are native to a port: the rules name them
     lists = g2p._reader.lexicon._all
     natives = {id(entries): f"list.{name}" for entries, name, _ in lists if name != "user"}
     natives |= {
         id(g2p._reader._neural): "neural",
+        id(chooser.weights): "heteronyms",
         id(tagger.rows): "rows",
         id(tagger.weights): "weights",
         id(Tagger.scores): "scores",

@@ -25,7 +25,6 @@ from kokoro_ane.g2p.alphabet import (
     weight,
 )
 from kokoro_ane.g2p.chunks import joined, segments, word_groups
-from kokoro_ane.g2p.clauses import is_habit, is_past
 from kokoro_ane.g2p.heteronyms import Heteronyms
 from kokoro_ane.g2p.languages import italian, spanish
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
@@ -42,7 +41,6 @@ from kokoro_ane.g2p.morphology import (
 )
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.number_words import plural
-from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.reading import Reader, pronounceable
 from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import british
@@ -50,12 +48,7 @@ from tests.g2p.names import rows
 from tests.g2p.test_phonemize import words_of
 from training.g2p_words import Relatives, alike, parts, stem
 
-load, lexicon, tagger, chooser = (
-    cache(G2P.load),
-    cache(Lexicon.load),
-    cache(Tagger.load),
-    cache(Heteronyms.load),
-)
+load, lexicon, chooser = cache(G2P.load), cache(Lexicon.load), cache(Heteronyms.load)
 
 
 class Blorf:
@@ -113,20 +106,13 @@ def said(language: str) -> Callable[[str], str]:
 
 def sense(word: str, sentence: str) -> str:
     words, senses = sentence.split(), lexicon("us").find(word).senses
-    return senses[chooser().choose(words, words.index(word), tuple(senses))]
+    place = sentence.lower().split().index(word)
+    return senses[chooser().choose(words, place, tuple(senses))]
 
 
 def choose(keys: str, word: str, sentence: str) -> str:
     words = sentence.split()
     return chooser().choose(words, words.index(word), keys.split())
-
-
-def at(
-    word: str, decide: Callable[[list[str], int, Callable[[str], str]], bool]
-) -> Callable[[str], bool]:
-    return lambda sentence: decide(
-        sentence.split(), sentence.lower().split().index(word), tagger().classes
-    )
 
 
 def cut(alphabet: Alphabet, sounds: str) -> str | None:
@@ -190,8 +176,6 @@ FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "word_groups": lambda limit, phonemes: "|".join(
         joined(group) for group in word_groups(words_of(phonemes), int(limit))
     ),
-    "is_past": at("read", is_past),
-    "is_habit": at("used", is_habit),
     "sense": sense,
     "choose": choose,
     "stem": stem,

@@ -4,6 +4,7 @@ heteronym's key; few are wrong.
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -13,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.g2p_common_words import coarse, kind_of
-from bench.g2p_heteronyms import SETS, Case, best_fixed, is_right, ours, read_cases, shuffled
+from bench.g2p_heteronyms import Case, best_fixed, is_right, ours, read_cases, shuffled
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN, SYMBOLS, to_kokoro, unknown_symbol
 from kokoro_ane.g2p.heteronyms import Heteronyms
 from kokoro_ane.g2p.lexicon import DEFAULT, SILVER_CONFIDENCE, Found, Lexicon, read_user_lexicon
 from kokoro_ane.g2p.morphology import SUFFIXES, stems
+from kokoro_ane.g2p.part_of_speech import split_words
 from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import (
@@ -34,6 +36,7 @@ from kokoro_ane.g2p.word_lists import (
 from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent, with_consonants
 from tests.demo_voice import DEMO_VOICE
 from tests.g2p.names import alike, heard, read_words, wrong
+from training.heteronym_table import SENTENCES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -268,23 +271,14 @@ class TestLists:
 
 
 # A little under what docs/g2p.md says was measured.
-FLOORS = {
-    "dev": 0.97,
-    "held_out": 0.96,
-    "hard": 0.94,
-    "fresh": 0.94,
-    "later": 0.93,
-    "last": 0.88,
-    "newest": 0.96,
-    "unseen": 0.97,
-    "longer": 0.95,
-}
+FLOOR = 0.90
+WORD = re.compile(r"[a-z']+")
 KEYS = sorted(word_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE QUARREL"))
 
 
 @cache
-def cases_of(name: str) -> tuple[Case, ...]:
-    return tuple(read_cases(name))
+def sealed() -> tuple[Case, ...]:
+    return tuple(read_cases())
 
 
 @pytest.fixture(scope="module")
@@ -293,30 +287,44 @@ def chooser() -> Heteronyms:
 
 
 class TestHeteronyms:
-    @pytest.mark.parametrize("name", SETS)
-    def test_written_sentences(self, name: str) -> None:
-        cases, choice = cases_of(name), ours()
-        share, fixed = (
-            sum(is_right(case, choice(case)) for case in cases) / len(cases),
-            best_fixed(cases),
-        )
-        assert share >= FLOORS[name]
+    def test_sentences_of_a_writer_who_taught_nothing(self) -> None:
+        cases, choice, fixed = sealed(), ours(), best_fixed(sealed())
+        share = sum(is_right(case, choice(case)) for case in cases) / len(cases)
+        assert share >= FLOOR
         assert share >= sum(is_right(case, fixed(case)) for case in cases) / len(cases) + 0.15, (
             "no better than one sense for each word"
         )
 
-    def test_without_its_context_the_tagger_falls(self) -> None:
-        cases, choice = cases_of("held_out"), shuffled(ours(), seed=0)
+    def test_without_its_context_it_falls(self) -> None:
+        cases, choice = sealed(), shuffled(ours(), seed=0)
         assert sum(is_right(case, choice(case)) for case in cases) / len(cases) < 0.80
 
-    def test_every_set_has_its_own_sentences_and_two_senses_for_most_words(self) -> None:
-        sentences = [case.sentence for name in SETS for case in cases_of(name)]
-        assert len(sentences) == len(set(sentences)) >= 600
+    def test_nothing_near_a_judged_sentence_taught_the_table(self) -> None:
+        by_size: dict[int, list[frozenset[str]]] = {}
+        for case in sealed():
+            words = frozenset(WORD.findall(case.sentence.lower()))
+            by_size.setdefault(len(words), []).append(words)
+        for sentence in SENTENCES.read_text(encoding="utf-8").splitlines()[1:]:
+            words = frozenset(WORD.findall(sentence.rpartition("\t")[2].lower()))
+            size = len(words)
+            near = [
+                judged
+                for other in range(int(0.7 * size), int(size / 0.7) + 1)
+                for judged in by_size.get(other, ())
+                if len(words & judged) > 0.7 * len(words | judged)
+            ]
+            assert not near, sentence
+
+    def test_most_words_are_judged_in_two_senses(self) -> None:
         senses: dict[str, set[str]] = {}
-        for case in cases_of("held_out"):
+        for case in sealed():
             senses.setdefault(case.word, set()).add(case.senses[case.key])
-        assert len(senses) >= 80
-        assert sum(len(found) > 1 for found in senses.values()) >= 60
+        assert sum(len(found) > 1 for found in senses.values()) >= 250
+
+    def test_what_decided_is_named(self, chooser: Heteronyms) -> None:
+        words = split_words("They record a song.")
+        strongest = chooser.explain(words, 1, ("DEFAULT", "VERB"))[:8]
+        assert any("they" in line or " Tvb" in line for line in strongest)
 
     @pytest.mark.parametrize("name", ["us_gold", "gb_gold"])
     def test_every_entry_of_misaki_gets_one_of_its_keys(
@@ -367,31 +375,28 @@ class TestHeteronyms:
                 if key != DEFAULT:
                     assert sound != found.senses[DEFAULT]
 
-    @pytest.mark.parametrize("name", ["held_out", "hard"])
-    def test_british_entries_take_the_same_keys(self, name: str) -> None:
-        lexicon, choice, right, cases = Lexicon.load("gb"), ours(), 0, cases_of(name)
+    def test_british_entries_take_the_same_keys(self) -> None:
+        lexicon, choice, right, cases = Lexicon.load("gb"), ours(), 0, sealed()
         for case in cases:
-            found = lexicon.find(case.word)
-            senses = found.senses or {DEFAULT: found.phonemes}
-            right += senses[choice(case)] == senses[case.key]
-        assert right / len(cases) >= FLOORS[name]
+            found = lexicon.find(case.words[case.at])
+            senses = (found and found.senses) or {DEFAULT: ""}
+            right += senses.get(choice(case)) == senses.get(case.key)
+        assert right / len(cases) >= FLOOR
 
     def test_through_the_whole_path(self) -> None:
-        """Each held-out sentence as a user gives it: normalizer, lexicon, choice, and the word
-        found again by its text.
+        """Each sentence as a user gives it: normalizer, lexicon, choice, and the word found again
+        by its text.
         """
-        g2p, right, cases = G2P.load("us"), 0, cases_of("held_out")
+        g2p, right, cases = G2P.load("us"), 0, sealed()
         for case in cases:
             spoken = [
                 word.phonemes
                 for word in g2p.phonemize(case.sentence).words
                 if word.text.lower() == case.word
             ]
-            right += (
-                spoken[sum(word.lower() == case.word for word in case.words[: case.at])]
-                == case.senses[case.key]
-            )
-        assert right / len(cases) >= FLOORS["held_out"]
+            place = sum(word.lower() == case.word for word in case.words[: case.at])
+            right += place < len(spoken) and spoken[place] == case.senses[case.key]
+        assert right / len(cases) >= FLOOR - 0.02
 
 
 @pytest.mark.parametrize(

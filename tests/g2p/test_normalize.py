@@ -275,7 +275,7 @@ LIMITS = pairs(
     "message:127 identifier:58 date:52 date_newest:36 message_newest:53 spanish:23 "
     "italian:24 name:199 message_unseen:126 identifier_unseen:55 date_unseen:55 "
     "fragment_unseen:55 name_unseen:190 messages_sealed:137 identifiers_sealed:54 "
-    "dates_sealed:57 fragment_sealed:145 name_sealed:96 phrase_sealed:94"
+    "dates_sealed:57 fragment_sealed:140 name_sealed:96 phrase_sealed:94"
 )
 
 

@@ -24,7 +24,6 @@ from kokoro_ane.g2p.alphabet import (
     encode,
     folded,
 )
-from kokoro_ane.g2p.heteronyms import SENSES, sense
 from kokoro_ane.g2p.network import load_model, torch_run
 from kokoro_ane.g2p.neural import WEIGHTS_OF, Config, NeuralG2P, load_arrays, numpy_run
 from kokoro_ane.g2p.part_of_speech import (
@@ -407,12 +406,7 @@ def test_bad_arguments_end_with_2(capsys: pytest.CaptureFixture) -> None:
     assert "--features must be 1 or more" in capsys.readouterr().err
 
 
-def test_senses_by_cue_words_and_words_of_a_text() -> None:
-    assert sense("bass", split_words("He caught a bass in the lake"), 3) == "DEFAULT"
-    assert sense("bass", split_words("He sings bass"), 2) == "ADJ"
-    assert sense("lead", split_words("a lead pipe"), 1) == "METAL"
-    for word, senses in SENSES.items():
-        assert sense(word, (word,), 0) == next(iter(senses.cues)), "the first key without a cue"
+def test_words_of_a_text() -> None:
     words = split_words("They live, don't they? We live.")
     assert words == ("They", "live", ",", "don't", "they", "?", "We", "live", ".")
     assert nth(words, "live", 1) == 7

@@ -40,6 +40,7 @@ public final class RuleReader {
             return .list(List(sums.map { .float(Double($0) * tables.rules.tagger.scale) }))
         })
         found["rows"] = .held(HeldTable { key in tables.row(of: key.whole ?? 0, in: "tagger.features").map { .int($0) } })
+        found["heteronyms"] = .held(HeldTable { key in tables.bytes("heteronyms.weights", row: key.whole ?? 0).first.map { .int(Int($0)) } })
         for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "classes": "t"] { found["list.\(list)"] = .held(lists.list(letter)) }
         return found
     }

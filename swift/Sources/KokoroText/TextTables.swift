@@ -12,7 +12,7 @@ struct TextTables: Sendable {
         do { rules = try JSONDecoder().decode(TextRules.self, from: Data(contentsOf: file)) } catch {
             throw .badFile(file.lastPathComponent, reason: "missing, or not as `kokoro-ane bundle` writes it")
         }
-        guard rules.format == 3 else { throw .badFile(file.lastPathComponent, reason: "format \(rules.format), not 3: bundle again") }
+        guard rules.format == 4 else { throw .badFile(file.lastPathComponent, reason: "format \(rules.format), not 4: bundle again") }
         let tables = folder.appendingPathComponent("\(dialect).bin")
         do { data = try Data(contentsOf: tables, options: .alwaysMapped) } catch { throw .badFile(tables.lastPathComponent, reason: "missing") }
         for (name, place) in rules.arrays {
