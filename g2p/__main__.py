@@ -79,7 +79,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--explain",
         action="store_true",
         help="a table of every word: spoken form, phonemes, source, confidence, place; the"
-        " grammar's rows",
+        " grammar's rows; what decided heteronyms",
     )
     parser.add_argument("--dialect", default="us", help="us, gb; also a, b, en-us, en-gb")
     parser.add_argument(
@@ -200,15 +200,21 @@ def visible(text: str) -> str:
     return " ".join(text.encode("utf-8", "backslashreplace").decode("utf-8").split())
 
 
-def rows_of(text: str, g2p: "G2P") -> Iterator[str]:
-    """The grammar's rows that read a sentence, and those that matched less; none where a language
-    has no such rows.
+def reasons_of(result: "Result", g2p: "G2P") -> Iterator[str]:
+    """The grammar's rows that read a sentence, and those that matched less, none where a language
+    has no such rows; then what spoke most for the sense of each heteronym.
     """
     from kokoro_ane.g2p.overrides import extract
 
     grammar = g2p.grammar
     if grammar is not None:
-        yield from grammar.explain(extract(text).text)
+        yield from grammar.explain(extract(result.text).text)
+    words = [word.spoken for word in result.words]
+    for place, word in enumerate(result.words):
+        if word.source not in ("punctuation", "pause", "override"):
+            reasons = g2p.reasons(words, place)
+            if reasons:
+                yield f"{word.text} {word.phonemes} by {', '.join(reasons[:4])}"
 
 
 @command
@@ -229,7 +235,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(result.phonemes)
                 if arguments.explain:
                     explained(result, console)
-                    for line in rows_of(result.text, g2p):
+                    for line in reasons_of(result, g2p):
                         console.print(line, markup=False, soft_wrap=True)
     if not summary.words:
         left = ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items()))

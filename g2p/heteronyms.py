@@ -26,7 +26,7 @@ from kokoro_ane.g2p.alphabet import PAUSES
 from kokoro_ane.g2p.bundled import DATA, content
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import Classes, Tagger, clause, names
-from kokoro_ane.g2p.word_lists import word_set
+from kokoro_ane.g2p.word_lists import pairs, word_set
 
 PATH = DATA / "heteronyms.npz"
 FORMAT = 1
@@ -41,6 +41,16 @@ REACH = 12  # words before and after that count wherever they stand
 # of misaki's acronyms, those whose capitals more often stress a word than abbreviate
 EMPHASIS = word_set(
     "add ah am as be er etc he hi hm hmm in is it ma me mm mo oft oh or ou pa re rip sat ta who"
+)
+# what the first letter of a feature's name says, of part_of_speech.names and below
+MEANINGS = pairs(
+    "a:before b:after c:two_before d:two_after e:both_before f:around g:both_after h:kind_before"
+    " i:kind_after j:kind_two_before k:kind_two_after l:kinds_before m:kinds_around n:kinds_after"
+    " o:three_kinds_before p:kinds_around q:kinds_around r:before,_kind_after s:kind_before,_after"
+    " t:before,_kind_two_before u:kinds_around,_verbs v:auxiliary w:auxiliary,_kinds_around"
+    " x:time,_auxiliary y:verbs,_kind_after z:three_kinds_after A:kinds_before,_verbs"
+    " B:ending,_kind_before C:ending,_kind_after T:tagger 1:always P:place L:length Z:end"
+    " V:auxiliary F:verbs_before_and_after D:tenses N:near"
 )
 Roles = Mapping[str, str]  # a key, and its role: VERB, NOUN, or nothing where it is the word's own
 
@@ -221,7 +231,8 @@ class Heteronyms:
             )
             for feature in features(words, index, self.tagger)
         ]
-        return [f"{gain:+d} {feature}" for gain, feature in sorted(gains, key=lambda one: -one[0])]
+        gains.sort(key=lambda one: -one[0])
+        return [f"{gain:+d} {MEANINGS[name[0]]} {name[1:]}".rstrip() for gain, name in gains]
 
 
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}

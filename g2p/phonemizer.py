@@ -42,7 +42,7 @@ from kokoro_ane.g2p.result import (
     tag_of_mark,
     tokens_of,
 )
-from kokoro_ane.g2p.sentence import Heteronyms, Sentence, SentenceReader
+from kokoro_ane.g2p.sentence import NEAR, Heteronyms, Sentence, SentenceReader
 from kokoro_ane.g2p.ssml import voice_of
 from kokoro_ane.g2p.word_lists import pairs
 
@@ -234,6 +234,19 @@ class G2P:
 
         held = getattr(self._normalizer, "func", self._normalizer)
         return held if isinstance(held, Grammar) else None
+
+    def reasons(self, words: Sequence[str], place: int) -> list[str]:
+        """What spoke most for the sense of a heteronym, a weight and its feature, strongest first;
+        nothing for other words, or where no table decides.
+        """
+        if not isinstance(self._heteronyms, LateHeteronyms) or not isinstance(self._reader, Reader):
+            return []
+        entry = self._reader.lexicon.find(words[place])
+        if not entry or not entry.senses:
+            return []
+        near = slice(max(0, place - NEAR), place + NEAR)
+        keys = tuple(entry.senses)
+        return self._heteronyms.chooser.explain(words[near], place - near.start, keys)
 
     def __call__(self, text: str) -> tuple[str, list[SpokenToken]]:
         """(phonemes, tokens) as misaki answers: text, tag, phonemes, white space, confidence,
