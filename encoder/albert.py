@@ -20,7 +20,10 @@ from kokoro_ane.core.layers import Modules
 
 # AlbertConfig's defaults, which upstream does not change
 EMBEDDING_SIZE, TOKEN_TYPES, NORM_EPSILON = 128, 2, 1e-12
-EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
+# Taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32. Finite, since
+# the engine is reported not to handle -inf in a soft maximum (apple/coreai-models,
+# neural_engine_rules.md, seen in September 2026).
+EXCLUDED = 1e4
 
 
 class Embeddings(nn.Module):
