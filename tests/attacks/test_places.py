@@ -59,6 +59,7 @@ ROWS = """
     g2p/bundled.py | json | bundled, by hash
     eval/natural.py | json | bundled, by hash, or the user's cache
     g2p/part_of_speech.py | json | bundled, by hash
+    g2p/heteronyms.py | json | bundled, by hash
     g2p/word_lists.py | json | an installed package's, by hash
     eval/metrics/listeners.py | tensors | an installed package's, no pickled code
     pipeline/assembly.py | writing | into the bundle's folder aside

@@ -148,4 +148,4 @@ class TestCommand:
         assert record["stage"] == "encoder"
         assert len(record["clips"]) == 4
         assert (record["summary"]["text_percent"]["mean"] > 0.2) == ("torch" in method)
-        assert record["summary"]["tokens_changed_percent"]["mean"] == 0.0
+        assert (record["summary"]["tokens_changed_percent"]["mean"] == 0.0) == (method == "fp16")

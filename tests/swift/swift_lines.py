@@ -9,6 +9,7 @@ from kokoro_ane.g2p.bundled import DATA
 from kokoro_ane.pipeline.text_tables import MARKED
 from tests.g2p.lines import PATTERNS, filled, sentence
 from tests.g2p.typed import FOLDER, read_lines, rows
+from training.fit_statistics import WORDS
 from training.fit_statistics import lines as prose
 
 
@@ -18,7 +19,7 @@ def lines(language, count, seed=0):
     """
     rng, said, found = (
         random.Random(f"{language}{seed}"),
-        prose(("af_heart",), seed),
+        prose(("af_heart",), seed, WORDS),
         dict.fromkeys(MARKED),
     )
     pieces = [row[3] for row in rows("normalize_cases") if row[2] == language]
