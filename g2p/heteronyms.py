@@ -25,7 +25,7 @@ from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.alphabet import PAUSES
 from kokoro_ane.g2p.bundled import DATA, content
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
-from kokoro_ane.g2p.part_of_speech import Classes, Tagger, clause, names
+from kokoro_ane.g2p.part_of_speech import Classes, Tagger, names
 from kokoro_ane.g2p.word_lists import pairs, word_set
 
 PATH = DATA / "heteronyms.npz"
@@ -63,15 +63,16 @@ def features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
     around = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
     behind = classes(words[at + 1])[:1] if at + 1 < count else ""
     verbs = f"{verbs_of([*reversed(words[:at])], classes)}{verbs_of(words[at + 1 :], classes)}"
+    around_it = names(words, at, classes)
     return [
-        *names(words, at, classes),
+        *around_it,
         f"T{tag}",
         f"T{tag}{int(shares[tag] * 4)}",
         "1",
         f"P{min(at, 2)}{min(count - 1 - at, 2)}",
         f"L{min(count // 4, 4)}{end}",
         f"Z{end}",
-        f"V{clause(words, at, classes)[0]}",
+        *[f"V{name[1:].split()[0]}" for name in around_it if name[0] == "v"],
         f"F{verbs}",
         f"F{verbs} {behind}",
         f"D{tenses(words, at, classes)}",
@@ -97,15 +98,13 @@ def verbs_of(words: Sequence[str], classes: Classes) -> int:
 
 
 def hashed(text: str) -> int:
-    """CRC-32 of a text."""
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    """CRC-32 of a text, mixed so that its upper bits spread."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) * MIXER % WORD
 
 
 def place(feature: int, target: int) -> int:
-    """Where the weight of a hashed feature for a hashed target stands: the upper BITS of the
-    product's lower half.
-    """
-    return (feature + target) % WORD * MIXER % WORD // STEP
+    """Where the weight of a hashed feature for a hashed target stands."""
+    return (feature + target) % WORD // STEP
 
 
 def targets(word: str, key: str, role: str) -> list[int]:

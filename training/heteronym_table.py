@@ -24,7 +24,6 @@ from kokoro_ane.core.staging import staged
 from kokoro_ane.g2p.heteronyms import (
     BITS,
     FORMAT,
-    MIXER,
     PATH,
     STEP,
     WORD,
@@ -106,8 +105,7 @@ def read_sentences(path: Path) -> tuple[list[Sentence], dict[str, Roles]]:
 
 def places(hashes: np.ndarray, target: int) -> np.ndarray:
     """`place` of features [F] uint64."""
-    word, step, mixer = np.uint64(WORD), np.uint64(STEP), np.uint64(MIXER)
-    return ((hashes + np.uint64(target)) % word * mixer % word // step).astype(np.int64)
+    return ((hashes + np.uint64(target)) % np.uint64(WORD) // np.uint64(STEP)).astype(np.int64)
 
 
 def places_by_key(sentence: Sentence, candidates: Roles) -> dict[str, np.ndarray]:
