@@ -25,7 +25,7 @@ from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.alphabet import PAUSES
 from kokoro_ane.g2p.bundled import DATA, content
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
-from kokoro_ane.g2p.part_of_speech import Classes, Tagger, names
+from kokoro_ane.g2p.part_of_speech import SURELY_FINITE, Classes, Tagger, names
 from kokoro_ane.g2p.word_lists import pairs, word_set
 
 PATH = DATA / "heteronyms.npz"
@@ -34,7 +34,6 @@ BITS = 17  # of a place in the table
 # an odd number below 2^31, so that its product with a CRC fits a signed word of 64 bits
 MIXER = 0x5F356495
 WORD, STEP = 2**32, 2 ** (32 - BITS)
-FINITE = frozenset(("z", "d", "v", "M", "dv", "vd", "de"))  # classes of finite verbs
 PAST, PRESENT = frozenset(("d", "de")), frozenset(("z", "v"))
 MARKS = frozenset('.?!;:,—…“”()"')
 REACH = 12  # words before and after that count wherever they stand
@@ -60,23 +59,23 @@ def features(words: Sequence[str], at: int, tagger: Tagger) -> list[str]:
     classes, count, end = tagger.classes, len(words), words[-1] if words[-1] in ".?!" else ""
     shares = tagger.probabilities(words, at)
     tag = max(shares, key=lambda tag: shares[tag])
-    around = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
+    near = [*words[max(0, at - REACH) : at], *words[at + 1 : at + 1 + REACH]]
     behind = classes(words[at + 1])[:1] if at + 1 < count else ""
     verbs = f"{verbs_of([*reversed(words[:at])], classes)}{verbs_of(words[at + 1 :], classes)}"
-    around_it = names(words, at, classes)
+    neighbours = names(words, at, classes)
     return [
-        *around_it,
+        *neighbours,
         f"T{tag}",
         f"T{tag}{int(shares[tag] * 4)}",
         "1",
         f"P{min(at, 2)}{min(count - 1 - at, 2)}",
         f"L{min(count // 4, 4)}{end}",
         f"Z{end}",
-        *[f"V{name[1:].split()[0]}" for name in around_it if name[0] == "v"],
+        *[f"V{name[1:].split()[0]}" for name in neighbours if name[0] == "v"],
         f"F{verbs}",
         f"F{verbs} {behind}",
         f"D{tenses(words, at, classes)}",
-        *{f"N{word.lower()}" for word in around if len(word) > 2},
+        *{f"N{word.lower()}" for word in near if len(word) > 2},
     ]
 
 
@@ -93,7 +92,7 @@ def verbs_of(words: Sequence[str], classes: Classes) -> int:
     for word in words:
         if word in MARKS or count == 2:
             break
-        count += classes(word) in FINITE
+        count += classes(word) in SURELY_FINITE
     return count
 
 
@@ -189,24 +188,27 @@ class Heteronyms:
         # recorded, recording: spoken as the verb, whatever their part of speech
         if word not in self.taught and word.endswith(("ed", "ing")):
             return "VERB"
-        points = self.points(words, index, candidates)
-        return max(points, key=lambda key: points[key])
+        points = self.points(word, features(words, index, self.tagger), candidates)
+        return max(points, key=lambda key: sum(points[key]))
 
     def candidates(self, word: str, keys: Collection[str]) -> Roles:
         """The keys between which the table decides, with their roles; none where it cannot."""
         taught = self.taught.get(word, {})
         return taught if taught and all(key in keys for key in taught) else roles(word, keys)
 
-    def points(self, words: Sequence[str], index: int, candidates: Roles) -> dict[str, int]:
-        """Sum of the weights of each key."""
-        hashes = [hashed(feature) for feature in features(words, index, self.tagger)]
-        word, weights = words[index].lower(), self.weights
+    def points(
+        self, word: str, surroundings: Sequence[str], candidates: Roles
+    ) -> dict[str, list[int]]:
+        """The weights of each key: those of every feature for the word's own key, then for its
+        role.
+        """
+        hashes, weights = [hashed(feature) for feature in surroundings], self.weights
         return {
-            key: sum(
+            key: [
                 weights[place(feature, target)]
                 for target in targets(word, key, role)
                 for feature in hashes
-            )
+            ]
             for key, role in candidates.items()
         }
 
@@ -214,24 +216,17 @@ class Heteronyms:
         """What spoke most for the chosen key against the next: a weight and its feature, strongest
         first. Empty where the table does not decide.
         """
-        word, candidates = words[index].lower(), self.candidates(words[index].lower(), keys)
+        word = words[index].lower()
+        candidates = self.candidates(word, keys)
         if not candidates:
             return []
-        points = self.points(words, index, candidates)
-        best, other = sorted(points, key=lambda key: -points[key])[:2]
-        gains = [
-            (
-                sum(
-                    sign * self.weights[place(hashed(feature), target)]
-                    for key, sign in ((best, 1), (other, -1))
-                    for target in targets(word, key, candidates[key])
-                ),
-                feature,
-            )
-            for feature in features(words, index, self.tagger)
-        ]
-        gains.sort(key=lambda one: -one[0])
-        return [f"{gain:+d} {MEANINGS[name[0]]} {name[1:]}".rstrip() for gain, name in gains]
+        surroundings = features(words, index, self.tagger)
+        points = self.points(word, surroundings, candidates)
+        best, other = sorted(points.values(), key=lambda one: -sum(one))[:2]
+        count = len(surroundings)
+        gains = [sum(best[at::count]) - sum(other[at::count]) for at in range(count)]
+        ranked = sorted(zip(gains, surroundings, strict=True), key=lambda one: -one[0])
+        return [f"{gain:+d} {MEANINGS[name[0]]} {name[1:]}".rstrip() for gain, name in ranked]
 
 
 PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}

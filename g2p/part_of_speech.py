@@ -103,6 +103,8 @@ def guess(word: str) -> str:
 
 EDGE = "#"
 REACH = 9  # words looked back for the auxiliary of the clause
+# classes of words that can only be finite verbs
+SURELY_FINITE = frozenset(("z", "d", "v", "M", "dv", "vd", "de"))
 AUXILIARIES, TIMES = word_sets("words", "auxiliaries times")
 STOPS = frozenset(".?!;:")
 
@@ -201,7 +203,7 @@ def clause(
     times, finite = "", 0
     for index, word in enumerate(words):
         if index != at:
-            finite += classes(word) in ("z", "d", "v", "M", "dv", "vd", "de")
+            finite += classes(word) in SURELY_FINITE
             times = word.lower() if word.lower() in TIMES else times
     return helper, near, times, str(min(finite, 2))
 
