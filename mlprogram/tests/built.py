@@ -14,7 +14,7 @@ import itertools
 import tempfile
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -30,8 +30,8 @@ from coremltools.converters.mil.mil import Function, types
 from coremltools.converters.mil.mil import Program as MilProgram
 
 from mlprogram import Program
-from mlprogram.examine.placement import Forecast, forecast_placement
-from mlprogram.examine.profile import Profile, open_program, profile_program
+from mlprogram.examine.placement import forecast_placement
+from mlprogram.examine.profile import open_program, profile_program
 from mlprogram.examine.rules import load_rules
 
 FLOATS = {np.dtype(np.float32): types.fp32, np.dtype(np.float16): types.fp16}
@@ -59,14 +59,14 @@ class Case:
 
 
 def case(
-    reference: Callable[..., Any] | None = None,
+    reference=None,
     *,
-    consts: Mapping[str, Any] = MappingProxyType({}),
-    fp16: bool = True,
-    folds: bool = True,
-    ulps: float = 1.0,
-    **arguments: Any,
-) -> Case:
+    consts=MappingProxyType({}),
+    fp16=True,
+    folds=True,
+    ulps=1.0,
+    **arguments,
+):
     """A case whose arrays and lists of arrays arrive at run time; then come the constants, then
     what is left.
     """
@@ -75,7 +75,7 @@ def case(
     return Case(reference, {**live, **consts, **rest}, (*live,), fp16, folds and bool(live), ulps)
 
 
-def each(reference: Callable[..., Any] | None = None, **arguments: Any) -> list[Case]:
+def each(reference=None, **arguments):
     """The cases of every combination: an argument in a tuple is one of its values."""
     choices = [v if isinstance(v, tuple) else (v,) for v in arguments.values()]
     return [
@@ -84,16 +84,16 @@ def each(reference: Callable[..., Any] | None = None, **arguments: Any) -> list[
     ]
 
 
-def flip(rng: Rng, share: float = 0.5) -> bool:
+def flip(rng, share=0.5):
     return bool(rng.random() < share)
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value):
     """Several values as they are, one alone in a list."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def as_type(value: Any, dtype: type) -> Any:
+def as_type(value, dtype):
     """Floats in the float type under test, everything else unchanged."""
     if isinstance(value, list):
         return [as_type(v, dtype) for v in value]
@@ -102,7 +102,7 @@ def as_type(value: Any, dtype: type) -> Any:
     return value.astype(dtype) if getattr(value, "dtype", np.int32) == np.float64 else value
 
 
-def wide(value: Any) -> Any:
+def wide(value):
     """What a reference gets: tensors, floats in float64, and Python's numbers."""
     if isinstance(value, list):
         return [wide(v) for v in value]
@@ -121,13 +121,13 @@ class Branch:
     case: Case
     dtype: type
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self):
         return {n: as_type(v, self.dtype) for n, v in self.case.arguments.items()}
 
-    def kinds(self) -> tuple[str, ...]:
+    def kinds(self):
         return ("live", "folded") if self.case.folds else ("live",)
 
-    def feeds(self) -> dict[str, np.ndarray]:
+    def feeds(self):
         """Inputs of the program; booleans come as int32, which Core ML allows at its border."""
         return {
             f"{self.key}_{n}_{i}": v.astype(np.int32) if v.dtype == bool else v
@@ -136,7 +136,7 @@ class Branch:
             for i, v in enumerate(listed(value))
         }
 
-    def results(self, kind: str, inputs: Mapping[str, Any]) -> list[Any]:
+    def results(self, kind, inputs):
         """The operation on inputs of the program, or on constants."""
         arguments = self.arguments()
         for n in self.case.live if kind == "live" else ():
@@ -146,7 +146,7 @@ class Branch:
             arguments[n] = variables if isinstance(arguments[n], list) else variables[0]
         return listed(getattr(mb, self.op)(**arguments))
 
-    def expected(self, inferred: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def expected(self, inferred):
         """By the reference, or by value inference where there is none."""
         if self.case.reference is not None:
             return [
@@ -160,9 +160,7 @@ class Branch:
         return results
 
 
-def run_all(
-    calls: Mapping[str, list[Case]], folder: Path, target: ct.target = IOS17
-) -> Callable[[str], None]:
+def run_all(calls, folder, target=IOS17):
     """Every case of every operation, in fp32 and fp16, in one package, executed as declared and in
     exact64: the check of one operation's results.
     """
@@ -175,9 +173,9 @@ def run_all(
     ]
     feeds = {n: v for branch in branches for n, v in branch.feeds().items()}
     feeds = feeds or {"unused": np.zeros(1, np.float32)}
-    inferred: dict[str, np.ndarray] = {}
+    inferred = {}
 
-    def build(**inputs: Any) -> dict[str, Any]:
+    def build(**inputs):
         outputs = {}
         for branch, kind in ((b, kind) for b in branches for kind in b.kinds()):
             for i, result in enumerate(branch.results(kind, inputs)):
@@ -201,7 +199,7 @@ def run_all(
         for p in ("declared", "exact64")
     )
 
-    def check(op: str) -> None:
+    def check(op):
         for branch in (branch for branch in branches if branch.op == op):
             ulps = branch.case.ulps
             for i, want in enumerate(branch.expected(inferred)):
@@ -216,9 +214,7 @@ def run_all(
     return check
 
 
-def compare(
-    what: str, got: np.ndarray, want: np.ndarray, ulps: float, inferred: bool = False
-) -> None:
+def compare(what, got, want, ulps, inferred=False):
     """got has the shape of want and agrees with it: integers exactly, floats within `ulps` units of
     the type (fp32: 64, for its sums). Value inference computes in the type itself: fp16 within two
     of its steps.
@@ -239,7 +235,7 @@ def compare(
 Maker = Callable[[Rng], Case]
 
 
-def makers(module: Mapping[str, Any]) -> dict[str, Maker]:
+def makers(module):
     """The functions of a test file that make a case of a generator, by name: each is called as the
     operation that it tests.
     """
@@ -247,25 +243,23 @@ def makers(module: Mapping[str, Any]) -> dict[str, Maker]:
     return {n: f for n, f in module.items() if getattr(f, "__annotations__", {}) == kind}
 
 
-def test_of(
-    cases: Mapping[str, Maker | list[Case]], targets: Mapping[str, ct.target], count: int = 6
-) -> Callable[..., None]:
+def test_of(cases, targets, count=6):
     """A test of every operation of a family: its list of cases, or `count` random ones of its
     maker. One package a target.
     """
 
-    def drawn(op: str) -> list[Case]:
+    def drawn(op):
         rng, made = np.random.default_rng(sum(map(ord, op))), cases[op]
         return made if isinstance(made, list) else [made(rng) for _ in range(count)]
 
     @functools.cache
-    def checked(target: ct.target) -> Callable[[str], None]:
+    def checked(target):
         calls = {op: drawn(op) for op in cases if targets.get(op, IOS17) == target}
         with tempfile.TemporaryDirectory() as folder:
             return run_all(calls, Path(folder), target)
 
     @pytest.mark.parametrize("op", sorted(cases))
-    def test_operation(op: str) -> None:
+    def test_operation(op):
         checked(targets.get(op, IOS17))(op)
 
     return test_operation
@@ -274,7 +268,7 @@ def test_of(
 test_of.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test itself
 
 
-def save(function: Function, path: Path, target: ct.target) -> Path:
+def save(function, path, target):
     """Write a MIL function as an .mlpackage without any graph pass."""
     program = MilProgram()
     program.add_function("main", function)
@@ -283,14 +277,14 @@ def save(function: Function, path: Path, target: ct.target) -> Path:
 
 
 def converted(
-    module: torch.nn.Module,
-    examples: Any,
-    path: Path,
-    inputs: list[Any],
-    outputs: Sequence[Any] | None = ("y",),
-    target: ct.target = IOS17,
-    **more: Any,
-) -> Path:
+    module,
+    examples,
+    path,
+    inputs,
+    outputs=("y",),
+    target=IOS17,
+    **more,
+):
     """Write a PyTorch module as an .mlpackage; outputs by name or by their type, None for
     coremltools' own.
     """
@@ -301,7 +295,7 @@ def converted(
     return _stored(traced, path, target, inputs=inputs, outputs=kinds, **more)
 
 
-def _stored(model: Any, path: Path, target: ct.target, **options: Any) -> Path:
+def _stored(model, path, target, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ct.convert(
@@ -314,18 +308,18 @@ def _stored(model: Any, path: Path, target: ct.target, **options: Any) -> Path:
     return path
 
 
-def op(name: str, **attributes: Any) -> Callable[..., Any]:
+def op(name, **attributes):
     """A builder of one operation of x, and of indices where they are an input."""
     return lambda x, **i: getattr(mb, name)(x=x, **attributes, **({"indices": i["i"]} if i else {}))
 
 
 def package_of(
-    inputs: Mapping[str, Any],
-    build: Callable[..., Any],
-    folder: Path,
-    dtype: type = types.fp16,
-    target: ct.target = IOS17,
-) -> Path:
+    inputs,
+    build,
+    folder,
+    dtype=types.fp16,
+    target=IOS17,
+):
     """Write a package whose function is `build` of inputs with these shapes (names that start with
     `i` are int32) or placeholders; it returns values, or a dictionary of them by name.
     """
@@ -344,47 +338,45 @@ def package_of(
 
 
 def program_of(
-    inputs: Mapping[str, Any],
-    build: Callable[..., Any],
-    folder: Path,
-    precision: str = "declared",
-    dtype: type = types.fp32,
-    target: ct.target = IOS17,
-) -> Program:
+    inputs,
+    build,
+    folder,
+    precision="declared",
+    dtype=types.fp32,
+    target=IOS17,
+):
     """Such a package, opened; fp32 and one output y where not said otherwise."""
 
-    def named(**values: Any) -> Any:
+    def named(**values):
         result = build(**values)
         return result if isinstance(result, (dict, list)) else {"y": result}
 
     return Program(package_of(inputs, named, folder, dtype, target), precision=precision)
 
 
-def profile_of(
-    inputs: Mapping[str, tuple[int, ...]], build: Callable[..., Any], folder: Path, **options: Any
-) -> Profile:
+def profile_of(inputs, build, folder, **options):
     """The profile of such a package at its declared shapes."""
     return profile_at(package_of(inputs, build, folder, **options))
 
 
-def profile_at(path: Path) -> Profile:
+def profile_at(path):
     """The profile of a package at its declared shapes."""
     program = open_program(path)
     return profile_program(program, program.shapes({}))
 
 
 def forecast_of(
-    chip: str,
-    inputs: Mapping[str, tuple[int, ...]],
-    build: Callable[..., Any],
-    folder: Path,
-    **options: Any,
-) -> Forecast:
+    chip,
+    inputs,
+    build,
+    folder,
+    **options,
+):
     """The forecast of such a package for a chip, by the packaged rules."""
     return forecast_placement(profile_of(inputs, build, folder, **options), load_rules(), chip)
 
 
-def fired(forecast: Forecast) -> dict[str, str]:  # {rule id: effect} of everything found
+def fired(forecast):  # {rule id: effect} of everything found
     findings = [*(f for op in forecast.ops for f in op.findings), *forecast.graph_findings]
     return {f.rule.id: f.effect for f in findings}
 
@@ -392,7 +384,7 @@ def fired(forecast: Forecast) -> dict[str, str]:  # {rule id: effect} of everyth
 Compress = Callable[[ct.models.MLModel], ct.models.MLModel]
 
 
-def linear(dtype: str = "int8", **more: Any) -> Compress:  # integer weights with a scale
+def linear(dtype="int8", **more):  # integer weights with a scale
     return _compress(
         cto.linear_quantize_weights,
         cto.OpLinearQuantizerConfig,
@@ -402,25 +394,25 @@ def linear(dtype: str = "int8", **more: Any) -> Compress:  # integer weights wit
     )
 
 
-def palette(**more: Any) -> Compress:  # indices into a palette
+def palette(**more):  # indices into a palette
     return _compress(cto.palettize_weights, cto.OpPalettizerConfig, mode="uniform", **more)
 
 
-def sparse(share: float) -> Compress:  # so many weights zero and left out
+def sparse(share):  # so many weights zero and left out
     return _compress(cto.prune_weights, cto.OpMagnitudePrunerConfig, target_sparsity=share)
 
 
-def _compress(run: Callable[..., Any], config: Callable[..., Any], **options: Any) -> Compress:
+def _compress(run, config, **options):
     chosen = cto.OptimizationConfig(config(weight_threshold=0, **options))
     return lambda model, joint=False: run(model, chosen, joint_compression=joint)
 
 
 # sparse first, then a palette or int8 on what is left
-def joint(then: Compress, share: float = 0.6) -> Compress:
+def joint(then, share=0.6):
     return lambda model: then(sparse(share)(model), joint=True)
 
 
-def compressed(path: Path, change: Compress, folder: Path) -> Path:
+def compressed(path, change, folder):
     """The package after a change of its model, beside nothing else in this folder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -8,7 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """coremltools collects garbage in every conversion: 0.3 s of looking through the libraries,
     which are imported by now.
     """

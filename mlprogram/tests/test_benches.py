@@ -1,7 +1,6 @@
 """The benches: the tables of coremltools' suite, and the executor beside PyTorch."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ MISSED = {"outcome": "failed", "message": "AssertionError: Not equal to toleranc
 
 class TestSuite:
     @pytest.mark.slow
-    def test_a_sample_of_the_operations_agrees(self, capsys: pytest.CaptureFixture) -> None:
+    def test_a_sample_of_the_operations_agrees(self, capsys):
         """Two files of the suite, chosen by the seed, first cases of every function in them."""
         assert main(["--suite", "operations", "--files", "2", "--sample", "30", "--seed", "5"]) == 0
         summary = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -54,25 +53,21 @@ class TestSuite:
             ({"outcome": "expected to fail"}, "expected to fail"),
         ],
     )
-    def test_kinds_of_cases(self, change: dict, kind: str) -> None:
+    def test_kinds_of_cases(self, change, kind):
         assert kind_of(GOOD | change) == kind
 
-    def test_only_written_rules_explain(self) -> None:
+    def test_only_written_rules_explain(self):
         assert explanation(GOOD | MISSED) == ("not explained", "unknown")
         assert {rule.who for rule in RULES} <= {"mlprogram", "coremltools", "both"}
 
     @pytest.mark.parametrize(("red", "code"), [(0, 0), (1, 1)])
-    def test_an_unexplained_case_fails_the_run(
-        self, red: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_an_unexplained_case_fails_the_run(self, red, code, monkeypatch, capsys):
         cases = [{"collected": 9, "chosen": 3}, *[GOOD] * (3 - red), *[GOOD | MISSED] * red]
         monkeypatch.setattr(coremltools_suite, "run_pytest", lambda *_: cases)
         assert main(["--suite", "quantization"]) == code
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["unexplained"] == red
 
-    def test_a_case_that_takes_its_process_down_is_red_and_the_others_still_run(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_case_that_takes_its_process_down_is_red_and_the_others_still_run(self, monkeypatch):
         from mlprogram.benches.coremltools_suite import run_pytest, told
 
         head, first, fatal, last = (
@@ -93,7 +88,7 @@ class TestSuite:
         assert [case.get("case") for case in run_pytest([], None, None)] == [None, "a", "b", "c"]
 
     @pytest.mark.slow
-    def test_full_size_generator(self, tmp_path: Path) -> None:
+    def test_full_size_generator(self, tmp_path):
         figures = executor.measure(rounds=1, folder=tmp_path)
         assert figures["snr_db_to_float64"]["fp32 declared"] >= executor.AGREEMENT_DB
         for name in ("fp32 declared", "fp16 declared"):
@@ -105,7 +100,7 @@ class TestSuite:
         )
 
     @pytest.mark.slow
-    def test_a_gru_of_flexible_length_runs_as_one(self, tmp_path: Path) -> None:
+    def test_a_gru_of_flexible_length_runs_as_one(self, tmp_path):
         rows = executor.measure_loops(1, tmp_path, targets=("iOS18",))
         assert len(rows) == 8
         for name, row in rows.items():

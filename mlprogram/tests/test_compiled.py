@@ -3,7 +3,6 @@ compiler runs here: the texts are spelled as published folders are.
 """
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,7 +107,7 @@ LOOP = """program(1.0)
 }"""
 
 
-def written(text: str, folder: Path, metadata: str = "") -> Path:
+def written(text, folder, metadata=""):
     """A compiled model of this text."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.mil").write_text(text, encoding="utf-8")
@@ -120,7 +119,7 @@ def written(text: str, folder: Path, metadata: str = "") -> Path:
 WEIGHT = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
 
 
-def network(folder: Path, spelled: str = NET) -> Path:
+def network(folder, spelled=NET):
     """NET with its weights."""
     (folder / "weights").mkdir(parents=True)
     writer = _BlobStorageWriter(str(folder / "weights" / "weight.bin"))
@@ -133,7 +132,7 @@ OLDER = re.sub(r"\b(string|uint64|int32|bool)(?=\(| \w)", r"tensor<\1, []>", NET
 
 
 @pytest.mark.parametrize("spelled", [NET, OLDER])
-def test_compiled_gives_what_its_text_says(spelled: str, tmp_path: Path) -> None:
+def test_compiled_gives_what_its_text_says(spelled, tmp_path):
     model = MLModel(network(tmp_path / "net.mlmodelc", spelled))
     spec = model.programs[0].inputs["x"]
     assert (spec.dtype, spec.shape, spec.shapes) == ("fp32", (1, 4, 8), ((1, 4, 8), (1, 4, 16)))
@@ -152,12 +151,12 @@ def test_compiled_gives_what_its_text_says(spelled: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("x", "y"), [([1, 2, 3], [10, 20, 30]), ([0, 1, 0], [0, 4, 0])], ids=["true", "false"]
 )
-def test_loops_and_branches(x: list[int], y: list[int], tmp_path: Path) -> None:
+def test_loops_and_branches(x, y, tmp_path):
     program = Program(written(LOOP, tmp_path / "p.mlmodelc"))
     assert program({"x": np.array(x, np.float32)})["y"].tolist() == y
 
 
-def test_text_of_an_older_compiler(tmp_path: Path) -> None:
+def test_text_of_an_older_compiler(tmp_path):
     """No metadata.json: shapes come from the function's attribute; outputs may come in another
     order than they are made.
     """
@@ -171,14 +170,14 @@ def test_text_of_an_older_compiler(tmp_path: Path) -> None:
     pytest.raises(ProgramError, model.predict, {"audio": [[1]]}).match(r"allowed: \[1, 2..9\]")
 
 
-def test_sizes_that_no_file_tells_are_warned_of(tmp_path: Path) -> None:
+def test_sizes_that_no_file_tells_are_warned_of(tmp_path):
     attribute, stop = OLD.index("[FlexibleShapeInformation"), OLD.index("] {")
     program = Program(written(OLD[:attribute] + OLD[stop + 1 :], tmp_path / "a.mlmodelc"))
     with pytest.warns(OpenShape, match=r"input 'audio' \[1, 'any'\] allows: .* refuse \[1, 11\]"):
         program({"audio": np.zeros((1, 11), np.float32)})
 
 
-def test_text_of_a_newer_compiler_with_a_state(tmp_path: Path) -> None:
+def test_text_of_a_newer_compiler_with_a_state(tmp_path):
     model = MLModel(written(NEW, tmp_path / "a.mlmodelc"))
     state = model.make_state()
     for total in ([2, 4], [3, 6]):
@@ -186,7 +185,7 @@ def test_text_of_a_newer_compiler_with_a_state(tmp_path: Path) -> None:
     assert state.read_state("memory").tolist() == [3, 6]
 
 
-def test_pipeline_of_folders(tmp_path: Path) -> None:
+def test_pipeline_of_folders(tmp_path):
     network(tmp_path / "p.mlmodelc" / "model0")
     written(SUM, tmp_path / "p.mlmodelc" / "model1")
     x = np.random.default_rng(0).normal(size=(1, 4, 8))
@@ -216,11 +215,11 @@ def test_pipeline_of_folders(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_text_that_cannot_be_read(text: str, message: str) -> None:
+def test_text_that_cannot_be_read(text, message):
     pytest.raises(ProgramError, parse_program, text).match(message)
 
 
-def test_folders_that_cannot_be_run(tmp_path: Path) -> None:
+def test_folders_that_cannot_be_run(tmp_path):
     espresso = tmp_path / "n.mlmodelc"
     espresso.mkdir()
     (espresso / "model.espresso.net").write_text("{}", encoding="utf-8")

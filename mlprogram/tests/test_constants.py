@@ -3,8 +3,6 @@ and coremltools' own decompression; damaged files are refused.
 """
 
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +10,13 @@ from coremltools.converters.mil.mil import Builder as mb
 from coremltools.converters.mil.mil import types
 from coremltools.libmilstoragepython import _BlobStorageReader, _BlobStorageWriter
 
-from built import IOS16, IOS18, Case, Rng, case, package_of, test_of
+from built import IOS16, IOS18, case, package_of, test_of
 from mlprogram import NonFiniteInput, Program, ProgramError
 from mlprogram.dtypes import BY_NAME
 from mlprogram.package import BlobFile
 
 
-def codes(rng: Rng, kind: str, *shape: int) -> np.ndarray:
+def codes(rng, kind, *shape):
     """Random codes of a width in the NumPy type coremltools marks with that width."""
     bits, low = BY_NAME[kind].bits, -(1 << BY_NAME[kind].bits - 1) if kind[0] == "i" else 0
     return rng.integers(low, low + (1 << bits), shape).astype(
@@ -26,11 +24,11 @@ def codes(rng: Rng, kind: str, *shape: int) -> np.ndarray:
     )
 
 
-def constexpr(**arguments: Any) -> Case:
+def constexpr(**arguments):
     return case(consts=arguments, ulps=0)
 
 
-def affine_dequantize(rng: Rng) -> Case:
+def affine_dequantize(rng):
     data, axis = codes(rng, "int8", 4, 3, 5), int(rng.integers(-3, 3))
     size = [data.shape[axis]] if rng.random() < 0.7 else []
     scale, zero = rng.uniform(0.01, 0.1, size), codes(rng, "int8", *size)
@@ -39,42 +37,42 @@ def affine_dequantize(rng: Rng) -> Case:
     )
 
 
-def blockwise_shift_scale(rng: Rng) -> Case:
+def blockwise_shift_scale(rng):
     kind = str(rng.choice(["int4", "int8", "uint4", "uint8"]))
     blocks = [int(rng.choice([1, 2, 4])), int(rng.choice([1, 2, 3])), 1]
     offset = {"offset": codes(rng, kind, *blocks)} if rng.random() < 0.6 else {}
     return constexpr(data=codes(rng, kind, 4, 6, 3), scale=rng.uniform(0.01, 0.1, blocks), **offset)
 
 
-def packed(bits: np.ndarray) -> np.ndarray:
+def packed(bits):
     return np.packbits(bits.astype(np.uint8).flatten(), bitorder="little")
 
 
-def packed_lut_to_dense(rng: Rng) -> Case:
+def packed_lut_to_dense(rng):
     bits, shape = int(rng.choice([1, 2, 4, 6, 8])), np.array([5, 3, 2], np.uint32)
     indices = rng.integers(0, 1 << bits, shape)
     stream = packed(indices[..., None] >> np.arange(bits) & 1)
     return constexpr(indices=stream, lut=rng.normal(size=1 << bits), shape=shape)
 
 
-def lut_to_dense(rng: Rng) -> Case:
+def lut_to_dense(rng):
     bits, vector = int(rng.choice([1, 2, 3, 4, 6, 8])), int(rng.choice([1, 2]))
     lut = rng.normal(size=(int(rng.choice([1, 2, 4])), 1, 1, 1 << bits, vector))
     axis = {"vector_axis": int(rng.integers(0, 3))} if vector > 1 else {}
     return constexpr(indices=codes(rng, f"uint{bits}", 4, 3, 2), lut=lut, **axis)
 
 
-def halved(rng: Rng) -> np.ndarray:
+def halved(rng):
     return np.where(rng.random((5, 3, 2)) < 0.5, rng.normal(size=(5, 3, 2)), 0)
 
 
-def packed_sparse_to_dense(rng: Rng) -> Case:
+def packed_sparse_to_dense(rng):
     dense = halved(rng)
     shape = np.array(dense.shape, np.uint32)
     return constexpr(nonzero_data=dense[dense != 0], mask=packed(dense != 0), shape=shape)
 
 
-def sparse_to_dense(rng: Rng) -> Case:
+def sparse_to_dense(rng):
     dense = halved(rng)
     return constexpr(nonzero_data=dense[dense != 0], mask=(dense != 0).astype(types.np_uint1_dtype))
 
@@ -100,7 +98,7 @@ WIDTHS = "uint1 uint2 uint3 uint4 uint6 int4 int8 uint8 int16 uint16 int32 uint3
 
 
 @pytest.mark.parametrize("name", WIDTHS.split())
-def test_blob_values_of_every_width(name: str, tmp_path: Path) -> None:
+def test_blob_values_of_every_width(name, tmp_path):
     """Own reader against what Apple's writer stored and Apple's reader gives back."""
     path, rng = tmp_path / "weight.bin", np.random.default_rng(0)
     writer, dtype = _BlobStorageWriter(str(path)), BY_NAME["fp32" if name == "float" else name]
@@ -126,9 +124,7 @@ def test_blob_values_of_every_width(name: str, tmp_path: Path) -> None:
         (-64, 8, "no tensor record at offset 0"),
     ],
 )
-def test_blob_of_another_size_or_place_is_refused(
-    shift: int, count: int, message: str, tmp_path: Path
-) -> None:
+def test_blob_of_another_size_or_place_is_refused(shift, count, message, tmp_path):
     writer = _BlobStorageWriter(str(tmp_path / "weight.bin"))
     offset = writer.write_float_data(np.zeros(8, np.float32))
     del writer
@@ -151,7 +147,7 @@ def build(x):
     return {"y": mb.slice_by_index(x=y, begin=[0, 0, 1], end=[1, 2, 0], end_mask=ends)}
 
 
-def damaged(whole: bytes, rng: Rng) -> bytes:
+def damaged(whole, rng):
     if rng.random() < 0.3:
         return whole[: rng.integers(len(whole))]
     content = bytearray(whole)
@@ -160,12 +156,12 @@ def damaged(whole: bytes, rng: Rng) -> bytes:
     return bytes(content)
 
 
-def test_damaged_specification(tmp_path: Path) -> None:
+def test_damaged_specification(tmp_path):
     path = package_of({"x": (1, 4, 1, 12)}, build, tmp_path, types.fp32, IOS18)
     model = next(path.rglob("model.mlmodel"))
     whole, rng, refused = model.read_bytes(), np.random.default_rng(0), 0
 
-    def executed() -> Any:
+    def executed():
         program = Program(path)
         return program({n: np.ones(s.shape, np.float32) for n, s in program.inputs.items()})
 

@@ -1,8 +1,6 @@
 """Elementwise operations, activations, reductions, resizing and sampling against PyTorch."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,21 +14,19 @@ Tensor = torch.Tensor
 Maker = Callable[[Rng], Case]
 
 
-def shape_of(rng: Rng, low: int = 1, high: int = 4) -> tuple[int, ...]:
+def shape_of(rng, low=1, high=4):
     return tuple(rng.integers(1, 6, rng.integers(low, high + 1)).tolist())
 
 
-def unary(function: Callable, low: float = -3, high: float = 3, **more: Any) -> Maker:
+def unary(function, low=-3, high=3, **more):
     """A case maker for an operation of one tensor with values in [low, high]."""
     return lambda rng: case(function, x=rng.uniform(low, high, shape_of(rng)), **more)
 
 
-def binary(
-    function: Callable, low: float = -3, high: float = 3, away: float = 0, **more: Any
-) -> Maker:
+def binary(function, low=-3, high=3, away=0, **more):
     """A case maker for two tensors that broadcast; |y| >= away."""
 
-    def make(rng: Rng):
+    def make(rng):
         shape = shape_of(rng)
         other = [n if rng.random() < 0.6 else 1 for n in shape[rng.integers(len(shape)) :]]
         y = rng.uniform(low, high, other)
@@ -40,28 +36,28 @@ def binary(
     return make
 
 
-def halves(rng: Rng, shape: tuple[int, ...]) -> np.ndarray:
+def halves(rng, shape):
     return rng.integers(-2, 3, shape) / 2.0
 
 
-def truths(rng: Rng, shape: tuple[int, ...]) -> np.ndarray:
+def truths(rng, shape):
     return rng.random(shape) < 0.5
 
 
-def integers(rng: Rng, shape: tuple[int, ...]) -> np.ndarray:
+def integers(rng, shape):
     return (rng.integers(1, 9, shape) * rng.choice([-1, 1], shape)).astype(np.int32)
 
 
 # A case maker whose inputs of one shape are drawn one by one
-def drawn(function: Callable, fp16: bool = True, **draws: Callable) -> Maker:
-    def make(rng: Rng):
+def drawn(function, fp16=True, **draws):
+    def make(rng):
         shape = shape_of(rng)
         return case(function, fp16=fp16, **{name: draw(rng, shape) for name, draw in draws.items()})
 
     return make
 
 
-def cast(rng: Rng) -> Case:
+def cast(rng):
     kinds = {"int32": torch.int32, "fp16": torch.float16, "fp32": torch.float32, "bool": torch.bool}
     name, x = str(rng.choice([*kinds])), rng.uniform(-40, 40, shape_of(rng))
     x.flat[0] = 0.0
@@ -69,10 +65,10 @@ def cast(rng: Rng) -> Case:
     return case(lambda x, _: x.to(kinds[name]), x=x, dtype=name, ulps=ulps)
 
 
-def per_channel(function: Callable, *names: str) -> Maker:
+def per_channel(function, *names):
     """A case maker for an activation with parameters of shape [C]; x has rank 4."""
 
-    def make(rng: Rng):
+    def make(rng):
         x = rng.normal(size=shape_of(rng, 4))
         parameters = {n: rng.uniform(0.2, 1.5, x.shape[1]) for n in names}
         return case(
@@ -84,7 +80,7 @@ def per_channel(function: Callable, *names: str) -> Maker:
     return make
 
 
-def gelu(rng: Rng) -> Case:
+def gelu(rng):
     curves = {
         "EXACT": F.gelu,
         "TANH_APPROXIMATION": lambda x: F.gelu(x, approximate="tanh"),
@@ -94,15 +90,15 @@ def gelu(rng: Rng) -> Case:
     return case(lambda x, mode: curves[mode](x), x=x, mode=mode, ulps=4)
 
 
-def softmax(rng: Rng) -> Case:
+def softmax(rng):
     x = rng.normal(size=shape_of(rng)) * 3
     return case(torch.softmax, x=x, axis=int(rng.integers(-x.ndim, x.ndim)))
 
 
-def reduction(function: Callable, low: float = -2, high: float = 2) -> Maker:
+def reduction(function, low=-2, high=2):
     """A case maker for a reduction over random axes; function(x, axes, keep_dims)."""
 
-    def make(rng: Rng):
+    def make(rng):
         x = rng.uniform(low, high, shape_of(rng, 2))
         axes = rng.choice(x.ndim, rng.integers(1, x.ndim), replace=False)
         axes = [int(a) - x.ndim * (rng.random() < 0.5) for a in sorted(axes)]
@@ -112,8 +108,8 @@ def reduction(function: Callable, low: float = -2, high: float = 2) -> Maker:
 
 
 # the first of equal values
-def argument(function: Callable) -> Maker:
-    def make(rng: Rng):
+def argument(function):
+    def make(rng):
         x = rng.integers(-3, 4, shape_of(rng, 2)).astype(np.float64)
         axis, keep = int(rng.integers(-x.ndim, x.ndim)), flip(rng)
         return case(
@@ -126,7 +122,7 @@ def argument(function: Callable) -> Maker:
     return make
 
 
-def cumsum(rng: Rng) -> Case:
+def cumsum(rng):
     x = rng.integers(-4, 5, shape_of(rng, 1, 3)).astype(np.float64)
     exclusive, reverse = flip(rng), flip(rng)
     axis = int(rng.integers(x.ndim))
@@ -152,7 +148,7 @@ ONE = "abs atan ceil cosh erf exp exp2 floor relu sign sinh square tanh".split()
 TWO = "add sub mul maximum minimum".split()
 COMPARISONS = "not_equal greater greater_equal less less_equal".split()
 LOGIC = "logical_and logical_or logical_xor".split()
-CASES: dict[str, Any] = {
+CASES = {
     **{name: unary(getattr(torch, name)) for name in ONE},
     **{name: binary(getattr(torch, name)) for name in TWO},
     **{name: drawn(getattr(torch, name), x=halves, y=halves) for name in COMPARISONS},
@@ -211,7 +207,7 @@ CASES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ["gelu", "sigmoid", "silu", "tanh"])
-def test_fp16_kernel_rounds_once(name: str) -> None:
+def test_fp16_kernel_rounds_once(name):
     """PyTorch's fp16 kernels that are used as they are: of every fp16 value what its fp32 kernel
     gives, rounded.
 
@@ -228,7 +224,7 @@ def test_fp16_kernel_rounds_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_softmax_of_fp16_is_the_nearest_value(axis: int) -> None:
+def test_softmax_of_fp16_is_the_nearest_value(axis):
     x = (torch.randn(40, 50, 60, generator=torch.Generator().manual_seed(axis)) * 3).half()
     exact = torch.softmax(x.double(), axis)
     computed = KERNELS["softmax"].run(x, axis=axis).half().double()
@@ -239,7 +235,7 @@ def test_softmax_of_fp16_is_the_nearest_value(axis: int) -> None:
 
 IMAGE, WIDER = (np.random.default_rng(0).normal(size=(2, 3, 4, width)) for width in (5, 6))
 # place of sample i of `count` on an axis of n pixels
-PLACES: dict[str, Callable[[Tensor, int, int], Tensor]] = {
+PLACES = {
     "STRICT_ALIGN_CORNERS": lambda i, n, count: i * (n - 1) / max(count - 1, 1),
     "ALIGN_CORNERS": lambda i, n, count: (
         i * (n - 1) / (count - 1) if count > 1 else i + (n - 1) / 2
@@ -250,19 +246,19 @@ PLACES: dict[str, Callable[[Tensor, int, int], Tensor]] = {
 }
 
 
-def tent(size: int, places: Tensor) -> Tensor:
+def tent(size, places):
     """Interpolation as a matrix [count, size] of tent functions."""
     distance = places[:, None].clamp(0, size - 1) - torch.arange(size)
     return (1 - distance.abs()).clamp(min=0)
 
 
-def interpolated(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def interpolated(x, rows, columns):
     """x at every crossing of these rows and columns."""
     matrices = tent(x.shape[-2], rows), tent(x.shape[-1], columns)
     return torch.einsum("nchw,ah,bw->ncab", x, *matrices)
 
 
-def resized(x: Tensor, h: int, w: int, mode: str) -> Tensor:
+def resized(x, h, w, mode):
     places = [
         PLACES[mode](torch.arange(c).double(), n, c)
         for c, n in zip((h, w), x.shape[2:], strict=True)
@@ -270,11 +266,11 @@ def resized(x: Tensor, h: int, w: int, mode: str) -> Tensor:
     return interpolated(x, *places)
 
 
-def nearest(x: Tensor, h: float, w: float) -> Tensor:
+def nearest(x, h, w):
     return F.interpolate(x, size=[int(h), int(w)], mode="nearest")
 
 
-def resample(rng: Rng) -> Case:
+def resample(rng):
     padding, theirs, align = [
         ("constant", "zeros", False),
         ("constant", "zeros", True),
@@ -297,7 +293,7 @@ def resample(rng: Rng) -> Case:
 SAMPLED = {"padding_value": 0.0, "coordinates_mode": "normalized_minus_one_to_one"}
 
 
-def affine(rng: Rng) -> Case:
+def affine(rng):
     def reference(x, matrix, *_):
         grid = F.affine_grid(matrix.reshape(-1, 2, 3), [2, 3, 6, 7], align_corners=True)
         return F.grid_sample(x, grid, align_corners=True)
@@ -316,7 +312,7 @@ def affine(rng: Rng) -> Case:
     )
 
 
-def cropped(x: Tensor, box: Tensor) -> Tensor:
+def cropped(x, box):
     """A box (top, left, bottom, right) of images as 4 rows and 3 columns."""
     top, left, bottom, right = box.tolist()
     places = np.linspace(top, bottom, 4), np.linspace(left, right, 3)
@@ -326,7 +322,7 @@ def cropped(x: Tensor, box: Tensor) -> Tensor:
 CROPPED = {"target_height": 4, "target_width": 3, "sampling_mode": "STRICT_ALIGN_CORNERS"}
 
 
-def crop_resize(rng: Rng) -> Case:
+def crop_resize(rng):
     corner = rng.uniform(0, 2, (2, 2))
     boxes = np.concatenate([corner, corner + (3, 2.5)], 1)
     width_first, normal = flip(rng), flip(rng)
@@ -407,7 +403,7 @@ CASES |= makers(globals()) | {
 test_operation = test_of(CASES, {"affine": IOS16}, count=5)
 
 
-def test_crop_resize_before_ios17(tmp_path: Path) -> None:
+def test_crop_resize_before_ios17(tmp_path):
     """Boxes as [N, 1, 4, 1, 1], for every image, or [N, 1, 5, 1, 1], the image's index first
     (coremltools declares B crops, not 1).
     """

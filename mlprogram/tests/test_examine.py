@@ -5,12 +5,10 @@ memory against closed forms.
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock, call
 
 import coremltools as ct
@@ -26,7 +24,6 @@ from torch.nn import functional as F
 from built import (
     IOS17,
     IOS18,
-    Compress,
     compressed,
     converted,
     joint,
@@ -43,7 +40,7 @@ from mlprogram.examine import ane, device, shape_argument
 from mlprogram.examine.describe import generated_marks
 from mlprogram.examine.device import NOT_MEASURED, CoreML, load_core_ml, measure
 from mlprogram.examine.pitfalls import pitfalls
-from mlprogram.examine.profile import OpenProgram, count_flops, count_macs, open_program
+from mlprogram.examine.profile import count_flops, count_macs, open_program
 from mlprogram.examine.rules import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,17 +49,17 @@ ROOT = Path(__file__).resolve().parents[2]
 class Net(torch.nn.Module):
     """A convolution and a sine."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = torch.nn.Conv2d(4, 8, (1, 3))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return torch.sin(self.conv(x))
 
 
 @pytest.fixture(scope="module")
 # with two enumerated widths
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(tmp_path_factory):
     shapes = ct.EnumeratedShapes([(1, 4, 1, 16), (1, 4, 1, 32)])
     path, fp16 = tmp_path_factory.mktemp("package") / "net.mlpackage", {"dtype": np.float16}
     inputs, outputs = [ct.TensorType("x", shapes, **fp16)], [ct.TensorType("y", **fp16)]
@@ -72,14 +69,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 Capture = pytest.CaptureFixture
 
 
-def ran(line: str, capsys: Capture, code: int = 0) -> tuple[str, Any]:
+def ran(line, capsys, code=0):
     """What a command prints, and the JSON in its last line."""
     assert main(line.split()) == code
     out = capsys.readouterr().out
     return out, json.loads(out.strip().splitlines()[-1])
 
 
-def test_describe_labels_its_figures(package: Path, capsys: Capture) -> None:
+def test_describe_labels_its_figures(package, capsys):
     out, described = ran(f"describe {package} --shape x=1,4,1,32 --top 1 --by macs", capsys)
     assert "live peak" in out
     assert described["totals"]["macs"] == 8 * 30 * 4 * 3
@@ -89,7 +86,7 @@ def test_describe_labels_its_figures(package: Path, capsys: Capture) -> None:
     assert described["outputs"][0]["shape"] == [1, 8, 1, 30]
 
 
-def test_ane_labels_its_figures(package: Path, capsys: Capture) -> None:
+def test_ane_labels_its_figures(package, capsys):
     out, report = ran(f"ane {package} --chip m1 --chip M3 --all-shapes --per-op", capsys)
     assert report["label"] == "forecast, not a measurement"
     rows = [(f["chip"], f["inputs"]["x"][3]) for f in report["forecasts"]]
@@ -108,9 +105,7 @@ def test_ane_labels_its_figures(package: Path, capsys: Capture) -> None:
 
 @pytest.mark.parametrize(("least", "code"), [(50, 1), (0, 0)])
 # a small segment: it may leave
-def test_a_share_on_the_engine_is_a_gate(
-    least: int, code: int, package: Path, capsys: Capture
-) -> None:
+def test_a_share_on_the_engine_is_a_gate(least, code, package, capsys):
     ran(f"ane {package} --chip m5 --at-least {least}", capsys, code)
 
 
@@ -136,14 +131,12 @@ def test_a_share_on_the_engine_is_a_gate(
         (op("add", y=np.float32(-4e4)), ""),
     ],
 )
-def test_what_the_file_shows_of_traps_is_a_warning(
-    build: Any, warning: str, tmp_path: Path
-) -> None:
+def test_what_the_file_shows_of_traps_is_a_warning(build, warning, tmp_path):
     profile = profile_of({"x": (3, 3)}, build, tmp_path, dtype=types.fp32)
     assert [warning in found for found in pitfalls(profile)] == [True] * bool(warning)
 
 
-def test_files(package: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_files(package, tmp_path, capsys):
     report, plot = tmp_path / "report.json", tmp_path / "segments.png"
     ran(f"ane {package} --chip m2 --json {report} --plot {plot}", capsys)
     ops = json.loads(report.read_text(encoding="utf-8"))["forecasts"][0]["ops"]
@@ -170,9 +163,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_mistakes_are_one_line_and_exit_2(
-    line: str, package: Path, program: OpenProgram, tmp_path: Path, capsys: Capture
-) -> None:
+def test_mistakes_are_one_line_and_exit_2(line, package, program, tmp_path, capsys):
     folder = tmp_path / "empty"
     folder.mkdir()
     places = {"package": package, "folder": folder, "fixed": program.package.path}
@@ -183,7 +174,7 @@ def test_mistakes_are_one_line_and_exit_2(
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=0,2", "x=1,,2"])
-def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: Capture) -> None:
+def test_malformed_shapes_are_refused_by_the_parser(text, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["describe", "p", "--shape", text])
     assert stop.value.code == 2
@@ -191,11 +182,11 @@ def test_malformed_shapes_are_refused_by_the_parser(text: str, capsys: Capture) 
     assert shape_argument("x=1,2") == ("x", (1, 2))
 
 
-def test_documents_hold_the_rules_of_the_data_file() -> None:
+def test_documents_hold_the_rules_of_the_data_file():
     assert main(["rules", "--check", str(ROOT / "mlprogram" / "RULES.md")]) == 0
 
 
-def test_rules_page_is_renewed_and_checked(tmp_path: Path) -> None:
+def test_rules_page_is_renewed_and_checked(tmp_path):
     begin, end = generated_marks(COMMAND)
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nstale words\n{end}\nafter\n", encoding="utf-8")
@@ -210,7 +201,7 @@ def test_rules_page_is_renewed_and_checked(tmp_path: Path) -> None:
     assert main(["rules", "--write", str(page)]) == 2
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy():
     """The command itself, as far as it lies with __main__.py: whatever mlprogram/__init__.py loads
     comes on top.
     """
@@ -233,7 +224,7 @@ class MLCPUComputeDevice:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> OpenProgram:
+def program(tmp_path_factory):
     def build(x, i):
         return mb.gather(x=mb.sin(x=mb.relu(x=x)), indices=i, axis=3)
 
@@ -242,7 +233,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> OpenProgram:
 
 
 @pytest.fixture
-def core_ml(program: OpenProgram) -> CoreML:
+def core_ml(program):
     """Stand-ins: sin on the CPU, everything else on the engine, constants nowhere; the clock
     advances by two milliseconds each time it is read.
     """
@@ -265,14 +256,12 @@ def core_ml(program: OpenProgram) -> CoreML:
     return CoreML(model, plan, units, partial(next, count(0, 0.002)), "Apple M2")
 
 
-def test_off_a_mac_there_is_no_core_ml(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_a_mac_there_is_no_core_ml(monkeypatch):
     monkeypatch.setattr(device.sys, "platform", "linux")
     assert load_core_ml() is None
 
 
-def test_measure_asks_for_every_unit_and_reads_the_plan(
-    core_ml: CoreML, program: OpenProgram
-) -> None:
+def test_measure_asks_for_every_unit_and_reads_the_plan(core_ml, program):
     facts = measure(core_ml, program, program.shapes({}))
     opened = core_ml.model.call_args_list
     assert [one.kwargs["compute_units"] for one in opened] == [*device.UNITS, "CPU_AND_NE"]
@@ -294,7 +283,7 @@ def test_measure_asks_for_every_unit_and_reads_the_plan(
     assert str(inputs["i"].dtype) == "int32"
 
 
-def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram) -> None:
+def test_a_refusal_by_core_ml_is_one_line(core_ml, program):
     core_ml.model().predict.side_effect = RuntimeError("Error computing NN outputs.")
     pytest.raises(ProgramError, measure, core_ml, program, program.shapes({})).match(
         "Core ML of this Mac refused it: Error computing NN outputs"
@@ -302,11 +291,11 @@ def test_a_refusal_by_core_ml_is_one_line(core_ml: CoreML, program: OpenProgram)
 
 
 def test_forecast_and_fact_stand_side_by_side(
-    core_ml: CoreML,
-    program: OpenProgram,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
+    core_ml,
+    program,
+    monkeypatch,
+    capsys,
+):
     monkeypatch.setattr(ane, "load_core_ml", lambda: core_ml)
     out, _ = ran(f"ane {program.package.path} --chip m2 --per-op", capsys)
     assert NOT_MEASURED not in out
@@ -320,7 +309,7 @@ VALUES = 64 * 32 * 4
 WEIGHT = np.random.default_rng(0).standard_normal((64, 32, 1, 4)).astype(np.float32)
 
 
-def counted(op: str, function: Callable, attributes: dict[str, Any], **shapes: Any) -> None:
+def counted(op, function, attributes, **shapes):
     """Multiply-accumulates of an operation on ones: each result is the number of its products."""
     y = function(*(torch.ones(shape) for shape in shapes.values()))
     assert count_macs(op, shapes, (tuple(y.shape),), attributes) == int(y.sum())
@@ -328,7 +317,7 @@ def counted(op: str, function: Callable, attributes: dict[str, Any], **shapes: A
 
 @settings(max_examples=50, deadline=None)
 @given(st.tuples(*[small] * 8))
-def test_macs_are_the_sum_of_ones(sizes: tuple[int, ...]) -> None:
+def test_macs_are_the_sum_of_ones(sizes):
     n, groups, i, o, high, wide, stride, dilation = sizes
     spans = [(k - 1) * dilation + 1 + n for k in (high, wide)]
     more = {"stride": stride, "groups": groups}
@@ -354,7 +343,7 @@ def test_macs_are_the_sum_of_ones(sizes: tuple[int, ...]) -> None:
     counted("einsum", torch.matmul, {"equation": "bij,bjk->bik"}, **operands)
 
 
-def test_closed_forms_and_flops_of_operations_without_macs() -> None:
+def test_closed_forms_and_flops_of_operations_without_macs():
     shapes = {"query": (2, 3, 5, 8), "key": (2, 3, 7, 8), "value": (2, 3, 7, 4)}
     assert count_macs(
         "scaled_dot_product_attention", shapes, ((2, 3, 5, 4),), {}
@@ -369,7 +358,7 @@ def test_closed_forms_and_flops_of_operations_without_macs() -> None:
     assert count_flops("conv", 7, x, ((2, 3, 4),)) == 14
 
 
-def test_chain_counted_by_hand(tmp_path: Path) -> None:
+def test_chain_counted_by_hand(tmp_path):
     def chain(x):
         a = mb.relu(x=x)  # reads x, writes a
         b = mb.add(x=a, y=x)  # reads a and x, the last use of both
@@ -391,7 +380,7 @@ def test_chain_counted_by_hand(tmp_path: Path) -> None:
     assert (relu.macs, add.flops, reshape.flops, conv.macs) == (0, 32, 0, 2 * 4 * 8)
 
 
-def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_path: Path) -> None:
+def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_path):
     def build(x):
         return mb.slice_by_index(x=mb.mul(x=x, y=x), begin=[0, 0, 0, 0], end=[1, 4, 1, 2])
 
@@ -399,7 +388,7 @@ def test_one_operand_twice_is_read_once_and_a_slice_reads_what_it_writes(tmp_pat
     assert (square.activation_bytes, piece.activation_bytes) == (64 + 64, 16 + 16)
 
 
-def test_loop_is_counted_as_often_as_it_runs(tmp_path: Path) -> None:
+def test_loop_is_counted_as_often_as_it_runs(tmp_path):
     def build(x):
         return mb.while_loop(
             _cond=lambda i, y: mb.less(x=i, y=3),
@@ -420,14 +409,14 @@ CONVOLUTION = {"x": (1, 32, 1, 16)}, lambda x: mb.conv(x=x, weight=WEIGHT)
 
 @pytest.fixture(scope="module")
 # a convolution [64, 32, 1, 4] of fp32 weights, to compress
-def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[ct.target, Path]:
+def plain(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain")
     return {t: package_of(*CONVOLUTION, folder, types.fp32, t) for t in (IOS17, IOS18)}
 
 
 BLOCKS = linear("int4", granularity="per_block", block_size=16)
 SPARSE = VALUES // 4 * 4 + VALUES // 8
-UNCHANGED: Compress = lambda model: model  # noqa: E731
+UNCHANGED = lambda model: model  # noqa: E731
 
 
 @pytest.mark.parametrize(
@@ -451,14 +440,12 @@ UNCHANGED: Compress = lambda model: model  # noqa: E731
         ),
     ],
 )
-def test_stored_bytes_by_kind(
-    target: ct.target, compress: Compress, kind: str, stored: Any, plain: dict, tmp_path: Path
-) -> None:
+def test_stored_bytes_by_kind(target, compress, kind, stored, plain, tmp_path):
     path = compressed(plain[target], compress, tmp_path)
     assert open_program(path).storage.bytes_by_kind() == {kind: stored}
 
 
-def test_a_weight_of_two_layers_is_stored_once(tmp_path: Path) -> None:
+def test_a_weight_of_two_layers_is_stored_once(tmp_path):
     def twice(x):
         weight = mb.const(val=np.ones((4, 4, 1, 3), np.float16))
         return mb.conv(x=mb.conv(x=x, weight=weight), weight=weight)

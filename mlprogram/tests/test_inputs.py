@@ -1,9 +1,7 @@
 """What a program says of its inputs, and one clear line for everything that does not fit."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import coremltools as ct
 import numpy as np
@@ -20,7 +18,7 @@ SHAPES = ((1, 4, 1, 10), (1, 4, 1, 20), (1, 4, 1, 40))
 ZEROS = np.zeros(SHAPES[0])
 
 
-def network() -> nn.Module:
+def network():
     """Large enough that its weights go to the blob file."""
     return nn.Sequential(nn.Conv2d(4, 4, (1, 9), padding=(0, 4)), nn.ReLU())
 
@@ -28,18 +26,18 @@ def network() -> nn.Module:
 class Sum(nn.Module):
     """Two inputs."""
 
-    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def forward(self, a, b):
         return a * 2 + b.sum(-1, keepdim=True)
 
 
-def convert(module: nn.Module, folder: Path, *inputs: ct.TensorType, **more: Any) -> Path:
+def convert(module, folder, *inputs, **more):
     examples = tuple(torch.zeros(*spec.shape.default) for spec in inputs)
     path, fp32 = folder / "net.mlpackage", ct.precision.FLOAT32
     return converted(module, examples, path, [*inputs], compute_precision=fp32, **more)
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def package(tmp_path_factory):
     torch.manual_seed(0)
     shape = ct.EnumeratedShapes([list(s) for s in SHAPES], default=list(SHAPES[1]))
     x = ct.TensorType("x", shape=shape, dtype=np.float16)
@@ -47,11 +45,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copy(package: Path, tmp_path: Path) -> Path:
+def copy(package, tmp_path):
     return Path(shutil.copytree(package, tmp_path / "copy.mlpackage"))
 
 
-def test_specifications(package: Path) -> None:
+def test_specifications(package):
     program = Program(package)
     spec = program.inputs["x"]
     assert spec == TensorSpec("x", "fp16", SHAPES[1], shapes=spec.shapes)
@@ -64,7 +62,7 @@ def test_specifications(package: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_enumerated_shape_runs(precision: str, package: Path) -> None:
+def test_every_enumerated_shape_runs(precision, package):
     program = Program(package, precision=precision)
     for shape in SHAPES:
         y = program({"x": np.ones(shape, np.float32)})["y"]
@@ -73,7 +71,7 @@ def test_every_enumerated_shape_runs(precision: str, package: Path) -> None:
         assert y.dtype == kinds.get(precision, y.dtype)
 
 
-def test_a_range_of_shapes(tmp_path: Path) -> None:
+def test_a_range_of_shapes(tmp_path):
     x = ct.TensorType("x", shape=ct.Shape([1, 4, 1, ct.RangeDim(5, 50, default=10)]))
     program = Program(convert(network(), tmp_path, x))
     assert program.inputs["x"].ranges == ((1, 1), (4, 4), (1, 1), (5, 50))
@@ -82,7 +80,7 @@ def test_a_range_of_shapes(tmp_path: Path) -> None:
     pytest.raises(ProgramError, program, {"x": torch.zeros(1, 4, 1, 51)}).match(message)
 
 
-def test_enumerations_pair_by_index(tmp_path: Path) -> None:
+def test_enumerations_pair_by_index(tmp_path):
     a = ct.TensorType("a", shape=ct.EnumeratedShapes([[1, 2], [1, 4]]))
     b = ct.TensorType("b", shape=ct.EnumeratedShapes([[1, 3], [1, 6]]))
     program = Program(convert(Sum(), tmp_path, a, b, target=IOS18))
@@ -93,7 +91,7 @@ def test_enumerations_pair_by_index(tmp_path: Path) -> None:
     )
 
 
-def test_an_input_with_a_default_may_be_left_out(tmp_path: Path) -> None:
+def test_an_input_with_a_default_may_be_left_out(tmp_path):
     default = np.full((1, 3), 0.5, np.float32)
     a, b = ct.TensorType("a", (1, 2)), ct.TensorType("b", (1, 3), default_value=default)
     program = Program(convert(Sum(), tmp_path, a, b))
@@ -101,7 +99,7 @@ def test_an_input_with_a_default_may_be_left_out(tmp_path: Path) -> None:
     assert program({"a": torch.ones(1, 2)})["y"].tolist() == [[3.5, 3.5]]
 
 
-def test_inputs_are_rounded_to_their_declared_type(package: Path) -> None:
+def test_inputs_are_rounded_to_their_declared_type(package):
     x, program = torch.rand(SHAPES[0], dtype=torch.float64), Program(package)
     assert torch.equal(program({"x": x})["y"], program({"x": x.half()})["y"])
 
@@ -124,14 +122,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_input_that_does_not_fit_is_one_clear_line(name: str, package: Path) -> None:
+def test_input_that_does_not_fit_is_one_clear_line(name, package):
     inputs, message = REFUSED[name]
     with pytest.raises(ProgramError, match=message) as error:
         Program(package)(inputs)
     assert "\n" not in str(error.value)
 
 
-def test_integer_input_out_of_range(tmp_path: Path) -> None:
+def test_integer_input_out_of_range(tmp_path):
     program = program_of({"i": (3,)}, lambda i: mb.add(x=i, y=1), tmp_path)
     assert program({"i": np.array([1, 2, 3], np.int64)})["y"].tolist() == [2, 3, 4]
     for i, message in (
@@ -141,7 +139,7 @@ def test_integer_input_out_of_range(tmp_path: Path) -> None:
         pytest.raises(ProgramError, program, {"i": i}).match(message)
 
 
-def test_nan_and_infinity_are_allowed_counted_and_reported(package: Path) -> None:
+def test_nan_and_infinity_are_allowed_counted_and_reported(package):
     program, x = Program(package), np.zeros(SHAPES[0], np.float32)
     x[0, 0, 0, :2], x[0, 1, 0, 3] = np.nan, np.inf
     with pytest.warns(NonFiniteInput, match="input 'x' holds 2 NaN and 1 infinite values of 40"):
@@ -165,7 +163,7 @@ def test_nan_and_infinity_are_allowed_counted_and_reported(package: Path) -> Non
         ("void.mlmodel", b"", "it has no specification version"),
     ],
 )
-def test_not_a_package(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+def test_not_a_package(name, content, message, tmp_path):
     path = tmp_path / name
     if content is not None:
         path.parent.mkdir(exist_ok=True)
@@ -173,10 +171,10 @@ def test_not_a_package(name: str, content: bytes | None, message: str, tmp_path:
     pytest.raises(ProgramError, Program, tmp_path / name.removesuffix("/x")).match(message)
 
 
-def edited(change: Callable[[Model_pb2.Model, Any], Any]) -> Callable[[bytes], bytes]:
+def edited(change):
     """A specification after a change of it, or of its relu."""
 
-    def run(whole: bytes) -> bytes:
+    def run(whole):
         spec = Model_pb2.Model.FromString(whole)
         function = spec.mlProgram.functions["main"]
         operations = function.block_specializations[function.opset].operations
@@ -186,12 +184,12 @@ def edited(change: Callable[[Model_pb2.Model, Any], Any]) -> Callable[[bytes], b
     return run
 
 
-def lie(spec: Model_pb2.Model, relu: Any) -> None:
+def lie(spec, relu):
     relu.outputs[0].type.tensorType.dimensions[1].constant.size = 5
 
 
 # file of the package, its bytes after the damage, what is said
-DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+DAMAGES = {
     "manifest": (
         "Manifest.json",
         lambda _: b"{",
@@ -252,7 +250,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_package_says_why(name: str, copy: Path) -> None:
+def test_a_damaged_package_says_why(name, copy):
     file, damage, message = DAMAGES[name]
     path = next(copy.rglob(file))
     if damage:
@@ -262,7 +260,7 @@ def test_a_damaged_package_says_why(name: str, copy: Path) -> None:
     pytest.raises(ProgramError, lambda: Program(copy)({"x": ZEROS})).match(message)
 
 
-def test_operation_that_fails_says_where_and_on_what(tmp_path: Path) -> None:
+def test_operation_that_fails_says_where_and_on_what(tmp_path):
     def build(x, i):
         return [mb.gather(x=x, indices=i, axis=0, name="y")]
 
@@ -273,13 +271,13 @@ def test_operation_that_fails_says_where_and_on_what(tmp_path: Path) -> None:
     )
 
 
-def test_unknown_precision(package: Path) -> None:
+def test_unknown_precision(package):
     message = "precision 'fp8' is unknown; one of declared, exact, exact64, declared64, ane_num"
     pytest.raises(ProgramError, Program, package, precision="fp8").match(message)
 
 
 # the .mlmodel inside a package, with its weights folder beside it
-def test_bare_model_file_runs(package: Path) -> None:
+def test_bare_model_file_runs(package):
     bare = Program(next(package.rglob("model.mlmodel")))
     x = {"x": np.ones(SHAPES[0], np.float32)}
     assert torch.equal(bare(x)["y"], Program(package)(x)["y"])
@@ -303,7 +301,5 @@ LISTED = TensorSpec("x", "fp32", (1, 3), shapes=((1, 3), (1, 4)))
     ],
 )
 # coremltools' users and tests match these words
-def test_a_shape_is_refused_in_core_mls_words_too(
-    spec: TensorSpec, shape: tuple[int, ...], words: str
-) -> None:
+def test_a_shape_is_refused_in_core_mls_words_too(spec, shape, words):
     assert spec.refusal(shape) == words

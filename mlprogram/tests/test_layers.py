@@ -1,15 +1,13 @@
 """Convolutions, matrix products, norms, pools, attention and recurrent layers against PyTorch."""
 
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from built import IOS16, IOS18, Case, Rng, case, flip, makers, test_of
+from built import IOS16, IOS18, case, flip, makers, test_of
 from mlprogram.ops.linear import REDUCTION
 
 Tensor = torch.Tensor
@@ -20,15 +18,15 @@ AVERAGES, MAXIMA = (
 )
 
 
-def sizes(rng: Rng, low: int, high: int, count: Any) -> list[int]:
+def sizes(rng, low, high, count):
     return rng.integers(low, high, count).tolist()
 
 
-def normal(rng: Rng, *shape: int) -> np.ndarray:
+def normal(rng, *shape):
     return rng.normal(size=shape) / 2
 
 
-def padded(x: Tensor, kernel: list[int], attrs: dict, value: float = 0) -> Tensor:
+def padded(x, kernel, attrs, value=0):
     """x with the padding of its pad_type around the axes of the kernel, dilation included."""
     kind, pairs = attrs["pad_type"], []
     plan = zip(
@@ -47,7 +45,7 @@ def padded(x: Tensor, kernel: list[int], attrs: dict, value: float = 0) -> Tenso
     return F.pad(x, pairs, value=value)
 
 
-def convolved(x: Tensor, weight: Tensor, attrs: dict) -> Tensor:
+def convolved(x, weight, attrs):
     kernel = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], attrs["dilations"], strict=True)]
     run = CONVOLUTIONS[x.dim() - 3]
     return run(
@@ -61,11 +59,11 @@ def convolved(x: Tensor, weight: Tensor, attrs: dict) -> Tensor:
     )
 
 
-def with_bias(y: Tensor, bias: Tensor) -> Tensor:
+def with_bias(y, bias):
     return y + bias.reshape(-1, *[1] * (y.dim() - 2))
 
 
-def conv_attributes(rng: Rng, kernel: list[int], *more: str) -> dict[str, Any]:
+def conv_attributes(rng, kernel, *more):
     return {
         "strides": sizes(rng, 1, 4, len(kernel)),
         "pad_type": str(rng.choice(["valid", "same", "custom", *more])),
@@ -75,7 +73,7 @@ def conv_attributes(rng: Rng, kernel: list[int], *more: str) -> dict[str, Any]:
     }
 
 
-def conv(rng: Rng, rank: int, channels: int) -> Case:
+def conv(rng, rank, channels):
     kernel = sizes(rng, 1, 4, rank)
     attrs = conv_attributes(rng, kernel, "same_lower")
     if channels > 4:
@@ -91,7 +89,7 @@ def conv(rng: Rng, rank: int, channels: int) -> Case:
     return case(reference, x=x, consts=weights, ulps=4, **attrs)
 
 
-def conv_transpose(rng: Rng) -> Case:
+def conv_transpose(rng):
     """Against the gradient of the convolution that it is the transpose of."""
     kernel = sizes(rng, 1, 4, rng.integers(1, 4))
     attrs = conv_attributes(rng, kernel)
@@ -117,13 +115,13 @@ def conv_transpose(rng: Rng) -> Case:
     return case(reference, x=x, consts=weights, ulps=4, **attrs)
 
 
-def linear(rng: Rng) -> Case:
+def linear(rng):
     weights = {"weight": normal(rng, 5, 6), "bias": normal(rng, 5)}
     x = normal(rng, *sizes(rng, 1, 5, rng.integers(1, 4)), 6)
     return case(F.linear, x=x, consts=weights, ulps=4)
 
 
-def matmul(rng: Rng) -> Case:
+def matmul(rng):
     x, y = normal(rng, 2, 1, 4, 5), normal(rng, *[(3, 5, 6), (1, 5, 6), (5, 6)][rng.integers(3)])
     if flip(rng, 0.2):
         return case(torch.matmul, x=x[0, 0, 0], y=y, ulps=4)
@@ -138,7 +136,7 @@ def matmul(rng: Rng) -> Case:
     )
 
 
-def scaled_dot_product_attention(rng: Rng) -> Case:
+def scaled_dot_product_attention(rng):
     mask = rng.random((4, 5)) < 0.7
     mask[:, 0] = True
     kind = rng.integers(3)
@@ -153,20 +151,20 @@ def scaled_dot_product_attention(rng: Rng) -> Case:
     )
 
 
-def scale_and_zero(rng: Rng, scales: np.ndarray, kind: type, low: int) -> dict[str, Any]:
+def scale_and_zero(rng, scales, kind, low):
     """A scale for each channel of axis 1 or one for all, with a zero point or without."""
     scale = scales if flip(rng) else np.array(scales[0])
     zero = {"zero_point": rng.integers(low, 9, scale.shape).astype(kind)} if flip(rng, 0.7) else {}
     return {"consts": {"scale": scale} | zero} | ({"axis": 1} if scale.ndim else {})
 
 
-def along(parameters: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+def along(parameters):
     """(scale, zero point) that line up with axis 1."""
     scale, *zero = (p.double().reshape(-1, 1) for p in parameters if isinstance(p, Tensor))
     return scale, zero[0] if zero else torch.zeros(1, 1)
 
 
-def quantize(rng: Rng) -> Case:
+def quantize(rng):
     kind = (np.int8, np.uint8)[rng.integers(2)]
     low, high = np.iinfo(kind).min, np.iinfo(kind).max
 
@@ -180,7 +178,7 @@ def quantize(rng: Rng) -> Case:
     return case(reference, input=ties, output_dtype=name, **more)
 
 
-def dequantize(rng: Rng) -> Case:
+def dequantize(rng):
     def reference(codes, *parameters):
         scale, zero = along(parameters)
         return (codes.double() - zero) * scale
@@ -190,11 +188,11 @@ def dequantize(rng: Rng) -> Case:
     return case(reference, **more | {"consts": codes | more["consts"]})
 
 
-def channels(rng: Rng) -> np.ndarray:
+def channels(rng):
     return normal(rng, 2, 4, *sizes(rng, 2, 6, rng.integers(1, 3))) * 6 + 1
 
 
-def batch_norm(rng: Rng) -> Case:
+def batch_norm(rng):
     names = ("mean", "variance", "gamma", "beta")
     return case(
         lambda x, *rest: F.batch_norm(x, *rest[:4], eps=rest[4]),
@@ -205,7 +203,7 @@ def batch_norm(rng: Rng) -> Case:
     )
 
 
-def instance_norm(rng: Rng) -> Case:
+def instance_norm(rng):
     return case(
         lambda x, gamma, beta, e: F.instance_norm(x, weight=gamma, bias=beta, eps=e),
         x=channels(rng),
@@ -215,7 +213,7 @@ def instance_norm(rng: Rng) -> Case:
     )
 
 
-def layer_norm(rng: Rng) -> Case:
+def layer_norm(rng):
     axes, x = [[-1], [1], [1, 2], [-2, -1]][rng.integers(4)], normal(rng, 3, 4, 5) * 4
     inner, last = [x.shape[a] for a in axes], [*range(-len(axes), 0)]
 
@@ -226,7 +224,7 @@ def layer_norm(rng: Rng) -> Case:
     return case(reference, x=x, consts=weights, axes=axes, epsilon=1e-3, ulps=8)
 
 
-def l2_norm(rng: Rng) -> Case:
+def l2_norm(rng):
     return case(
         lambda x, e: x / (x.square().sum((1, 2, 3), keepdim=True) + e).sqrt(),
         x=normal(rng, 2, 3, 4, 5),
@@ -235,14 +233,14 @@ def l2_norm(rng: Rng) -> Case:
     )
 
 
-def local_response_norm(rng: Rng) -> Case:
+def local_response_norm(rng):
     x, size = normal(rng, 2, 6, 3, 4) * 2, int(rng.integers(1, 5))
     return case(F.local_response_norm, x=x, size=size, alpha=0.5, beta=0.75, k=1.5, ulps=2)
 
 
 # A case maker for pooling
-def pool(kind: str) -> Callable[[Rng], Case]:
-    def make(rng: Rng):
+def pool(kind):
+    def make(rng):
         kernel = sizes(rng, 1, 4, rng.integers(1, 3 if kind == "l2" else 4))
         attrs = {
             "kernel_sizes": kernel,
@@ -270,12 +268,12 @@ def pool(kind: str) -> Callable[[Rng], Case]:
     return make
 
 
-def reordered(matrix: Tensor, *order: int) -> Tensor:
+def reordered(matrix, *order):
     """Gate blocks of a weight or a bias in another order."""
     return torch.cat([matrix.chunk(len(order))[i] for i in order])
 
 
-def recurrent(rng: Rng, gates: int, *suffixes: str) -> dict[str, Any]:
+def recurrent(rng, gates, *suffixes):
     """Inputs of five steps, a batch of 2 and 3 features; weights of 4 states for each suffix."""
     states = ("initial_h", "initial_c") if gates == 4 else ("initial_h",)
     shapes = {"weight_ih": (4 * gates, 3), "weight_hh": (4 * gates, 4), "bias": (4 * gates,)}
@@ -287,7 +285,7 @@ def recurrent(rng: Rng, gates: int, *suffixes: str) -> dict[str, Any]:
     }
 
 
-def lstm(rng: Rng) -> Case:
+def lstm(rng):
     both, whole = flip(rng), flip(rng, 0.6)
     reverse = not both and flip(rng)
     more = recurrent(rng, 4, *["", "_back"][: 1 + both])
@@ -308,7 +306,7 @@ def lstm(rng: Rng) -> Case:
     return case(reference, direction=direction, output_sequence=whole, **more)
 
 
-def gru(rng: Rng) -> Case:
+def gru(rng):
     reverse, whole = flip(rng), flip(rng)
     more = recurrent(rng, 3, "")
 
@@ -329,7 +327,7 @@ def gru(rng: Rng) -> Case:
     )
 
 
-def rnn(rng: Rng) -> Case:
+def rnn(rng):
     reverse, activation = flip(rng), str(rng.choice(["tanh", "relu"]))
     more = recurrent(rng, 1, "")
 
@@ -384,7 +382,7 @@ AXES = [axes for size in (1, 2, 3, 4) for axes in itertools.combinations(range(4
 @pytest.mark.parametrize(
     "op", ["reduce_mean", "reduce_sum", "reduce_l2_norm", "reduce_max", "reduce_log_sum_exp"]
 )
-def test_reductions_do_not_hang_on_the_storage(op: str, keep_dims: bool) -> None:
+def test_reductions_do_not_hang_on_the_storage(op, keep_dims):
     x = torch.randn(2, 5, 3, 7, generator=torch.Generator().manual_seed(0))
     stored = x.to(memory_format=torch.channels_last)
     for axes in (*AXES, (-1,), (-3, -1)):

@@ -2,30 +2,28 @@
 coremltools' value inference is the reference.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from built import IOS18, Case, Rng, case, each, test_of
+from built import IOS18, case, each, test_of
 
 Tensor = torch.Tensor
 
 
-def tensor(*shape: int) -> np.ndarray:
+def tensor(*shape):
     values = np.random.default_rng(sum(shape)).permutation(int(np.prod(shape)))
     return (values.reshape(shape) - 7) / 4.0
 
 
-def interleaved(values: list[Tensor], axis: int, _: bool) -> Tensor:
+def interleaved(values, axis, _):
     y = torch.cat(values, axis)
     for i, value in enumerate(values):
         y.movedim(axis, 0)[i :: len(values)] = value.movedim(axis, 0)
     return y
 
 
-def sequence_reversed(x: Tensor, lengths: Tensor, seq: int, batch: int) -> Tensor:
+def sequence_reversed(x, lengths, seq, batch):
     y = x.clone()
     for sample, n in enumerate(lengths.tolist()):
         row = y.select(batch, sample).movedim(seq - (seq > batch), 0)
@@ -33,7 +31,7 @@ def sequence_reversed(x: Tensor, lengths: Tensor, seq: int, batch: int) -> Tenso
     return y
 
 
-def reverse_sequence(seq: int, batch: int) -> Case:
+def reverse_sequence(seq, batch):
     x = tensor(4, 3, 5)
     lengths = np.linspace(0, x.shape[seq], x.shape[batch]).astype(np.int32)
     return case(
@@ -41,12 +39,12 @@ def reverse_sequence(seq: int, batch: int) -> Case:
     )
 
 
-def blocks(x: Tensor, h: int, w: int, axis: int) -> Tensor:
+def blocks(x, h, w, axis):
     """The pixels of every place in a block of h x w, one place after the other along `axis`."""
     return torch.cat([x[:, :, i::h, j::w] for i, j in np.ndindex(h, w)], axis)
 
 
-def unblocked(x: Tensor, h: int, w: int, axis: int) -> Tensor:
+def unblocked(x, h, w, axis):
     """The inverse of blocks."""
     parts = x.chunk(h * w, axis)
     n, c, height, width = parts[0].shape
@@ -57,7 +55,7 @@ def unblocked(x: Tensor, h: int, w: int, axis: int) -> Tensor:
 
 
 ROWS = [tensor(2, 3, 4), tensor(2, 3, 4) + 1, tensor(2, 3, 4) * 2]
-CASES: dict[str, Any] = {
+CASES = {
     "reshape": each(
         x=tensor(3, 4, 5),
         shape=([-1], [0, -1, 0], [5, -1], [3, 1, 4, 5], [0, 0, 0], [4, 3, 0]),
@@ -135,7 +133,7 @@ CASES: dict[str, Any] = {
 }
 
 
-def slice_arguments(rng: Rng, squeezes: float) -> tuple[tuple[int, ...], dict[str, list]]:
+def slice_arguments(rng, squeezes):
     """A shape, and random begin, end, stride and masks that leave something on every axis."""
     shape = tuple(rng.integers(2, 6, rng.integers(1, 4)).tolist())
     rows, whole = [], rng.integers(len(shape))
@@ -155,12 +153,12 @@ def slice_arguments(rng: Rng, squeezes: float) -> tuple[tuple[int, ...], dict[st
     return shape, dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
-def slice_by_index(rng: Rng) -> Case:
+def slice_by_index(rng):
     shape, arguments = slice_arguments(rng, 0.3)
     return case(x=tensor(*shape), **arguments)
 
 
-def slice_update(rng: Rng) -> Case:
+def slice_update(rng):
     shape, arguments = slice_arguments(rng, 0)
     part = [
         len(range(n)[None if from_first else begin : None if to_last else end : step])
@@ -175,11 +173,11 @@ DRAWN = np.random.default_rng(0)
 MATRIX, CUBE = tensor(4, 5), tensor(3, 4, 5)
 
 
-def indices(high: int, *shape: int) -> np.ndarray:
+def indices(high, *shape):
     return DRAWN.integers(0, high, shape).astype(np.int32)
 
 
-def gather_nd(x: Tensor, places: Tensor, batch_dims: int) -> Tensor:
+def gather_nd(x, places, batch_dims):
     if not batch_dims:
         return x[tuple(places.long().movedim(-1, 0))]
     return torch.stack([gather_nd(*pair, 0) for pair in zip(x, places, strict=True)])
@@ -196,13 +194,11 @@ UPDATES = {
 }
 
 
-def numbered(data: np.ndarray) -> np.ndarray:
+def numbered(data):
     return np.arange(data.size).reshape(data.shape)
 
 
-def scattered(
-    data: np.ndarray, indices: np.ndarray, targets: np.ndarray, mode: str, **more: Any
-) -> Case:
+def scattered(data, indices, targets, mode, **more):
     """Updates of the elements with these numbers, combined one after the other."""
 
     def reference(data, indices, updates, *_):
@@ -215,12 +211,12 @@ def scattered(
     return case(reference, data=data, indices=indices, updates=updates, mode=mode, ulps=2, **more)
 
 
-def scatter(mode: str, axis: int) -> Case:
+def scatter(mode, axis):
     places = np.array([2, 0] if mode == "update" else [1, 2, 1, 0], np.int32)
     return scattered(CUBE, places, np.take(numbered(CUBE), places, axis), mode, axis=axis)
 
 
-def scatter_along_axis(mode: str) -> Case:
+def scatter_along_axis(mode):
     rows = np.array([[0, 3, 2], [4, 1, 0], [2, 3, 4], [1, 0, 2]], np.int32)
     rows = rows if mode == "update" else indices(5, 4, 3)
     targets = np.take_along_axis(numbered(MATRIX), rows, 1)
@@ -228,12 +224,12 @@ def scatter_along_axis(mode: str) -> Case:
     return scattered(MATRIX, rows, targets, mode, axis=1, folds=mode == "update")
 
 
-def scatter_nd(mode: str) -> Case:
+def scatter_nd(mode):
     x, places = tensor(3, 4, 2), np.array([[0, 1], [2, 3], [0, 2 - (mode != "update")]], np.int32)
     return scattered(x, places, numbered(x)[tuple(places.T)], mode)
 
 
-def one_hot(places: Tensor, size: int, axis: int, on: float, off: float) -> Tensor:
+def one_hot(places, size, axis, on, off):
     return torch.where(places[..., None] == torch.arange(size), on, off).movedim(-1, axis)
 
 

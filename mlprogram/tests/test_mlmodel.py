@@ -2,9 +2,6 @@
 exceptions.
 """
 
-from pathlib import Path
-from typing import Any
-
 import coremltools as ct
 import numpy as np
 import pytest
@@ -21,17 +18,15 @@ from mlprogram import MLModel, Program, ProgramError
 class Affine(nn.Module):
     """x * factor + 1."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor):
         super().__init__()
         self.factor = factor
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return x * self.factor + 1
 
 
-def convert(
-    module: nn.Module, folder: Path, *inputs: Any, outputs: Any = ("y",), **more: Any
-) -> Path:
+def convert(module, folder, *inputs, outputs=("y",), **more):
     """One input, x of three numbers where nothing else is said."""
     inputs = inputs or (ct.TensorType("x", shape=(1, 3)),)
     path, example = folder / "m.mlpackage", torch.zeros(tuple(inputs[0].shape.shape))
@@ -39,12 +34,12 @@ def convert(
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain(tmp_path_factory):
     return convert(Affine(2), tmp_path_factory.mktemp("plain"))
 
 
 @pytest.fixture(scope="module")
-def tenfold(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tenfold(tmp_path_factory):
     y = ct.TensorType("y", shape=(1, 3))
     return convert(Affine(10), tmp_path_factory.mktemp("tenfold"), y, outputs=("z",))
 
@@ -61,13 +56,13 @@ KINDS = "float32 float64 float16 int64".split()
     ],
     ids=[*KINDS, "tensor", "list"],
 )
-def test_any_array_of_numbers(plain: Path, value: Any) -> None:
+def test_any_array_of_numbers(plain, value):
     out = MLModel(plain).predict({"x": value})["y"]
     assert out.dtype == np.float32
     assert out.tolist() == [[3, 5, 7]]
 
 
-def test_batches_and_descriptions(plain: Path) -> None:
+def test_batches_and_descriptions(plain):
     model = MLModel(str(plain), compute_units=ct.ComputeUnit.CPU_AND_NE)
     rows = model.predict([{"x": [[k, 0, 0]]} for k in range(3)])
     assert [row["y"][0, 0] for row in rows] == [1, 3, 5]
@@ -81,7 +76,7 @@ def test_batches_and_descriptions(plain: Path) -> None:
     assert again.predict({"x": [[0, 0, 0]]})["y"].tolist() == [[1, 1, 1]]
 
 
-def test_integers_lose_their_fraction(tmp_path: Path) -> None:
+def test_integers_lose_their_fraction(tmp_path):
     """int32 inputs are asked for as they come: coremltools' own helpers hand over float32."""
     model = MLModel(package_of({"i": (4,)}, lambda i: {"y": mb.add(x=i, y=1)}, tmp_path))
     y = model.predict({"i": np.array([1.9, -1.9, 7, 0], np.float32)})["y"]
@@ -91,7 +86,7 @@ def test_integers_lose_their_fraction(tmp_path: Path) -> None:
         pytest.raises(ProgramError, model.predict, {"i": [value, 0, 0, 0]}).match(message)
 
 
-def image_model(folder: Path, layout: str, outputs: Any = None) -> MLModel:
+def image_model(folder, layout, outputs=None):
     """x + 1 of pixels, 4 rows and 6 columns."""
     colour = getattr(ct.colorlayout, layout)
     shape = (1, 1 if layout.startswith("GRAY") else 3, 4, 6)
@@ -104,7 +99,7 @@ def image_model(folder: Path, layout: str, outputs: Any = None) -> MLModel:
     ("layout", "mode"),
     [("RGB", "RGB"), ("BGR", "RGB"), ("GRAYSCALE", "L"), ("GRAYSCALE_FLOAT16", "F")],
 )
-def test_images_in_and_out(layout: str, mode: str, tmp_path: Path) -> None:
+def test_images_in_and_out(layout, mode, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 254, (4, 6, 3)).astype(np.uint8)
     picture = Image.fromarray(pixels if mode == "RGB" else pixels[..., 0]).convert(mode)
     y = image_model(tmp_path, layout).predict({"x": picture})["y"]
@@ -115,7 +110,7 @@ def test_images_in_and_out(layout: str, mode: str, tmp_path: Path) -> None:
 
 
 # the program of a BGR input sees blue in channel 0
-def test_blue_comes_first_where_the_layout_says_so(tmp_path: Path) -> None:
+def test_blue_comes_first_where_the_layout_says_so(tmp_path):
     model = image_model(tmp_path, "BGR", outputs=("y",))
     y = model.predict({"x": Image.new("RGB", (6, 4), (10, 20, 30))})["y"]
     assert y[0, :, 0, 0].tolist() == [31, 21, 11]
@@ -137,15 +132,13 @@ def test_blue_comes_first_where_the_layout_says_so(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_images_that_do_not_fit(
-    value: Any, error: type[Exception], message: str, tmp_path: Path
-) -> None:
+def test_images_that_do_not_fit(value, error, message, tmp_path):
     predict = image_model(tmp_path, "RGB").predict
     pytest.raises(error, predict, {"x": value}).match(message)
 
 
 @pytest.mark.parametrize("labels", [["cat", "dog", "fox"], [7, 8, 9]])
-def test_class_label_and_probabilities(labels: list, tmp_path: Path) -> None:
+def test_class_label_and_probabilities(labels, tmp_path):
     names = ct.ClassifierConfig(labels)
     model = MLModel(convert(nn.Softmax(-1), tmp_path, outputs=None, classifier_config=names))
     out = model.predict({"x": [[0, 3, 1]]})
@@ -155,14 +148,14 @@ def test_class_label_and_probabilities(labels: list, tmp_path: Path) -> None:
     assert sum(chances.values()) == pytest.approx(1, abs=1e-3)
 
 
-def stop_at_after(name: str, kind: str, value: object) -> None:
+def stop_at_after(name, kind, value):
     if name == "after":
         raise RuntimeError("stop here")
 
 
 @pytest.fixture(scope="module")
 # x is written into the middle of a state of three
-def stateful(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stateful(tmp_path_factory):
     def build(x, s):
         before = mb.read_state(input=s)
         after = mb.slice_update(x=before, update=x, begin=[1], end=[2])
@@ -172,7 +165,7 @@ def stateful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package_of(inputs, build, tmp_path_factory.mktemp("state"), target=IOS18)
 
 
-def test_what_was_read_of_a_state_stays_when_it_is_written(stateful: Path) -> None:
+def test_what_was_read_of_a_state_stays_when_it_is_written(stateful):
     program = Program(stateful)
     state = program.make_state()
     held, x = state["s"], {"x": np.array([9], np.float16)}
@@ -191,7 +184,7 @@ def test_what_was_read_of_a_state_stays_when_it_is_written(stateful: Path) -> No
         pytest.raises(ProgramError, program, x, state=missing).match(message)
 
 
-def test_state_is_kept_between_calls(stateful: Path) -> None:
+def test_state_is_kept_between_calls(stateful):
     model, x = MLModel(stateful), {"x": [2]}
     state, other = model.make_state(), model.make_state()
     for before in ([0, 0, 0], [0, 2, 0]):
@@ -209,7 +202,7 @@ def test_state_is_kept_between_calls(stateful: Path) -> None:
         pytest.raises(ProgramError, *call).match(message)
 
 
-def test_several_functions_and_the_default_one(plain: Path, tenfold: Path, tmp_path: Path) -> None:
+def test_several_functions_and_the_default_one(plain, tenfold, tmp_path):
     descriptor, path = ct.utils.MultiFunctionDescriptor(), tmp_path / "both.mlpackage"
     descriptor.add_function(str(plain), "main", "twice")
     descriptor.add_function(str(tenfold), "main", "tenfold")
@@ -235,7 +228,7 @@ def test_several_functions_and_the_default_one(plain: Path, tenfold: Path, tmp_p
         pytest.raises(error, call, model, **option).match(message)
 
 
-def test_pipeline(plain: Path, tenfold: Path, tmp_path: Path) -> None:
+def test_pipeline(plain, tenfold, tmp_path):
     models = [ct.models.MLModel(str(path), skip_model_load=True) for path in (plain, tenfold)]
     path = tmp_path / "line.mlpackage"
     ct.utils.make_pipeline(*models).save(str(path))
@@ -245,7 +238,7 @@ def test_pipeline(plain: Path, tenfold: Path, tmp_path: Path) -> None:
     pytest.raises(ProgramError, model.make_state).match("a pipeline keeps no state")
 
 
-def test_what_coremltools_refuses(plain: Path) -> None:
+def test_what_coremltools_refuses(plain):
     model, x = MLModel(plain), {"x": [[1, 2, 3]]}
     for error, message, *call in (
         (KeyError, 'Provided key "z", in the input dict, does not match', model.predict, {"z": 1}),

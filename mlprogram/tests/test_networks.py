@@ -7,10 +7,6 @@ The limit is 100 dB in fp32 against the same PyTorch module, for compressed pack
 decompressed weights copied into it.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import coremltools as ct
 import coremltools.optimize.coreml as cto
 import numpy as np
@@ -27,7 +23,7 @@ LIMIT_DB = 100.0
 FP16, FP32 = ct.precision.FLOAT16, ct.precision.FLOAT32
 
 
-def convert(module: nn.Module, shape: tuple[int, ...], path: Path, **more: Any) -> Path:
+def convert(module, shape, path, **more):
     """The module with input x, of this shape or of a flexible one, and output y, in fp32."""
     inputs = [ct.TensorType("x", shape=more.pop("flexible", None) or shape, dtype=np.float32)]
     outputs, more = [ct.TensorType("y", dtype=np.float32)], {"compute_precision": FP32} | more
@@ -39,18 +35,18 @@ class Recurrent(nn.Module):
     while loop with gather and scatter.
     """
 
-    def __init__(self, kind: Any = nn.GRU, first: bool = False, **more: Any) -> None:
+    def __init__(self, kind=nn.GRU, first=False, **more):
         super().__init__()
         self.layer = kind(6, 8, batch_first=True, **more)
         self.first = nn.Parameter(torch.randn(1, 1, 8)) if first else None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         if self.first is None:
             return self.layer(x)[0]
         return self.layer(x, self.first.expand(1, x.shape[0], 8).contiguous())[0]
 
 
-def vocoder() -> nn.Module:
+def vocoder():
     """Convolutions of every kind, one of them transposed."""
     return nn.Sequential(
         nn.Conv2d(16, 32, (1, 7), padding=(0, 3)),
@@ -62,14 +58,14 @@ def vocoder() -> nn.Module:
     ).eval()
 
 
-def convolutions(module: nn.Module) -> list[nn.Module]:
+def convolutions(module):
     return [layer for layer in module if hasattr(layer, "weight")]
 
 
 WIDE = (1, 16, 1, 20)
 FIRST = {"norm_first": True, "batch_first": True}
 TWO = {"num_layers": 2, "bidirectional": True}
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+NETWORKS = {
     "BiLSTM": (lambda: Recurrent(nn.LSTM, **TWO), (2, 9, 6)),
     "GRU": (Recurrent, (2, 9, 6)),
     "attention": (lambda: nn.TransformerEncoderLayer(16, 4, 32, 0, "gelu", **FIRST), (2, 7, 16)),
@@ -78,7 +74,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_network_agrees_with_pytorch_and_reader_with_coremltools(name: str, tmp_path: Path) -> None:
+def test_network_agrees_with_pytorch_and_reader_with_coremltools(name, tmp_path):
     """The own reader of the protobuf against coremltools' milproto.load: the same operations and
     constants, in the same order.
     """
@@ -95,7 +91,7 @@ def test_network_agrees_with_pytorch_and_reader_with_coremltools(name: str, tmp_
     program, model = Program(path), ct.models.MLModel(str(path), skip_model_load=True)
     spec, theirs = model.get_spec(), []
 
-    def walk(block: Any) -> None:
+    def walk(block):
         for op in block.operations:
             theirs.append(op)
             for inner in op.blocks:
@@ -111,7 +107,7 @@ def test_network_agrees_with_pytorch_and_reader_with_coremltools(name: str, tmp_
 
 INT4 = linear("int4", granularity="per_block", block_size=8)
 GROUPED = palette(nbits=3, granularity="per_grouped_channel", group_size=8)
-COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {
+COMPRESSIONS = {
     "int8, iOS 16": (IOS16, linear(), "constexpr_affine_dequantize"),
     "int8": (IOS18, linear(), "constexpr_blockwise_shift_scale"),
     "uint8 with offset": (IOS18, linear("uint8"), "constexpr_blockwise_shift_scale"),
@@ -128,7 +124,7 @@ COMPRESSIONS: dict[str, tuple[ct.target, Callable, str]] = {
 
 @pytest.fixture(scope="module")
 # the convolutional network, converted once for each target
-def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, dict[ct.target, Path]]:
+def dense(tmp_path_factory):
     torch.manual_seed(0)
     module = vocoder()
     return module, {
@@ -138,9 +134,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, dict[ct.
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
-def test_compressed_network_agrees_with_decompressed_weights(
-    name: str, dense: tuple, tmp_path: Path
-) -> None:
+def test_compressed_network_agrees_with_decompressed_weights(name, dense, tmp_path):
     target, compress, expected_op = COMPRESSIONS[name]
     module, paths = dense
     path = compressed(paths[target], compress, tmp_path)
@@ -163,7 +157,7 @@ def test_compressed_network_agrees_with_decompressed_weights(
 SHAPE = (1, 9, 6)  # batch, steps, features
 RANGE, LISTED = (1, ct.RangeDim(4, 20, default=9), 6), ct.EnumeratedShapes([SHAPE, (1, 14, 6)])
 # options of the network, its loops, options of the conversion
-KINDS: dict[str, tuple[dict, int, dict]] = {
+KINDS = {
     "one": ({}, 1, {}),
     "no bias, a first state, a batch of 2": ({"first": True, "bias": False}, 1, {}),
     "two layers, both directions": (TWO, 4, {}),
@@ -172,12 +166,12 @@ KINDS: dict[str, tuple[dict, int, dict]] = {
 }
 
 
-def loops(program: Program) -> list:
+def loops(program):
     return [step.gru for step in program._plan.body.steps if step.op.op_type == "while_loop"]
 
 
 # with a hook every step of the loop is run, and seen
-def watched(program: Program, x: torch.Tensor) -> torch.Tensor:
+def watched(program, x):
     seen = []
     y = program({"x": x}, hook=lambda name, kind, value: seen.append(kind))["y"]
     assert seen.count("tanh") >= x.shape[1]
@@ -186,9 +180,7 @@ def watched(program: Program, x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("precision", [FP32, FP16])
 @pytest.mark.parametrize("kind", KINDS)
-def test_recognized_loop_gives_what_its_steps_give(
-    kind: str, precision: ct.precision, tmp_path: Path
-) -> None:
+def test_recognized_loop_gives_what_its_steps_give(kind, precision, tmp_path):
     layers, count, more = KINDS[kind]
     torch.manual_seed(0)
     module = Recurrent(**layers).eval()
@@ -208,7 +200,7 @@ def test_recognized_loop_gives_what_its_steps_give(
     assert error_db >= (55.0 if precision == FP16 else 120.0)
 
 
-def test_fp16_steps_are_rounded_as_declared(tmp_path: Path) -> None:
+def test_fp16_steps_are_rounded_as_declared(tmp_path):
     """With numbers whose products are exact in any order, recognized and step by step agree bit by
     bit. The engine model keeps its own sums.
     """
@@ -225,27 +217,27 @@ def test_fp16_steps_are_rounded_as_declared(tmp_path: Path) -> None:
     assert np.isfinite(engine({"x": torch.randn(SHAPE)})["y"].numpy()).all()
 
 
-def _first(operations: list, kind: str) -> Any:
+def _first(operations, kind):
     return next(op for op in operations if op.type == kind)
 
 
-def _another_gate(operations: list) -> None:
+def _another_gate(operations):
     _first(operations, "sigmoid").type = "tanh"
 
 
-def _another_rest(operations: list) -> None:
+def _another_rest(operations):
     _first(operations, "sub").type = "add"
 
 
 # the last product takes the reset gate in place of the update gate
-def _gates_swapped(operations: list) -> None:
+def _gates_swapped(operations):
     for binding in _first(operations[::-1], "mul").inputs.values():
         if binding.arguments[0].name.startswith("sigmoid"):
             binding.arguments[0].name = _first(operations, "sigmoid").outputs[0].name
 
 
 # the branch that a counter from zero never takes, here t // length, is taken
-def _another_index(operations: list) -> None:
+def _another_index(operations):
     chosen = _first(operations, "select").inputs
     a, b = chosen["a"].arguments[0], chosen["b"].arguments[0]
     a.name, b.name = b.name, a.name
@@ -254,14 +246,14 @@ def _another_index(operations: list) -> None:
 
 @pytest.fixture(scope="module")
 # without a fixed length, so that its index has a branch for one counted from the end
-def ranged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ranged(tmp_path_factory):
     torch.manual_seed(0)
     return convert(Recurrent().eval(), SHAPE, tmp_path_factory.mktemp("ranged"), flexible=RANGE)
 
 
 @pytest.mark.parametrize("change", [_another_gate, _another_rest, _gates_swapped, _another_index])
-def test_another_loop_is_left_alone(change: Callable, ranged: Path, tmp_path: Path) -> None:
-    def edited(model: ct.models.MLModel) -> ct.models.MLModel:
+def test_another_loop_is_left_alone(change, ranged, tmp_path):
+    def edited(model):
         spec = model.get_spec()
         function = spec.mlProgram.functions["main"]
         operations = function.block_specializations[function.opset].operations

@@ -3,9 +3,6 @@ own tests found stays mended.
 """
 
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import coremltools as ct
 import numpy as np
@@ -27,11 +24,11 @@ Outputs = dict[str, dict[str, np.ndarray]]
 RNG = np.random.default_rng(0)
 
 
-def drawn(*shape: int) -> np.ndarray:
+def drawn(*shape):
     return RNG.normal(size=shape).astype(np.float16) / 8
 
 
-def eye(dtype: type) -> np.ndarray:
+def eye(dtype):
     return np.array([[1], [0]], dtype)
 
 
@@ -45,7 +42,7 @@ ARC = np.linspace(-10, 10, 4001).astype(np.float32)
 # are 16 wide
 CANCELLING = np.tile(np.repeat([1000.0, -1000.0, 0.3], 32), 3)[None]
 # output -> (its input, what is computed of it)
-PROGRAMS: dict[str, tuple[Any, Callable]] = {
+PROGRAMS = {
     "linear": (
         [[32752, 0], [32768, 0], [-40000, 0]],
         op("matmul", y=eye(np.float16)),
@@ -104,7 +101,7 @@ PROGRAMS: dict[str, tuple[Any, Callable]] = {
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+def outputs(tmp_path_factory):
     """All of them in one package: results by precision."""
     arrays = {f"x{k}": np.array(x, np.float32) for k, (x, _) in enumerate(PROGRAMS.values())}
     inputs = {
@@ -125,7 +122,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     }
 
 
-def of_engine(outputs: Outputs, name: str) -> tuple[np.ndarray, np.ndarray]:
+def of_engine(outputs, name):
     """(as declared, by the engine model)."""
     return outputs["declared"][name], outputs["ane_numerics"][name]
 
@@ -146,23 +143,21 @@ def of_engine(outputs: Outputs, name: str) -> tuple[np.ndarray, np.ndarray]:
         ("single", {}),
     ],
 )
-def test_the_engine_departs_where_published(
-    name: str, departures: dict[int, float], outputs: Outputs
-) -> None:
+def test_the_engine_departs_where_published(name, departures, outputs):
     declared, engine = (y.flatten().tolist() for y in of_engine(outputs, name))
     assert {k: y for k, y in enumerate(engine) if y != declared[k]} == departures
     assert name != "linear" or declared == [32752, 32768, -40000]
     assert name != "exp" or [*map(math.isinf, engine)] == [False, False, True]
 
 
-def test_sums_that_cancel_err_on_the_engine(outputs: Outputs) -> None:
+def test_sums_that_cancel_err_on_the_engine(outputs):
     declared, engine = (y.item() for y in of_engine(outputs, "cancelling"))
     assert abs(declared - 28.8) < 0.02
     assert abs(engine - 28.8) > 10
 
 
 @pytest.mark.parametrize("op", ("sin", "cos"))
-def test_trigonometric_tables_err_at_their_seams_only(op: str, outputs: Outputs) -> None:
+def test_trigonometric_tables_err_at_their_seams_only(op, outputs):
     declared, engine = of_engine(outputs, op)
     error = np.abs(engine - declared)
     distance = np.abs(np.mod(ARC.astype(np.float16).astype(float), 2 * np.pi) - np.pi)
@@ -171,7 +166,7 @@ def test_trigonometric_tables_err_at_their_seams_only(op: str, outputs: Outputs)
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("blocks")])
-def test_blocks_sum_to_the_whole(name: str, outputs: Outputs) -> None:
+def test_blocks_sum_to_the_whole(name, outputs):
     """Groups, dilation, strides and padding survive the split into blocks: within a few fp16 steps
     of the wide result.
     """
@@ -181,11 +176,11 @@ def test_blocks_sum_to_the_whole(name: str, outputs: Outputs) -> None:
 
 
 class Angle(torch.nn.Module):
-    def forward(self, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, y, x):
         return torch.atan2(y, x)
 
 
-def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path: Path) -> None:
+def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path):
     """coremltools writes atan2 with comparisons that leave y = 0, x < 0 out: 0 where pi is right,
     on a device and here.
     """
@@ -199,12 +194,12 @@ def test_atan2_of_zero_and_a_negative_is_wrong_in_the_graph_itself(tmp_path: Pat
         np.testing.assert_allclose(z[1:], torch.atan2(y, x)[1:], atol=atol)
 
 
-def random(*shape: int, seed: int) -> torch.Tensor:
+def random(*shape, seed):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).half().float()
 
 
 @pytest.mark.parametrize("precision", MODELS)
-def test_models_round_fp16_and_leave_fp32_alone(precision: str, outputs: Outputs) -> None:
+def test_models_round_fp16_and_leave_fp32_alone(precision, outputs):
     declared, exact, modelled = (outputs[p] for p in ("declared", "exact", precision))
     fp16 = "blocks_of_conv"
     assert 60 < snr_db(exact[fp16], modelled[fp16]) < 90
@@ -213,7 +208,7 @@ def test_models_round_fp16_and_leave_fp32_alone(precision: str, outputs: Outputs
         assert np.array_equal(declared[fp32], modelled[fp32])
 
 
-def test_another_order_of_additions_is_rounded_once_too() -> None:
+def test_another_order_of_additions_is_rounded_once_too():
     """declared64 gives the nearest fp16 value of every sum; float32's sums miss it where they end
     beside an edge.
     """
@@ -224,15 +219,15 @@ def test_another_order_of_additions_is_rounded_once_too() -> None:
     assert 0 < missed < 0.01
 
 
-def ones(*shape: int) -> torch.Tensor:
+def ones(*shape):
     return torch.ones(shape)
 
 
-def grid(*shape: int) -> torch.Tensor:
+def grid(*shape):
     return torch.arange(1.0, math.prod(shape) + 1).reshape(shape)
 
 
-def cropped(sampling: str, **more: Any) -> dict[str, Any]:
+def cropped(sampling, **more):
     size = {"x": grid(1, 1, 4, 4), "target_height": 2, "target_width": 2, "pad_value": 10.0}
     return size | {"normalized_coordinates": True, "sampling_mode": sampling} | more
 
@@ -240,7 +235,7 @@ def cropped(sampling: str, **more: Any) -> dict[str, Any]:
 STATE = {"initial_h": ones(1, 1) * 0}
 INTEGERS = torch.tensor([[3], [4]], dtype=torch.int32)
 # defect -> (operation, arguments, all results in a row)
-DEFECTS: dict[str, tuple[str, dict[str, Any], list[float]]] = {
+DEFECTS = {
     # gates near 1 and a cell state of 6: clipped to 0.2, so h is 0.2 with relu
     "clipped cell": (
         "lstm",
@@ -296,13 +291,13 @@ DEFECTS: dict[str, tuple[str, dict[str, Any], list[float]]] = {
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_defect_stays_mended(name: str) -> None:
+def test_defect_stays_mended(name):
     op, arguments, results = DEFECTS[name]
     computed = [r.flatten().float() for r in listed(KERNELS[op].run(**arguments))]
     np.testing.assert_allclose(torch.cat(computed), results, atol=1e-3)
 
 
-def test_scalars_concatenate(tmp_path: Path) -> None:
+def test_scalars_concatenate(tmp_path):
     """Every model with computed shapes does this: sizes gathered one by one, then joined."""
 
     def build(x):
@@ -313,12 +308,12 @@ def test_scalars_concatenate(tmp_path: Path) -> None:
     assert program({"x": np.array([[1.0, 0, 2], [0, 3, 0]])})["y"].tolist() == [3, 3]
 
 
-def test_one_value_is_given_back_twice(tmp_path: Path) -> None:
+def test_one_value_is_given_back_twice(tmp_path):
     program = program_of({"x": (2,)}, lambda x: [mb.add(x=x, y=1.0, name="y")] * 2, tmp_path)
     assert {n: t.tolist() for n, t in program({"x": ones(2)}).items()} == {"y": [2, 2]}
 
 
-def test_lstm_takes_the_first_rows_of_a_longer_initial_state() -> None:
+def test_lstm_takes_the_first_rows_of_a_longer_initial_state():
     """coremltools converts pack_padded_sequence with a state for each step instead of each
     sample.
     """
@@ -328,7 +323,7 @@ def test_lstm_takes_the_first_rows_of_a_longer_initial_state() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 6])
-def test_gru_that_resets_after_the_product_is_pytorch_s(steps: int) -> None:
+def test_gru_that_resets_after_the_product_is_pytorch_s(steps):
     torch.manual_seed(1)
     module, x, h = torch.nn.GRU(3, 4), torch.randn(steps, 2, 3), torch.randn(1, 2, 4)
     # r z n -> r n z
@@ -338,7 +333,7 @@ def test_gru_that_resets_after_the_product_is_pytorch_s(steps: int) -> None:
     torch.testing.assert_close((y, last[None]), module(x, h), atol=1e-3, rtol=0)
 
 
-def test_unknown_number_of_axes_is_not_one_axis(tmp_path: Path) -> None:
+def test_unknown_number_of_axes_is_not_one_axis(tmp_path):
     """fill of a shape whose length only a run knows: the program declares one variadic
     dimension.
     """
@@ -358,7 +353,7 @@ SCATTERS = ["scatter", "scatter_along_axis", "scatter_nd"]
 
 
 @pytest.mark.parametrize("op", [*SCATTERS, "gather", "gather_along_axis", "gather_nd"])
-def test_validated_indices_may_not_be_negative(op: str) -> None:
+def test_validated_indices_may_not_be_negative(op):
     """A negative index counts from the end unless validate_indices is set; then it is an error."""
     first = {"data": ones(3), "updates": ones(1)} if op in SCATTERS else {"x": ones(3)}
     first["indices"] = torch.tensor([[-1]] if op.endswith("_nd") else [-1])
@@ -369,7 +364,7 @@ def test_validated_indices_may_not_be_negative(op: str) -> None:
 
 @pytest.mark.parametrize("op", SCATTERS)
 @pytest.mark.parametrize("mode", ["add", "update", "max"])
-def test_unchecked_scatter_leaves_out_what_is_outside(op: str, mode: str) -> None:
+def test_unchecked_scatter_leaves_out_what_is_outside(op, mode):
     """From iOS 17 on (validate_indices is there, and false) negative indices are outside too.
     Before, they count from the end.
     """
@@ -392,9 +387,7 @@ def test_unchecked_scatter_leaves_out_what_is_outside(op: str, mode: str) -> Non
     ],
 )
 # whole slices, on another axis than the first, and by coordinates
-def test_unchecked_scatter_of_rows(
-    op: str, places: list, updates: torch.Tensor, more: dict, result: list
-) -> None:
+def test_unchecked_scatter_of_rows(op, places, updates, more, result):
     arguments = torch.arange(6.0).reshape(2, 3), torch.tensor(places), updates
     with pytest.warns(RuntimeWarning):
         y = KERNELS[op].run(*arguments, **more, validate_indices=False)

@@ -30,7 +30,7 @@ from mlprogram.ops import CONTROL, KERNELS
 from mlprogram.ops_doc import DOCUMENT, render
 
 
-def test_cond_runs_one_branch_and_names_belong_to_their_block(tmp_path: Path) -> None:
+def test_cond_runs_one_branch_and_names_belong_to_their_block(tmp_path):
     """A constant of one name in both branches, with another value in each."""
 
     def build(x, i):
@@ -57,7 +57,7 @@ def test_cond_runs_one_branch_and_names_belong_to_their_block(tmp_path: Path) ->
         assert seen.count("mul") == 1
 
 
-def test_while_loop_uses_outer_values_and_its_own(tmp_path: Path) -> None:
+def test_while_loop_uses_outer_values_and_its_own(tmp_path):
     """x * 1.5 ** k added up while k < i; `x` comes from outside the loop and outlives it."""
 
     def build(x, i):
@@ -81,7 +81,7 @@ def test_while_loop_uses_outer_values_and_its_own(tmp_path: Path) -> None:
         np.testing.assert_array_equal(out["same"], x)
 
 
-def test_lists(tmp_path: Path) -> None:
+def test_lists(tmp_path):
     def build(x):
         items = mb.make_list(init_length=2, dynamic_length=True, elem_shape=(3,), dtype="fp32")
         items = mb.list_write(ls=items, index=1, value=x)
@@ -100,7 +100,7 @@ def test_lists(tmp_path: Path) -> None:
     assert out["n"].tolist() == [3]
 
 
-def test_random_operations_draw_from_the_callers_generator(tmp_path: Path) -> None:
+def test_random_operations_draw_from_the_callers_generator(tmp_path):
     def build(x):
         shape = np.array([2000], np.int32)
         draws = {"normal": mb.random_normal(shape=shape, mean=1.0, stddev=2.0),
@@ -132,9 +132,7 @@ def test_random_operations_draw_from_the_callers_generator(tmp_path: Path) -> No
     ("target", "more", "places"),
     [(IOS16, {"score_threshold": 0.2}, [[1, 2, -1, -1]]), (IOS17, {}, [[1, 2, 4, -1]])],
 )
-def test_non_maximum_suppression(
-    target: ct.target, more: dict, places: list, tmp_path: Path
-) -> None:
+def test_non_maximum_suppression(target, more, places, tmp_path):
     """Two pairs of boxes that overlap and one alone; the lower score of each pair goes. From iOS 17
     on boxes come last, and there is no least score.
     """
@@ -155,14 +153,14 @@ def test_non_maximum_suppression(
     assert not more or out["y3"].tolist() == [2]
 
 
-def test_hook_sees_and_replaces_every_tensor(tmp_path: Path) -> None:
+def test_hook_sees_and_replaces_every_tensor(tmp_path):
     def build(x):
         return [mb.add(x=mb.mul(x=x, y=2.0, name="double"), y=1.0, name="y")]
 
     program, seen = program_of({"x": (3,)}, build, tmp_path), []
     x = {"x": np.array([1, 2, 3], np.float32)}
 
-    def hook(name: str, op_type: str, value: torch.Tensor) -> torch.Tensor | None:
+    def hook(name, op_type, value):
         seen.append((name, op_type, value.tolist()))
         return torch.zeros(3) if name == "double" else None
 
@@ -172,7 +170,7 @@ def test_hook_sees_and_replaces_every_tensor(tmp_path: Path) -> None:
         program(x, hook=lambda *_: torch.zeros(2))
 
 
-def test_tensors_die_at_their_last_use(tmp_path: Path) -> None:
+def test_tensors_die_at_their_last_use(tmp_path):
     """In a chain of ten operations no more than two results are alive at once."""
 
     def build(x):
@@ -180,10 +178,10 @@ def test_tensors_die_at_their_last_use(tmp_path: Path) -> None:
             x = mb.add(x=x, y=1.0)
         return x
 
-    references: list[weakref.ref] = []
-    alive: list[int] = []
+    references = []
+    alive = []
 
-    def count(name: str, op_type: str, value: torch.Tensor) -> None:
+    def count(name, op_type, value):
         references.append(weakref.ref(value))
         alive.append(sum(reference() is not None for reference in references))
 
@@ -192,7 +190,7 @@ def test_tensors_die_at_their_last_use(tmp_path: Path) -> None:
     assert max(alive) <= 2
 
 
-def test_outputs_share_nothing_with_inputs_and_constants(tmp_path: Path) -> None:
+def test_outputs_share_nothing_with_inputs_and_constants(tmp_path):
     def build(x):
         return [mb.identity(x=x, name="y"), mb.const(val=np.ones(40, np.float32), name="c")]
 
@@ -210,7 +208,7 @@ FAMILIES = (test_elementwise, test_layers, test_layout)
 WRITTEN_AS = {"write_state": "mb.coreml_update_state", "classify": "ClassifierConfig"}
 
 
-def test_the_document_is_current_and_every_operation_known_and_tested() -> None:
+def test_the_document_is_current_and_every_operation_known_and_tested():
     assert DOCUMENT.read_text(encoding="utf-8") == render(), "run: python -m mlprogram.ops_doc"
     listed = set(KERNELS) | set(CONSTEXPR) | set(CONTROL)
     cases = set().union(*(module.CASES for module in FAMILIES))
@@ -228,7 +226,7 @@ def test_the_document_is_current_and_every_operation_known_and_tested() -> None:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     torch.manual_seed(0)
     layers = (
         nn.Sequential(nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.GELU()),
@@ -239,13 +237,11 @@ def model(tmp_path: Path) -> Path:
     return converted(nn.Sequential(*layers), torch.randn(1, 3, 64, 64), path, [image], ("scores",))
 
 
-def test_the_readme_runs_and_its_figures_are_those(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_readme_runs_and_its_figures_are_those(model, monkeypatch, capsys):
     text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
     monkeypatch.chdir(model.parent)
     example, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    record: dict = {}
+    record = {}
     exec(example, record)
     assert record["scores"].shape == (1, 10)
     assert 0 < record["error"] < 0.01
@@ -262,7 +258,7 @@ def test_the_readme_runs_and_its_figures_are_those(
 
 
 @pytest.mark.slow
-def test_the_test_of_the_page_runs(tmp_path: Path) -> None:
+def test_the_test_of_the_page_runs(tmp_path):
     text = (ROOT / "mlprogram" / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(# test_my_model\.py.*?)```", text, re.DOTALL)
     (tmp_path / "test_my_model.py").write_text(example, encoding="utf-8")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import coremltools as ct
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from built import IOS17, IOS18, converted, fired, forecast_of, op, profile_at, profile_of
 from mlprogram.errors import ProgramError
 from mlprogram.examine.placement import cut_segments, forecast_placement
-from mlprogram.examine.profile import OpProfile, Profile, Tensor
+from mlprogram.examine.profile import OpProfile, Tensor
 from mlprogram.examine.rule_checks import CHECKS, padded_bytes
 from mlprogram.examine.rules import CONFIDENCES, EFFECTS, load_rules, parse_rules
 from mlprogram.graph import Operation
@@ -30,32 +29,32 @@ X = {"x": (1, 4, 1, 8)}
 rng = np.random.default_rng(0)
 
 
-def weight(*shape: int) -> np.ndarray:
+def weight(*shape):
     return rng.standard_normal(shape).astype(np.float16)
 
 
-def relu(x: Any, **_: Any) -> Any:
+def relu(x, **_):
     return mb.relu(x=x)
 
 
-def conv(*kernel: int, **attributes: Any) -> Callable[[Any], Any]:
+def conv(*kernel, **attributes):
     shape = kernel or (1, 3)
     return lambda x: mb.conv(x=x, weight=weight(4, x.shape[1], *shape), **attributes)
 
 
-def transposed(width: int, stride: int = 2) -> Callable[[Any], Any]:
+def transposed(width, stride=2):
     strides = [1, stride]
     return lambda x: mb.conv_transpose(x=x, weight=weight(4, 4, 1, width), strides=strides)
 
 
-def stored(kind: str, strides: int = 1, **arguments: Any) -> Callable[[Any], Any]:
+def stored(kind, strides=1, **arguments):
     """A convolution whose weight [4, 4, 1, 3] a constexpr makes."""
     return lambda x: mb.conv(
         x=x, weight=getattr(mb, f"constexpr_{kind}")(**arguments), strides=[1, strides]
     )
 
 
-def many(x: Any) -> Any:
+def many(x):
     for _ in range(30):
         x = mb.relu(x=x)
     return x
@@ -74,7 +73,7 @@ class Case:
     target: ct.target = IOS17
 
 
-def wide(limit: int, over: int = 0) -> dict[str, tuple[int, ...]]:
+def wide(limit, over=0):
     return {"x": (1, 4, 1, limit + over)}
 
 
@@ -85,7 +84,7 @@ AFFINE = {"quantized_data": ONES, "zero_point": np.int8(0), "scale": weight(4), 
 GATHER = X | {"i": (3,)}
 # names of rules that are about a whole graph, or of another type or target
 ALONE = ("graph-too-wide", "small-segment", "fp32", "weights-block-fold")
-CASES: dict[str, Case] = {
+CASES = {
     "never-native": Case("m5", op("reduce_prod", axes=[3]), op("reduce_sum", axes=[3])),
     "sin-cos": Case("m2", op("sin"), op("exp")),
     "third-generation-ops": Case(
@@ -157,7 +156,7 @@ CASES: dict[str, Case] = {
 ELSEWHERE = "ranged-input enumerated-inputs enumerated-batch pow-of-two state rank-5".split()
 
 
-def test_every_rule_has_a_case() -> None:
+def test_every_rule_has_a_case():
     assert {*CASES, *ELSEWHERE} == {rule.id for rule in RULES.rules}
 
 
@@ -165,7 +164,7 @@ Fires = Callable[[str, str], set[str]]
 
 
 @pytest.fixture(scope="module")
-def together(tmp_path_factory: pytest.TempPathFactory) -> Fires:
+def together(tmp_path_factory):
     """One package with a branch for each case and side, its inputs and outputs named after them: a
     package costs 0.3 s. The ids of the rules found on the operations that an output is computed
     from, its own naming apart.
@@ -185,7 +184,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Fires:
 
     profile = profile_of(inputs, build, tmp_path_factory.mktemp("rules"))
 
-    def fires(rule_id: str, side: str) -> set[str]:
+    def fires(rule_id, side):
         forecast = forecast_placement(profile, RULES, CASES[rule_id].chip)
         made_by = {t.name: op for op in forecast.ops for t in op.profile.outputs}
         output = made_by[f"{rule_id}_{side}".replace("-", "_")]
@@ -200,13 +199,13 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Fires:
 
 
 @pytest.mark.parametrize("rule_id", [r for r in CASES if r not in ALONE])
-def test_rule_fires_and_is_silent(rule_id: str, together: Fires) -> None:
+def test_rule_fires_and_is_silent(rule_id, together):
     assert rule_id in together(rule_id, "breaks")
     assert rule_id not in together(rule_id, "keeps")
 
 
 @pytest.mark.parametrize("rule_id", ALONE)
-def test_rule_alone_fires_and_is_silent(rule_id: str, tmp_path: Path) -> None:
+def test_rule_alone_fires_and_is_silent(rule_id, tmp_path):
     case = CASES[rule_id]
     sides = (
         (case.breaks, case.inputs, case.dtype),
@@ -222,8 +221,8 @@ def test_rule_alone_fires_and_is_silent(rule_id: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("chip", "effect"), [("m5", "leaves"), ("m4", "may_leave")])
 def test_what_passes_65536_columns_leaves_an_m5_and_may_take_the_graph_with_it(
-    chip: str, effect: str, tmp_path: Path
-) -> None:
+    chip, effect, tmp_path
+):
     forecast = forecast_of(chip, wide(65536, 1), relu, tmp_path)
     assert fired(forecast)["axis-65536"] == effect
     assert [f.rule.id for f in forecast.graph_findings] == ["graph-too-wide"]
@@ -231,13 +230,13 @@ def test_what_passes_65536_columns_leaves_an_m5_and_may_take_the_graph_with_it(
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=8))
-def test_rank_limit_is_exact(shape: list[int]) -> None:
+def test_rank_limit_is_exact(shape):
     message = CHECKS["rank_limit"](record("relu", tuple(shape)), {"max": 5})
     assert (message is not None) == (len(shape) > 5)
 
 
 @given(st.integers(1, 20000), st.integers(1, 70000), st.integers(1, 20000), st.integers(2, 5))
-def test_axis_limit_is_exact_on_any_rank(width: int, channels: int, height: int, rank: int) -> None:
+def test_axis_limit_is_exact_on_any_rank(width, channels, height, rank):
     shape = {
         2: (1, width),
         3: (1, channels, width),
@@ -252,14 +251,14 @@ def test_axis_limit_is_exact_on_any_rank(width: int, channels: int, height: int,
 
 
 @given(st.integers(1, 300), st.sampled_from([8, 16, 32]), st.sampled_from([16, 64]))
-def test_padding_of_the_last_axis(width: int, bits: int, step: int) -> None:
+def test_padding_of_the_last_axis(width, bits, step):
     tensor = Tensor("x", (1, 3, 5, width), {8: "int8", 16: "fp16", 32: "fp32"}[bits], bits)
     row = width * bits // 8
     assert padded_bytes(tensor, step) == 15 * (row + -row % step)
 
 
 # an operation that reads and writes one fp16 tensor, without a package
-def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:
+def record(op_type, shape):
     op = Operation("y", op_type, {"x": ("x",)}, (), (), "main", 0, {})
     return OpProfile(
         op,
@@ -284,7 +283,7 @@ def record(op_type: str, shape: tuple[int, ...]) -> OpProfile:
         ("mul", {"x": 2.0}, False),
     ],
 )
-def test_a_base_of_two(op_type: str, attributes: dict[str, float], breaks: bool) -> None:
+def test_a_base_of_two(op_type, attributes, breaks):
     (rule,) = (rule for rule in RULES.rules if rule.id == "pow-of-two")
     op = replace(record(op_type, (1, 4)), attributes=attributes)
     assert bool(CHECKS[rule.kind](op, rule.params)) is breaks
@@ -296,7 +295,7 @@ LISTED, BATCHES = (
 
 
 class Sum(torch.nn.Module):
-    def forward(self, *xs: torch.Tensor) -> torch.Tensor:
+    def forward(self, *xs):
         return torch.relu(sum(xs) * 2)
 
 
@@ -309,7 +308,7 @@ class Sum(torch.nn.Module):
         ([BATCHES], {"enumerated-batch"}),
     ],
 )
-def test_flexible_inputs(shapes: list[Any], rule_ids: set[str], tmp_path: Path) -> None:
+def test_flexible_inputs(shapes, rule_ids, tmp_path):
     inputs = [ct.TensorType(f"x{i}", shape=s, dtype=np.float16) for i, s in enumerate(shapes)]
     examples = [torch.zeros(1, 4, 1, 8) for _ in shapes]
     path = converted(Sum(), examples, tmp_path / "f.mlpackage", inputs, target=IOS18)
@@ -319,7 +318,7 @@ def test_flexible_inputs(shapes: list[Any], rule_ids: set[str], tmp_path: Path) 
     assert forecast.lowest_share("ops") == (0 if rule_ids else forecast.pessimistic.share("ops"))
 
 
-def test_a_state_may_leave(tmp_path: Path) -> None:
+def test_a_state_may_leave(tmp_path):
     inputs = {"x": (4,), "s": mb.state_tensor_placeholder((4,), types.fp16)}
 
     def build(x, s):
@@ -329,7 +328,7 @@ def test_a_state_may_leave(tmp_path: Path) -> None:
     assert fired(forecast)["state"] == "may_leave"
 
 
-def test_a_leave_holds_in_both_readings_and_a_maybe_is_milder(tmp_path: Path) -> None:
+def test_a_leave_holds_in_both_readings_and_a_maybe_is_milder(tmp_path):
     forecast = forecast_of("m2", X, lambda x: mb.relu(x=mb.sin(x=mb.relu(x=x))), tmp_path)
     assert [op.optimistic_on for op in forecast.ops] == [True, False, True]
     # single operations: small segments
@@ -341,7 +340,7 @@ def test_a_leave_holds_in_both_readings_and_a_maybe_is_milder(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("chip", "effect"), [("a14", "leaves"), ("a15", "may_leave"), ("a16", None)]
 )
-def test_an_effect_hangs_on_the_chip(chip: str, effect: str | None, tmp_path: Path) -> None:
+def test_an_effect_hangs_on_the_chip(chip, effect, tmp_path):
     assert fired(forecast_of(chip, X, op("sin"), tmp_path)).get("sin-cos") == effect
 
 
@@ -350,7 +349,7 @@ TENSOR = 64  # bytes
 
 @pytest.fixture(scope="module")
 # relu -> two branches, exp and sin, each followed by a relu -> add
-def branches(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+def branches(tmp_path_factory):
 
     def build(x):
         a = mb.relu(x=x)
@@ -370,12 +369,12 @@ def branches(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     ],
 )
 def test_segments(
-    off: tuple[str, ...],
-    engine_segments: int,
-    crossings: int,
-    sizes: list[int] | None,
-    branches: Profile,
-) -> None:
+    off,
+    engine_segments,
+    crossings,
+    sizes,
+    branches,
+):
     cut = cut_segments(
         branches, frozenset(i for i, op in enumerate(branches.ops) if op.op_type in off)
     )
@@ -389,9 +388,7 @@ def test_segments(
 
 @settings(max_examples=40, deadline=None)
 @given(off=st.sets(st.integers(0, 5)))
-def test_segments_cover_every_operation_once_and_run_in_order(
-    branches: Profile, off: set[int]
-) -> None:
+def test_segments_cover_every_operation_once_and_run_in_order(branches, off):
     cut = cut_segments(branches, frozenset(off))
     assert sorted(i for s in cut.segments for i in s.ops) == list(range(len(branches.ops)))
     position = {i: k for k, s in enumerate(cut.segments) for i in s.ops}
@@ -407,7 +404,7 @@ def big(x):  # A convolution with 10 MB of weights: never a small segment
     return mb.conv(x=x, weight=np.ones((1024, x.shape[1], 1, 5), np.float16), pad_type="same")
 
 
-def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
+def test_shares_are_of_what_they_say(tmp_path):
     forecast = forecast_of("m1", {"x": (1, 1024, 1, 64)}, lambda x: mb.sin(x=big(x)), tmp_path)
     conv, sin = forecast.profile.ops
     assert forecast.optimistic.share("ops") == forecast.pessimistic.share("ops") == 0.5
@@ -418,7 +415,7 @@ def test_shares_are_of_what_they_say(tmp_path: Path) -> None:
     assert forecast.cpu_fallback is None
 
 
-def test_the_data_file_is_complete() -> None:
+def test_the_data_file_is_complete():
     used = {s for entry in (*RULES.rules, *RULES.chips.values()) for s in entry.sources}
     assert used == set(RULES.sources)
     for entry in (*RULES.rules, *RULES.chips.values()):
@@ -450,7 +447,7 @@ def test_the_data_file_is_complete() -> None:
         ("extra", 1, "unknown key 'extra'"),
     ],
 )
-def test_damaged_data_is_refused(place: str, value: Any, message: str) -> None:
+def test_damaged_data_is_refused(place, value, message):
     text = (files("mlprogram") / "data" / "ane_rules.json").read_text(encoding="utf-8")
     part = damaged = json.loads(text)
     *path, last = place.split()
@@ -462,7 +459,7 @@ def test_damaged_data_is_refused(place: str, value: Any, message: str) -> None:
     pytest.raises(ProgramError, parse_rules, damaged, "rules.json").match(message)
 
 
-def test_unreadable_files_are_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path):
     (tmp_path / "rules.json").write_text("{", encoding="utf-8")
     pytest.raises(ProgramError, load_rules, tmp_path / "rules.json").match("not JSON")
     pytest.raises(ProgramError, load_rules, tmp_path / "none.json").match("no such file")

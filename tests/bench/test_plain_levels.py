@@ -1,20 +1,16 @@
 """coremltools' own quantizers make packages that are judged as levels."""
 
 import shutil
-from pathlib import Path
-
-import pytest
 
 from bench.plain_levels import main
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.runtimes.genuine import require_genuine
 
 
 def test_both_are_what_their_names_say_and_are_judged(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged: list[list[str]] = []
+    tiny_checkpoint, tiny_build, tmp_path, monkeypatch
+):
+    judged = []
     monkeypatch.setattr("kokoro_ane.eval.quality.main", lambda flags: judged.append(flags) or 3)
     build = shutil.copytree(tiny_build, tmp_path / "build")
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]

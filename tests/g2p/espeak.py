@@ -23,7 +23,7 @@ LANGUAGES = {"es": ("spanish", "es"), "it": ("italian", "it")}  # name of files;
 LANGUAGES |= {code: (language.name, language.espeak) for code, language in LETTER_LANGUAGES.items()}
 
 
-def compared(texts: list[str], found: list[str], wanted: list[str]) -> dict[str, float]:
+def compared(texts, found, wanted):
     """Percent of words that are equal, with stress and without; texts that differ go to stderr."""
     sides = [
         [re.sub("[^\\w ˈˌː\u0303]", "", text).split() for text in side] for side in (found, wanted)
@@ -47,7 +47,7 @@ def compared(texts: list[str], found: list[str], wanted: list[str]) -> dict[str,
     }
 
 
-def of_sentences(code: str, ending: str) -> dict[str, dict[str, float]]:
+def of_sentences(code, ending):
     """Of each file of sentences whose name ends so."""
     (name, voice), g2p = LANGUAGES[code], G2P.load(code)
     files = {
@@ -61,7 +61,7 @@ def of_sentences(code: str, ending: str) -> dict[str, dict[str, float]]:
     }
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("language", choices=tuple(LANGUAGES))
     code, figures = parser.parse_args().language, {}

@@ -13,7 +13,6 @@ import json
 import random
 import re
 import string
-from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import distributions
 from pathlib import Path
@@ -26,7 +25,7 @@ from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.overrides import extract
 from kokoro_ane.g2p.phonemizer import LateHeteronyms
-from kokoro_ane.g2p.result import Guess, Result
+from kokoro_ane.g2p.result import Guess
 from kokoro_ane.g2p.word_lists import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +38,7 @@ PATTERNS = (
 
 
 @cache
-def real_lines() -> tuple[str, ...]:
+def real_lines():
     """Lines of the repository's documents and of installed packages' licences, descriptions and
     documents, each once.
     """
@@ -54,7 +53,7 @@ def real_lines() -> tuple[str, ...]:
                 "NOTICE",
             ):
                 files.add(Path(str(distribution.locate_file(file))))
-    found: dict[str, None] = {}
+    found = {}
     for path in sorted(files):
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -65,7 +64,7 @@ def real_lines() -> tuple[str, ...]:
 
 
 @cache
-def words() -> tuple[str, ...]:
+def words():
     """Words of all four lists."""
     return tuple(
         sorted(
@@ -78,7 +77,7 @@ def words() -> tuple[str, ...]:
     )
 
 
-def lines(count: int, seed: int) -> Iterator[str]:
+def lines(count, seed):
     """`count` lines: real, real with damage, sentences of words and patterns, random Unicode."""
     generator = random.Random(seed)
     for _ in range(count):
@@ -92,7 +91,7 @@ def lines(count: int, seed: int) -> Iterator[str]:
             yield "".join(character(generator) for _ in range(generator.randint(1, 60)))
 
 
-def sentence(generator: random.Random) -> str:
+def sentence(generator):
     """Words, patterns and now and then a random character, with marks between."""
     parts = []
     for _ in range(generator.randint(1, 14)):
@@ -110,7 +109,7 @@ def sentence(generator: random.Random) -> str:
     return generator.choice((" ", " ", " ", "  ", "\t", "")).join(parts)
 
 
-def word(generator: random.Random) -> str:
+def word(generator):
     """A word of the lists as it is, capitalised, in capitals, or one nobody knows."""
     found = generator.choice(words())
     change = generator.randrange(8)
@@ -123,7 +122,7 @@ def word(generator: random.Random) -> str:
     ]
 
 
-def filled(pattern: str, generator: random.Random) -> str:
+def filled(pattern, generator):
     """A pattern with its places filled: w W a word, U capitals, L a letter, n a number, d a
     digit.
     """
@@ -140,7 +139,7 @@ def filled(pattern: str, generator: random.Random) -> str:
     return re.sub(r"\{(\w)\}", lambda match: makers[match.group(1)](), pattern)
 
 
-def character(generator: random.Random) -> str:
+def character(generator):
     """Any code point: ASCII, the first planes, private use and lone surrogates included."""
     return chr(
         generator.choice(
@@ -153,7 +152,7 @@ def character(generator: random.Random) -> str:
     )
 
 
-def damaged(line: str, generator: random.Random) -> str:
+def damaged(line, generator):
     """A line with up to five characters replaced, inserted or taken out."""
     characters = list(line)
     for _ in range(generator.randint(1, 5)):
@@ -164,7 +163,7 @@ def damaged(line: str, generator: random.Random) -> str:
     return "".join(characters)
 
 
-def problems(g2p: G2P, line: str) -> list[str]:
+def problems(g2p, line):
     """What is wrong with the answer to `line`: foreign symbols, empty words, lost words, offsets,
     spaces, sentences that differ.
     """
@@ -192,7 +191,7 @@ def problems(g2p: G2P, line: str) -> list[str]:
     return found
 
 
-def lost_words(line: str, result: Result) -> list[str]:
+def lost_words(line, result):
     """Runs of Latin letters and digits that no word covers, and that are neither named among the
     drops nor the target of an override.
     """
@@ -242,7 +241,7 @@ HEADS = (
 SCRIPTS = "абвΩλअआกขㄱ가日本語かなカナعربيעבאქართ"
 
 
-def mixed(generator: random.Random) -> str:
+def mixed(generator):
     """Lines of words, marks, codes and letters of many scripts, with every kind of white space
     between them.
     """
@@ -266,11 +265,11 @@ def mixed(generator: random.Random) -> str:
 class Letters:
     """In the network's place, which is most of the time: the same answer to every word."""
 
-    def predict(self, words: Sequence[str]) -> list[Guess]:
+    def predict(self, words):
         return [Guess("blˈɔɹf", 0.5) for _ in words]
 
 
-def reader(language: str) -> G2P:
+def reader(language):
     """All stages but the network."""
     if language not in ("us", "gb"):
         return G2P.load(language)
@@ -278,7 +277,7 @@ def reader(language: str) -> G2P:
     return G2P(partial(normalize, known=lists.lists), lists, LateHeteronyms(), Letters())
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv=None):
     """Half of the texts are `lines`, half `mixed`; each goes to one language after the other."""
     parser = argparse.ArgumentParser(prog="tests.g2p.lines", description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=100_000)

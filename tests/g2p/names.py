@@ -7,7 +7,7 @@ Forgiven is what no listener calls a mistake: secondary stress, the flap, a weak
 ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "g2p"
@@ -17,7 +17,7 @@ BEFORE_R = {"əɹ": "ɚ", "ɛɹ": "Eɹ", "æɹ": "Eɹ", "Aɹ": "Eɹ", "oɹ": "O�
 Accepted = Mapping[str, Sequence[str]]
 
 
-def heard(phonemes: str, weak_i: str) -> str:
+def heard(phonemes, weak_i):
     """`phonemes` as a listener sorts them; `weak_i`: what an unstressed ɪ counts as, ə or i."""
     for old, new in SAME.items():
         phonemes = phonemes.replace(old, new)
@@ -33,28 +33,28 @@ def heard(phonemes: str, weak_i: str) -> str:
     return text
 
 
-def alike(one: str, other: str) -> bool:
+def alike(one, other):
     """Whether a listener would take both for the same word."""
     return any(heard(one, weak_i) == heard(other, weak_i) for weak_i in "əi")
 
 
-def rows(name: str) -> list[list[str]]:
+def rows(name):
     """Columns of each line of one file that is no comment."""
     lines = (FOLDER / f"{name}.tsv").read_text(encoding="utf-8").split("\n")
     return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
 
-def read_words(name: str) -> dict[str, dict[str, list[str]]]:
+def read_words(name):
     """List name -> word -> accepted pronunciations, of one file. In names.tsv the first column
     names the list.
     """
-    found: dict[str, dict[str, list[str]]] = {}
+    found = {}
     for *head, word, accepted in rows(name):
         found.setdefault(head[0] if name == "names" else name, {})[word] = accepted.split()
     return found
 
 
-def wrong(read: Callable[[str], str], accepted: Accepted) -> dict[str, str]:
+def wrong(read, accepted):
     """Words said otherwise than every accepted pronunciation, with what was said."""
     said = {word: read(word) for word in accepted}
     return {

@@ -34,14 +34,14 @@ class Line(NamedTuple):
     readings: str
 
 
-def read_lines(path: Path = CASES) -> list[Line]:
+def read_lines(path=CASES):
     """The lines of a file behind its head."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         return [Line(*row) for row in rows if row[0] != "half"]
 
 
-def said(text: str) -> str:
+def said(text):
     """The words of `text` with a slash between sentences; `…` where its last mark is lost."""
     sentences, is_lost = [], False
     for _, sentence in segments(text):
@@ -54,12 +54,12 @@ def said(text: str) -> str:
     return " / ".join(sentences) + " …" * is_lost
 
 
-def is_right(line: Line) -> bool:
+def is_right(line):
     """Whether a line is read as one of its readings."""
     return said(line.text) in line.readings.split(" | ")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv=None):
     """Counts by half and kind, and each wrong line."""
     parser = argparse.ArgumentParser(prog="tests.g2p.plain", description=__doc__.splitlines()[0])
     parser.add_argument("files", type=Path, nargs="*", default=[CASES])

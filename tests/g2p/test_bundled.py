@@ -24,7 +24,7 @@ DAMAGES = {
 READERS = {"gb": "gb.", "fr": "french", "es": "spanish", "it": "italian", "pt": "portuguese"}
 
 
-def test_the_list_is_that_of_the_files() -> None:
+def test_the_list_is_that_of_the_files():
     hashed = {
         name: sha256(path.read_bytes()).hexdigest()
         for name, path in zip(NAMES, FILES, strict=True)
@@ -34,9 +34,7 @@ def test_the_list_is_that_of_the_files() -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_no_damaged_file_is_read(
-    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_damaged_file_is_read(damage, tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "DATA", tmp_path)
     bundled.sums()  # of the real list, remembered
     for name, path in zip(NAMES, FILES, strict=True):
@@ -51,7 +49,7 @@ def test_no_damaged_file_is_read(
         bundled.content(tmp_path / "missing")
 
 
-def spoken_with(name: str, damage: str, tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+def spoken_with(name, damage, tmp_path):
     """The command in a copy of the package in which one file is damaged."""
     package = tmp_path / "kokoro_ane"
     package.mkdir()
@@ -79,7 +77,7 @@ def spoken_with(name: str, damage: str, tmp_path: Path) -> "subprocess.Completed
 QUICK = ("ours_us.tsv", "cmudict.txt.gz", "model.json", "grammar/us.tsv", "tagger.npz")
 
 
-def damaged_files() -> list:
+def damaged_files():
     """Every file that is read with every damage; a port's texts are read where a bundle is made."""
     read = [name for name in NAMES if "LICENSE" not in name and name != "port_texts.tsv"]
     pairs = [(name, damage) for name in read for damage in DAMAGES]
@@ -88,9 +86,7 @@ def damaged_files() -> list:
 
 
 @pytest.mark.parametrize(("name", "damage"), damaged_files())
-def test_a_command_with_a_damaged_file_says_one_line(
-    name: str, damage: str, tmp_path: Path
-) -> None:
+def test_a_command_with_a_damaged_file_says_one_line(name, damage, tmp_path):
     done = spoken_with(name, damage, tmp_path)
     assert done.returncode == 2, done.stdout
     assert done.stdout == ""

@@ -4,7 +4,6 @@ rule or convention (rules.tsv).
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import pytest
@@ -14,7 +13,6 @@ from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import (
     AMERICAN,
     BRITISH,
-    Alphabet,
     dialect_of,
     edit_distance,
     folded,
@@ -54,16 +52,16 @@ load, lexicon, chooser = cache(G2P.load), cache(Lexicon.load), cache(Heteronyms.
 class Blorf:
     """A neural model that answers every word alike."""
 
-    def predict(self, words: Sequence[str]) -> list[Guess]:
+    def predict(self, words):
         return [Guess("blˈɔɹf", 0.5) for _ in words]
 
 
-def found(word: str, dialect: str = "us") -> str | None:
+def found(word, dialect="us"):
     entry = lexicon(dialect).find(word)
     return entry and f"{entry.phonemes} {entry.source}"
 
 
-def read(word: str) -> str:  # phonemes and source, with a model for what nobody knows
+def read(word):  # phonemes and source, with a model for what nobody knows
     reader = Reader(lexicon("us"), Blorf())
     reader.prepare([word])
     reading = reader.read(word)
@@ -71,7 +69,7 @@ def read(word: str) -> str:  # phonemes and source, with a model for what nobody
 
 
 # by rules and lists alone; no word covers the markup of an override
-def plain(text: str, dialect: str = "us") -> str:
+def plain(text, dialect="us"):
     result = G2P(normalize, lexicon(dialect)).phonemize(text)
     assert not result.dropped
     assert all(
@@ -81,14 +79,14 @@ def plain(text: str, dialect: str = "us") -> str:
 
 
 # words at their places, what was dropped: of text that looks like an override
-def kept(text: str) -> str:
+def kept(text):
     result = G2P(normalize, lexicon("us")).phonemize(text)
     assert all(text[word.start : word.end] == word.text for word in result.words)
     return " ".join(word.text for word in result.words) + " | " + counted(result.dropped)
 
 
 # of each token: what is said, its place in the text, its kind, `_` for a space
-def tokens(text: str) -> str:
+def tokens(text):
     found = normalize(text).tokens
     return " | ".join(
         f"{token.text}:{text[token.start : token.end]}:{token.kind}{'_' * token.space}"
@@ -96,41 +94,41 @@ def tokens(text: str) -> str:
     )
 
 
-def counted(dropped: Mapping[str, int]) -> str:
+def counted(dropped):
     return ", ".join(f"{count} {name}" for name, count in sorted(dropped.items()))
 
 
-def said(language: str) -> Callable[[str], str]:
+def said(language):
     return lambda text: " ".join(token.text for token in NORMALIZERS[language](text).tokens)
 
 
-def sense(word: str, sentence: str) -> str:
+def sense(word, sentence):
     words, senses = sentence.split(), lexicon("us").find(word).senses
     place = sentence.lower().split().index(word)
     return senses[chooser().choose(words, place, tuple(senses))]
 
 
-def choose(keys: str, word: str, sentence: str) -> str:
+def choose(keys, word, sentence):
     words = sentence.split()
     return chooser().choose(words, words.index(word), keys.split())
 
 
-def cut(alphabet: Alphabet, sounds: str) -> str | None:
+def cut(alphabet, sounds):
     found = alphabet.cut(sounds)
     return found and " ".join(found)
 
 
-def related(one: str, other: str, known: str) -> bool:
+def related(one, other, known):
     family = Relatives({one, other, *known.split()})
     assert (other in family.of(one)) is (one in family.of(other))
     return other in family.of(one)
 
 
-def unescaped(text: str) -> str:
+def unescaped(text):
     return re.sub(r"\\u[0-9a-f]{4}", lambda match: json.loads(f'"{match.group()}"'), text)
 
 
-FUNCTIONS: Mapping[str, Callable[..., object]] = {
+FUNCTIONS = {
     "alike": alike,
     "parts": lambda word, known: " ".join(sorted(parts(word, set(known.split())))),
     "folded": folded,
@@ -185,7 +183,7 @@ FUNCTIONS: Mapping[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize(("function", "given", "answer"), rows("functions"))
-def test_functions(function: str, given: str, answer: str) -> None:
+def test_functions(function, given, answer):
     text, wanted = unescaped(given), unescaped(answer)
     if function == "normalize":
         assert spoken_tokens(normalize(text)) == expected_tokens(wanted)
@@ -195,12 +193,12 @@ def test_functions(function: str, given: str, answer: str) -> None:
         assert (str(FUNCTIONS[function](*text.split("|"))) or "nothing") == wanted
 
 
-def test_every_function_has_cases() -> None:
+def test_every_function_has_cases():
     assert {function for function, _, _ in rows("functions")} == {*FUNCTIONS, "normalize"}
 
 
 @pytest.mark.parametrize(("text", "looked_at", "phonemes"), rows("rules"))
-def test_rules(text: str, looked_at: str, phonemes: str) -> None:
+def test_rules(text, looked_at, phonemes):
     result = load("us").phonemize(text)
     if looked_at == "is":
         assert result.phonemes == phonemes

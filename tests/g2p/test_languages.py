@@ -3,7 +3,6 @@ English, offsets; bad input in one line.
 """
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from training.grow_trees import Alignment, grown, held_out
 
 
 @given(st.integers(0, 999_999))
-def test_numbers_as_num2words_says_them(number: int) -> None:
+def test_numbers_as_num2words_says_them(number):
     theirs = num2words(number, lang="es").replace("veintiuno mil", "veintiún mil")
     assert grammar.spanish(number) == re.sub(r"\buno mil", "un mil", theirs)
     plain = (
@@ -40,7 +39,7 @@ def test_numbers_as_num2words_says_them(number: int) -> None:
     ).replace("catorze", "quatorze")
 
 
-def test_french_words_meet_as_in_espeak() -> None:
+def test_french_words_meet_as_in_espeak():
     said = G2P.load("fr").phonemize
     assert said("Les enfants de Paris.").phonemes == "lez ɑ̃fˈɑ̃ də paʁˈi."
     assert said("les héros").phonemes == "le eʁˈo"
@@ -49,7 +48,7 @@ def test_french_words_meet_as_in_espeak() -> None:
     assert said("La SNCF").words[-1].phonemes == "ˌɛsˌɛnsˌeˈɛf"
 
 
-def test_portuguese_words_meet_as_in_espeak() -> None:
+def test_portuguese_words_meet_as_in_espeak():
     said = G2P.load("pt-BR").phonemize
     assert (
         said("Os amigos de João estão em casa.").phonemes
@@ -75,7 +74,7 @@ def test_portuguese_words_meet_as_in_espeak() -> None:
 @pytest.mark.parametrize(
     ("code", "least"), [("es", 99.8), ("it", 97.0), ("fr", 98.9), ("pt", 98.8)]
 )
-def test_sentences_as_espeak_says_them(code: str, least: float) -> None:
+def test_sentences_as_espeak_says_them(code, least):
     assert all(figures["equal"] >= least for figures in of_sentences(code, "_sealed").values())
 
 
@@ -93,12 +92,12 @@ def test_sentences_as_espeak_says_them(code: str, least: float) -> None:
         ("Le 3/5/2026, Ce fut 20 %", "Le trois mai deux mille vingt six , Ce fut vingt pour cent"),
     ],
 )
-def test_french_numbers_and_signs(text: str, spoken: str) -> None:
+def test_french_numbers_and_signs(text, spoken):
     normalize, _, _ = letter_stages("fr", {})
     assert " ".join(token.text for token in normalize(text, dialect="fr").tokens) == spoken
 
 
-def test_trees_say_again_what_they_were_grown_on() -> None:
+def test_trees_say_again_what_they_were_grown_on():
     said = {
         "chat": "ʃa",
         "eau": "o",
@@ -123,7 +122,7 @@ def test_trees_say_again_what_they_were_grown_on() -> None:
     assert "a" not in held_out(["a", *said], 0)
 
 
-def test_a_port_has_no_text_data_for_french(tmp_path: Path) -> None:
+def test_a_port_has_no_text_data_for_french(tmp_path):
     assert languages_for(["ff_siwis", "if_sara", "af_heart"]) == ("it", "us")
     with pytest.raises(InputError, match="a port has no text data for fr"):
         write_text_tables(tmp_path / "text", "fr")
@@ -131,7 +130,7 @@ def test_a_port_has_no_text_data_for_french(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("language", "acronym"), [("es", "ONU"), ("it", "NATO")])
-def test_acronyms_are_words_or_letters(language: str, acronym: str) -> None:
+def test_acronyms_are_words_or_letters(language, acronym):
     tokens = {
         token.text: token.kind
         for token in NORMALIZERS[language](f"la {acronym} y el FBI de la UE").tokens
@@ -139,7 +138,7 @@ def test_acronyms_are_words_or_letters(language: str, acronym: str) -> None:
     assert (tokens[acronym], tokens["FBI"], tokens["UE"]) == ("word", "letters", "letters")
 
 
-def test_overrides_lexicons_and_pauses_work_as_in_english() -> None:
+def test_overrides_lexicons_and_pauses_work_as_in_english():
     g2p = G2P.load("es", {"kokoro": "kˈokoɾo", "buen día": "bwˈɛn dˈia"})
     result = g2p.phonemize("Kokoro: [Madrid](/maðɾˈi/) [pause 300ms] [FBI](characters), Buen Día.")
     assert result.phonemes == "kˈokoɾo: maðɾˈi . ˌefeβˌeˈi, bwˈɛn dˈia."
@@ -165,14 +164,14 @@ TEXT = st.text(
 
 @pytest.mark.parametrize("language", ["es", "it", "fr", "pt"])
 @given(text=TEXT)
-def test_any_text_is_said_in_known_symbols_with_its_offsets(language: str, text: str) -> None:
+def test_any_text_is_said_in_known_symbols_with_its_offsets(language, text):
     result = G2P.load(language).phonemize(text)
     assert KNOWN.issuperset(result.phonemes)
     for word in result.words:
         assert text[word.start : word.end] == word.text
 
 
-def test_bad_input_is_one_line() -> None:
+def test_bad_input_is_one_line():
     with pytest.raises(InputError, match="'hi': one of us, a, .*es, e, .*it") as told:
         G2P.load("hi")
     assert "\n" not in str(told.value)
@@ -184,7 +183,7 @@ def test_bad_input_is_one_line() -> None:
         G2P.load("it").phonemize(None)  # type: ignore[arg-type]
 
 
-def test_a_voice_of_a_language_that_nobody_reads_is_an_error() -> None:
+def test_a_voice_of_a_language_that_nobody_reads_is_an_error():
     assert voice_language("ff_siwis") == "fr"
     assert voice_language("pm_alex") == "pt"
     unread = {"hm_omega": "Hindi", "jf_alpha": "Japanese", "zf_xiaoni": "Mandarin"}

@@ -3,9 +3,7 @@ heteronym's key; few are wrong.
 """
 
 import json
-import random
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.g2p_common_words import coarse, kind_of
-from bench.g2p_heteronyms import Case, best_fixed, is_right, ours, read_cases, shuffled
+from bench.g2p_heteronyms import best_fixed, is_right, ours, read_cases, shuffled
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.alphabet import KNOWN, SYMBOLS, to_kokoro, unknown_symbol
@@ -42,16 +40,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
-def lexicon(dialect: str = "us") -> Lexicon:
+def lexicon(dialect="us"):
     return Lexicon.load(dialect)
 
 
 @cache
-def g2p(dialect: str) -> G2P:
+def g2p(dialect):
     return G2P.load(dialect)
 
 
-def pairs(text: str) -> list[tuple[str, str]]:
+def pairs(text):
     """Words and their phonemes, written in turn."""
     parts = text.split()
     return list(zip(parts[::2], parts[1::2], strict=True))
@@ -60,16 +58,16 @@ def pairs(text: str) -> list[tuple[str, str]]:
 class Counted:
     """A neural model that answers the word itself, framed, and counts its calls."""
 
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+    def __init__(self):
+        self.asked = []
 
-    def predict(self, words: Sequence[str]) -> list[Guess]:
+    def predict(self, words):
         self.asked.append(list(words))
         return [Guess("blˈɔɹf", 0.5) for _ in words]
 
 
 class TestLists:
-    def test_symbols_are_kokoros(self) -> None:
+    def test_symbols_are_kokoros(self):
         config = json.loads((DEMO_VOICE / "config.json").read_text(encoding="utf-8"))
         assert list(SYMBOLS) == list(config["vocab"])
         assert unknown_symbol("həlˈO") is None
@@ -77,7 +75,7 @@ class TestLists:
 
     @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("dialect", ["us", "gb"])
-    def test_every_entry_is_in_the_vocabulary(self, dialect: str, every: int) -> None:
+    def test_every_entry_is_in_the_vocabulary(self, dialect, every):
         """The output map takes misaki's flap and glottal stop; nothing else is outside."""
         for word in sorted(lexicon(dialect).words)[::every]:
             found = lexicon(dialect).find(word)
@@ -88,7 +86,7 @@ class TestLists:
             assert all(phonemes and KNOWN.issuperset(phonemes) for phonemes in said), word
             assert not {"ɾ", "ʔ"} & set(found.phonemes)
 
-    def test_senses_and_the_model_that_is_asked_once(self) -> None:
+    def test_senses_and_the_model_that_is_asked_once(self):
         read = lexicon().find("read")
         assert read.senses["VBD"] == "ɹˈɛd" != read.phonemes
         silver = next(
@@ -110,7 +108,7 @@ class TestLists:
         assert reading.confidence == 0
         assert Reader(lexicon(), None).read("ʘʘ").unsaid == 2
 
-    def test_user_words(self, tmp_path: Path) -> None:
+    def test_user_words(self, tmp_path):
         for name, content in (
             ("my.tsv", "# mine\nKokoro\tkˈOkəɹO\n\nhello\thˈA\n"),
             ("my.json", '{"Kokoro": "kˈOkəɹO", "hello": "hˈA"}'),
@@ -139,9 +137,7 @@ class TestLists:
             ("missing/a.tsv", None, "cannot read"),
         ],
     )
-    def test_a_bad_user_lexicon_is_one_clear_line(
-        self, tmp_path: Path, name: str, content: str | bytes | None, wanted: str
-    ) -> None:
+    def test_a_bad_user_lexicon_is_one_clear_line(self, tmp_path, name, content, wanted):
         path = tmp_path / name
         if content is not None:
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -154,7 +150,7 @@ class TestLists:
         ("dialect", "suffix", "share"),
         [("us", "ed", 0.89), ("us", "ing", 0.92), ("gb", "ed", 0.88), ("gb", "ing", 0.86)],
     )
-    def test_rules_reproduce_the_edited_list(self, dialect: str, suffix: str, share: float) -> None:
+    def test_rules_reproduce_the_edited_list(self, dialect, suffix, share):
         """Inflected words of gold, from their gold stems. Gold lists mostly the irregular ones, so
         this is a floor.
         """
@@ -192,7 +188,7 @@ class TestLists:
             ("gb", "chained ʧˈAnd marches mˈɑːʧɪz hailed hˈAld ranging ɹˈAnʤɪŋ"),
         ],
     )
-    def test_the_likelier_of_two_stems_wins(self, dialect: str, words: str) -> None:
+    def test_the_likelier_of_two_stems_wins(self, dialect, words):
         for word, phonemes in pairs(words):
             assert lexicon(dialect).find(word).phonemes == phonemes
 
@@ -207,11 +203,11 @@ class TestLists:
             ("gb", "tours tˈʊəz imagines ɪmˈaʤɪnz Maria məɹˈiːə Elias ɪlˈIəs resent ɹɪzˈɛnt"),
         ],
     )
-    def test_wrong_entries_of_the_lists_are_mended(self, dialect: str, words: str) -> None:
+    def test_wrong_entries_of_the_lists_are_mended(self, dialect, words):
         for word, phonemes in pairs(words):
             assert lexicon(dialect).find(word).phonemes == phonemes
 
-    def test_common_words_are_compared_by_what_is_heard(self) -> None:
+    def test_common_words_are_compared_by_what_is_heard(self):
         assert coarse("ɹəvˈɜɹsɪŋ") == coarse("ɹivˈɜɹsɪŋ")
         assert coarse("bˈʌTəɹ") == coarse("bˈʌtəɹ")
         assert kind_of(coarse("tˈʊɹz"), coarse("tˈʊɹ")) == "consonant"
@@ -219,7 +215,7 @@ class TestLists:
         assert kind_of(coarse("amˈuz"), coarse("amˈOz")) == "vowel"
 
     @pytest.mark.parametrize("path", [CMUDICT, *OURS.values()], ids=lambda path: path.name)
-    def test_every_entry_is_a_lower_case_word_in_the_vocabulary(self, path: Path) -> None:
+    def test_every_entry_is_a_lower_case_word_in_the_vocabulary(self, path):
         entries = ListFile(path)
         assert len(entries) > 3
         assert not [
@@ -228,21 +224,21 @@ class TestLists:
             if word != word.lower() or not phonemes or unknown_symbol(phonemes)
         ]
 
-    def test_a_damaged_list_is_one_line(self, tmp_path: Path) -> None:
+    def test_a_damaged_list_is_one_line(self, tmp_path):
         (tmp_path / "list.txt.gz").write_bytes(b"no archive")
         messages = {"list.txt.gz": "is no list of words", "missing.tsv": "cannot be read"}
         for name, message in messages.items():
             with pytest.raises(InputError, match=message):
                 len(ListFile(tmp_path / name))
 
-    def test_a_name_of_american_lists_is_not_spelled(self) -> None:
+    def test_a_name_of_american_lists_is_not_spelled(self):
         words = g2p("gb").phonemize("Kevin and Paul Blorfkin").words
         assert [word.source for word in words][:1] == ["cmudict"]
         assert all(word.source != "spelled" for word in words)
         assert "kevin" in BritishList()
         assert BritishList()["kevin"] == "kˈɛvən"
 
-    def test_the_comparison_forgives_what_nobody_hears_and_nothing_else(self) -> None:
+    def test_the_comparison_forgives_what_nobody_hears_and_nothing_else(self):
         assert alike("bˈʌTəɹ", "bˈʌtəɹ")
         assert alike("mˈɔɹəs", "mˈɔɹɪs")
         assert alike("sˈɑləmən", "sˈɑləmən")
@@ -261,9 +257,7 @@ class TestLists:
             ("gb", "british_later", "british_later", 0.05),
         ],
     )
-    def test_few_words_of_no_list_are_wrong(
-        self, dialect: str, name: str, part: str, share: float
-    ) -> None:
+    def test_few_words_of_no_list_are_wrong(self, dialect, name, part, share):
         words = dict(list(read_words(name)[part].items())[: 250 if name == "names" else None])
         assert len(wrong(lambda word: g2p(dialect).phonemize(word).phonemes, words)) <= share * len(
             words
@@ -277,17 +271,17 @@ KEYS = sorted(word_set("DEFAULT NOUN VERB ADJ ADV DT VBD VBN VBP None METAL BASE
 
 
 @cache
-def sealed() -> tuple[Case, ...]:
+def sealed():
     return tuple(read_cases())
 
 
 @pytest.fixture(scope="module")
-def chooser() -> Heteronyms:
+def chooser():
     return Heteronyms.load()
 
 
 class TestHeteronyms:
-    def test_sentences_of_a_writer_who_taught_nothing(self) -> None:
+    def test_sentences_of_a_writer_who_taught_nothing(self):
         cases, choice, fixed = sealed(), ours(), best_fixed(sealed())
         share = sum(is_right(case, choice(case)) for case in cases) / len(cases)
         assert share >= FLOOR
@@ -295,12 +289,12 @@ class TestHeteronyms:
             "no better than one sense for each word"
         )
 
-    def test_without_its_context_it_falls(self) -> None:
+    def test_without_its_context_it_falls(self):
         cases, choice = sealed(), shuffled(ours(), seed=0)
         assert sum(is_right(case, choice(case)) for case in cases) / len(cases) < 0.80
 
-    def test_nothing_near_a_judged_sentence_taught_the_table(self) -> None:
-        by_size: dict[int, list[frozenset[str]]] = {}
+    def test_nothing_near_a_judged_sentence_taught_the_table(self):
+        by_size = {}
         for case in sealed():
             words = frozenset(WORD.findall(case.sentence.lower()))
             by_size.setdefault(len(words), []).append(words)
@@ -315,21 +309,19 @@ class TestHeteronyms:
             ]
             assert not near, sentence
 
-    def test_most_words_are_judged_in_two_senses(self) -> None:
-        senses: dict[str, set[str]] = {}
+    def test_most_words_are_judged_in_two_senses(self):
+        senses = {}
         for case in sealed():
             senses.setdefault(case.word, set()).add(case.senses[case.key])
         assert sum(len(found) > 1 for found in senses.values()) >= 250
 
-    def test_what_decided_is_named(self) -> None:
+    def test_what_decided_is_named(self):
         g2p = G2P.load("us")
         assert "+" in g2p.reasons(split_words("They record a song."), 1)[0]
         assert g2p.reasons(split_words("They sing a song."), 1) == []
 
     @pytest.mark.parametrize("name", ["us_gold", "gb_gold"])
-    def test_every_entry_of_misaki_gets_one_of_its_keys(
-        self, chooser: Heteronyms, name: str
-    ) -> None:
+    def test_every_entry_of_misaki_gets_one_of_its_keys(self, chooser, name):
         for word, entry in read(name).items():
             if isinstance(entry, dict):
                 for words, at in (
@@ -353,19 +345,17 @@ class TestHeteronyms:
         generator=st.randoms(use_true_random=False),
     )
     @settings(deadline=None, max_examples=300)
-    def test_any_words_give_a_key_that_was_offered(
-        self, chooser: Heteronyms, words: list[str], keys: list[str], generator: random.Random
-    ) -> None:
+    def test_any_words_give_a_key_that_was_offered(self, chooser, words, keys, generator):
         assert chooser.choose(words, generator.randrange(len(words)), keys) in keys
 
-    def test_wrong_use_is_told(self, chooser: Heteronyms) -> None:
+    def test_wrong_use_is_told(self, chooser):
         pytest.raises(IndexError, chooser.choose, ["They", "live"], 2, ("DEFAULT", "VERB")).match(
             "word 2 of 2"
         )
         pytest.raises(ValueError, chooser.choose, ["They", "live"], 1, ()).match("no keys")
 
     @pytest.mark.parametrize("dialect", ["us", "gb"])
-    def test_our_own_senses_are_in_the_lexicon_and_in_kokoros_symbols(self, dialect: str) -> None:
+    def test_our_own_senses_are_in_the_lexicon_and_in_kokoros_symbols(self, dialect):
         lexicon = Lexicon.load(dialect)
         for word, senses in extra_senses(dialect).items():
             found = lexicon.find(word)
@@ -375,7 +365,7 @@ class TestHeteronyms:
                 if key != DEFAULT:
                     assert sound != found.senses[DEFAULT]
 
-    def test_british_entries_take_the_same_keys(self) -> None:
+    def test_british_entries_take_the_same_keys(self):
         lexicon, choice, right, cases = Lexicon.load("gb"), ours(), 0, sealed()
         for case in cases:
             found = lexicon.find(case.words[case.at])
@@ -383,7 +373,7 @@ class TestHeteronyms:
             right += senses.get(choice(case)) == senses.get(case.key)
         assert right / len(cases) >= FLOOR
 
-    def test_through_the_whole_path(self) -> None:
+    def test_through_the_whole_path(self):
         """Each sentence as a user gives it: normalizer, lexicon, choice, and the word found again
         by its text.
         """
@@ -410,7 +400,7 @@ class TestHeteronyms:
         ("merchantability", None),
     ],
 )
-def test_new_compounds_are_two_words(word: str, wanted: tuple[str, str] | None) -> None:
+def test_new_compounds_are_two_words(word, wanted):
     assert halves(word, lexicon().edited) == wanted
 
 
@@ -425,11 +415,11 @@ def test_new_compounds_are_two_words(word: str, wanted: tuple[str, str] | None) 
         ("Quito", None),
     ],
 )
-def test_names_of_china_and_japan_go_by_their_own_spelling(word: str, said: str | None) -> None:
+def test_names_of_china_and_japan_go_by_their_own_spelling(word, said):
     assert by_origin(word) == said
 
 
-def test_a_lost_consonant_comes_back_and_a_silent_one_does_not() -> None:
+def test_a_lost_consonant_comes_back_and_a_silent_one_does_not():
     pairs = {"okonjo": "OkˈɑnO", "leqembi": "ləˈɛmbˌI", "knighthood": "nˈIthˌʊd", "lamb": "lˈæm"}
     assert [with_consonants(*pair) for pair in pairs.items()] == [
         "OkˈɑnʤO",

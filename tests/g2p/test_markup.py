@@ -9,17 +9,16 @@ import pytest
 
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.chunks import segments
-from kokoro_ane.g2p.result import Result
 from kokoro_ane.g2p.ssml import MARKUP, voices_in
 from tests.g2p.names import rows
 
 
 @pytest.fixture(scope="module")
-def us() -> G2P:
+def us():
     return G2P.load("us")
 
 
-def said(result: Result) -> str:
+def said(result):
     """The words that are spoken in lower case, pauses and marks left out."""
     left_out = ("pause", "punctuation")
     return (
@@ -29,20 +28,18 @@ def said(result: Result) -> str:
     )
 
 
-def counted(result: Result) -> list[str]:
+def counted(result):
     """What was not understood."""
     return [why.partition(": ")[2] for _, _, why in result.drops if "not understood" in why]
 
 
-def cases(*kinds: str) -> list[list[str]]:
+def cases(*kinds):
     """Columns of tests/data/g2p/markup.tsv behind the kind."""
     return [row[1:] for row in rows("markup") if row[0] in kinds]
 
 
 @pytest.mark.parametrize(("text", "words", "named"), cases("element", "say-as"))
-def test_no_markup_is_spoken_and_what_has_no_effect_is_counted(
-    us: G2P, text: str, words: str, named: str
-) -> None:
+def test_no_markup_is_spoken_and_what_has_no_effect_is_counted(us, text, words, named):
     text = text.replace("⏎", "\n")
     result = us.phonemize(text)
     assert said(result) == words.replace("-", " ")
@@ -58,11 +55,11 @@ SOUNDS = [
 
 
 @pytest.mark.parametrize(("text", "phonemes"), SOUNDS)
-def test_sounds(us: G2P, text: str, phonemes: str) -> None:
+def test_sounds(us, text, phonemes):
     assert us.phonemize(text).phonemes == phonemes
 
 
-def test_ranks_in_other_languages() -> None:
+def test_ranks_in_other_languages():
     said_in = {
         language: said(G2P.load(language).phonemize('<say-as interpret-as="ordinal">3</say-as>'))
         for language in ("es", "it", "fr", "pt")
@@ -70,7 +67,7 @@ def test_ranks_in_other_languages() -> None:
     assert said_in == {"es": "tercero", "it": "terzo", "fr": "troisième", "pt": "terceiro"}
 
 
-def test_elements_hold_from_sentence_to_sentence(us: G2P) -> None:
+def test_elements_hold_from_sentence_to_sentence(us):
     text = '<speak><prosody rate="slow">One. <p>Two.</p> <desc>No. No.</desc>Three</prosody> four.'
     words = [word for result in us.sentences(text) for word in result.words]
     assert [(word.text, word.rate) for word in words if word.text.isalpha()] == [
@@ -78,7 +75,7 @@ def test_elements_hold_from_sentence_to_sentence(us: G2P) -> None:
     ]  # fmt: skip
 
 
-def test_a_voice_holds_until_another_is_named(us: G2P) -> None:
+def test_a_voice_holds_until_another_is_named(us):
     text = (
         '<speak>One <voice name="bf_emma"><p>two.</p> Three</voice> four. [voice:am_adam 0.8]Five.'
         " Six [voice:af_sky] seven.</speak> Eight."
@@ -97,7 +94,7 @@ def test_a_voice_holds_until_another_is_named(us: G2P) -> None:
     assert voices_in(text) == ["bf_emma", "am_adam", "af_sky"]
 
 
-def test_what_another_voice_says_is_read_in_its_language() -> None:
+def test_what_another_voice_says_is_read_in_its_language():
     reader, spanish = G2P.load("us"), G2P.load("es")
     reader.follow(lambda voice: spanish if voice[0] == "e" else reader)
     parts = [one.phonemes for one in reader.sentences("Go. [voice:ef_dora] Hola. [voice:af_x] Go.")]
@@ -106,7 +103,7 @@ def test_what_another_voice_says_is_read_in_its_language() -> None:
 
 
 @pytest.mark.parametrize(("tag", "seconds", "_"), cases("pause"))
-def test_pauses_of_other_tools(us: G2P, tag: str, seconds: str, _: str) -> None:
+def test_pauses_of_other_tools(us, tag, seconds, _):
     for text in (f"One {tag} two.", f"One{tag}two."):
         result = us.phonemize(text)
         pauses = [word.pause_s for word in result.words if word.pause_s]
@@ -114,7 +111,7 @@ def test_pauses_of_other_tools(us: G2P, tag: str, seconds: str, _: str) -> None:
         assert said(result) == "one two"
 
 
-def test_the_role_of_a_chat_template_is_not_said(us: G2P) -> None:
+def test_the_role_of_a_chat_template_is_not_said(us):
     text = "<|im_start|>user\nHello there<|im_end|>\n<|im_start|>assistant\nHi.<|im_end|>"
     assert said(us.phonemize(text)) == "hello there hi"
 
@@ -135,7 +132,7 @@ PLAIN_PIECES = (
 )
 
 
-def document(generator: random.Random, depth: int = 0) -> str:
+def document(generator, depth=0):
     """Well-formed XML of tags, comments, CDATA, instructions and words."""
     pieces = []
     for _ in range(generator.randint(1, 4)):
@@ -150,11 +147,11 @@ def document(generator: random.Random, depth: int = 0) -> str:
     return "".join(pieces)
 
 
-def in_expat(text: str) -> list[tuple[int, str]]:
+def in_expat(text):
     """Where expat sees markup begin, and which kind."""
     parser, seen = xml.parsers.expat.ParserCreate(), []
 
-    def at(kind: str) -> None:
+    def at(kind):
         seen.append((parser.CurrentByteIndex, kind))
 
     parser.StartElementHandler = lambda name, _: at(f"start {name}")
@@ -166,7 +163,7 @@ def in_expat(text: str) -> list[tuple[int, str]]:
     return seen
 
 
-def in_markup(text: str) -> list[tuple[int, str]]:
+def in_markup(text):
     """The same of MARKUP."""
     seen = []
     for match in MARKUP.finditer(text):
@@ -181,7 +178,7 @@ def in_markup(text: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_markup_is_found_as_expat_finds_it(seed: int) -> None:
+def test_markup_is_found_as_expat_finds_it(seed):
     text = f"<speak>{document(random.Random(seed))}</speak>"
     # expat tells an empty element's end at the place behind it
     ends = [kind for _, kind in in_expat(text)]
@@ -191,7 +188,7 @@ def test_markup_is_found_as_expat_finds_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_no_cut_is_inside_markup_however_the_text_arrives(seed: int) -> None:
+def test_no_cut_is_inside_markup_however_the_text_arrives(seed):
     generator = random.Random(seed)
     text = f"<speak>{' '.join(document(generator) for _ in range(12))}</speak>"
     whole = list(segments(text))

@@ -44,7 +44,7 @@ LOGITS_APART = 1e-4  # of logits up to 30, in float32
 
 
 @pytest.fixture(scope="module")
-def tiny() -> LetterToSound:
+def tiny():
     torch.manual_seed(0)
     model = LetterToSound(TINY).eval().requires_grad_(False)
     for parameter in model.parameters():
@@ -54,23 +54,21 @@ def tiny() -> LetterToSound:
 
 @settings(max_examples=30, deadline=None)
 @given(st.text(LETTERS, min_size=1, max_size=12), st.integers(1, 15))
-def test_padding_changes_nothing(tiny: LetterToSound, word: str, padding: int) -> None:
+def test_padding_changes_nothing(tiny, word, padding):
     """In float64: in float32 these large random weights alone come to 1e-4."""
     ids, exact = torch.tensor([encode(word)]), copy.deepcopy(tiny).double()
     wide = torch.nn.functional.pad(ids, (0, padding))
     assert float((exact(wide)[:, : ids.shape[1]] - exact(ids)).abs().max()) < 1e-9
 
 
-def test_a_mask_left_out_is_seen(tiny: LetterToSound) -> None:
+def test_a_mask_left_out_is_seen(tiny):
     ids, longer = torch.tensor([encode("kokoro")]), torch.tensor([encode("kokoroo")])
     assert float((tiny(longer)[:, : ids.shape[1]] - tiny(ids)).abs().max()) > 100 * LOGITS_APART
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=6))
-def test_any_text_gets_an_answer_a_word_and_each_is_legal(
-    tiny: LetterToSound, words: list[str]
-) -> None:
+def test_any_text_gets_an_answer_a_word_and_each_is_legal(tiny, words):
     guesses = NeuralG2P(torch_run(tiny)).predict(words)
     assert len(guesses) == len(words)
     for word, guess in zip(words, guesses, strict=True):
@@ -84,7 +82,7 @@ def test_any_text_gets_an_answer_a_word_and_each_is_legal(
             assert 0 < guess.confidence <= 1
 
 
-def test_company_changes_nothing(tiny: LetterToSound) -> None:
+def test_company_changes_nothing(tiny):
     reader, words = NeuralG2P(torch_run(tiny)), ["kokoro", "a", "zorbify", "well-read", "o'clock"]
     alone, together = [reader.predict([word])[0] for word in words], reader.predict(words)
     assert [guess.phonemes for guess in together] == [guess.phonemes for guess in alone]
@@ -92,7 +90,7 @@ def test_company_changes_nothing(tiny: LetterToSound) -> None:
 
 
 # log chances [frames, sounds] over the few sounds of USED
-def _random_chances(generator: np.random.Generator, frames: int) -> np.ndarray:
+def _random_chances(generator, frames):
     chances = np.full((frames, len(SOUNDS)), -np.inf)
     drawn = generator.dirichlet(np.full(len(USED), 0.5), size=frames)
     chances[:, USED] = np.log(drawn + 1e-12)
@@ -100,7 +98,7 @@ def _random_chances(generator: np.random.Generator, frames: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_stressed_path_is_the_best_of_all_legal_ones(seed: int) -> None:
+def test_the_stressed_path_is_the_best_of_all_legal_ones(seed):
     chances = _random_chances(np.random.default_rng(seed), frames=5)
     found = best_stressed_path(chances)
     primary = [
@@ -111,12 +109,12 @@ def test_the_stressed_path_is_the_best_of_all_legal_ones(seed: int) -> None:
     assert chances[range(5), found].sum() == pytest.approx(best)
 
 
-def _primaries(path: np.ndarray) -> int:
+def _primaries(path):
     return sum(SOUNDS[sound].startswith(PRIMARY) for sound in collapsed(path))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_likelihoods_are_sums_over_paths(seed: int) -> None:
+def test_likelihoods_are_sums_over_paths(seed):
     chances = _random_chances(np.random.default_rng(seed), frames=5)
     answers, wanted = [(USED[1], USED[3]), (USED[2],), (USED[1], USED[1])], []
     for answer in answers:
@@ -129,8 +127,8 @@ def test_likelihoods_are_sums_over_paths(seed: int) -> None:
     assert log_likelihoods(np.stack([chances] * 3), answers) == pytest.approx(np.array(wanted))
 
 
-def test_two_stresses_or_none_are_repaired_and_no_vowel_needs_none() -> None:
-    def logits(*row: str) -> np.ndarray:
+def test_two_stresses_or_none_are_repaired_and_no_vowel_needs_none():
+    def logits(*row):
         found = np.full((1, len(row), len(SOUNDS)), -4.0)
         for frame, sound in enumerate(row):
             found[0, frame, AMERICAN.ids[sound]] = 4.0
@@ -152,17 +150,17 @@ LARGEST_BYTES = 4_000_000
 
 
 @pytest.fixture(scope="module")
-def reader() -> NeuralG2P:
+def reader():
     return NeuralG2P.load()
 
 
 # word to phonemes; the sample is part of misaki's gold list
-def words_of(kind: str) -> dict[str, str]:
+def words_of(kind):
     return {word: phonemes for name, word, phonemes in rows("held_out_words") if name == kind}
 
 
 @pytest.mark.parametrize(("kind", "per", "wer"), [("word", 5.0, 27.0), ("family", 9.0, 50.0)])
-def test_held_out_words(reader: NeuralG2P, kind: str, per: float, wer: float) -> None:
+def test_held_out_words(reader, kind, per, wer):
     words = words_of(kind)
     assert len(words) == 150
     rates = error_rates(
@@ -172,7 +170,7 @@ def test_held_out_words(reader: NeuralG2P, kind: str, per: float, wer: float) ->
     assert rates.wer <= wer, rates
 
 
-def test_confidence_tells_right_from_wrong(reader: NeuralG2P) -> None:
+def test_confidence_tells_right_from_wrong(reader):
     words = words_of("word") | words_of("family")
     guesses = dict(zip(words, reader.predict(list(words)), strict=True))
     sure = [
@@ -187,18 +185,18 @@ def test_confidence_tells_right_from_wrong(reader: NeuralG2P) -> None:
     assert sum(unsure) / len(unsure) < 0.4
 
 
-def test_names_nobody_listed(reader: NeuralG2P) -> None:
+def test_names_nobody_listed(reader):
     found = dict(zip(["kokoro", "Blorf"], reader.predict(["kokoro", "Blorf"]), strict=True))
     assert found["kokoro"].phonemes.startswith("k")
     assert found["Blorf"].phonemes == "blˈɔɹf"
 
 
-def test_the_weights_are_small_and_say_where_they_came_from() -> None:
+def test_the_weights_are_small_and_say_where_they_came_from():
     assert WEIGHTS.stat().st_size <= LARGEST_BYTES
     assert {"seed", "steps", "plan", "examples"} <= set(read_manifest(WEIGHTS)["training"])
 
 
-def test_the_american_network_shows_the_fitted_confidence(reader: NeuralG2P) -> None:
+def test_the_american_network_shows_the_fitted_confidence(reader):
     own, word = NeuralG2P(run=reader.run), ["blorfkin"]
     assert reader.confidence != (1.0, 0.0)
     assert reader.predict(word) == calibrated(own.predict(word), *reader.confidence)

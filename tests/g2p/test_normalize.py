@@ -14,11 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from num2words import num2words
 
-from bench.g2p_normalize import HOSTILE, Case, expected_tokens, read_cases, spoken_tokens
+from bench.g2p_normalize import HOSTILE, expected_tokens, read_cases, spoken_tokens
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.number_words import cardinal, ordinal, year
-from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Token
+from kokoro_ane.g2p.result import PUNCTUATION
 from kokoro_ane.g2p.word_lists import pairs
 from tests.g2p import plain
 from tests.g2p.lines import mixed, problems, reader
@@ -45,7 +45,7 @@ SAID = ("the|quick|it's|well-known|7|21|1,234|1999|3.5|$5|5kg|50%|1st|10:30|Marc
 DIALECTS = st.sampled_from(["us", "gb"])
 
 
-def by_category() -> dict[str, list[Case]]:
+def by_category():
     grouped = defaultdict(list)
     for case in CASES:
         grouped[case.category].append(case)
@@ -53,7 +53,7 @@ def by_category() -> dict[str, list[Case]]:
 
 
 @pytest.mark.parametrize(("category", "cases"), by_category().items())
-def test_written_cases(category: str, cases: list[Case]) -> None:
+def test_written_cases(category, cases):
     said = [spoken_tokens(normalize(case.text, dialect=case.dialect)) for case in cases]
     assert not [
         (case.text, tokens)
@@ -62,15 +62,15 @@ def test_written_cases(category: str, cases: list[Case]) -> None:
     ], category
 
 
-def test_enough_cases_and_a_comparison_that_can_fail() -> None:
+def test_enough_cases_and_a_comparison_that_can_fail():
     assert len(CASES) >= 400
     assert sum(case.part != "seen" for case in CASES) * 3 >= len(CASES)
     assert spoken_tokens(normalize("in 1999")) != expected_tokens("in nineteen ninety eight")
 
 
 @given(st.integers(0, 10**18))
-def test_cardinals_and_ordinals_agree_with_num2words(number: int) -> None:
-    def flat(text: str) -> str:
+def test_cardinals_and_ordinals_agree_with_num2words(number):
+    def flat(text):
         return text.replace(",", "")
 
     assert cardinal(number, "gb") == flat(num2words(number))
@@ -79,11 +79,11 @@ def test_cardinals_and_ordinals_agree_with_num2words(number: int) -> None:
 
 
 @given(st.integers(1100, 2099).filter(lambda number: not 2000 <= number < 2010))
-def test_years_agree_with_num2words(number: int) -> None:
+def test_years_agree_with_num2words(number):
     assert year(number, "gb").replace("-", " ") == num2words(number, to="year").replace("-", " ")
 
 
-def test_drops_have_offsets() -> None:
+def test_drops_have_offsets():
     text = "one <b>two</b> 😀"
     drops = normalize(text).drops
     assert [(text[start:end], why) for start, end, why in drops] == [
@@ -97,14 +97,14 @@ def test_drops_have_offsets() -> None:
     "text",
     ("10–15km|5pm|he/she|No.5|4x6|$5/month|B2B|getName|1e5kg|50%|AT&T|a@b.co|v1.2|x=5").split("|"),
 )
-def test_spoken_words_that_touch_are_said_apart(text: str) -> None:
+def test_spoken_words_that_touch_are_said_apart(text):
     tokens = normalize(f"{text} end").tokens
     assert len(tokens) > 2
     assert all(token.space for token in tokens[:-1])
     assert not tokens[-1].space
 
 
-def assert_tokens(text: str, tokens: tuple[Token, ...]) -> None:
+def assert_tokens(text, tokens):
     """Spans in the text, not empty, in order, equal or apart; each kind with its own characters."""
     previous = (0, 0)
     for token in tokens:
@@ -125,7 +125,7 @@ def assert_tokens(text: str, tokens: tuple[Token, ...]) -> None:
 
 
 # places of `text` in no token and in no drop, white space aside
-def uncovered(text: str, dialect: Dialect) -> list[int]:
+def uncovered(text, dialect):
     normalized = normalize(text, dialect=dialect)
     covered = [character.isspace() for character in text]
     for start, end in [(token.start, token.end) for token in normalized.tokens] + [
@@ -142,7 +142,7 @@ def uncovered(text: str, dialect: Dialect) -> list[int]:
 @example("'tis‘s", "us")
 @example("A÷", "us")
 @example("the U.S.’s", "us")
-def test_any_text_is_accounted_for(text: str, dialect: Dialect) -> None:
+def test_any_text_is_accounted_for(text, dialect):
     normalized = normalize(text, dialect=dialect)
     assert_tokens(text, normalized.tokens)
     assert uncovered(text, dialect) == []
@@ -151,7 +151,7 @@ def test_any_text_is_accounted_for(text: str, dialect: Dialect) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text("\u0300\u0301\u0308\u200b\u200d\ufe0f abcé½ﬁ２Ⅷ😀", max_size=30))
-def test_characters_that_change_length_keep_their_offsets(text: str) -> None:
+def test_characters_that_change_length_keep_their_offsets(text):
     tokens = normalize(text).tokens
     assert_tokens(text, tokens)
     for token in tokens:
@@ -166,27 +166,27 @@ def test_characters_that_change_length_keep_their_offsets(text: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(SAID), max_size=8), DIALECTS)
-def test_spoken_text_stays_as_it_is(pieces: list[str], dialect: Dialect) -> None:
+def test_spoken_text_stays_as_it_is(pieces, dialect):
     spoken = " ".join(token.text for token in normalize(" ".join(pieces), dialect=dialect).tokens)
     assert " ".join(token.text for token in normalize(spoken, dialect=dialect).tokens) == spoken
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text("абвгд", min_size=1, max_size=10), st.text("日本語", min_size=1, max_size=10))
-def test_other_scripts_are_named_and_counted(cyrillic: str, han: str) -> None:
+def test_other_scripts_are_named_and_counted(cyrillic, han):
     normalized = normalize(f"one {cyrillic} two {han} three")
     assert [token.text for token in normalized.tokens] == ["one", "two", "three"]
     assert normalized.dropped == {"script Cyrillic": len(cyrillic), "script CJK": len(han)}
 
 
 @given(st.text(st.characters(min_codepoint=0xE000, max_codepoint=0xF8FF), min_size=1, max_size=5))
-def test_private_use_characters_are_overrides(text: str) -> None:
+def test_private_use_characters_are_overrides(text):
     tokens = normalize(f"say {' '.join(text)} now").tokens
     assert [token.text for token in tokens[1:-1]] == list(text)
     assert {token.kind for token in tokens[1:-1]} == {"override"}
 
 
-def test_the_form_of_an_accent_does_not_matter() -> None:
+def test_the_form_of_an_accent_does_not_matter():
     text = "Zoë’s naïve café"
     composed, decomposed = (
         normalize(text).tokens,
@@ -214,9 +214,7 @@ NEXT = ("M|m|B|B. Jones|K|k|bn|mn|tn|cr|mil|million|lakh|€|$5|millones|mila|10
 )
 @example("Total: ", "$20", "\n", "B. Jones", "us")
 @example("Shirt ", "$20", "\t", "M", "gb")
-def test_money_beside_any_white_space_and_marks(
-    before: str, amount: str, gap: str, after: str, language: str
-) -> None:
+def test_money_beside_any_white_space_and_marks(before, amount, gap, after, language):
     """It never raises, and an abbreviated magnitude stands in the same line as its number."""
     read = normalize if language in ("us", "gb") else NORMALIZERS[language]
     text = before + amount + gap + after
@@ -228,7 +226,7 @@ def test_money_beside_any_white_space_and_marks(
         }
 
 
-def test_a_magnitude_in_full_may_begin_the_next_line() -> None:
+def test_a_magnitude_in_full_may_begin_the_next_line():
     for gap in (" ", "\n", "\r\n", "\t"):
         assert [token.text for token in normalize(f"$20{gap}million").tokens] == [
             "twenty",
@@ -238,7 +236,7 @@ def test_a_magnitude_in_full_may_begin_the_next_line() -> None:
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
+def test_long_hostile_runs_are_accounted_for(piece):
     """Time on 100,000 characters of each is bench/g2p_normalize.py's; here only that nothing
     raises, nests or gets lost.
     """
@@ -248,13 +246,13 @@ def test_long_hostile_runs_are_accounted_for(piece: str) -> None:
 
 
 @pytest.mark.parametrize("piece", "1-¦1,¦1/¦%¦a¦a.a.¦a@a.¦1.¦1¦!?¦#1 ".split("¦"))
-def test_hostile_text_takes_a_few_times_as_long_as_prose(piece: str) -> None:
+def test_hostile_text_takes_a_few_times_as_long_as_prose(piece):
     """Through all stages but the network: at most 30 times prose of that length, and in proportion
     to its own.
     """
     g2p, prose = reader("us"), "The old man walked along the river and thought about the boats. "
 
-    def seconds(text: str) -> float:
+    def seconds(text):
         times = []
         for _ in range(2):  # other jobs only add time
             start = time.process_time()
@@ -289,7 +287,7 @@ JUDGED = pairs(
 )
 
 
-def test_what_people_type_is_read_by_class() -> None:
+def test_what_people_type_is_read_by_class():
     """The judged half stays as it was written. `python -m tests.g2p.typed` counts both halves."""
     counts = Counter(
         line.group for line in read_lines() if line.group in LIMITS and answer(line)[0]
@@ -300,8 +298,8 @@ def test_what_people_type_is_read_by_class() -> None:
 
 # First counted at 190 and 293; floors at what is read since rows were mended by kind.
 @pytest.mark.parametrize(("name", "count", "floor"), [("numbers", 200, 194), ("prose", 300, 296)])
-def test_what_a_blind_writer_wrote_is_read_by_words(name: str, count: int, floor: int) -> None:
-    def words(text: str) -> list[str]:
+def test_what_a_blind_writer_wrote_is_read_by_words(name, count, floor):
+    def words(text):
         return re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower())
 
     cases = rows(f"sealed_{name}")
@@ -314,7 +312,7 @@ def test_what_a_blind_writer_wrote_is_read_by_words(name: str, count: int, floor
     assert count - len(wrong) >= floor, wrong
 
 
-def test_drops_have_offsets_and_brackets_keep_their_words() -> None:
+def test_drops_have_offsets_and_brackets_keep_their_words():
     text = "press <Enter>, <b>x</b> <title> if a<b and c>d 😀"
     normalized = normalize(text)
     said = [token.text for token in normalized.tokens]
@@ -326,7 +324,7 @@ def test_drops_have_offsets_and_brackets_keep_their_words() -> None:
     )
 
 
-def test_mixed_texts_lose_no_word() -> None:
+def test_mixed_texts_lose_no_word():
     """A sample; `python -m tests.g2p.lines --texts 100000` tries as many as are wanted."""
     generator = random.Random(5)
     for language in ("us", "gb", "es", "it"):
@@ -338,7 +336,7 @@ def test_mixed_texts_lose_no_word() -> None:
         ]
 
 
-def test_words_that_are_also_short_forms_stay_words_in_prose() -> None:
+def test_words_that_are_also_short_forms_stay_words_in_prose():
     """`python -m tests.g2p.plain` prints the wrong lines of both halves."""
     lines = plain.read_lines()
     wrong = [(line.text, plain.said(line.text)) for line in lines if not plain.is_right(line)]
@@ -347,6 +345,6 @@ def test_words_that_are_also_short_forms_stay_words_in_prose() -> None:
     assert not [line for line in lines if line.half == "ours" and not plain.is_right(line)]
 
 
-def test_a_lost_full_stop_is_no_right_reading() -> None:
+def test_a_lost_full_stop_is_no_right_reading():
     assert plain.is_right(plain.Line("", "", "He met Ed.", "he met edward | he met ed"))
     assert not plain.is_right(plain.Line("", "", "He met Ed.", "he met edition"))

@@ -7,7 +7,6 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.overrides import extract
 from kokoro_ane.g2p.phonemizer import LateHeteronyms
-from kokoro_ane.g2p.result import PUNCTUATION, Dialect, Guess, Normalized, Result, Word, timed
+from kokoro_ane.g2p.result import PUNCTUATION, Guess, Normalized, Result, Word, timed
 from tests.g2p.lines import character, lines, problems
 from tests.g2p.names import rows
 
@@ -32,32 +31,32 @@ from tests.g2p.names import rows
 class Verbs:
     """Takes every heteronym for a verb, and remembers what it was asked."""
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
+    def __init__(self):
+        self.asked = []
 
-    def choose(self, words: Sequence[str], index: int, keys: Sequence[str]) -> str:
+    def choose(self, words, index, keys):
         self.asked.append((words[index], tuple(keys)))
         return "VERB" if "VERB" in keys else "VBD" if "VBD" in keys else "DEFAULT"
 
 
 @cache
-def plain(dialect: str = "us") -> G2P:
+def plain(dialect="us"):
     return G2P(normalize, Lexicon.load(dialect))
 
 
-def sources(result: Result) -> list[str]:
+def sources(result):
     return [word.source for word in result.words]
 
 
 @pytest.mark.parametrize(("text", "phonemes"), rows("sentences"))
-def test_sentences(text: str, phonemes: str) -> None:
+def test_sentences(text, phonemes):
     result = plain().phonemize(text)
     assert result.phonemes == phonemes
     assert joined(result.words) == phonemes
     assert not result.dropped
 
 
-def test_every_source() -> None:
+def test_every_source():
     result = plain().phonemize('The apple, "walked" FBI blorf [hey](/hˈA/).')
     assert " ".join(sources(result)) == (
         "rule gold punctuation punctuation morphology punctuation spelled spelled override"
@@ -67,7 +66,7 @@ def test_every_source() -> None:
     assert [word.confidence for word in result.words if word.source == "spelled"] == [1.0, 0.0]
 
 
-def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> None:
+def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it():
     verbs = Verbs()
     g2p = G2P(normalize, Lexicon.load("us"), verbs)
     assert g2p.phonemize("They live here.").phonemes == "ðˌA lˈɪv hˈɪɹ."
@@ -78,7 +77,7 @@ def test_heteronyms_are_asked_once_each_and_only_where_a_sense_hangs_on_it() -> 
     assert all("None" not in keys and "DEFAULT" in keys for _, keys in verbs.asked)
 
 
-def test_offsets_across_overrides() -> None:
+def test_offsets_across_overrides():
     text = "x [a b](/A bˈi/) y [c](2) z"
     marked = extract(text)
     assert marked.text == "x \ue000 y c z"
@@ -89,7 +88,7 @@ def test_offsets_across_overrides() -> None:
     assert marked.original(0, 9) == (0, len(text))
 
 
-def test_the_whole_text_is_its_sentences() -> None:
+def test_the_whole_text_is_its_sentences():
     text = "He left. Dr. Smith did not!\n\nA title\n\nAnd the end…"
     whole, parts = plain().phonemize(text), list(plain().sentences(text))
     assert [part.text for part in parts] == [
@@ -104,7 +103,7 @@ def test_the_whole_text_is_its_sentences() -> None:
     ]
 
 
-def test_what_was_dropped_is_told_once() -> None:
+def test_what_was_dropped_is_told_once():
     text = "☃ ☃\n\nHello.\n\n☃"
     assert [dict(result.dropped) for result in plain().sentences(text)] == [{"emoji": 2}]
     assert [
@@ -119,24 +118,24 @@ def test_what_was_dropped_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "☃", "привет", "\ud800", "\x00"])
-def test_nothing_to_say(text: str) -> None:
+def test_nothing_to_say(text):
     assert plain().phonemize(text).phonemes == ""
     assert list(plain().sentences(text)) == []
 
 
-def test_the_function_of_the_package() -> None:
+def test_the_function_of_the_package():
     assert phonemize("Hello, world.").phonemes == "həlˈO, wˈɜɹld."
 
 
 class Unruly:
     """Guesses with foreign symbols, without phonemes, and good ones."""
 
-    def predict(self, words: Sequence[str]) -> list[Guess]:
+    def predict(self, words):
         return [Guess(("blˈɔɹf", "", "g#", "\ue000")[len(word) % 4], 0.5) for word in words]
 
 
 @cache
-def g2p(dialect: Dialect) -> G2P:
+def g2p(dialect):
     return G2P(normalize, Lexicon.load(dialect), LateHeteronyms(), Unruly())
 
 
@@ -144,7 +143,7 @@ def g2p(dialect: Dialect) -> G2P:
     ("dialect", "count", "seed"),
     [("us", 1000, 7), ("gb", 500, 8), pytest.param("us", 5000, 9, marks=pytest.mark.slow)],
 )
-def test_lines(dialect: Dialect, count: int, seed: int) -> None:
+def test_lines(dialect, count, seed):
     wrong = [
         (found, line) for line in lines(count, seed) if (found := problems(g2p(dialect), line))
     ]
@@ -152,7 +151,7 @@ def test_lines(dialect: Dialect, count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_word_of_any_length(seed: int) -> None:
+def test_a_word_of_any_length(seed):
     """Nothing is too long: letters, digits, marks, one override, each thousands of characters
     long.
     """
@@ -173,16 +172,16 @@ def test_a_word_of_any_length(seed: int) -> None:
         assert all(len(part.phonemes) <= MAX_PHONEMES for part in g2p("us").sentences(line))
 
 
-def test_the_check_can_fail() -> None:
+def test_the_check_can_fail():
     """A normalizer that loses words, one that lies about offsets, and phonemes nobody knows are all
     caught.
     """
     whole = Lexicon.load("us")
 
-    def losing(text: str, dialect: Dialect) -> Normalized:
+    def losing(text, dialect):
         return Normalized(normalize(text, dialect=dialect).tokens[1:])
 
-    def lying(text: str, dialect: Dialect) -> Normalized:
+    def lying(text, dialect):
         return Normalized(tuple(reversed(normalize(text, dialect=dialect).tokens)))
 
     assert problems(G2P(losing, whole), "one two three") == ["lost ['one']"]
@@ -193,17 +192,17 @@ def test_the_check_can_fail() -> None:
     assert problems(G2P(normalize, whole), "one two three") == []
 
 
-def test_the_lines_are_those_of_the_seed() -> None:
+def test_the_lines_are_those_of_the_seed():
     assert list(lines(50, 3)) == list(lines(50, 3)) != list(lines(50, 4))
     assert character(random.Random(1)) == character(random.Random(1))
 
 
 @pytest.fixture(scope="module")
-def us() -> G2P:
+def us():
     return G2P.load("a")
 
 
-def test_the_call_gives_phonemes_and_tokens(us: G2P) -> None:
+def test_the_call_gives_phonemes_and_tokens(us):
     text = "Dr. Smith's dog barked, loudly."
     phonemes, tokens = us(text)
     assert "".join(token.phonemes + token.whitespace for token in tokens).strip() == phonemes
@@ -214,7 +213,7 @@ def test_the_call_gives_phonemes_and_tokens(us: G2P) -> None:
     assert us("") == ("", [])
 
 
-def test_tokens_get_times_from_durations(us: G2P) -> None:
+def test_tokens_get_times_from_durations(us):
     phonemes, tokens = us("Hello, world.")
     spoken = timed(tokens, [2.0] * (len(phonemes) + 2), seconds_per_frame=0.025)
     assert spoken[0].start_ts == pytest.approx(0.05)
@@ -224,14 +223,14 @@ def test_tokens_get_times_from_durations(us: G2P) -> None:
 
 
 @pytest.mark.parametrize("text", [None, b"bytes", 5, 1.5, ["a"]])
-def test_what_is_no_text_is_one_line(us: G2P, text: object) -> None:
+def test_what_is_no_text_is_one_line(us, text):
     for call in (us, us.phonemize):
         with pytest.raises(InputError, match="the text is") as told:
             call(text)  # type: ignore[operator]
         assert "\n" not in str(told.value)
 
 
-def test_a_mapping_with_phrases_and_camel_case() -> None:
+def test_a_mapping_with_phrases_and_camel_case():
     g2p = G2P.load(
         "us", {"new york": "nˈu jˈɔɹk", "zorb": "zˈɔɹb", "camelCase": "kˈæməlkˌAs", "Q&A": "kjˈu"}
     )
@@ -252,11 +251,11 @@ def test_a_mapping_with_phrases_and_camel_case() -> None:
         ({"5": "x"}, "letters"),
     ],
 )
-def test_bad_lexicons_are_one_line(lexicon: dict, told: str) -> None:
+def test_bad_lexicons_are_one_line(lexicon, told):
     pytest.raises(InputError, G2P.load, "us", lexicon).match(told)
 
 
-def test_fallback_and_unk() -> None:
+def test_fallback_and_unk():
     assert (
         G2P.load("us", fallback=lambda word: "blˈɔɹ").phonemize("A blorfkin.").words[1].source
         == "fallback"
@@ -270,7 +269,7 @@ def test_fallback_and_unk() -> None:
     pytest.raises(InputError, G2P.load, "us", unk="ж").match("unk")
 
 
-def test_pauses_and_say_as(us: G2P) -> None:
+def test_pauses_and_say_as(us):
     result = us.phonemize(
         "Wait [pause 300ms] now [pause 1.5s] [NASA](characters) [2026](say-as digits)."
     )
@@ -281,18 +280,18 @@ def test_pauses_and_say_as(us: G2P) -> None:
     assert us.phonemize("[pause soon] and [pause 3").dropped == {} or us.phonemize("[pause 3").words
 
 
-def test_a_lexicon_keeps_mixed_case_whole() -> None:
+def test_a_lexicon_keeps_mixed_case_whole():
     assert [
         token.text for token in normalize("a fooBar", known={"fooBar"}.__contains__).tokens
     ] == ["a", "fooBar"]
     assert [token.text for token in normalize("a fooBar").tokens] == ["a", "foo", "Bar"]
 
 
-def split(text: str) -> list[str]:
+def split(text):
     return [sentence for _, sentence in segments(text)]
 
 
-def test_sentence_ends_are_offsets() -> None:
+def test_sentence_ends_are_offsets():
     text = "Dr. Smith left. He is back."
     assert [text[:end] for end in sentence_ends(text)] == ["Dr. Smith left."]
 
@@ -305,7 +304,7 @@ def test_sentence_ends_are_offsets() -> None:
         "[a](/b/). Then [c](/d/)",
     ],
 )
-def test_an_override_is_never_cut(text: str) -> None:
+def test_an_override_is_never_cut(text):
     assert all(
         part.count("[") == part.count("]") == part.count("(") == part.count(")")
         for part in split(text)
@@ -332,7 +331,7 @@ def test_an_override_is_never_cut(text: str) -> None:
     st.integers(1, 40),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts: list[str], seed: int) -> None:
+def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts, seed):
     text, generator = "".join(parts), random.Random(seed)
     pieces, place = [], 0
     while place < len(text):
@@ -347,7 +346,7 @@ def test_the_cuts_do_not_hang_on_how_the_text_arrives(parts: list[str], seed: in
 
 
 # one Word for each item of a phoneme string; marks stick to what is before them
-def words_of(phonemes: str) -> tuple[Word, ...]:
+def words_of(phonemes):
     found, place = [], 0
     for item in phonemes.split(" "):
         body = item.rstrip(PUNCTUATION)
@@ -370,11 +369,11 @@ def words_of(phonemes: str) -> tuple[Word, ...]:
     return tuple(found)
 
 
-def cut(phonemes: str, limit: int) -> list[str]:
+def cut(phonemes, limit):
     return [joined(group) for group in word_groups(words_of(phonemes), limit)]
 
 
-def test_a_limit_that_holds_no_word() -> None:
+def test_a_limit_that_holds_no_word():
     with pytest.raises(InputError, match="at least 16"):
         list(word_groups((), 15))
 
@@ -385,9 +384,7 @@ def test_a_limit_that_holds_no_word() -> None:
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=100, deadline=None)
-def test_nothing_is_lost_and_nothing_is_too_long(
-    items: list[str], limit: int, generator: random.Random
-) -> None:
+def test_nothing_is_lost_and_nothing_is_too_long(items, limit, generator):
     items = [item + generator.choice(("", "", ",", ".", "?”")) for item in items]
     phonemes = " ".join(items)
     pieces = cut(phonemes, limit)
@@ -397,7 +394,7 @@ def test_nothing_is_lost_and_nothing_is_too_long(
         assert " ".join(pieces) == phonemes
 
 
-def test_chunks_of_a_result() -> None:
+def test_chunks_of_a_result():
     words, text = words_of("aaa bbb. ccc ddd eee fff"), "aaa bbb. ccc ddd eee fff"
     result = Result(text, joined(words), words, {"emoji": 1})
     parts = list(chunks(result, 16))
@@ -409,13 +406,13 @@ def test_chunks_of_a_result() -> None:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def spoken(capsys: pytest.CaptureFixture, *arguments: str) -> tuple[list[str], dict]:
+def spoken(capsys, *arguments):
     assert main(list(arguments)) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     return lines, json.loads(last)
 
 
-def piped(content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def piped(content, *arguments):
     return subprocess.run(
         [sys.executable, "-m", "g2p", *arguments],
         input=content,
@@ -425,7 +422,7 @@ def piped(content: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]
     )
 
 
-def refused(done: subprocess.CompletedProcess[bytes]) -> str:
+def refused(done):
     assert done.returncode == 2
     lines = done.stderr.decode().strip().splitlines()
     assert len(lines) == 1, lines
@@ -433,7 +430,7 @@ def refused(done: subprocess.CompletedProcess[bytes]) -> str:
     return lines[0]
 
 
-def test_text(capsys: pytest.CaptureFixture) -> None:
+def test_text(capsys):
     lines, summary = spoken(capsys, "Hello, world. The end.")
     assert lines == ["həlˈO, wˈɜɹld.", "ði ˈɛnd."]
     assert summary["phonemes"] == "həlˈO, wˈɜɹld. ði ˈɛnd."
@@ -442,14 +439,14 @@ def test_text(capsys: pytest.CaptureFixture) -> None:
     assert summary["dropped"] == {}
 
 
-def test_dialect_and_lexicon(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_dialect_and_lexicon(capsys, tmp_path):
     assert spoken(capsys, "Water.", "--dialect", "gb")[0] == ["wˈɔːtə."]
     mine = tmp_path / "my.tsv"
     mine.write_text("Kokoro\tkˈOkəɹO\n", encoding="utf-8")
     assert spoken(capsys, "Kokoro's", "--lexicon", str(mine))[0] == ["kˈOkəɹOz"]
 
 
-def test_explain_has_a_row_for_every_word(capsys: pytest.CaptureFixture) -> None:
+def test_explain_has_a_row_for_every_word(capsys):
     lines, _ = spoken(capsys, "The [Kokoro](/kˈOkəɹO/) 20", "--explain")
     table = [" ".join(line.split()) for line in lines[1:5]]
     assert table == [
@@ -461,9 +458,7 @@ def test_explain_has_a_row_for_every_word(capsys: pytest.CaptureFixture) -> None
     assert re.fullmatch(r"'20' -> 'twenty': us\.tsv:\d+, cardinal", lines[5])
 
 
-def test_file_stdin_and_argument_say_the_same(
-    capsys: pytest.CaptureFixture, tmp_path: Path
-) -> None:
+def test_file_stdin_and_argument_say_the_same(capsys, tmp_path):
     text, path = "Dr. Smith left. He is back!\n\nThe end\n\n" * 300, tmp_path / "text.txt"
     path.write_text("\ufeff" + text, encoding="utf-8")
     lines, summary = spoken(capsys, text)
@@ -474,20 +469,20 @@ def test_file_stdin_and_argument_say_the_same(
     assert summary["sentences"] == len(lines) == 900
 
 
-def test_other_scripts_and_surrogates_are_counted(capsys: pytest.CaptureFixture) -> None:
+def test_other_scripts_and_surrogates_are_counted(capsys):
     lines, summary = spoken(capsys, "Hi привет \udc80 ☃ there")
     assert lines == ["hˈI ðˈɛɹ"]
     assert {"script Cyrillic": 6, "emoji": 1}.items() <= summary["dropped"].items()
     assert sum(summary["dropped"].values()) == 8
 
 
-def test_long_text_is_not_repeated_in_the_last_line(capsys: pytest.CaptureFixture) -> None:
+def test_long_text_is_not_repeated_in_the_last_line(capsys):
     _, summary = spoken(capsys, "Hello there. " * 10_000)
     assert summary["phonemes"] is None
     assert summary["sentences"] == 10_000
 
 
-def test_text_and_file_together(capsys: pytest.CaptureFixture) -> None:
+def test_text_and_file_together(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["a", "--file", "b"])
     assert stop.value.code == 2
@@ -510,11 +505,11 @@ def test_text_and_file_together(capsys: pytest.CaptureFixture) -> None:
         (b"", [""], "the text is empty"),
     ],
 )
-def test_bad_input_is_one_line(content: bytes, arguments: list[str], wanted: str) -> None:
+def test_bad_input_is_one_line(content, arguments, wanted):
     assert wanted in refused(piped(content, *arguments))
 
 
-def test_a_pace_holds_to_its_end_across_sentences(us: G2P) -> None:
+def test_a_pace_holds_to_its_end_across_sentences(us):
     text = (
         'One <prosody rate="slow">two. <prosody rate="+25%">Three</prosody> four.</prosody> Five'
         ' <break strength="strong"/> six.'

@@ -38,7 +38,7 @@ from kokoro_ane.g2p.part_of_speech import (
     split_words,
 )
 from kokoro_ane.g2p.part_of_speech import TAGS as PARTS
-from kokoro_ane.g2p.word_lists import SHA256, Entry, read
+from kokoro_ane.g2p.word_lists import SHA256, read
 from tests.g2p.names import rows
 from training.error_rates import error_rates
 from training.g2p_network import main
@@ -57,21 +57,21 @@ WORDS = {
 PLAN = Plan(steps=90, seed=3, rate=1e-2, matrix_rate=1e-2, warmup_steps=5, symbols=32, average=0.8)
 
 
-def trained(plan: Plan, state: Path) -> Trainer:
+def trained(plan, state):
     trainer = Trainer(plan, examples_of(WORDS), TINY)
     assert trainer.run(state, report=lambda entry: None)
     return trainer
 
 
 class TestNetwork:
-    def test_it_learns_what_it_reads(self, tmp_path: Path) -> None:
+    def test_it_learns_what_it_reads(self, tmp_path):
         trainer, gold = trained(PLAN, tmp_path / "state.pt"), WORDS["us_gold"]
         assert [
             guess.phonemes for guess in NeuralG2P(torch_run(trainer.average)).predict(list(gold))
         ] == list(gold.values())
         assert trainer.log[-1]["step"] == PLAN.steps
 
-    def test_a_resumed_run_is_an_unbroken_one(self, tmp_path: Path) -> None:
+    def test_a_resumed_run_is_an_unbroken_one(self, tmp_path):
         plan = Plan(steps=12, seed=1, symbols=32)
         whole, first = trained(plan, tmp_path / "whole.pt"), Trainer(plan, examples_of(WORDS), TINY)
         assert first.run(tmp_path / "part.pt", report=lambda entry: None, until=5)
@@ -82,14 +82,14 @@ class TestNetwork:
         for one, other in zip(whole.average.parameters(), second.average.parameters(), strict=True):
             assert torch.equal(one, other)
 
-    def test_another_seed_is_another_run(self, tmp_path: Path) -> None:
+    def test_another_seed_is_another_run(self, tmp_path):
         first = Trainer(Plan(steps=3, seed=1), examples_of(WORDS), TINY)
         first.save(tmp_path / "state.pt")
         with pytest.raises(InputError, match="--seed 1, not 2"):
             Trainer(Plan(steps=3, seed=2), examples_of(WORDS), TINY).resume(tmp_path / "state.pt")
         pytest.raises(InputError, first.resume, tmp_path / "nowhere.pt").match("no such file")
 
-    def test_examples_are_counted_and_too_short_words_left_out(self) -> None:
+    def test_examples_are_counted_and_too_short_words_left_out(self):
         examples = examples_of(WORDS)
         assert len(examples) == 2 * len(WORDS["us_gold"]) + len(WORDS["us_silver"])
         rows = [
@@ -111,7 +111,7 @@ class TestNetwork:
             "outside the model's alphabet"
         )
 
-    def test_the_loss_sees_no_padding_and_error_rates_count_edits(self) -> None:
+    def test_the_loss_sees_no_padding_and_error_rates_count_edits(self):
         batch = collated([Example(encode("cat"), (3, 4, 5)), Example(encode("tomato"), (5, 4, 3))])
         logits = torch.randn(2, 7, 2 * len(SOUNDS), generator=torch.Generator().manual_seed(0))
         other = logits.clone()
@@ -133,9 +133,7 @@ class TestNetwork:
             (["--until", "999999"], "a step of the plan"),
         ],
     )
-    def test_bad_flags_are_one_line(
-        self, flags: list[str], message: str, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_bad_flags_are_one_line(self, flags, message, capsys):
         assert main(flags) == EXIT_BAD_INPUT
         error = capsys.readouterr().err
         assert error.startswith("error: ")
@@ -149,7 +147,7 @@ ABSENT = (
 
 
 @pytest.mark.parametrize("dialect", ALPHABETS)
-def test_numpy_answers_as_pytorch_does(dialect: str) -> None:
+def test_numpy_answers_as_pytorch_does(dialect):
     alphabet, model = ALPHABETS[dialect], load_model(WEIGHTS_OF[dialect])
     drawn, words = random.Random(0), [word for _, word, _ in rows("held_out_words")]
     words += [
@@ -164,7 +162,7 @@ def test_numpy_answers_as_pytorch_does(dialect: str) -> None:
     )
 
 
-def test_logits_agree_and_padding_changes_nothing() -> None:
+def test_logits_agree_and_padding_changes_nothing():
     arrays, config = load_arrays()
     run, reference = numpy_run(arrays, config), torch_run(load_model())
     ids = np.random.default_rng(0).integers(1, 30, size=(5, 9)).astype(np.int32)
@@ -176,7 +174,7 @@ def test_logits_agree_and_padding_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("word", "dialect"), [("blorfkin", "us"), ("blorfkin", "gb")])
-def test_an_unknown_word_needs_no_pytorch(word: str, dialect: str) -> None:
+def test_an_unknown_word_needs_no_pytorch(word, dialect):
     done = subprocess.run(
         [sys.executable, "-c", ABSENT.format(word, dialect)],
         cwd=ROOT,
@@ -192,7 +190,7 @@ EVERY, COUNT = 24, 80
 
 @pytest.fixture(scope="module")
 # every twelfth stem of both lists with all its words, so that families stay whole
-def lists() -> dict[str, dict[str, Entry]]:
+def lists():
     return {
         tag: {w: e for w, e in read(tag).items() if sum(map(ord, stem(folded(w)))) % EVERY == 0}
         for tag in TAGS
@@ -200,16 +198,16 @@ def lists() -> dict[str, dict[str, Entry]]:
 
 
 @pytest.fixture(scope="module")
-def split(lists: dict[str, dict[str, Entry]]) -> Split:
+def split(lists):
     return Split.of(lists, seed=0, count=COUNT)
 
 
-def leaks(split: Split) -> list[tuple[str, str]]:
+def leaks(split):
     relatives = Relatives(split.trained | set(split.word) | set(split.family))
     return [(word, other) for word in split.family for other in relatives.of(word) & split.trained]
 
 
-def test_nothing_held_out_nor_its_relatives_is_trained_on_and_a_leak_is_seen(split: Split) -> None:
+def test_nothing_held_out_nor_its_relatives_is_trained_on_and_a_leak_is_seen(split):
     assert len(split.word) == COUNT
     assert len(split.family) > COUNT / 3
     assert not (set(split.word) | set(split.family)) & split.trained
@@ -221,16 +219,14 @@ def test_nothing_held_out_nor_its_relatives_is_trained_on_and_a_leak_is_seen(spl
     assert (word, "re" + word) in leaks(leaky)
 
 
-def test_the_split_hangs_on_the_seed_alone(
-    lists: dict[str, dict[str, Entry]], split: Split
-) -> None:
+def test_the_split_hangs_on_the_seed_alone(lists, split):
     backwards = {tag: dict(reversed(entries.items())) for tag, entries in lists.items()}
     assert Split.of(backwards, seed=0, count=COUNT) == split
     assert Split.of(lists, seed=1, count=COUNT).word != split.word
 
 
-def test_acronyms_and_foreign_symbols_are_left_out_and_lower_case_wins() -> None:
-    entries: dict[str, Entry] = {
+def test_acronyms_and_foreign_symbols_are_left_out_and_lower_case_wins():
+    entries = {
         "NASA": "nˈæsə",
         "Polish": "pˈOlɪʃ",
         "polish": "pˈɑlɪʃ",
@@ -243,7 +239,7 @@ def test_acronyms_and_foreign_symbols_are_left_out_and_lower_case_wins() -> None
     assert pronunciations(entries) == {"polish": "pˈɑlɪʃ", "record": "ɹˈɛkəɹd", "butter": "bˈʌTəɹ"}
 
 
-def test_lists_other_than_pinned_are_refused(tmp_path) -> None:
+def test_lists_other_than_pinned_are_refused(tmp_path):
     pytest.raises(InputError, read, "us_gold", tmp_path).match("does not exist")
     (tmp_path / "us_gold.json").write_text("{}")
     pytest.raises(InputError, read, "us_gold", tmp_path).match(SHA256["us_gold"][:12])
@@ -251,12 +247,12 @@ def test_lists_other_than_pinned_are_refused(tmp_path) -> None:
 
 
 @pytest.fixture(scope="module")
-def tagger() -> Tagger:
+def tagger():
     return Tagger.load()
 
 
 class TestTagger:
-    def test_the_bundled_file_is_small_and_gives_probabilities(self, tagger: Tagger) -> None:
+    def test_the_bundled_file_is_small_and_gives_probabilities(self, tagger):
         assert PATH.stat().st_size < 400_000
         shares = tagger.probabilities(split_words("They record a song ."), 1)
         assert math.isclose(sum(shares.values()), 1.0)
@@ -264,16 +260,14 @@ class TestTagger:
         assert tagger.tag(split_words("The record is old ."), 1) == "nn"
         assert tagger.tag(split_words("The record is old ."), 1, ("vb", "jj")) in ("vb", "jj")
 
-    def test_saved_and_read_again(self, tagger: Tagger, tmp_path: Path) -> None:
+    def test_saved_and_read_again(self, tagger, tmp_path):
         tagger.save(tmp_path / "again.npz")
         assert (tmp_path / "again.npz").read_bytes() == PATH.read_bytes()
 
     @pytest.mark.parametrize(
         "damage", ["missing", "folder", "empty", "cut", "text", "format", "shape"]
     )
-    def test_a_damaged_file_is_one_clear_line(
-        self, damage: str, tagger: Tagger, tmp_path: Path
-    ) -> None:
+    def test_a_damaged_file_is_one_clear_line(self, damage, tagger, tmp_path):
         path, content = tmp_path / "tagger.npz", PATH.read_bytes()
         if damage == "folder":
             path.mkdir()
@@ -296,12 +290,12 @@ class TestTagger:
 
     @given(st.lists(st.text(max_size=6), min_size=1, max_size=12), st.data())
     @settings(deadline=None, max_examples=100)
-    def test_any_words_have_features_and_tags(self, words: list[str], data: st.DataObject) -> None:
+    def test_any_words_have_features_and_tags(self, words, data):
         at = data.draw(st.integers(0, len(words) - 1))
         assert len(keys(words, at, guess)) == len(names(words, at, guess)) <= 40
         assert set(possible(words[at])) <= set(PARTS)
 
-    def test_the_word_itself_is_seen_only_when_asked(self) -> None:
+    def test_the_word_itself_is_seen_only_when_asked(self):
         one, other = (
             split_words("the old record was broken"),
             split_words("the old estimate was broken"),
@@ -313,7 +307,7 @@ class TestTagger:
             name for name in names(one, 2, guess, is_heteronym=True) if name[0] in "DEFGHI"
         }
 
-    def test_classes(self) -> None:
+    def test_classes(self):
         classes = Classes({"record": "nv"})
         assert [
             classes(word)
@@ -349,7 +343,7 @@ class TestTagger:
         )
 
 
-def silver() -> Silver:  # two tags that follow one another, and a word that may be either
+def silver():  # two tags that follow one another, and a word that may be either
     tags = ("punc", "nn", "vbp")
     trigrams = np.log(
         np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.1, 0.8, 0.1]]] * 3)
@@ -364,7 +358,7 @@ def silver() -> Silver:  # two tags that follow one another, and a word that may
     return Silver(TagModel(tags, emit, trigrams, np.log(np.full(3, 1 / 3))), {})
 
 
-def test_viterbi_and_its_constraint() -> None:
+def test_viterbi_and_its_constraint():
     assert silver().tags(("fish", "fish", "fish"), {}) == ["nn", "vbp", "nn"]
     assert silver().tags(("dogs", "fish"), {1: ("nn",)}) == ["nn", "nn"]
     assert silver().tags(("they", "fish"), {})[1] == "vbp", "no noun after they"
@@ -372,7 +366,7 @@ def test_viterbi_and_its_constraint() -> None:
     assert "make" in [form for form, _ in forms("making")]
 
 
-def toy_items() -> Items:
+def toy_items():
     sentences = [(("the", "x"), "nn"), (("to", "x"), "vb")] * 60
     features = [keys(words, 1, guess) for words, _ in sentences]
     return Items(
@@ -387,7 +381,7 @@ def toy_items() -> Items:
     )
 
 
-def test_training_learns_and_the_seed_decides(tmp_path: Path) -> None:
+def test_training_learns_and_the_seed_decides(tmp_path):
     recipe = Recipe(features=50, batch=16, epochs=(2, 4))
     first, figures = train(toy_items(), recipe)
     assert figures["known"] == 1.0
@@ -401,12 +395,12 @@ def test_training_learns_and_the_seed_decides(tmp_path: Path) -> None:
     assert (tmp_path / "first.npz").read_bytes() == (tmp_path / "again.npz").read_bytes()
 
 
-def test_bad_arguments_end_with_2(capsys: pytest.CaptureFixture) -> None:
+def test_bad_arguments_end_with_2(capsys):
     assert train_tagger(["--features", "0"]) == 2
     assert "--features must be 1 or more" in capsys.readouterr().err
 
 
-def test_words_of_a_text() -> None:
+def test_words_of_a_text():
     words = split_words("They live, don't they? We live.")
     assert words == ("They", "live", ",", "don't", "they", "?", "We", "live", ".")
     assert nth(words, "live", 1) == 7

@@ -11,7 +11,6 @@ judged half; typed.tsv's head has the form.
 import argparse
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -22,7 +21,6 @@ from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
-from kokoro_ane.g2p.result import Normalized, Token
 from tests.g2p.names import alike, rows
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "g2p"
@@ -52,14 +50,14 @@ class Line:
     word: str = ""
 
     @property
-    def judged(self) -> bool:
+    def judged(self):
         """Whether this line is only counted."""
         return (
             int(sha256(self.text.encode()).hexdigest(), 16) % 2 == 1 and "batch" not in self.group
         )
 
 
-def read_lines() -> Iterator[Line]:
+def read_lines():
     """All lines of the files."""
     for group, dialect, text, reading, *word in (row for name in FILES for row in rows(name)):
         yield Line(group, dialect, text.replace("⏎", "\n").replace("⇥", "\t"), reading, *word)
@@ -82,7 +80,7 @@ def read_lines() -> Iterator[Line]:
     )
 
 
-def judged_hash(later: str = "") -> str:
+def judged_hash(later=""):
     """SHA-256 of the judged lines, which stay as they were written; `later`: one of LATER, of that
     file.
     """
@@ -94,11 +92,11 @@ def judged_hash(later: str = "") -> str:
     return sha256("\n".join(map(repr, lines)).encode()).hexdigest()
 
 
-def spoken(tokens: tuple[Token, ...]) -> str:
+def spoken(tokens):
     """Tokens as one line: words lower, letters apart in capitals, a slash for a pause; none at the
     end.
     """
-    said: list[str] = []
+    said = []
     for token in tokens:
         if token.kind == "letters":
             said += re.sub(
@@ -111,7 +109,7 @@ def spoken(tokens: tuple[Token, ...]) -> str:
     return "".join(f"{piece} " for piece in (said[:-1] if said[-1:] == ["/"] else said))
 
 
-def pattern(reading: str) -> re.Pattern[str]:
+def pattern(reading):
     """A reading as a pattern of `spoken` lines."""
     whole = [
         "".join(
@@ -123,12 +121,12 @@ def pattern(reading: str) -> re.Pattern[str]:
 
 
 @cache
-def reader() -> G2P:
+def reader():
     """The American reader."""
     return G2P.load("us")
 
 
-def answer(line: Line) -> tuple[bool, str]:
+def answer(line):
     """Whether a line is read as wanted, and how it is read."""
     if line.group.startswith("name"):
         said = reader().phonemize(line.text).phonemes
@@ -160,24 +158,24 @@ def answer(line: Line) -> tuple[bool, str]:
 
 
 @cache
-def english() -> partial[Normalized]:
+def english():
     """The normalizer as G2P calls it."""
     return partial(normalize, known=Lexicon.load("us").lists)
 
 
-def normalized(line: Line) -> Iterator[Normalized]:
+def normalized(line):
     """The tokens of each sentence."""
     read = english() if line.dialect in ("us", "gb") else NORMALIZERS[line.dialect]
     for _, sentence in segments(line.text):
         yield read(sentence, dialect=line.dialect)
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv=None):
     """The counts by class and half."""
     parser = argparse.ArgumentParser(prog="tests.g2p.typed", description=__doc__.splitlines()[0])
     parser.add_argument("--misses", action="store_true", help="print the tuning half's misses")
     arguments = parser.parse_args(argv)
-    figures: dict[str, list[int]] = {}
+    figures = {}
     for line in read_lines():
         good, said = answer(line)
         for key in (f"{line.group} {'judged' if line.judged else 'tuning'}", f"{line.group} all"):

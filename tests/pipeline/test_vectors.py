@@ -117,13 +117,13 @@ class TestVectors:
     @pytest.mark.parametrize(("gain", "missed"), [(1.0, set()), (1.1, {"vocoder:", "text:"})])
     def test_core_ml_replays_them(
         self,
-        tiny_vectors: Path,
-        check: Check,
-        gain: float,
-        missed: set[str],
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        tiny_vectors,
+        check,
+        gain,
+        missed,
+        monkeypatch,
+        capsys,
+    ):
         """A stand-in of Core ML executes the packages and leaves room behind rows, as the engine
         does; a louder one is found at its step.
         """
@@ -131,11 +131,11 @@ class TestVectors:
         assert "needs macOS" in capsys.readouterr().err
 
         class StandIn:
-            def __init__(self, path: Path, function: str, units: str) -> None:
+            def __init__(self, path, function, units):
                 self.program = Program(path, function=function)
                 self.gain = gain if units == "CPU_AND_NE" else 1.0
 
-            def __call__(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            def __call__(self, inputs):
                 for name, value in inputs.items():
                     declared = BY_NAME[self.program.inputs[name].dtype]
                     assert torch.from_numpy(value).dtype == declared.torch

@@ -4,16 +4,12 @@ simulations leave no trace.
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.errors import InputError
@@ -40,7 +36,7 @@ from kokoro_ane.quantize.palettes import (
     rounded,
 )
 from kokoro_ane.quantize.plan import LayerPlan, can_be_fitted, plan_for, vocoder_layers
-from kokoro_ane.quantize.statistics import Reading, eager_places, readings
+from kokoro_ane.quantize.statistics import eager_places, readings
 from kokoro_ane.quantize.stored_forms import RoundedInput
 from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder
@@ -62,7 +58,7 @@ FRAMES = 12
 
 @pytest.fixture(scope="module")
 # random weights whose AdaIN gains differ a hundredfold from channel to channel
-def vocoder() -> Vocoder:
+def vocoder():
     vocoder = random_vocoder(KokoroConfig.from_dict(tiny_config(), "test"), seed=0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -73,7 +69,7 @@ def vocoder() -> Vocoder:
 
 
 @pytest.fixture(scope="module")
-def clip() -> VocoderInputs:
+def clip():
     generator = torch.Generator().manual_seed(2)
     shapes = {
         "asr": (1, 16, FRAMES),
@@ -85,22 +81,22 @@ def clip() -> VocoderInputs:
     return VocoderInputs(f0_hz=torch.full((1, 2 * FRAMES), 120.0), **tensors)
 
 
-def reads(vocoder: Vocoder, clip: VocoderInputs) -> Mapping[str, Reading]:
+def reads(vocoder, clip):
     """What every convolution reads."""
     return readings(vocoder, [clip], [place.path for place in eager_places(vocoder).values()])
 
 
-def balanced_by(vocoder: Vocoder, clip: VocoderInputs, exponent: float) -> Vocoder:
+def balanced_by(vocoder, clip, exponent):
     """The vocoder with all channels balanced."""
     read = reads(vocoder, clip)
     return balance_channels(vocoder, channel_divisors(vocoder, read, set(read), exponent))
 
 
-def inputs_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
+def inputs_by_hooks(vocoder, clip):
     """What every convolution reads [1, C, 1, S], by the vocoder itself."""
-    read: dict[str, Tensor] = {}
+    read = {}
 
-    def note(path: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def note(path, _, inputs):
         read[path] = inputs[0]
 
     handles = [
@@ -114,16 +110,14 @@ def inputs_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
     return read
 
 
-def sizes_by_hooks(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, Tensor]:
+def sizes_by_hooks(vocoder, clip):
     """The largest magnitude of every channel of every convolution's input."""
     read = inputs_by_hooks(vocoder, clip)
     return {path: x.abs().amax(dim=(0, 2, 3)) for path, x in read.items()}
 
 
 class TestReadings:
-    def test_the_eager_vocoder_reads_what_the_vocoder_reads(
-        self, vocoder: Vocoder, clip: VocoderInputs
-    ) -> None:
+    def test_the_eager_vocoder_reads_what_the_vocoder_reads(self, vocoder, clip):
         read, sizes = reads(vocoder, clip), sizes_by_hooks(vocoder, clip)
         assert set(sizes) - set(read) == {"generator.conv_post"}
         for path, reading in read.items():
@@ -136,11 +130,11 @@ class TestReadings:
 
 class TestBalance:
     @pytest.mark.parametrize("exponent", [0.5, 0.7, 1.0])
-    def test_it_is_exact(self, vocoder: Vocoder, clip: VocoderInputs, exponent: float) -> None:
+    def test_it_is_exact(self, vocoder, clip, exponent):
         balanced = balanced_by(vocoder, clip, exponent)
         assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100.0
 
-    def test_it_balances(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+    def test_it_balances(self, vocoder, clip):
         """With exponent 1 and room enough every channel that a reader sees is as large."""
         before = sizes_by_hooks(vocoder, clip)
         after = sizes_by_hooks(balanced_by(vocoder, clip, 1.0), clip)
@@ -154,9 +148,7 @@ class TestBalance:
             > 10
         )
 
-    def test_what_no_maker_scales_is_multiplied_before(
-        self, vocoder: Vocoder, clip: VocoderInputs
-    ) -> None:
+    def test_what_no_maker_scales_is_multiplied_before(self, vocoder, clip):
         balanced = balanced_by(vocoder, clip, 0.7)
         assert {
             "encode.conv1x1",
@@ -173,7 +165,7 @@ class TestBalance:
             assert float(ready.reciprocal.std()) > 0
             torch.testing.assert_close(ready.weight * ready.reciprocal, plain.weight)
 
-    def test_only_what_sizes_name_is_balanced(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+    def test_only_what_sizes_name_is_balanced(self, vocoder, clip):
         """Weights stay as they are where inputs stay in float: int8 weights would have the scales
         to hold too.
         """
@@ -190,7 +182,7 @@ class TestBalance:
         assert snr_db(render_reference(vocoder, clip), render_reference(balanced, clip)) > 100
 
 
-def caps_of(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, float]:
+def caps_of(vocoder, clip):
     """The caps of scales over time where no channel is balanced."""
     read = reads(vocoder, clip)
     ones = {path: torch.ones(len(reading.size())) for path, reading in read.items()}
@@ -198,9 +190,7 @@ def caps_of(vocoder: Vocoder, clip: VocoderInputs) -> dict[str, float]:
 
 
 class TestScales:
-    def test_blocks_of_short_reach_render_nearly_the_same(
-        self, vocoder: Vocoder, clip: VocoderInputs
-    ) -> None:
+    def test_blocks_of_short_reach_render_nearly_the_same(self, vocoder, clip):
         """All of the last stage; of the first what reaches 5 columns of 20: kernel 3 whole, 7 and
         11 without the wide dilations.
         """
@@ -225,7 +215,7 @@ class TestScales:
         )
         assert 25.0 < snr_db(render_reference(vocoder, clip), render_reference(ready, clip)) < 100.0
 
-    def test_the_decoder_renders_the_same(self, vocoder: Vocoder, clip: VocoderInputs) -> None:
+    def test_the_decoder_renders_the_same(self, vocoder, clip):
         """Every column has its own scale, and taps that are summed after it need none that is
         constant.
         """
@@ -240,7 +230,7 @@ class TestScales:
         assert snr_db(render_reference(vocoder, clip), render_reference(ready, clip)) > 100.0
 
     @pytest.mark.parametrize("rows", [1, 3])
-    def test_taps_of_one_column_each(self, rows: int) -> None:
+    def test_taps_of_one_column_each(self, rows):
         """Exact where neighbours differ a hundredfold, rows apart; silence stays silence; without
         taps it is wrong (control).
         """
@@ -258,7 +248,7 @@ class TestScales:
         torch.testing.assert_close(peaks[..., torch.arange(240) != 7], torch.ones(1, rows, 239))
         assert float(peaks[..., 7].max()) == 0.0
 
-    def test_quiet_columns_keep_their_steps(self) -> None:
+    def test_quiet_columns_keep_their_steps(self):
         """A value a hundredfold softer is rounded a hundredfold finer: the negative control is the
         same layer without the envelope.
         """
@@ -277,7 +267,7 @@ class TestScales:
         assert errors[1] < errors[0] / 50
 
     @pytest.mark.parametrize("columns", [1201, 120 * 7 + 253])
-    def test_the_envelope_lies_above(self, columns: int) -> None:
+    def test_the_envelope_lies_above(self, columns):
         """At every column, up to the cap; constant values have themselves for an envelope."""
         x = torch.randn(
             1, 8, 2, columns, generator=torch.Generator().manual_seed(0)
@@ -294,7 +284,7 @@ class TestScales:
 
 class TestCalibration:
     @pytest.mark.parametrize("change", [{}, {"phonemes": "x"}, {"text": "Other."}])
-    def test_an_overlap_is_refused(self, change: dict[str, str]) -> None:
+    def test_an_overlap_is_refused(self, change):
         """The same text in other letters, or the same phonemes under another text."""
         stolen = dataclasses.replace(heldout()[3], id="stolen", **change)
         with pytest.raises(
@@ -317,18 +307,18 @@ LAYERS = {
 
 
 # inputs whose neighbours resemble one another, as columns of speech do: [rows, size]
-def correlated(rows: int, size: int) -> Tensor:
+def correlated(rows, size):
     steps = torch.randn(rows, size, generator=torch.Generator().manual_seed(0))
     return steps.cumsum(dim=1) / 3
 
 
-def error(matrix: Tensor, index: Tensor, values: Tensor, inputs: Tensor) -> float:
+def error(matrix, index, values, inputs):
     return float(((values[index] - matrix) @ inputs.T).square().mean())
 
 
 class TestPalette:
     @pytest.mark.parametrize("bits", [4, 6, 8])
-    def test_error_falls_with_bits_and_beats_a_uniform_table(self, bits: int) -> None:
+    def test_error_falls_with_bits_and_beats_a_uniform_table(self, bits):
         weight = np.random.default_rng(0).standard_normal((64, 32, 1, 3)).astype(np.float16)
         table, index = palette(weight, bits)
         assert table.shape == (2**bits,)
@@ -342,7 +332,7 @@ class TestPalette:
 class TestUnfolded:
     @pytest.mark.parametrize("name", LAYERS)
     @torch.no_grad()
-    def test_the_product_is_the_convolution(self, name: str) -> None:
+    def test_the_product_is_the_convolution(self, name):
         torch.manual_seed(0)
         layer, x = LAYERS[name](), torch.randn(1, 6, 1, 60)
         unfolded = Unfolded.of(layer)
@@ -358,7 +348,7 @@ class TestUnfolded:
 
 
 class TestRounding:
-    def test_carried_errors_cost_less_only_where_inputs_resemble(self) -> None:
+    def test_carried_errors_cost_less_only_where_inputs_resemble(self):
         matrix, inputs = (
             torch.randn(16, 300, generator=torch.Generator().manual_seed(1)),
             correlated(4000, 300),
@@ -378,11 +368,11 @@ class TestRounding:
         each = torch.stack([values, 2 * values]).repeat_interleave(4, dim=0)
         assert torch.equal(rounded(matrix * each[:, :1] / -3, each, torch.eye(200)), nearest)
 
-    def test_a_palette_weighs_errors_by_importance(self) -> None:
+    def test_a_palette_weighs_errors_by_importance(self):
         weight = np.random.default_rng(0).standard_normal((4, 1000)).astype(np.float16)
         importance = np.where(np.abs(weight) > 1.5, 100.0, 1.0)
 
-        def cost(table: np.ndarray, index: np.ndarray) -> float:
+        def cost(table, index):
             return float(
                 (
                     importance.reshape(-1)
@@ -403,9 +393,7 @@ class TestPackage:
         ],
         ids=["mixed", "mixed18"],
     )
-    def test_a_fit_is_another_choice_than_the_nearest_value(
-        self, name: str, levels: tuple[str, ...], copied: tuple[Checkpoint, Path]
-    ) -> None:
+    def test_a_fit_is_another_choice_than_the_nearest_value(self, name, levels, copied):
         checkpoint, build = copied
         recipe = recipe_of(checkpoint)
         paths = ("decode.0.conv1", "generator.ups.0", "encode.norm1.fc")
@@ -424,13 +412,13 @@ class TestPackage:
         assert nearest is not None
         assert not np.array_equal(level.forms[paths[0]].array(), nearest.array())
 
-    def test_layers_that_cannot_be_fitted(self, vocoder: Vocoder) -> None:
+    def test_layers_that_cannot_be_fitted(self, vocoder):
         layers = vocoder_layers(vocoder)
         without = {layer.name for layer in layers if not layer.is_tail and not can_be_fitted(layer)}
         assert {"decode.3.pool", "F0_conv", "N_conv"} <= without
         assert "generator.ups.0" not in without
 
-    def test_multiply_accumulates_are_counted(self, vocoder: Vocoder) -> None:
+    def test_multiply_accumulates_are_counted(self, vocoder):
         layers = {layer.name: layer for layer in vocoder_layers(vocoder)}
         # 40 frames, 2 columns each, every column one product of each weight
         assert layers["decode.3.conv2"].macs == 80 * layers["decode.3.conv2"].elements
@@ -439,7 +427,7 @@ class TestPackage:
         assert layers["generator.stft"].macs > 0
 
 
-def test_moments_are_means_over_columns(vocoder: Vocoder, clip: VocoderInputs) -> None:
+def test_moments_are_means_over_columns(vocoder, clip):
     paths = ("decode.0.conv1", "generator.resblocks.0.convs1.0", "generator.ups.1")
     inputs = inputs_by_hooks(vocoder, clip)
     read = readings(vocoder, [clip, clip, clip], (), paths)
@@ -461,7 +449,7 @@ def test_moments_are_means_over_columns(vocoder: Vocoder, clip: VocoderInputs) -
     assert np.abs(whole.array() - weight).max() < 0.1 * np.abs(weight).max()
 
 
-def test_one_layer_of_a_calibration(vocoder: Vocoder, clip: VocoderInputs) -> None:
+def test_one_layer_of_a_calibration(vocoder, clip):
     """A level of few layers leaves the others as they are, and so the vocoder that it is of."""
     layers = {layer.name: layer for layer in vocoder_layers(vocoder)}
     paths = {"generator.resblocks.0.convs1.0": "w8a8", "encode.conv2": "p4"}

@@ -4,14 +4,12 @@ built, read back and executed.
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from kokoro_ane.core import builder
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import ENCODER_NAME
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
@@ -40,12 +38,12 @@ from mlprogram import Program
 LEVELS = STAGE_METHODS["encoder"]
 
 
-def noise(*shape: int, seed: int = 0) -> np.ndarray:
+def noise(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 class TestStored:
-    def test_a_scale_for_few_is_nearer_than_one_for_a_row(self) -> None:
+    def test_a_scale_for_few_is_nearer_than_one_for_a_row(self):
         weight = (
             noise(16, 64, 1, 3) * np.linspace(0.01, 1, 64, dtype=np.float32)[None, :, None, None]
         )
@@ -56,7 +54,7 @@ class TestStored:
         assert errors[1] < 0.7 * errors[0]
         assert np.abs(block.array() - weight).max() <= np.abs(weight).max() / 254 * 1.001
 
-    def test_a_table_for_some_rows_is_nearer_than_one_for_all(self) -> None:
+    def test_a_table_for_some_rows_is_nearer_than_one_for_all(self):
         weight = noise(32, 1024) * np.repeat(np.array([0.01, 1], np.float32), 16)[:, None]
         whole, grouped = (form_of(weight, PaletteWeights(6, rows=rows)) for rows in (0, 16))
         assert isinstance(grouped, Table)
@@ -68,7 +66,7 @@ class TestStored:
         assert quiet[1] < 0.01 * quiet[0]
 
     @pytest.mark.parametrize("bits", [4, 6, 8])
-    def test_few_values_are_their_own_table(self, bits: int) -> None:
+    def test_few_values_are_their_own_table(self, bits):
         values = noise(2**bits)
         weight = values[np.random.default_rng(1).integers(0, 2**bits, (40, 50))]
         form = form_of(weight, OwnGrid())
@@ -76,7 +74,7 @@ class TestStored:
         assert form.entries.shape[1] == 2**bits
         assert np.array_equal(form.array(), weight)
 
-    def test_a_grid_of_each_row_is_found(self) -> None:
+    def test_a_grid_of_each_row_is_found(self):
         """With scales that float32 holds, and zero points as the export has them, every weight
         comes back to its last bit.
         """
@@ -94,7 +92,7 @@ class TestStored:
         assert np.abs(form.array() - weight).max() <= 1e-7 * np.abs(weight).max()
         assert (form.array() == weight).mean() > 0.99
 
-    def test_what_stands_on_no_grid_stays(self) -> None:
+    def test_what_stands_on_no_grid_stays(self):
         weight = noise(8, 300)
         assert form_of(weight, OwnGrid()) is None
         on_grid = np.rint(weight * 20).astype(np.float32) * np.float32(0.013)
@@ -105,15 +103,13 @@ class TestStored:
         assert form_of(weight.astype(np.float16), OwnGrid()) is None
 
 
-def arguments_for(method: str, checkpoint: Checkpoint, build: Path) -> list[str]:
+def arguments_for(method, checkpoint, build):
     """The command line that builds a level of the encoder."""
     folders = ("--checkpoint", str(checkpoint.folder), "--build", str(build))
     return ["--stage", "encoder", "--method", method, *folders]
 
 
-def test_moments_are_of_what_a_weight_multiplies(
-    tiny_build: Path, tiny_checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moments_are_of_what_a_weight_multiplies(tiny_build, tiny_checkpoint, monkeypatch):
     """As the executed package has them in its padding: an LSTM's recurrent weights multiply its
     outputs of a step before. Embeddings and layers that read the style have no moments.
     """
@@ -131,7 +127,7 @@ def test_moments_are_of_what_a_weight_multiplies(
     assert without == {path for path in plan if path.endswith(("fc", "embedding", "embeddings"))}
     program = Program(tiny_build / "KokoroEncoder-tiny-fp16.mlpackage", function="duration")
     lstm = next(op for op in program.operations if op.op_type == "lstm")
-    seen: dict[str, torch.Tensor] = {}
+    seen = {}
     inputs, later = [], []
     for one in short:
         count, padded = len(one.input_ids), np.full((1, 192), -1, np.int32)
@@ -148,7 +144,7 @@ def test_moments_are_of_what_a_weight_multiplies(
         assert torch.allclose(moments, expected, rtol=1e-3, atol=1e-6), name
 
 
-def test_mixed_gives_energy_fewer_bits_than_durations() -> None:
+def test_mixed_gives_energy_fewer_bits_than_durations():
     mixed = LEVELS["mixed"]
     names = (
         "predictor.text_encoder.lstms.0.weight_ih",
@@ -161,7 +157,7 @@ def test_mixed_gives_energy_fewer_bits_than_durations() -> None:
     ]
 
 
-def test_stored_lstms_compute_what_the_encoder_does(tiny_checkpoint: Checkpoint) -> None:
+def test_stored_lstms_compute_what_the_encoder_does(tiny_checkpoint):
     """To fp32's rounding, padding and all."""
     encoder = Encoder.of(tiny_checkpoint)
     ids = torch.tensor([[1, 2, 3, 4, 5, -1, -1]], dtype=torch.int32)
@@ -181,13 +177,13 @@ class TestPackage:
     )
     def test_every_weight_is_stored_and_executed(
         self,
-        method: str,
-        kind: str,
-        tiny_build: Path,
-        tiny_checkpoint: Checkpoint,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+        method,
+        kind,
+        tiny_build,
+        tiny_checkpoint,
+        tmp_path,
+        capsys,
+    ):
         build = shutil.copytree(tiny_build, tmp_path / "build")
         assert quantize(arguments_for(method, tiny_checkpoint, build)) == 0
         summary = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -221,11 +217,11 @@ class TestPackage:
 
     def test_a_constant_that_unpacks_to_something_else_is_refused(
         self,
-        tiny_build: Path,
-        tiny_checkpoint: Checkpoint,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        tiny_build,
+        tiny_checkpoint,
+        tmp_path,
+        monkeypatch,
+    ):
         build = shutil.copytree(tiny_build, tmp_path / "build")
         whole = Table.array
         monkeypatch.setattr(Table, "array", lambda form: whole(form)[::-1])
@@ -233,15 +229,13 @@ class TestPackage:
             build_encoder(LEVELS["p6"], tiny_checkpoint, build)
         assert [path.name for path in build.glob("*p6*")] == ["KokoroEncoder-tiny-p6.safetensors"]
 
-    def test_noise_has_no_lossless_form(
-        self, tiny_build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
-    ) -> None:
+    def test_noise_has_no_lossless_form(self, tiny_build, tiny_checkpoint, tmp_path):
         build = shutil.copytree(tiny_build, tmp_path / "build")
         with pytest.raises(CheckFailed, match="lossless compresses no weight"):
             build_encoder(LEVELS["lossless"], tiny_checkpoint, build)
 
     @pytest.mark.slow
-    def test_two_packages_stay_two(self, tiny_checkpoint: Checkpoint, tmp_path: Path) -> None:
+    def test_two_packages_stay_two(self, tiny_checkpoint, tmp_path):
         """Of iOS 17, where the level needs iOS 18: each says what it holds itself."""
         stage = EncoderStage(tiny_checkpoint, Buckets((64,), (160,)), target="iOS17")
         builder.build(stage, tmp_path)

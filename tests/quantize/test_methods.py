@@ -6,12 +6,10 @@ import dataclasses
 import itertools
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
@@ -40,7 +38,7 @@ from tests.demo_voice import DEMO_VOICE
 from tests.eval.release_build import release
 
 
-def layer(name: str, elements: int, channels: int, outputs: int, macs: int, **other: Any) -> Layer:
+def layer(name, elements, channels, outputs, macs, **other):
     plain = {"transposed": False, "is_style": False, "is_tail": False}
     sizes = {"elements": elements, "channels": channels, "outputs": outputs, "macs": macs}
     return Layer(name, **sizes, **plain | other)
@@ -54,7 +52,7 @@ TAIL = layer("generator.conv_post", 4928, 32, 22, macs=10, is_tail=True)
 LAYERS = (LARGE, SMALL, STYLE, UPS, TAIL)
 
 
-def test_names_agree_and_an_unknown_one_lists_them() -> None:
+def test_names_agree_and_an_unknown_one_lists_them():
     for name, method in METHODS.items():
         assert method.name == name
         assert method.parent is None or method.parent in METHODS
@@ -79,14 +77,14 @@ def test_names_agree_and_an_unknown_one_lists_them() -> None:
         (Activations, {"exponent": 0.0}, "time_varying_scale needs an exponent above 0"),
     ],
 )
-def test_impossible_configurations(kind: type, options: dict[str, float], message: str) -> None:
+def test_impossible_configurations(kind, options, message):
     pytest.raises(InputError, kind, **options).match(message)
 
 
 @pytest.mark.parametrize(
     ("channels", "block"), [(192, 32), (226, 0), (130, 26), (22, 22), (64, 32), (7, 0)]
 )
-def test_blocks_divide_their_channels(channels: int, block: int) -> None:
+def test_blocks_divide_their_channels(channels, block):
     assert BlockWeights().block_of(channels) == block
 
 
@@ -101,21 +99,19 @@ def test_blocks_divide_their_channels(channels: int, block: int) -> None:
         (13, 9000, 13),
     ],
 )
-def test_rows_that_share_a_table_divide_the_outputs_and_pay(
-    outputs: int, width: int, rows: int
-) -> None:
+def test_rows_that_share_a_table_divide_the_outputs_and_pay(outputs, width, rows):
     assert PaletteWeights(4, rows=4).rows_of(outputs, width) == rows
     assert PaletteWeights(4).rows_of(outputs, width) == outputs
     assert PaletteWeights(4, rows=4).rows_of(512, 384, value_bytes=4) == 16
 
 
-def test_only_w4_is_unfit_for_the_engine_and_says_why() -> None:
+def test_only_w4_is_unfit_for_the_engine_and_says_why():
     assert [name for name, method in METHODS.items() if method.unfit_for_engine] == ["w4"]
     assert "Neural Engine" in METHODS["w4"].unfit_for_engine
     assert METHODS["w4"].target == "iOS18"
 
 
-def test_both_upsamplers_keep_a_float_input() -> None:
+def test_both_upsamplers_keep_a_float_input():
     takes = METHODS["w8a8"].int8_activations().takes
     assert not any(
         map(
@@ -128,7 +124,7 @@ def test_both_upsamplers_keep_a_float_input() -> None:
 
 
 class TestSettings:
-    def test_replace_what_they_name(self) -> None:
+    def test_replace_what_they_name(self):
         settings = [
             "exponent=0.25",
             "clips=3",
@@ -157,20 +153,18 @@ class TestSettings:
             ("w8", "exponent=1", "method 'w8' has no activations to set"),
         ],
     )
-    def test_bad_ones_are_named(self, method: str, setting: str, message: str) -> None:
+    def test_bad_ones_are_named(self, method, setting, message):
         pytest.raises(InputError, with_settings, METHODS[method], [setting]).match(message)
 
 
 class TestPlan:
-    def planned(
-        self, method: str, recipe: dict[str, str] | None = None
-    ) -> dict[str, tuple[object, bool]]:
+    def planned(self, method, recipe=None):
         return {
             name: (entry.weights, entry.int8_input)
             for name, entry in plan_for(METHODS[method], LAYERS, recipe).items()
         }
 
-    def test_plans_of_weights_of_w8a8_and_of_a_recipe(self) -> None:
+    def test_plans_of_weights_of_w8a8_and_of_a_recipe(self):
         plan = self.planned("p6")
         assert plan == {
             LARGE.name: (PaletteWeights(6), False),
@@ -194,7 +188,7 @@ class TestPlan:
         assert plan[UPS.name] == (SCHEMES["w8a8"].weights, True)
 
     @pytest.mark.parametrize("method", ["p8", "p6"])
-    def test_strided_layers_have_integers_in_the_place_of_palettes(self, method: str) -> None:
+    def test_strided_layers_have_integers_in_the_place_of_palettes(self, method):
         strided = [
             dataclasses.replace(LARGE, name=name)
             for name in ("generator.ups.0", "generator.ups.1", "generator.noise_convs.0")
@@ -210,7 +204,7 @@ class TestPlan:
         assert "p6g_gptq" in [level for level in LEVELS_FOR[SIZE_18] if changes(LARGE, level)]
 
     @pytest.mark.parametrize("name", ["kokoro-int8", "kokoro-int8-mixed18"])
-    def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name: str) -> None:
+    def test_bundled_recipes_have_no_palette_on_a_strided_layer(self, name):
         levels = load_recipe(RECIPES / f"{name}.json").levels
         strided = {layer: level for layer, level in levels.items() if is_strided(layer)}
         assert strided == dict.fromkeys(
@@ -234,7 +228,7 @@ class TestPlan:
             ({"nothing": "w8"}, "names a layer that the vocoder does not have: nothing"),
         ],
     )
-    def test_bad_recipes(self, change: dict[str, str], message: str) -> None:
+    def test_bad_recipes(self, change, message):
         good = dict.fromkeys((LARGE.name, SMALL.name, STYLE.name, UPS.name), "w8")
         pytest.raises(InputError, plan_for, METHODS["mixed"], LAYERS, good | change).match(message)
         with pytest.raises(InputError, match=r"recipe does not name: .* \(1 in all\)"):
@@ -250,7 +244,7 @@ class TestPlan:
 
 
 class TestRecipeFile:
-    def test_a_checkpoints_folder_brings_its_own(self) -> None:
+    def test_a_checkpoints_folder_brings_its_own(self):
         checkpoint = open_checkpoint(str(DEMO_VOICE))
         recipe = recipe_for(METHODS["mixed"], checkpoint, None)
         assert recipe is not None
@@ -265,11 +259,11 @@ class TestRecipeFile:
             ('{"levels": {}}', "is unknown or missing"),
         ],
     )
-    def test_bad_files(self, tmp_path: Path, text: str, message: str) -> None:
+    def test_bad_files(self, tmp_path, text, message):
         (tmp_path / "r.json").write_text(text, encoding="utf-8")
         pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(message)
 
-    def test_missing_names_the_command(self, tmp_path: Path) -> None:
+    def test_missing_names_the_command(self, tmp_path):
         pytest.raises(InputError, load_recipe, tmp_path / "r.json").match(
             r"does not exist: there is no recipe .* `kokoro-ane sensitivity`"
         )
@@ -286,7 +280,7 @@ class TestTradeOff:
         for level, (distance, gain) in choices.items()
     ]
 
-    def test_trade_offs_are_the_best_of_their_gain(self) -> None:
+    def test_trade_offs_are_the_best_of_their_gain(self):
         curve = trade_off(self.OPTIONS, "w8")
         assert [point.gain for point in curve] == pytest.approx([0.0, 0.2, 0.7, 1.0])
         assert [point.distance_db2 for point in curve] == pytest.approx([0.0, 0.02, 0.12, 1.02])
@@ -307,11 +301,11 @@ class TestTradeOff:
 class TestLog:
     HEADER = {"format": 1, "checkpoint_sha256": "00ff"}
 
-    def write(self, folder: Path, text: str) -> Path:
+    def write(self, folder, text):
         (folder / "log.jsonl").write_text(text, encoding="utf-8")
         return folder / "log.jsonl"
 
-    def test_a_line_cut_off_is_dropped(self, tmp_path: Path) -> None:
+    def test_a_line_cut_off_is_dropped(self, tmp_path):
         whole = (
             '{"format": 1, "checkpoint_sha256": "00ff"}\n{"layer": "a", "level": "w8",'
             ' "distance_db2": 0.5}\n'
@@ -330,14 +324,12 @@ class TestLog:
             ("nonsense\n", "is not JSON"),
         ],
     )
-    def test_what_does_not_belong_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
+    def test_what_does_not_belong_is_refused(self, tmp_path, text, message):
         with pytest.raises(InputError, match=message):
             read_log(self.write(tmp_path, text), self.HEADER)
 
 
-def renamed(
-    build: Path, checkpoint: Checkpoint, method: str, name: str, link: bool = False
-) -> Manifest:
+def renamed(build, checkpoint, method, name, link=False):
     """One method's package under another's name: a copy or a link, and an edited manifest."""
     old, new = (Request(checkpoint, build, level).vocoder for level in (method, name))
     if name != method:
@@ -357,9 +349,7 @@ class TestWhatItsNameSays:
     exit 2, before anything is measured.
     """
 
-    def refusals(
-        self, place: tuple[Checkpoint, Path], method: str, capsys: pytest.CaptureFixture
-    ) -> list[str]:
+    def refusals(self, place, method, capsys):
         """The one line of the quality and the release command."""
         arguments = f"--checkpoint {place[0].folder} --build {place[1]} --workers 1".split()
         assert quality([*arguments, "--method", method]) == 2
@@ -369,21 +359,19 @@ class TestWhatItsNameSays:
     @pytest.mark.parametrize(("name", "link"), [("w8a8", False), ("p6", True)])
     def test_fp16_under_another_name(
         self,
-        placed: tuple[Checkpoint, Path],
-        measured: list[str],
-        name: str,
-        link: bool,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        placed,
+        measured,
+        name,
+        link,
+        capsys,
+    ):
         renamed(placed[1], placed[0], "fp16", name, link)
         one, two = self.refusals(placed, name, capsys)
         assert one == two
         assert f"stores fp16, fp32 with float inputs, which is not {name}" in one
         assert not measured
 
-    def test_every_method_under_every_name(
-        self, copied: tuple[Checkpoint, Path], tmp_path: Path
-    ) -> None:
+    def test_every_method_under_every_name(self, copied, tmp_path):
         """w4, which takes a conversion, in TestW4 of test_package.py."""
         checkpoint, build = copied
         build_compressed(METHODS["p4"], checkpoint, build)

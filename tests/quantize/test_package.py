@@ -17,7 +17,6 @@ from coremltools.converters.mil.mil import Builder as mb
 from built import package_of, palette
 from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.commands import BuildOptions, QuantizeOptions
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
@@ -38,7 +37,7 @@ from kokoro_ane.quantize.compress import (
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.quantize.measure import LayerTrials
 from kokoro_ane.quantize.methods import METHODS, LinearWeights
-from kokoro_ane.quantize.plan import Layer, plan_for, vocoder_layers
+from kokoro_ane.quantize.plan import plan_for, vocoder_layers
 from kokoro_ane.quantize.recipe import load_recipe
 from kokoro_ane.quantize.sensitivity import main as sensitivity
 from kokoro_ane.quantize.speech import calibration_inputs, own_speech
@@ -47,7 +46,6 @@ from kokoro_ane.runtimes.genuine import CONVOLUTIONS, require_genuine
 from kokoro_ane.vocoder.decoder import Vocoder
 from mlprogram import Program
 from mlprogram.examine.profile import open_program
-from mlprogram.graph import Operation
 from tests.builds import (
     COMPRESSED,
     QUICK,
@@ -64,7 +62,7 @@ from tests.random_checkpoint import write_checkpoint
 
 
 # kind of operation that holds each convolution's weight
-def storage(program: Program) -> dict[str, str]:
+def storage(program):
     kinds = {value.name: op.op_type for op in program.operations for value in op.outputs}
     return {
         op.name: kinds[op.inputs["weight"][0]]
@@ -73,7 +71,7 @@ def storage(program: Program) -> dict[str, str]:
     }
 
 
-def scaled_tables(program: Program) -> list[str]:
+def scaled_tables(program):
     """What scales a table: computes its values, or reads the weight made of it before a convolution
     does.
     """
@@ -90,12 +88,12 @@ def scaled_tables(program: Program) -> list[str]:
     return [kind for kind in scaling if kind not in ("const", *CONVOLUTIONS)]
 
 
-def compressed_layers(built: tuple[Checkpoint, Path]) -> list[Layer]:
+def compressed_layers(built):
     layers = vocoder_layers(Vocoder.of(built[0]))
     return [layer for layer in layers if layer.elements > 2048 and not layer.is_tail]
 
 
-def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -> str | None:
+def reads_of(layer, convolutions, maker):
     """What makes the input of a layer, which the names of its constants tell."""
     starts = tuple(f"vocoder_{layer.replace('.', '_')}_{part}" for part in ("weight", "bias"))
     op = next(
@@ -106,7 +104,7 @@ def reads_of(layer: str, convolutions: list[Operation], maker: dict[str, str]) -
     return maker.get(op.inputs["x"][0])
 
 
-def stage_with(built: tuple[Checkpoint, Path], name: str) -> CompressedStage:
+def stage_with(built, name):
     """The stage of a level that was built, from its file."""
     parent = manifest_of(built, "fp16")
     recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
@@ -115,9 +113,7 @@ def stage_with(built: tuple[Checkpoint, Path], name: str) -> CompressedStage:
 
 
 class TestStructure:
-    def test_no_table_has_a_scale_over_it(
-        self, built: tuple[Checkpoint, Path], tmp_path: Path
-    ) -> None:
+    def test_no_table_has_a_scale_over_it(self, built, tmp_path):
         """Such a package was reported to crash when the engine loads it (coremltools 2688)."""
         assert scaled_tables(program_of(built, "mixed")) == []
         weight = np.random.default_rng(0).standard_normal((8, 8, 1, 3)).astype(np.float16)
@@ -136,9 +132,7 @@ class TestStructure:
         ]
 
     @pytest.mark.parametrize("name", COMPRESSED)
-    def test_the_parent_is_untouched_and_both_verify(
-        self, built: tuple[Checkpoint, Path], name: str
-    ) -> None:
+    def test_the_parent_is_untouched_and_both_verify(self, built, name):
         """coremltools rewrites the Manifest.json of a package that it opens, so it gets a copy."""
         parent, child = manifest_of(built, "fp16"), manifest_of(built, name)
         assert child.parent_sha256 == parent.package_sha256
@@ -150,9 +144,7 @@ class TestStructure:
             parent.checkpoint,
         )
 
-    def test_exactly_the_large_weights_are_compressed_each_on_its_grid(
-        self, built: tuple[Checkpoint, Path]
-    ) -> None:
+    def test_exactly_the_large_weights_are_compressed_each_on_its_grid(self, built):
         program, large = program_of(built, "w8"), compressed_layers(built)
         counts = Counter(storage(program).values())
         assert counts["constexpr_affine_dequantize"] == len(large)
@@ -166,7 +158,7 @@ class TestStructure:
             steps / 2, rel=0.5
         )
 
-    def test_mixed_follows_its_recipe(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_mixed_follows_its_recipe(self, built):
         kinds = set(storage(program_of(built, "mixed")).values())
         assert {"constexpr_affine_dequantize", "constexpr_lut_to_dense", "const"} == kinds
         shares = [
@@ -174,9 +166,7 @@ class TestStructure:
         ]
         assert 0 < shares[0] < shares[1]
 
-    def test_a_package_that_differs_from_its_module_is_refused(
-        self, built: tuple[Checkpoint, Path]
-    ) -> None:
+    def test_a_package_that_differs_from_its_module_is_refused(self, built):
         module = stage_with(built, "mixed").function(MAIN).module
         require_stored(module, program_of(built, "mixed"))
         with pytest.raises(CheckFailed, match="does not store as planned: vocoder_"):
@@ -190,7 +180,7 @@ class TestStructure:
         with pytest.raises(CheckFailed, match=f"unpacks {form.label} to other values"):
             require_stored(module, program_of(built, "mixed"))
 
-    def test_a_package_does_what_its_module_does(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_a_package_does_what_its_module_does(self, built):
         for name, limit_db in (("w8", 50.0), ("w8a8", 15.0), ("mixed", 15.0)):
             figures = {
                 figure["name"]: figure["value"]
@@ -200,7 +190,7 @@ class TestStructure:
 
 
 class TestLevelFile:
-    def test_it_gives_the_level_back(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_it_gives_the_level_back(self, built):
         for name in COMPRESSED:
             recipe = recipe_of(built[0]) if METHODS[name].by_recipe else None
             made, read = (
@@ -215,9 +205,7 @@ class TestLevelFile:
                 assert np.array_equal(form.array(), made.forms[path].array()), path
                 assert form.label == made.forms[path].label
 
-    def test_what_is_wrong_with_a_file_is_one_line(
-        self, copied: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_what_is_wrong_with_a_file_is_one_line(self, copied, monkeypatch, tmp_path):
         checkpoint, build = copied
         path, method = level_path(METHODS["w8"], *copied), METHODS["w8"]
         whole = path.read_bytes()
@@ -243,9 +231,7 @@ class TestLevelFile:
 
 
 class TestW8A8:
-    def test_convolutions_read_int8_by_symmetric_scales(
-        self, built: tuple[Checkpoint, Path]
-    ) -> None:
+    def test_convolutions_read_int8_by_symmetric_scales(self, built):
         program, layers = program_of(built, "w8a8"), vocoder_layers(Vocoder.of(built[0]))
         layers = tuple(layer for layer in layers if not layer.is_tail)
         maker = {value.name: op.op_type for op in program.operations for value in op.outputs}
@@ -271,7 +257,7 @@ class TestW8A8:
             assert np.asarray(program.constant(op.inputs["scale"][0])).dtype == np.float16
             assert op.outputs[0].dtype.name == "int8"
 
-    def test_figures_and_share_are_in_the_manifest(self, built: tuple[Checkpoint, Path]) -> None:
+    def test_figures_and_share_are_in_the_manifest(self, built):
         manifest = manifest_of(built, "w8a8")
         balanced, following, module, against_parent = manifest.checks["figures"]
         assert balanced["value"] > 100.0 > following["value"] > 25.0
@@ -283,7 +269,7 @@ class TestW8A8:
 
 @pytest.mark.slow
 class TestW4:
-    def test_blocks_a_warning_and_much_worse(self, copied: tuple[Checkpoint, Path]) -> None:
+    def test_blocks_a_warning_and_much_worse(self, copied):
         """The negative control, with one scale a block and the reason why it is not for the
         engine.
         """
@@ -310,7 +296,7 @@ class TestW4:
 
 
 class TestBuild:
-    def test_same_inputs_same_bytes(self, copied: tuple[Checkpoint, Path]) -> None:
+    def test_same_inputs_same_bytes(self, copied):
         """Ranges, int8 inputs, palettes and integers; tests/core/test_convert.py holds the
         conversion to it.
         """
@@ -320,9 +306,7 @@ class TestBuild:
             == first
         )
 
-    def test_a_package_below_the_limit_leaves_nothing(
-        self, copied: tuple[Checkpoint, Path]
-    ) -> None:
+    def test_a_package_below_the_limit_leaves_nothing(self, copied):
         checkpoint, build = copied
         shutil.rmtree(manifest_of(copied, "w8").package_path)
         with pytest.raises(CheckFailed, match=r"SNR against fp16 in PyTorch, .* limit >= 300 dB"):
@@ -331,9 +315,7 @@ class TestBuild:
             )
         assert not list(build.glob("*w8.mlpackage")) + list(build.glob(".staged*"))
 
-    def test_what_is_no_compression_or_anothers_recipe_is_refused(
-        self, built: tuple[Checkpoint, Path]
-    ) -> None:
+    def test_what_is_no_compression_or_anothers_recipe_is_refused(self, built):
         with pytest.raises(
             InputError, match="method 'fp16' compresses nothing: `kokoro-ane build vocoder`"
         ):
@@ -344,9 +326,7 @@ class TestBuild:
 
 
 class TestApplyCommand:
-    def test_last_line_is_json(
-        self, copied: tuple[Checkpoint, Path], capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_last_line_is_json(self, copied, capsys):
         checkpoint, build = copied
         assert apply(f"--method w8 --checkpoint {checkpoint.folder} --build {build}".split()) == 0
         printed = capsys.readouterr()
@@ -355,9 +335,7 @@ class TestApplyCommand:
         assert data["share_of_parent"] < 1
         assert "not releasable" in printed.out
 
-    def test_no_parent(
-        self, built: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_no_parent(self, built, tmp_path, capsys):
         assert (
             apply(f"--method w8a8 --checkpoint {built[0].folder} --build {tmp_path}".split()) == 2
         )
@@ -367,13 +345,13 @@ class TestApplyCommand:
 
 class TestSensitivityCommand:
     @pytest.fixture
-    def measured_layers(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    def measured_layers(self, monkeypatch):
         """Layers measured so far; the figure is the number of characters of their names.
         Calibration takes two sentences.
         """
-        layers: list[str] = []
+        layers = []
 
-        def distance_db2(_: LayerTrials, levels: dict[str, str]) -> float:
+        def distance_db2(_, levels):
             layers.append(next(iter(levels)) if len(levels) == 1 else "together")
             return len(layers[-1]) / 1000
 
@@ -388,18 +366,18 @@ class TestSensitivityCommand:
             )
         return layers
 
-    def run(self, built: tuple[Checkpoint, Path], folder: Path, *more: str) -> int:
+    def run(self, built, folder, *more):
         files = ("--log", str(folder / "log.jsonl"), "--recipe", str(folder / "recipe.json"))
         folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
         return sensitivity([*files, *folders, "--clips", "1", *more])
 
     def test_recipe_plot_and_resumption(
         self,
-        built: tuple[Checkpoint, Path],
-        measured_layers: list[str],
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        built,
+        measured_layers,
+        tmp_path,
+        capsys,
+    ):
         assert self.run(built, tmp_path, "--int8-macs", "0.5") == 0
         data = printed(capsys)
         recipe = load_recipe(tmp_path / "recipe.json")
@@ -424,15 +402,15 @@ class TestSensitivityCommand:
 
     def test_a_size_takes_palettes_and_float_inputs(
         self,
-        built: tuple[Checkpoint, Path],
-        measured_layers: list[str],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
-        fitted: list[str] = []
+        built,
+        measured_layers,
+        tmp_path,
+        monkeypatch,
+        capsys,
+    ):
+        fitted = []
 
-        def readings(_vocoder: Vocoder, _clips: object, *named: set[str], **_: object) -> dict:
+        def readings(_vocoder, _clips, *named, **_):
             fitted.extend(named[1])
             return {}
 
@@ -454,12 +432,12 @@ class TestSensitivityCommand:
 
 
 class TestQualityCommand:
-    def run(self, built: tuple[Checkpoint, Path], *more: str, method: str = "w8") -> int:
+    def run(self, built, *more, method="w8"):
         folders = ("--checkpoint", str(built[0].folder), "--build", str(built[1]))
         return quality(["--method", method, *folders, "--workers", "1", *more])
 
     @pytest.fixture
-    def one_clip(self, built: tuple[Checkpoint, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_clip(self, built, monkeypatch):
         """Two seconds are all that is judged."""
         clips = [clip for clip in own_speech(built[0]) if clip.frames >= 80]
         shortest = min(clips, key=lambda clip: clip.frames)
@@ -467,9 +445,7 @@ class TestQualityCommand:
         # slow where random weights speak
         monkeypatch.setattr("kokoro_ane.eval.metrics.trial.words_heard", lambda _: ("nothing",))
 
-    def test_one_clip_is_measured_but_undecided(
-        self, copied: tuple[Checkpoint, Path], one_clip: None, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_one_clip_is_measured_but_undecided(self, copied, one_clip, capsys):
         assert self.run(copied, "--clips", "1") == 3
         printed = capsys.readouterr().out
         data = json.loads(printed.splitlines()[-1])
@@ -487,9 +463,7 @@ class TestQualityCommand:
         assert self.run(copied, "--clips", "1", "--out", str(copied[1] / "again.json")) == 3
         assert parsed(copied[1] / "again.json") == record
 
-    def test_a_level_is_judged_before_it_is_converted(
-        self, copied: tuple[Checkpoint, Path], one_clip: None, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_a_level_is_judged_before_it_is_converted(self, copied, one_clip, capsys):
         """The file's figures are nearly the package's; where it is missing it is made."""
         path = level_path(METHODS["w8"], *copied)
         made = path.read_bytes()
@@ -510,12 +484,12 @@ class TestQualityCommand:
     @pytest.mark.parametrize("channels", [5, None])
     def test_a_broken_level_is_rejected_before_it_is_converted(
         self,
-        channels: int | None,
-        copied: tuple[Checkpoint, Path],
-        one_clip: None,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        channels,
+        copied,
+        one_clip,
+        monkeypatch,
+        capsys,
+    ):
         """Five scales a tenth too large, every clip perfect; integers that a shift has left three
         bits, by the sound of one clip.
         """
@@ -538,10 +512,10 @@ class TestQualityCommand:
 
     def test_all_clips_decide(
         self,
-        copied: tuple[Checkpoint, Path],
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        copied,
+        monkeypatch,
+        capsys,
+    ):
         """Clips are measured as perfect, and then as silent; what ships ends with 0, whosever
         weights it has.
         """
@@ -566,10 +540,10 @@ class TestQualityCommand:
 
     def test_five_wrong_scales_are_found_without_ears(
         self,
-        copied: tuple[Checkpoint, Path],
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        copied,
+        monkeypatch,
+        capsys,
+    ):
         """The scales of five channels a tenth too large in the file itself, the manifest sealed
         again, every clip perfect.
         """
@@ -607,15 +581,15 @@ class TestQualityCommand:
 
     def test_what_is_missing_is_built_first(
         self,
-        built: tuple[Checkpoint, Path],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture,
-    ) -> None:
+        built,
+        tmp_path,
+        monkeypatch,
+        capsys,
+    ):
         """w8 where nothing is built: its parent, then itself; then it is judged."""
         commands = []
 
-        def build(options: BuildOptions | QuantizeOptions) -> None:
+        def build(options):
             commands.append(options.command.split()[1])
             manifest = manifest_of(built, "w8" if commands[-1] == "quantize" else "fp16")
             shutil.copytree(manifest.package_path, tmp_path / manifest.package)
@@ -631,7 +605,7 @@ class TestQualityCommand:
         assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
         assert "kokoro-ane" not in captured.err
 
-    def test_a_layout_is_built_under_its_name(self) -> None:
+    def test_a_layout_is_built_under_its_name(self):
         fp16, w8a8 = (
             Request(open_checkpoint(str(DEMO_VOICE)), Path("a b"), level, "streaming-poly")
             for level in ("fp16", "w8a8")
@@ -643,9 +617,7 @@ class TestQualityCommand:
             == f"kokoro-ane quantize --method w8a8 {common} --build 'a b'"
         )
 
-    def test_another_checkpoint(
-        self, copied: tuple[Checkpoint, Path], tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
+    def test_another_checkpoint(self, copied, tmp_path, capsys):
         other = Checkpoint.from_folder(
             write_checkpoint(tmp_path / "other", small_config(), seed=1, encoder=True)
         )
@@ -656,7 +628,7 @@ class TestQualityCommand:
 def measured_as(defect):  # A judge_clip that finds every clip perfect, or without audio
     perfect = {name: metric.perfect for name, metric in METRICS_JUDGED.items()}
 
-    def judge_clip(_truth, _subject, utterance, **_: object) -> ClipResult:
+    def judge_clip(_truth, _subject, utterance, **_):
         return ClipResult(
             utterance.id,
             utterance.voice,

@@ -5,14 +5,13 @@ holds a form's integers, bit for bit.
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
@@ -33,14 +32,12 @@ HALF_DB = 60.0  # fp16's own distance is 66 to 70 dB
 Make = Callable[[np.random.Generator, tuple[int, ...], int, str], StoredWeight]
 
 
-def linear(steps: float, bits: int = 8, block: int = 0, offset: bool = False) -> Make:
+def linear(steps, bits=8, block=0, offset=False):
     """Integers with a scale for each row of `axis`, or for each `block` inputs; with `offset` they
     are uint8 and each row has one.
     """
 
-    def make(
-        random: np.random.Generator, shape: tuple[int, ...], axis: int, label: str
-    ) -> StoredWeight:
+    def make(random, shape, axis, label):
         sizes = [size if place == axis else 1 for place, size in enumerate(shape)]
         if block:
             sizes[:2] = shape[0], shape[1] // block
@@ -59,12 +56,10 @@ def linear(steps: float, bits: int = 8, block: int = 0, offset: bool = False) ->
 rows, blocks, shifted = linear(1e-3), linear(0.02, bits=4, block=4), linear(1e-3, offset=True)
 
 
-def tables(groups: int, bits: int, int8: bool = False) -> Make:
+def tables(groups, bits, int8=False):
     """Tables for groups of rows; with `int8` their entries are integers."""
 
-    def make(
-        random: np.random.Generator, shape: tuple[int, ...], axis: int, label: str
-    ) -> StoredWeight:
+    def make(random, shape, axis, label):
         index = random.integers(0, 2**bits, shape).astype(np.uint8)
         if int8:
             entries = np.sort(random.integers(-127, 128, (groups, 2**bits)), axis=1).astype(np.int8)
@@ -79,7 +74,7 @@ def tables(groups: int, bits: int, int8: bool = False) -> Make:
 class Layers(nn.Module):
     """A convolution, a transposed one, a linear layer and an embedding, all weights stored."""
 
-    def __init__(self, make: Make, rounding: bool = False) -> None:
+    def __init__(self, make, rounding=False):
         super().__init__()
         random = np.random.default_rng(0)
         self.first, self.up = nn.Conv2d(CHANNELS, 32, (1, 7)), nn.ConvTranspose2d(32, 16, (1, 4))
@@ -92,7 +87,7 @@ class Layers(nn.Module):
         self.channels = RoundedInput(each.astype(np.float16), np.array([0.015], np.float16))
         self.rounding = rounding
 
-    def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+    def forward(self, x, ids):
         x = self.channels(x) if self.rounding else x
         x = torch.tanh(F.conv2d(x, self.first.weight, self.first.bias, padding=(0, 3)))
         x = self.up(self.whole(x) if self.rounding else x)
@@ -102,7 +97,7 @@ class Layers(nn.Module):
 class Recurrent(nn.Module):
     """A two-way LSTM, its weights stored where `make` says how."""
 
-    def __init__(self, make: Make | None) -> None:
+    def __init__(self, make):
         super().__init__()
         torch.manual_seed(0)
         lstm = nn.LSTM(CHANNELS, HIDDEN, bidirectional=True)
@@ -113,11 +108,11 @@ class Recurrent(nn.Module):
                 rows = getattr(self.lstm, name)
                 store(rows, make(random, rows.weight.shape, 0, name))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.lstm(x)
 
 
-def saved(module: nn.Module, inputs: dict[str, Tensor], target: str, path: Path) -> Program:
+def saved(module, inputs, target, path):
     """The module as a package in fp16, by the one conversion that there is."""
     kinds = {name: np.int32 if name == "ids" else np.float32 for name in inputs}
     function = Function(
@@ -130,7 +125,7 @@ def saved(module: nn.Module, inputs: dict[str, Tensor], target: str, path: Path)
     return Program(path)
 
 
-def unpacked(program: Program) -> dict[str, np.ndarray]:
+def unpacked(program):
     """What the package's unpacking operations give, by the label of the form that was stored."""
     names = [
         op.outputs[0].name
@@ -140,7 +135,7 @@ def unpacked(program: Program) -> dict[str, np.ndarray]:
     return {name.removesuffix("_cast_fp16"): program.constant(name) for name in names}
 
 
-def inputs_of(module: nn.Module) -> dict[str, Tensor]:
+def inputs_of(module):
     torch.manual_seed(1)
     if isinstance(module, Recurrent):
         return {"x": torch.randn(30, 1, CHANNELS)}
@@ -168,8 +163,8 @@ AFFINE = "constexpr_affine_dequantize"
 )
 @pytest.mark.parametrize("kind", [Layers, Recurrent])
 def test_a_package_holds_the_forms_and_computes_what_the_module_computes(
-    kind: type[nn.Module], make: Make, target: str, kinds: set[str], tmp_path: Path
-) -> None:
+    kind, make, target, kinds, tmp_path
+):
     module = kind(make).eval()
     inputs = inputs_of(module)
     program = saved(module, inputs, target, tmp_path / "m.mlpackage")
@@ -188,7 +183,7 @@ def test_a_package_holds_the_forms_and_computes_what_the_module_computes(
 
 
 @pytest.mark.parametrize("target", ["iOS17", "iOS18"])
-def test_inputs_are_rounded_in_one_step_or_one_a_channel(target: str, tmp_path: Path) -> None:
+def test_inputs_are_rounded_in_one_step_or_one_a_channel(target, tmp_path):
     module = Layers(rows, rounding=True).eval()
     inputs = inputs_of(module)
     program = saved(module, inputs, target, tmp_path / "m.mlpackage")
@@ -206,14 +201,14 @@ def test_inputs_are_rounded_in_one_step_or_one_a_channel(target: str, tmp_path: 
 
 
 @pytest.mark.parametrize("make", [blocks, tables(4, 4), tables(1, 4, int8=True)])
-def test_what_a_target_cannot_store_is_one_line(make: Make, tmp_path: Path) -> None:
+def test_what_a_target_cannot_store_is_one_line(make, tmp_path):
     module = Layers(make)
     with pytest.raises(InputError, match=r"first_weight has .* which needs iOS 18"):
         saved(module, inputs_of(module), "iOS17", tmp_path / "m.mlpackage")
 
 
 @pytest.mark.parametrize("make", [rows, shifted])
-def test_onnx_computes_what_the_module_computes(make: Make, tmp_path: Path) -> None:
+def test_onnx_computes_what_the_module_computes(make, tmp_path):
     module = Layers(make).eval()
     inputs = inputs_of(module)
     register_with_onnx(17)
@@ -232,7 +227,7 @@ def test_onnx_computes_what_the_module_computes(make: Make, tmp_path: Path) -> N
     assert snr_db(reference, result) > HALF_DB
 
 
-def test_what_onnx_has_no_form_for_is_one_line(tmp_path: Path) -> None:
+def test_what_onnx_has_no_form_for_is_one_line(tmp_path):
     register_with_onnx(17)
     module = Layers(blocks)
     with pytest.raises(InputError, match="first_weight has scales for blocks.*which ONNX"):
@@ -242,7 +237,7 @@ def test_what_onnx_has_no_form_for_is_one_line(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-def test_the_float_weight_is_gone_and_the_form_is_at_hand() -> None:
+def test_the_float_weight_is_gone_and_the_form_is_at_hand():
     layer = nn.Conv2d(4, 4, 1)
     form = rows(np.random.default_rng(0), (4, 4, 1, 1), 0, "weight")
     store(layer, form)
@@ -252,14 +247,14 @@ def test_the_float_weight_is_gone_and_the_form_is_at_hand() -> None:
 
 
 @pytest.mark.parametrize("make", [rows, tables(4, 4), tables(2, 4, int8=True)])
-def test_a_form_times_a_factor_has_the_same_integers(make: Make) -> None:
+def test_a_form_times_a_factor_has_the_same_integers(make):
     form = make(np.random.default_rng(0), (8, 4, 1, 1), 0, "weight")
     half = form.times(0.5)
     assert np.array_equal(half.array(), form.array() / 2)
     assert form.array().any()
 
 
-def test_the_lstm_is_pytorchs() -> None:
+def test_the_lstm_is_pytorchs():
     torch.manual_seed(0)
     lstm = nn.LSTM(CHANNELS, HIDDEN, bidirectional=True)
     x = torch.randn(9, 2, CHANNELS)

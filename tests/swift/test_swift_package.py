@@ -98,7 +98,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     )
     text = f"{TEXT}\n{MARKED.format(voice=voice, other=checkpoint.voices[-1])}"
 
-    def table_of(name: str) -> torch.Tensor:
+    def table_of(name):
         return torch.from_numpy(decoded((bundle / f"voices/{name}.style").read_bytes())[:, None])
 
     reader, vocab = TextReader.load("us", None), checkpoint.config.vocab

@@ -4,16 +4,13 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import HOP_SAMPLES, N_FFT, TRUNK, WAVEFORM
 from kokoro_ane.core.errors import InputError
@@ -34,7 +31,6 @@ from kokoro_ane.vocoder.streaming.streaming_layers import (
     POLYNOMIAL,
     PolynomialSnake,
     SineSnake,
-    SnakeFormula,
 )
 from kokoro_ane.vocoder.streaming.streaming_model import AffineConv, GeneratorNorm, Told, bias_of
 from kokoro_ane.vocoder.vocoder_stage import VocoderFacts
@@ -53,13 +49,13 @@ HALF_DB = 55.0
 
 
 # [1, 8, 1, S]: noise with means up to ratio deviations, in fp16
-def signal(ratio: float, deviation: float, seed: int = 0) -> Tensor:
+def signal(ratio, deviation, seed=0):
     means = torch.linspace(-ratio, ratio, 8).view(1, -1, 1, 1)
     noise = torch.randn(1, 8, 1, COLUMNS, generator=torch.Generator().manual_seed(seed))
     return ((noise + means) * deviation).half()
 
 
-def normed(x: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
+def normed(x, scale, dtype):
     norm = AdaIN1d(4, 8, scale).to(dtype)
     torch.nn.init.zeros_(norm.fc.weight)
     norm.fc.bias.data.copy_(torch.linspace(0.5, 2.0, 16))
@@ -70,7 +66,7 @@ def normed(x: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
     )
 
 
-def snr(reference: Tensor, other: Tensor) -> float:
+def snr(reference, other):
     return snr_db(reference.double().numpy(), other.double().numpy())
 
 
@@ -79,13 +75,13 @@ def snr(reference: Tensor, other: Tensor) -> float:
     ("ratio", "deviation", "scale"),
     [(LARGEST_RATIO, SMALLEST_DEVIATION, QUIET_SCALE), (20.0, LOUD_DEVIATION, LOUD_SCALE)],
 )
-def test_adain_with_real_means_and_deviations(ratio: float, deviation: float, scale: float) -> None:
+def test_adain_with_real_means_and_deviations(ratio, deviation, scale):
     x = signal(ratio, deviation)
     assert snr(normed(x, scale, torch.float64), normed(x, scale, torch.float16)) >= HALF_DB
 
 
 @torch.no_grad()
-def test_control_a_rounded_mean_alone_is_too_coarse() -> None:
+def test_control_a_rounded_mean_alone_is_too_coarse():
     x = signal(LARGEST_RATIO, SMALLEST_DEVIATION)
     centred = x - x.mean(dim=3, keepdim=True)
     plain = centred * torch.rsqrt((centred * centred).mean(dim=3, keepdim=True) + 1e-5)
@@ -94,7 +90,7 @@ def test_control_a_rounded_mean_alone_is_too_coarse() -> None:
 
 
 @torch.no_grad()
-def test_a_loud_convolution_does_not_overflow() -> None:
+def test_a_loud_convolution_does_not_overflow():
     x = signal(1.0, LOUD_DEVIATION)
     x[..., 7] = LOUDEST_PEAK
     assert normed(x, LOUD_SCALE, torch.float16).isfinite().all()
@@ -102,16 +98,14 @@ def test_a_loud_convolution_does_not_overflow() -> None:
     assert not torch.isfinite((x - x.mean(dim=3, keepdim=True)).square()).all()
 
 
-def snake(z: Tensor, alpha: float) -> Tensor:
+def snake(z, alpha):
     return (z + torch.sin(z).square()) / alpha
 
 
 class Engine16(torch.overrides.TorchFunctionMode):
     """Every result rounded to fp16, and 0 where fp16 would hold it as a subnormal."""
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         if not isinstance(result, torch.Tensor) or not result.is_floating_point():
             return result
@@ -123,9 +117,7 @@ class Engine16(torch.overrides.TorchFunctionMode):
 @torch.no_grad()
 @pytest.mark.parametrize("form", [SineSnake(), PolynomialSnake()])
 @pytest.mark.parametrize("alpha", [9.5e-5, 1e-3])
-def test_a_small_alpha_survives_an_engine_without_subnormals(
-    form: SnakeFormula, alpha: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_alpha_survives_an_engine_without_subnormals(form, alpha, monkeypatch):
     """Real Kokoro has such channels; the negative control carries alpha z, and loses the channel or
     a part of it.
     """
@@ -136,7 +128,7 @@ def test_a_small_alpha_survives_an_engine_without_subnormals(
     conv.weight.data = channel  # the channel alone is heard
     x, affine = torch.randn(1, 8, 1, 256), torch.randn(16, dtype=torch.float64)
 
-    def rendered() -> tuple[Tensor, Tensor]:
+    def rendered():
         given = (affine * norm.factor(form).repeat(2)).float().view(1, -1, 1, 1)
         made = AffineConv(norm, conv, bias_of(conv) * 0, form, apart=False)
         with Engine16():
@@ -148,7 +140,7 @@ def test_a_small_alpha_survives_an_engine_without_subnormals(
     assert snr(*rendered()) < 40
 
 
-def snake_with(alpha: float) -> Snake:  # of channel 3; 1 elsewhere
+def snake_with(alpha):  # of channel 3; 1 elsewhere
     made = Snake(8)
     made.alpha.data = torch.where(torch.arange(8) == 3, alpha, 1.0).view(1, -1, 1, 1)
     made.freeze()
@@ -157,7 +149,7 @@ def snake_with(alpha: float) -> Snake:  # of channel 3; 1 elsewhere
 
 @torch.no_grad()
 @pytest.mark.parametrize(("alpha", "apart"), [(0.2, False), (0.05, True), (1e-4, True)])
-def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> None:
+def test_a_small_alpha_stays_out_of_the_weights(alpha, apart):
     """One channel's 1 / alpha would leave int8 weights little for the others; the negative control
     is an alpha like its neighbours'.
     """
@@ -177,19 +169,19 @@ def test_a_small_alpha_stays_out_of_the_weights(alpha: float, apart: bool) -> No
 class TestSnake:
     @pytest.mark.parametrize("alpha", [SMALLEST_ALPHA, -0.02, 0.02, 1.0])
     @pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
-    def test_snake_with_real_alphas(self, layout: torch.nn.Module, alpha: float) -> None:
+    def test_snake_with_real_alphas(self, layout, alpha):
         x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
         found = layout((x * alpha * layout.factor).half()).double() / (alpha * layout.factor)
         assert snr(snake(x * alpha, alpha), found) >= HALF_DB
 
-    def test_control_the_cosine_layout_loses_small_alphas(self) -> None:
+    def test_control_the_cosine_layout_loses_small_alphas(self):
         x = torch.linspace(-7.4, 7.4, 2_001, dtype=torch.float64).view(1, 1, 1, -1)
         u = (2 * SMALLEST_ALPHA * x).half()
         found = ((u - torch.cos(u)).double() + 1) / (2 * SMALLEST_ALPHA)
         assert snr(snake(x * SMALLEST_ALPHA, SMALLEST_ALPHA), found) < 20
 
     @pytest.mark.parametrize("layout", [SineSnake(), PolynomialSnake()])
-    def test_snake_with_the_largest_argument(self, layout: torch.nn.Module) -> None:
+    def test_snake_with_the_largest_argument(self, layout):
         z = torch.linspace(-LARGEST_ARGUMENT, LARGEST_ARGUMENT, 20_001, dtype=torch.float64).view(
             1, 1, 1, -1
         )
@@ -198,7 +190,7 @@ class TestSnake:
             >= HALF_DB
         )
 
-    def test_polynomial_errors_in_exact_arithmetic_and_in_fp16(self) -> None:
+    def test_polynomial_errors_in_exact_arithmetic_and_in_fp16(self):
         # the demo voice reaches 12.4
         u = torch.linspace(-13, 13, 40_001, dtype=torch.float64).view(1, 1, 1, -1)
         exact = u + torch.sin(math.pi * u) ** 2 / math.pi
@@ -213,7 +205,7 @@ class TestSnake:
 
     @settings(max_examples=20, deadline=None)
     @given(columns=st.integers(5, 400), extra=st.integers(0, 50), seed=st.integers(0, 99))
-    def test_equals_torch_istft(self, columns: int, extra: int, seed: int) -> None:
+    def test_equals_torch_istft(self, columns, extra, seed):
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(1, 2 * BINS, 1, columns + extra, generator=generator, dtype=torch.float64)
         mask = torch.ones(1, 1, 1, columns + extra, dtype=torch.float64)
@@ -225,7 +217,7 @@ class TestSnake:
         # the kernel is stored in float32
         torch.testing.assert_close(found, expected[0], rtol=1e-5, atol=1e-5)
 
-    def test_phases_stay_exact_and_noise_is_an_argument(self) -> None:
+    def test_phases_stay_exact_and_noise_is_an_argument(self):
         """Accumulated in float64: the last second of a constant tone is as clean as the first."""
         waves = torch.from_numpy(sine_waves(np.full((1, 2400), 440.0)))[0, :, 8]
         # phase reaches one step at the middle of the first step
@@ -239,12 +231,10 @@ class TestSnake:
 
 
 @pytest.fixture(scope="module")
-def build(
-    tiny_checkpoint: Checkpoint, tiny_build: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def build(tiny_checkpoint, tiny_build, tmp_path_factory):
     """Both encoders and vocoders, and the vocoder with a host tail."""
 
-    def make(out: Path) -> None:
+    def make(out):
         shutil.copytree(tiny_build, out, dirs_exist_ok=True)
         flags = (
             f"vocoder --tail host --checkpoint {tiny_checkpoint.folder} --out {out} "
@@ -256,7 +246,7 @@ def build(
 
 
 class TestHostTail:
-    def test_numpy_and_the_manifests_words_are_the_tail(self, tiny_checkpoint: Checkpoint) -> None:
+    def test_numpy_and_the_manifests_words_are_the_tail(self, tiny_checkpoint):
         vocoder = Vocoder.of(tiny_checkpoint)
         channels = vocoder.generator.conv_post.in_channels
         trunk = torch.randn(1, channels, 1, 2401, generator=torch.Generator().manual_seed(0))
@@ -270,7 +260,7 @@ class TestHostTail:
         assert np.array_equal(found.weight, tail.weight)
         assert np.array_equal(found.bias, tail.bias)
 
-    def test_the_layout_ends_before_conv_post(self) -> None:
+    def test_the_layout_ends_before_conv_post(self):
         """The demo voice's widths, in exact arithmetic: the whole layout and the one with a host
         tail say the same.
         """
@@ -286,7 +276,7 @@ class TestHostTail:
                 snr_db(render_reference(vocoder, speech), layout.join(out, 140).numpy()) >= 105
             ), layout.name
 
-    def test_the_package_has_no_fp32_and_gives_the_trunk(self, build: Path) -> None:
+    def test_the_package_has_no_fp32_and_gives_the_trunk(self, build):
         manifest = Manifest.load(build / "KokoroVocoder-tiny-host-fp16.json")
         program = Program(manifest.package_path)
         facts = VocoderFacts.of(program)
@@ -298,9 +288,7 @@ class TestHostTail:
         whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
         assert whole.tail_operations > 0
 
-    def test_host_tail_against_the_tail_in_the_package(
-        self, build: Path, tiny_checkpoint: Checkpoint
-    ) -> None:
+    def test_host_tail_against_the_tail_in_the_package(self, build, tiny_checkpoint):
         speech = check_speech(tiny_checkpoint, 37)
         one, other = (
             VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech)
@@ -308,9 +296,7 @@ class TestHostTail:
         )
         assert snr_db(one, other) >= 60
 
-    def test_speaks_and_is_compressed_like_any_layout(
-        self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
-    ) -> None:
+    def test_speaks_and_is_compressed_like_any_layout(self, build, tiny_checkpoint, tmp_path):
         import soundfile
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
@@ -342,9 +328,7 @@ class TestHostTail:
         assert snr_db(said["package"], said["host"]) >= 40
         assert not np.array_equal(said["host"], said["w8"])
 
-    def test_a_package_without_the_tails_weights_is_refused(
-        self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
-    ) -> None:
+    def test_a_package_without_the_tails_weights_is_refused(self, build, tiny_checkpoint, tmp_path):
         copy = Path(shutil.copytree(build, tmp_path / "build"))
         path = copy / "KokoroVocoder-tiny-host-fp16.json"
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -353,9 +337,7 @@ class TestHostTail:
         with pytest.raises(InputError, match="does not hold what it should"):
             open_runtime("mlprogram", Request(tiny_checkpoint, copy, layout="host"))
 
-    def test_vectors_and_bundle_know_it(
-        self, build: Path, tiny_checkpoint: Checkpoint, tmp_path: Path
-    ) -> None:
+    def test_vectors_and_bundle_know_it(self, build, tiny_checkpoint, tmp_path):
         """Every step replays from the bundle, the vocoder's with the tail of the manifest."""
         from kokoro_ane.pipeline.bundle import main as bundle
 

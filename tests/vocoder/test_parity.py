@@ -3,7 +3,6 @@ changes nothing.
 """
 
 import copy
-from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
 
@@ -13,16 +12,15 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from kokoro_ane.core.checks import Check, snr_db
+from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import PackedLayout
 from kokoro_ane.core.layers import AdaIN1d, Mask, StyleAffine, upstream_state
 from kokoro_ane.vocoder import decoder, vocoder_stage
 from kokoro_ane.vocoder.decoder import PackedVocoder, Vocoder
 from kokoro_ane.vocoder.eager import EagerVocoder, last_channels, moments
-from kokoro_ane.vocoder.packing import VocoderInputs, pack
+from kokoro_ane.vocoder.packing import pack
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.vocoder_stage import LIMIT_FLAT_DB, fill_figures
 from tests.parity import both_renders, padded_render, random_inputs, upstream_decoder
@@ -30,7 +28,7 @@ from tests.random_checkpoint import kokoro_config, random_vocoder, tiny_config
 
 
 @pytest.fixture(scope="module")
-def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
+def pair():
     config = KokoroConfig.from_dict(kokoro_config(), "test")
     upstream, vocoder = upstream_decoder(config, seed=0), Vocoder(config)
     vocoder.load_state_dict(upstream.state_dict())
@@ -39,17 +37,17 @@ def pair() -> tuple[torch.nn.Module, Vocoder, KokoroConfig]:
 
 @pytest.fixture(scope="module")
 # both renders of that many frames in float64, each made once
-def exact(pair: tuple) -> Callable[[int], tuple[np.ndarray, np.ndarray]]:
+def exact(pair):
     return cache(lambda frames: both(pair, frames, torch.float64))
 
 
-def both(pair: tuple, frames: int, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray]:
+def both(pair, frames, dtype):
     upstream, vocoder, config = pair
     return both_renders(upstream, vocoder, config.hidden_dim, frames, dtype)
 
 
 @pytest.mark.parametrize("frames", [7, 40, pytest.param(240, marks=pytest.mark.slow)])
-def test_float64_parity(exact: Callable, frames: int) -> None:
+def test_float64_parity(exact, frames):
     theirs, ours = exact(frames)
     assert theirs.shape == ours.shape == (600 * frames,)
     assert theirs.std() > 0.01
@@ -57,15 +55,13 @@ def test_float64_parity(exact: Callable, frames: int) -> None:
 
 
 @pytest.mark.parametrize("frames", [40, pytest.param(240, marks=pytest.mark.slow)])
-def test_float32_is_within_upstreams_own_rounding(
-    pair: tuple, exact: Callable, frames: int
-) -> None:
+def test_float32_is_within_upstreams_own_rounding(pair, exact, frames):
     wanted, _ = exact(frames)
     theirs, ours = both(pair, frames, torch.float32)
     assert snr_db(wanted, ours) >= snr_db(wanted, theirs)
 
 
-def test_upstream_state_round_trip(pair: tuple) -> None:
+def test_upstream_state_round_trip(pair):
     """Every load hook is undone exactly: the keys are upstream's, and loading them again gives the
     same weights.
     """
@@ -80,7 +76,7 @@ def test_upstream_state_round_trip(pair: tuple) -> None:
 
 
 @pytest.fixture(scope="module")
-def tiny() -> tuple[Vocoder, EagerVocoder, int]:
+def tiny():
     config = KokoroConfig.from_dict(tiny_config(), "test")
     vocoder = random_vocoder(config, seed=0)
     with torch.no_grad():
@@ -93,26 +89,26 @@ def tiny() -> tuple[Vocoder, EagerVocoder, int]:
 
 @settings(max_examples=6, deadline=None)
 @given(frames=st.integers(2, 90))
-def test_same_samples_at_any_length(tiny: tuple, frames: int) -> None:
+def test_same_samples_at_any_length(tiny, frames):
     vocoder, fast, hidden = tiny
     x = random_inputs(vocoder, frames, hidden)
     assert snr_db(render_reference(vocoder, x), render_reference(fast, x)) >= 100
 
 
 # the frame rate itself is dealt out to groups from 1,024 frames on
-def test_thirty_seconds(tiny: tuple) -> None:
+def test_thirty_seconds(tiny):
     vocoder, fast, hidden = tiny
     x = random_inputs(vocoder, 1200, hidden)
     assert snr_db(render_reference(vocoder, x), render_reference(fast, x)) >= 100
 
 
 # A copy in float64; Snake freezes its quotient, in float64 then, when the mode changes
-def wide(vocoder: Vocoder) -> Vocoder:
+def wide(vocoder):
     return copy.deepcopy(vocoder).double().train().eval()
 
 
 class TestEager:
-    def test_float64_is_the_same_function(self, tiny: tuple) -> None:
+    def test_float64_is_the_same_function(self, tiny):
         """What is folded is exact: only float32's rounding separates the two in the test above."""
         vocoder, _, hidden = tiny
         x = random_inputs(vocoder, 21, hidden)
@@ -122,7 +118,7 @@ class TestEager:
         )
 
     @pytest.mark.slow
-    def test_full_size(self) -> None:
+    def test_full_size(self):
         config = KokoroConfig.from_dict(kokoro_config(), "test")
         vocoder = random_vocoder(config, seed=0)
         eager = EagerVocoder(vocoder)
@@ -147,7 +143,7 @@ class TestEager:
             "generator.conv_post.bias",
         ],
     )
-    def test_every_kind_of_weight_is_heard(self, tiny: tuple, name: str) -> None:
+    def test_every_kind_of_weight_is_heard(self, tiny, name):
         """Negative control and completeness: a weight changed in the vocoder is missed by the
         frozen copy and followed by a new one.
         """
@@ -164,7 +160,7 @@ class TestEager:
         assert snr_db(expected, new) >= 250
 
     @pytest.mark.parametrize("steps", [2, 31, 1023, 1024, 1600, 9601])
-    def test_moments(self, steps: int) -> None:
+    def test_moments(self, steps):
         torch.manual_seed(steps)
         x = last_channels(torch.randn(1, 6, 1, steps) * 2 + 5)
         mean, variance = moments(x)
@@ -173,14 +169,14 @@ class TestEager:
         torch.testing.assert_close(variance.double(), exact.var(1, correction=0), rtol=2e-5, atol=0)
 
     # control: PyTorch's own statistics for channels last lose 30 dB there
-    def test_moments_hold_at_thirty_seconds(self) -> None:
+    def test_moments_hold_at_thirty_seconds(self):
         torch.manual_seed(0)
         x = last_channels(torch.randn(1, 4, 1, 144_001) + 1)
         expected = F.instance_norm(x.double()).numpy()
         assert snr_db(expected, F.batch_norm(x, *moments(x), eps=1e-5).numpy()) >= 130
         assert snr_db(expected, F.batch_norm(x, None, None, training=True).numpy()) < 115
 
-    def test_inputs_are_left_alone(self, tiny: tuple) -> None:  # work in place stays inside
+    def test_inputs_are_left_alone(self, tiny):  # work in place stays inside
         vocoder, fast, hidden = tiny
         x = random_inputs(vocoder, 12, hidden)
         before = {
@@ -198,26 +194,26 @@ GENERATOR_MASKS = 55  # calls of masked() in one render
 
 
 @pytest.fixture(scope="module")
-def smallest() -> tuple[Vocoder, int]:
+def smallest():
     return random_vocoder(CONFIG, seed=0), CONFIG.hidden_dim
 
 
 @settings(max_examples=10, deadline=None)
 @given(frames=st.integers(2, 60), extra=st.integers(0, 200))
-def test_any_length_any_padding(smallest: tuple, frames: int, extra: int) -> None:
+def test_any_length_any_padding(smallest, frames, extra):
     vocoder, hidden = smallest
     x = random_inputs(vocoder, frames, hidden)
     assert snr_db(render_reference(vocoder, x), padded_render(vocoder, x, frames + extra)) >= 90
 
 
-def test_control_without_the_mask_it_fails(smallest: tuple) -> None:
+def test_control_without_the_mask_it_fails(smallest):
     vocoder, hidden = smallest
     x = random_inputs(vocoder, 30, hidden)
     assert snr_db(render_reference(vocoder, x), padded_render(vocoder, x, 60, masked=False)) < 40
 
 
 @pytest.fixture(scope="module")
-def full_size() -> tuple:  # A vocoder of Kokoro's size, 40 frames of input, and its render of them
+def full_size():  # A vocoder of Kokoro's size, 40 frames of input, and its render of them
     config = KokoroConfig.from_dict(kokoro_config(), "test")
     vocoder = random_vocoder(config, seed=0)
     x = random_inputs(vocoder, 40, config.hidden_dim)
@@ -226,13 +222,13 @@ def full_size() -> tuple:  # A vocoder of Kokoro's size, 40 frames of input, and
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bucket", [40, 44, 60, 133, 440])
-def test_full_size_fills_from_9_to_100_percent(full_size: tuple, bucket: int) -> None:
+def test_full_size_fills_from_9_to_100_percent(full_size, bucket):
     vocoder, x, reference = full_size
     assert snr_db(reference, padded_render(vocoder, x, bucket)) >= 90
 
 
 @torch.no_grad()
-def run_in_pytorch(told: Vocoder, inputs: VocoderInputs, bucket: int) -> np.ndarray:
+def run_in_pytorch(told, inputs, bucket):
     """The packed graph in fp32, which is what the executed program is in exact arithmetic."""
     packed = PackedVocoder(told, PackedLayout(CONFIG.hidden_dim))
     return (
@@ -242,7 +238,7 @@ def run_in_pytorch(told: Vocoder, inputs: VocoderInputs, bucket: int) -> np.ndar
     )
 
 
-def padding_figure(told: Vocoder) -> Check:
+def padding_figure(told):
     vocoder = random_vocoder(CONFIG, seed=0)
     inputs = random_inputs(vocoder, BUCKETS[0], CONFIG.hidden_dim)
     renders = partial(run_in_pytorch, told, inputs)
@@ -250,14 +246,14 @@ def padding_figure(told: Vocoder) -> Check:
     return next(figure for figure in found if figure.name.startswith("padding"))
 
 
-def test_an_honest_vocoder_holds() -> None:
+def test_an_honest_vocoder_holds():
     assert padding_figure(random_vocoder(CONFIG, seed=0)).value > 100
 
 
 @pytest.mark.parametrize(
     "name", ["decode.2.norm1", "generator.noise_res.0.adain1.0", "generator.resblocks.4.adain1.1"]
 )
-def test_control_one_norm_that_counts_the_padding_is_rejected(name: str) -> None:
+def test_control_one_norm_that_counts_the_padding_is_rejected(name):
     told = random_vocoder(CONFIG, seed=0)
     norm = told.get_submodule(name)
     norm.forward = lambda x, style, mask: AdaIN1d.forward(
@@ -267,13 +263,13 @@ def test_control_one_norm_that_counts_the_padding_is_rejected(name: str) -> None
 
 
 @pytest.mark.parametrize("call", [3, 14, 30, 53, 27])
-def test_control_one_mask_dropped_is_rejected(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_one_mask_dropped_is_rejected(call, monkeypatch):
     """The call-th mask of the generator: what a convolution reads in either stage's branch and
     trunk; the first stage's result.
     """
     masked, calls = decoder.masked, count()
 
-    def dropping(x: Tensor, mask: Mask | None) -> Tensor:
+    def dropping(x, mask):
         return x if mask is None or next(calls) % GENERATOR_MASKS == call else masked(x, mask)
 
     monkeypatch.setattr(decoder, "masked", dropping)
@@ -281,7 +277,7 @@ def test_control_one_mask_dropped_is_rejected(call: int, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def rendered() -> Callable[[float], dict[str, Check]]:
+def rendered():
     """Figures of programs that are PyTorch itself plus noise, so much louder in the longer
     bucket.
     """
@@ -291,8 +287,8 @@ def rendered() -> Callable[[float], dict[str, Check]]:
     # one frame holds most of the error, as in real speech
     loud = np.where(np.arange(len(reference)) // 600 == 20, 30.0, 1.0)
 
-    def figures(louder_db: float) -> dict[str, Check]:
-        def program(name: str, bucket: int) -> np.ndarray:
+    def figures(louder_db):
+        def program(name, bucket):
             noise = np.random.default_rng(bucket).standard_normal(len(reference)) * 1e-4
             # the loud frame wanders by 6 dB
             jump = np.where(loud > 1, 2.0, 1.0) if bucket == BUCKETS[1] else 1.0
@@ -308,13 +304,13 @@ def rendered() -> Callable[[float], dict[str, Check]]:
     return figures
 
 
-def test_one_frame_that_wanders_is_not_a_loss(rendered: Callable) -> None:
+def test_one_frame_that_wanders_is_not_a_loss(rendered):
     assert rendered(0.0)["fp16's"].holds
 
 
-def test_control_noise_that_grows_with_the_bucket_is_rejected(rendered: Callable) -> None:
+def test_control_noise_that_grows_with_the_bucket_is_rejected(rendered):
     assert not rendered(LIMIT_FLAT_DB + 0.5)["fp16's"].holds
 
 
-def test_silence_has_a_level() -> None:
+def test_silence_has_a_level():
     assert vocoder_stage.noise_levels_db(np.zeros(1200)).tolist() == [-100.0, -100.0]

@@ -8,7 +8,6 @@ import io
 import wave
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +16,10 @@ from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.layers import NORM_EPSILON, AdaIN1d
+from kokoro_ane.core.layers import NORM_EPSILON
 from kokoro_ane.pipeline.audio import CEILING, StreamFinish, finished
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.pipeline.synthesis import Player, SynthesisStats
@@ -28,10 +27,8 @@ from kokoro_ane.quantize.speech import check_speech
 from kokoro_ane.runtimes.registry import Opened
 from kokoro_ane.runtimes.torch_streaming import StreamingBackend
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
-    StatisticsPredictor,
     load_predictor,
     predictor_of,
     predictor_path,
@@ -52,33 +49,33 @@ TEXT = "Hello from a stream. It is said in windows."
 
 
 @pytest.fixture(scope="module")
-def checkpoint() -> Checkpoint:
+def checkpoint():
     return open_checkpoint(str(DEMO_VOICE))
 
 
 @pytest.fixture(scope="module")
-def vocoder(checkpoint: Checkpoint) -> Vocoder:
+def vocoder(checkpoint):
     return Vocoder.of(checkpoint)
 
 
 @pytest.fixture(scope="module")
-def speech(checkpoint: Checkpoint) -> VocoderInputs:
+def speech(checkpoint):
     return check_speech(checkpoint, 90)
 
 
 @pytest.fixture(scope="module")
-def predictor(checkpoint: Checkpoint) -> StatisticsPredictor:
+def predictor(checkpoint):
     return predictor_of(checkpoint)
 
 
 @pytest.fixture(scope="module")
-def measured(vocoder: Vocoder, speech: VocoderInputs) -> tuple[np.ndarray, np.ndarray]:
+def measured(vocoder, speech):
     """The reference's samples, and what the norms of its second stage measured: means, then log
     variances.
     """
-    seen: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    seen = {}
 
-    def note(norm: AdaIN1d, arguments: tuple[torch.Tensor, ...]) -> None:
+    def note(norm, arguments):
         variance, mean = torch.var_mean(arguments[0].double(), dim=3, unbiased=False)
         seen[id(norm)] = mean.flatten(), torch.log(variance + NORM_EPSILON).flatten()
 
@@ -93,7 +90,7 @@ def measured(vocoder: Vocoder, speech: VocoderInputs) -> tuple[np.ndarray, np.nd
     )
 
 
-def told(predictor: StatisticsPredictor, statistics: np.ndarray) -> StatisticsPredictor:
+def told(predictor, statistics):
     """One that says this whatever it is asked."""
     return replace(
         predictor, outer=np.zeros_like(predictor.outer), bias=statistics.astype(np.float32)
@@ -101,12 +98,12 @@ def told(predictor: StatisticsPredictor, statistics: np.ndarray) -> StatisticsPr
 
 
 def test_told_what_the_norms_measure_it_is_the_vocoder(
-    vocoder: Vocoder,
-    checkpoint: Checkpoint,
-    speech: VocoderInputs,
-    predictor: StatisticsPredictor,
-    measured: tuple[np.ndarray, np.ndarray],
-) -> None:
+    vocoder,
+    checkpoint,
+    speech,
+    predictor,
+    measured,
+):
     """And the nearer it is told, the nearer it is: exactly, as predicted, the average of all
     speech.
     """
@@ -127,11 +124,11 @@ def test_told_what_the_norms_measure_it_is_the_vocoder(
 
 
 def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_the_file_tells(
-    vocoder: Vocoder,
-    speech: VocoderInputs,
-    predictor: StatisticsPredictor,
-    measured: tuple[np.ndarray, np.ndarray],
-) -> None:
+    vocoder,
+    speech,
+    predictor,
+    measured,
+):
     decoder, seen = DecoderFunction(vocoder, predictor, speech.asr.shape[1]).eval(), []
     # what the predictor is given, and what it gives
     for module, place in ((decoder.hidden.statistics, 0), (decoder.outer, 1)):
@@ -152,9 +149,7 @@ def test_the_predicted_statistics_are_the_measured_ones_within_the_error_that_th
     assert np.sqrt(np.square(log_variances).mean()) < 4 * predictor.fitted["error"]
 
 
-def test_any_cut_gives_the_same_samples(
-    vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs, predictor: StatisticsPredictor
-) -> None:
+def test_any_cut_gives_the_same_samples(vocoder, checkpoint, speech, predictor):
     backend = StreamingBackend(vocoder, predictor, checkpoint.config.hidden_dim, measured=0)
     given = backend.pack(speech), speech.style[:, :, None, None], speech.frames
     whole, *cut = (
@@ -169,9 +164,7 @@ def test_any_cut_gives_the_same_samples(
 
 
 @given(st.integers(1, 3000), st.one_of(st.none(), st.integers(15, 60)), st.integers(61, 400))
-def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(
-    frames: int, first: int | None, longest: int
-) -> None:
+def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(frames, first, longest):
     cut = windows(frames, first, longest)
     assert [cut[0].begin, cut[-1].end] == [0, frames]
     assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
@@ -186,7 +179,7 @@ def test_windows_cover_the_utterance_once_with_halo_at_every_inner_edge(
 
 
 @given(st.integers(SIZES[0], 3000), st.booleans())
-def test_windows_of_a_package_have_its_lengths_only(frames: int, early: bool) -> None:
+def test_windows_of_a_package_have_its_lengths_only(frames, early):
     cut = fixed_windows(frames, SIZES, early)
     assert [cut[0].begin, cut[-1].end] == [0, frames]
     assert all(a.end == b.begin for a, b in zip(cut, cut[1:], strict=False))
@@ -203,9 +196,7 @@ def test_windows_of_a_package_have_its_lengths_only(frames: int, early: bool) ->
         )
 
 
-def test_the_first_stage_reads_six_columns_as_rows(
-    vocoder: Vocoder, checkpoint: Checkpoint, speech: VocoderInputs
-) -> None:
+def test_the_first_stage_reads_six_columns_as_rows(vocoder, checkpoint, speech):
     """And the second stage's upsampler gives six phases as channels: the same numbers."""
     generator, frames = vocoder.generator, speech.frames
     low, up = generator.noise_convs[0], generator.ups[1]
@@ -221,17 +212,17 @@ def test_the_first_stage_reads_six_columns_as_rows(
         assert snr_db(columns.numpy(), channels.permute(1, 2, 0).flatten(1).numpy()) > 110
 
 
-def test_windows_of_nothing_but_halo_are_refused() -> None:
+def test_windows_of_nothing_but_halo_are_refused():
     with pytest.raises(InputError, match="no longer than what its edges spoil"):
         windows(100, 2 * HALO)
 
 
 def test_a_predictor_is_kept_and_refused_where_it_does_not_fit(
-    checkpoint: Checkpoint,
-    predictor: StatisticsPredictor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    checkpoint,
+    predictor,
+    tmp_path,
+    monkeypatch,
+):
     path = tmp_path / "p.npz"
     save_predictor(predictor, path)
     assert load_predictor(path, checkpoint).sha256 == predictor.sha256
@@ -250,7 +241,7 @@ def test_a_predictor_is_kept_and_refused_where_it_does_not_fit(
     assert predictor_of(checkpoint).voices == ("mine",)  # the user's own, before the bundled one
 
 
-def test_a_voice_that_took_no_part_is_refused() -> None:
+def test_a_voice_that_took_no_part_is_refused():
     opened = Opened(None, None, {}, ("af_heart", "am_adam"))  # type: ignore[arg-type]
     opened.require_voice("af_heart:0.3,am_adam:0.7")
     with pytest.raises(InputError, match="fitted without voice 'bf_emma'"):
@@ -258,9 +249,9 @@ def test_a_voice_that_took_no_part_is_refused() -> None:
 
 
 def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[int] = []
+    tmp_path, capfdbinary, monkeypatch
+):
+    heard = []
     monkeypatch.setattr(SynthesisStats, "heard", lambda self, samples: heard.append(samples))
     monkeypatch.setattr(
         "kokoro_ane.runtimes.torch_streaming.StreamingBackend.__init__.__defaults__", (0,)
@@ -285,7 +276,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     assert np.abs(streamed - kept).max() <= 2
 
 
-def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None:
+def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale():
     noise = np.random.default_rng(0).normal(size=5000).astype(np.float32) * 0.2
     finish = StreamFinish(len(noise))
     joined = np.concatenate([finish(piece) for piece in np.split(noise, (50, 90, 2000, 4930))])
@@ -297,17 +288,15 @@ def test_pieces_are_finished_as_a_chunk_is_and_never_beyond_full_scale() -> None
     assert np.abs(joined).max() <= CEILING
     assert finish.gain == pytest.approx(CEILING / 3)
     assert joined[500] == noise[500]
-    played: list[np.ndarray] = []
+    played = []
     Player(played.append, lambda _: None)(np.zeros(0, np.float32))
     assert not played
 
 
-def test_what_another_process_speaks_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_process_speaks_is_waited_for(tmp_path, monkeypatch):
     order, other = list[int](), FileLock(tmp_path / "0.lock")
 
-    def spoken(_: object, __: object, number: int, path: Path) -> None:
+    def spoken(_, __, number, path):
         order.append(number)
         path.touch()
         other.release()
@@ -318,7 +307,7 @@ def test_what_another_process_speaks_is_waited_for(
     assert order == [1, 0]
 
 
-def test_texts_have_as_many_words_as_are_asked_for() -> None:
+def test_texts_have_as_many_words_as_are_asked_for():
     """Whole sentences, three texts in ten, only about as many."""
     spoken = [len(line.text.split()) for line in islice(lines(("a",), 1, (10, 24)), 200)]
     assert sum(10 <= count <= 24 for count in spoken) > 150
@@ -326,7 +315,7 @@ def test_texts_have_as_many_words_as_are_asked_for() -> None:
     assert max(spoken) > 20
 
 
-def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(tmp_path, capsys):
     out = tmp_path / "s.npz"
     sizes, data = ("--count", "20", "--landmarks", "8", "--rank", "4"), str(tmp_path / "d")
     assert fit(["--checkpoint", str(DEMO_VOICE), *sizes, "--data", data, "--out", str(out)]) == 0

@@ -8,7 +8,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import build_compressed, level_for, require_stored, stage_of
-from kokoro_ane.quantize.level import Level
 from kokoro_ane.quantize.speech import calibration_inputs, check_speech
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import (
@@ -43,7 +41,7 @@ from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
 from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, function_file
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
+from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
 from kokoro_ane.vocoder.streaming import norm_statistics
 from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
@@ -52,7 +50,6 @@ from kokoro_ane.vocoder.streaming.streaming_package import (
     pack_utterance,
     unpacked_spectrum,
 )
-from kokoro_ane.vocoder.streaming.streaming_stage import StreamingStage
 from mlprogram import Program
 from mlprogram.examine.placement import forecast_placement
 from mlprogram.examine.profile import open_program, profile_program
@@ -66,14 +63,14 @@ Built = tuple[Checkpoint, Path]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory):
     """A tiny checkpoint with a predictor of its own, and its packages. Shared: copy before
     writing.
     """
     checkpoint = checkpoint_once(tmp_path_factory, small_config(kernel=11), encoder=True)
     given = ["--checkpoint", str(checkpoint.folder)]
 
-    def make(out: Path) -> None:
+    def make(out):
         told = out / f"statistics-{checkpoint.sha256[:16]}.npz"
         few = [
             "--count",
@@ -113,28 +110,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 @pytest.fixture(autouse=True)
-def own_predictor(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_predictor(built, monkeypatch):
     monkeypatch.setattr(norm_statistics, "DATA", built[1])
 
 
 @pytest.fixture(scope="module")
-def speech(built: Built) -> VocoderInputs:
+def speech(built):
     return check_speech(built[0], 180)
 
 
-def manifest_of(built: Built, level: str, layout: str = STREAMING) -> Manifest:
+def manifest_of(built, level, layout=STREAMING):
     return Manifest.load(built[1] / f"KokoroVocoder-tiny-{layout}-{level}.json")
 
 
-def package_of(built: Built, level: str, layout: str = STREAMING) -> StreamingPackage:
+def package_of(built, level, layout=STREAMING):
     package = open_package(manifest_of(built, level, layout).path)
     assert isinstance(package, StreamingPackage)
     return package
 
 
 def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_the_same(
-    built: Built, speech: VocoderInputs
-) -> None:
+    built, speech
+):
     checkpoint, package = built[0], package_of(built, "fp16")
     short = excerpt(speech, 0, 100)
     assert snr_db(render_reference(Vocoder.of(checkpoint), short), package.render(short)) > 40
@@ -156,8 +153,8 @@ def test_a_short_utterance_is_the_vocoders_and_a_long_one_that_of_pytorch_told_t
 
 
 def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_time(
-    built: Built,
-) -> None:
+    built,
+):
     manifest = manifest_of(built, "fp16")
     structure = manifest.checks["structure"]
     assert structure[WINDOW]["over_time"] == 0 < structure[UTTERANCE]["over_time"]
@@ -178,9 +175,7 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
-def test_every_method_compresses_all_functions_alike(
-    built: Built, speech: VocoderInputs, level: str
-) -> None:
+def test_every_method_compresses_all_functions_alike(built, speech, level):
     manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
     require_genuine(manifest, f"streaming-{level}")
     facts = facts_of(manifest)
@@ -194,14 +189,12 @@ def test_every_method_compresses_all_functions_alike(
     )
 
 
-def level_named(built: Built, name: str) -> Level:
+def level_named(built, name):
     """The level whose file stands beside the packages."""
     return level_for(quick(name), *built)
 
 
-def test_a_level_is_told_what_its_weights_change_of_the_statistics(
-    built: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_level_is_told_what_its_weights_change_of_the_statistics(built, monkeypatch):
     stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 6))
     monkeypatch.setattr(streaming_level, "calibration_inputs", lambda *_: clips[:5])
@@ -214,9 +207,7 @@ def test_a_level_is_told_what_its_weights_change_of_the_statistics(
     assert np.square(moved - shift).mean() < 0.8 * np.square(moved).mean()
 
 
-def test_the_frame_decoder_reads_in_the_levels_steps(
-    built: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_frame_decoder_reads_in_the_levels_steps(built, monkeypatch):
     """A level that is attached to the same vocoder twice would find its factors gone."""
     stage, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8a8")
     clips = list(calibration_inputs(built[0], stage.vocoder, 1))
@@ -229,10 +220,10 @@ def test_the_frame_decoder_reads_in_the_levels_steps(
         assert torch.equal(step, expected.get_submodule(f"{path}.rounding").step), path
 
 
-def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built: Built) -> None:
+def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(built):
     stage = stage_of(built[0], manifest_of(built, "fp16"))
     clip = next(iter(calibration_inputs(built[0], stage.vocoder, 1)))
-    read: list[np.ndarray] = []
+    read = []
     for norm in stage_norms(stage.vocoder.generator, 1):
         # [C, S]
         norm.norm.register_forward_pre_hook(
@@ -248,9 +239,9 @@ def test_residuals_are_what_the_vocoders_norms_measure_less_what_is_predicted(bu
     assert np.abs(residuals + product - expected).max() < 1e-3
 
 
-def _products(stage: StreamingStage, clip: VocoderInputs) -> list[np.ndarray]:
+def _products(stage, clip):
     """What the predictor's last layer gives for a clip, [2R] each."""
-    products: list[np.ndarray] = []
+    products = []
     outer = stage.modules[DECODER].get_submodule("outer")
     handle = outer.register_forward_hook(
         lambda _, inputs, product: products.append(product.flatten().numpy())
@@ -260,7 +251,7 @@ def _products(stage: StreamingStage, clip: VocoderInputs) -> list[np.ndarray]:
     return products
 
 
-def integers_in(program: Program) -> dict[str, np.ndarray]:
+def integers_in(program):
     """The int8 weights that a function stores, by their label."""
     names = ("data", "quantized_data")
     return {
@@ -273,16 +264,14 @@ def integers_in(program: Program) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", LEVELS[1:])
-def test_all_layouts_and_files_have_the_same_integers(
-    built: Built, tmp_path: Path, name: str
-) -> None:
+def test_all_layouts_and_files_have_the_same_integers(built, tmp_path, name):
     """The padded package's, the streaming package's and the ONNX files' are the level's."""
     import onnx
     from onnx import numpy_helper
 
     level = level_named(built, name)
     expected = {form.label: form.values.numpy() for form in level.forms.values()}
-    streamed: dict[str, np.ndarray] = {}
+    streamed = {}
     for function in (DECODER, UTTERANCE, WINDOW):
         program = Program(manifest_of(built, name).package_path, function=function)
         streamed |= integers_in(program)
@@ -318,7 +307,7 @@ def test_all_layouts_and_files_have_the_same_integers(
             assert any(np.array_equal(values, array) for array in signed), label
 
 
-def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: VocoderInputs) -> None:
+def test_the_polynomial_stays_on_chips_without_sine(built, speech):
     """The only sines left are the fp32 tail's; the sound is the other layout's."""
     manifest, rules = manifest_of(built, "fp16", STREAMING_POLYNOMIAL), load_rules()
     require_genuine(manifest, "streaming-poly-fp16")
@@ -346,15 +335,15 @@ def test_the_polynomial_stays_on_chips_without_sine(built: Built, speech: Vocode
     assert snr_db(*(package_of(built, "fp16", layout).render(speech) for layout in MADE)) > 45
 
 
-def test_a_level_under_anothers_name_is_refused(built: Built) -> None:
+def test_a_level_under_anothers_name_is_refused(built):
     """By its stored kinds, those of every function."""
     with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
         require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8")
 
 
 def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
-    built: Built,
-) -> None:
+    built,
+):
     """And a function of another level is no package of this one."""
     plain, level = stage_of(built[0], manifest_of(built, "fp16")), level_named(built, "w8a8")
     stage = with_integers(plain, level)
@@ -373,9 +362,7 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
         require_stored(decoder, program)
 
 
-def test_what_the_layout_cannot_be(
-    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_layout_cannot_be(built, tmp_path, capsys):
     given = [
         "vocoder",
         "--checkpoint",
@@ -399,7 +386,7 @@ def test_what_the_layout_cannot_be(
         assert not (tmp_path / "b").exists()
 
 
-def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> None:
+def test_a_package_of_a_layout_that_is_gone(built, tmp_path):
     path = (
         replace(manifest_of(built, "fp16"), layout="tiled")
         .save(tmp_path / "KokoroVocoder-tiny-tiled-fp16.json")
@@ -415,9 +402,7 @@ def test_a_package_of_a_layout_that_is_gone(built: Built, tmp_path: Path) -> Non
         Manifest.load(path)
 
 
-def test_another_predictor_or_a_voice_that_took_no_part(
-    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_predictor_or_a_voice_that_took_no_part(built, tmp_path, capsys):
     checkpoint, out = built
     manifest = manifest_of(built, "fp16")
     manifest.inputs[DECODER]["style"]["statistics_sha256"] = "0" * 64
@@ -446,7 +431,7 @@ def test_another_predictor_or_a_voice_that_took_no_part(
     assert f"were fitted without voice {checkpoint.voices[1]!r}" in capsys.readouterr().err
 
 
-def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: VocoderInputs) -> None:
+def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
     spectrum = unpacked_spectrum(pack_utterance(speech, 280))
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
     assert not spectrum[..., 120 * 180 + 1 :].any()
@@ -456,12 +441,12 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech: Vocoder
 
 
 @pytest.fixture(scope="module")
-def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(built, tmp_path_factory):
     """The same for ONNX Runtime, in float32, with int8 weights, and on integers."""
     pytest.importorskip("onnxruntime")
     given = f"--runtime onnx --checkpoint {built[0].folder}".split()
 
-    def make(out: Path) -> None:
+    def make(out):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(norm_statistics, "DATA", built[1])
             patch.setattr(onnx_file, "are_exact", lambda: True)
@@ -478,7 +463,7 @@ def files(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, ["streaming-onnx", built[0].sha256], make)
 
 
-def _places(path: Path) -> set[str]:
+def _places(path):
     """Where the weights of a function stand in the file that functions share."""
     import onnx
 
@@ -491,9 +476,7 @@ def _places(path: Path) -> set[str]:
     }
 
 
-def test_onnx_runtime_renders_what_the_package_renders(
-    built: Built, files: Path, speech: VocoderInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, monkeypatch):
     """In the same windows, at exact length; equal weights stand once; levels are told apart."""
     # a processor that loses bits of integer sums adds noise here, which the wide limits allow
     monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
@@ -536,7 +519,7 @@ def test_onnx_runtime_renders_what_the_package_renders(
     require_genuine(w8a8.manifest, "streaming-w8a8")
 
 
-def test_integers_in_windows_on_any_processor(built: Built, tmp_path: Path) -> None:
+def test_integers_in_windows_on_any_processor(built, tmp_path):
     """As files, and in PyTorch, whose sums are exact; a processor that loses bits opens none of
     them.
     """
@@ -552,9 +535,7 @@ def test_integers_in_windows_on_any_processor(built: Built, tmp_path: Path) -> N
     assert all(INTEGERS.encode() in path.read_bytes() for path in files_in(tmp_path / "w8a8.onnx"))
 
 
-def test_onnx_streaming_speaks_in_windows_and_is_bundled(
-    built: Built, files: Path, tmp_path: Path, capsysbinary: Any
-) -> None:
+def test_onnx_streaming_speaks_in_windows_and_is_bundled(built, files, tmp_path, capsysbinary):
     flags = [
         "--checkpoint",
         str(built[0].folder),
@@ -575,9 +556,7 @@ def test_onnx_streaming_speaks_in_windows_and_is_bundled(
     assert bundle(["--verify", str(out)]) == 2
 
 
-def test_what_other_runtimes_have_not(
-    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_other_runtimes_have_not(built, tmp_path, capsys):
     # manifests there: whether a build is current is asked only after whether it can be
     (tmp_path / "other.json").write_text("{}")
     flags = [
