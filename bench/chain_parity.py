@@ -29,9 +29,9 @@ def compared(checkpoint: "Checkpoint", text: str, voice: str) -> dict[str, Any]:
     from kokoro_ane.encoder.encoder_steps import input_ids
     from kokoro_ane.g2p.alphabet import voice_language
     from kokoro_ane.pipeline.intermediates import UtteranceInputs, torch_run, upstream_run
-    from kokoro_ane.pipeline.text import TextReader
+    from kokoro_ane.pipeline.text import text_reader
 
-    result = next(TextReader.load(voice_language(voice), None).sentences(text))
+    result = next(text_reader(voice_language(voice))(text))
     phonemes = result.phonemes
     spoken = UtteranceInputs(
         input_ids(phonemes, checkpoint.config.vocab),

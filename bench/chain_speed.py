@@ -46,7 +46,7 @@ from kokoro_ane.core.commands import (
 from kokoro_ane.core.contract import JUDGED, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, InputError, Parser, command
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions, SynthesisStats
-from kokoro_ane.pipeline.text import TextReader, chunks
+from kokoro_ane.pipeline.text import Phonemizer, chunks, text_reader
 from kokoro_ane.pipeline.upstream import KModel, has_upstreams_widths, upstream_of
 from kokoro_ane.quantize.corpus import speech_lines
 from kokoro_ane.quantize.locator import Request
@@ -186,7 +186,7 @@ def opening(arguments: argparse.Namespace, runtime: str) -> list[dict[str, Any]]
     parts: dict[str, Callable[[], Any]] = {"encoder": partial(module.open_encoder, encoders)}
     parts["vocoder"] = partial(module.open_vocoder, vocoder)
     for part, act in (
-        parts | {"text": partial(TextReader.load, "us", None), "first sentence": speak}
+        parts | {"text": partial(text_reader, "us"), "first sentence": speak}
     ).items():
         pages, spent_s = (resident_kib("RssFile"), resident_kib("RssAnon")), time.process_time()
         made[part] = act()
@@ -214,7 +214,7 @@ class UpstreamChain:
     """Responsibilities: 1. upstream's model, loaded once; 2. a text's chunks through it, timed."""
 
     def __init__(
-        self, checkpoint: Checkpoint, reader: TextReader, clock: Callable[[], float]
+        self, checkpoint: Checkpoint, reader: Phonemizer, clock: Callable[[], float]
     ) -> None:
         if not has_upstreams_widths(checkpoint.config):
             raise InputError(
@@ -228,7 +228,7 @@ class UpstreamChain:
     def spoken(self, text: str, voice: torch.Tensor) -> dict[str, Any]:
         """Figures as a SynthesisStats's, all of KModel under vocoder. voice [510, 1, 256]."""
         started, first, samples, inside = self._clock(), 0.0, 0, 0.0
-        for chunk in chunks(self._reader.sentences(text), text):
+        for chunk in chunks(self._reader(text), text):
             begun = self._clock()
             samples += len(self._model(chunk.phonemes, voice[len(chunk.phonemes) - 1], 1.0))
             inside += self._clock() - begun
@@ -247,7 +247,7 @@ def loaded_pipelines(
     checkpoint: Checkpoint, arguments: argparse.Namespace, clock: Callable[[], float]
 ) -> dict[str, Pipeline]:
     """A pipeline for each runtime, loaded."""
-    reader = TextReader.load("us", None)
+    reader = text_reader("us")
     pipelines = {}
     for runtime in (name for name in arguments.runtimes.split(",") if name != UPSTREAM):
         method = "fp16" if runtime == "torch" else arguments.method
@@ -280,7 +280,7 @@ def speed(checkpoint: Checkpoint, arguments: argparse.Namespace) -> list[dict[st
         for name, pipeline in loaded_pipelines(checkpoint, arguments, clock).items()
     }
     if UPSTREAM in arguments.runtimes.split(","):
-        chain = UpstreamChain(checkpoint, TextReader.load("us", None), clock)
+        chain = UpstreamChain(checkpoint, text_reader("us"), clock)
         speakers[UPSTREAM] = partial(chain.spoken, voice=voice)
     for speak in speakers.values():
         # warm

@@ -62,12 +62,12 @@ def speaker(checkpoint: "Checkpoint", raw: bool) -> Speaks:
     """What speaks a text in a voice, by PyTorch."""
     from kokoro_ane.g2p.alphabet import voice_language
     from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions
-    from kokoro_ane.pipeline.text import TextReader
+    from kokoro_ane.pipeline.text import text_reader
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import open_runtime
 
     opened = open_runtime("torch", Request(checkpoint, Path("build"), "fp32", PADDED))
-    reader = cache(lambda language: TextReader.load(language, None))
+    reader = cache(text_reader)
 
     @cache
     def speaks(text: str, voice: str) -> "list[Speech]":

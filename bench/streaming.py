@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.eval.levels import frames_of, runs_of
+    from kokoro_ane.eval.facts import frames_of, runs_of
 
     rows = []
     for package in arguments.packages:

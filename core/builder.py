@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kokoro_ane.core.checks import Check, ProgramFacts
 from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
+from kokoro_ane.core.contract import MAIN
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.export import Function, convert, package_of_ours, save_functions
+from kokoro_ane.core.export import Function, convert, save_functions
 from kokoro_ane.core.manifest import (
     MANIFEST_FILE,
     PACKAGE_FILE,
@@ -27,6 +28,7 @@ from kokoro_ane.core.manifest import (
     Manifest,
     describe_package,
     package_name,
+    package_of_ours,
     tool_versions,
 )
 from kokoro_ane.core.process import temporary_files_in
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
 
 BUILD_KEY = "build_sha256"  # of a manifest's tools
-MAIN = "main"  # what the only function of a package is called
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kokoro_ane.core.errors import InputError, UtteranceTooLong
 
+MAIN = "main"  # what the only function of a package is called
 SAMPLE_RATE_HZ = 24_000
 FRAME_SAMPLES = 600
 FRAMES_PER_SECOND = SAMPLE_RATE_HZ // FRAME_SAMPLES

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.core.errors import CheckFailed, InputError
-from mlprogram import files
 from mlprogram.errors import ProgramError
+from mlprogram.files import parse_json as parse_any_json
+from mlprogram.files import read_text
 
 # of any file that a checkpoint, a package or a bundle holds: more is not read to be hashed
 LARGEST_BYTES = 1 << 32
@@ -45,7 +46,7 @@ def read_json(path: Path, missing: str, again: str = "") -> Any:
     """
     try:
         if path.is_file():
-            return parse_json(files.read_text(path), str(path), again)
+            return parse_json(read_text(path), str(path), again)
         state = "is not a file" if path.exists() else "does not exist"
     except ProgramError as problem:
         raise InputError(f"{problem}{again}") from None
@@ -64,7 +65,7 @@ def parse_json(
     of a dict, from its pairs.
     """
     try:
-        return files.parse_json(text, where, pairs)
+        return parse_any_json(text, where, pairs)
     except ProgramError as problem:
         raise InputError(f"{problem}{again}") from None
 

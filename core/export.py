@@ -9,7 +9,6 @@ Known traps of coremltools 9.0 that this file answers are in docs/architecture.m
 
 import contextlib
 import errno
-import hashlib
 import io
 import json
 import logging
@@ -23,9 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kokoro_ane.core.data_files import read_json, sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.staging import strangers
+from kokoro_ane.core.manifest import PACKAGE_NAMESPACE
 
 if TYPE_CHECKING:
     import coremltools as ct
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("fp16", "fp32")
 TARGETS = ("iOS17", "iOS18")
-_NAMESPACE = uuid.UUID("6f6d9a52-5d3c-4a55-9d5e-6b6f6b6f726f")
 
 
 @dataclass(frozen=True)
@@ -228,7 +225,7 @@ def make_reproducible(package: Path) -> None:
     spec_path.write_bytes(spec.SerializeToString(deterministic=True))
     # Identifiers are random; made from the path, they are the same in every build.
     new_id = {
-        old: str(uuid.uuid5(_NAMESPACE, entry["path"]))
+        old: str(uuid.uuid5(PACKAGE_NAMESPACE, entry["path"]))
         for old, entry in manifest["itemInfoEntries"].items()
     }
     manifest["itemInfoEntries"] = {
@@ -236,53 +233,3 @@ def make_reproducible(package: Path) -> None:
     }
     manifest["rootModelIdentifier"] = new_id[manifest["rootModelIdentifier"]]
     manifest_path.write_text(json.dumps(manifest, indent=4, sort_keys=True), encoding="utf-8")
-
-
-def package_of_ours(folder: Path) -> str | None:
-    """Why an .mlpackage folder is not one that this project wrote, or None: for
-    core.staging.staged.
-    """
-    beside = folder.with_suffix(".json")
-    try:
-        manifest = read_json(folder / "Manifest.json", "no package is without it")
-        # Identifiers made by make_reproducible are the mark of a package of ours.
-        if manifest["rootModelIdentifier"] in {
-            str(uuid.uuid5(_NAMESPACE, e["path"])) for e in manifest["itemInfoEntries"].values()
-        }:
-            return strangers(folder, _files_of(folder))
-        # Core ML gives a package that it opens other identifiers
-        if read_json(beside, "")["package"] == folder.name:
-            return strangers(folder, _files_of(folder))
-    except (InputError, KeyError, TypeError, AttributeError):
-        pass
-    return "it is not a package that this command wrote"
-
-
-def _files_of(package: Path) -> set[str]:
-    """What may stand in a package: its manifest, the model, the weights."""
-    inside = {
-        path.relative_to(package).as_posix()
-        for path in (package / "Data" / "com.apple.CoreML").rglob("*")
-    }
-    return {"Manifest.json"} | {name for name in inside if name.endswith((".mlmodel", ".bin"))}
-
-
-def package_sha256(package: Path) -> str:
-    """One hash over every file of an .mlpackage: names and contents, in sorted order; of a plain
-    file its SHA-256.
-    """
-    if package.is_file():
-        return sha256_of(package)
-    digest = hashlib.sha256()
-    for path in sorted(p for p in package.rglob("*") if p.is_file()):
-        digest.update(
-            path.relative_to(package).as_posix().encode() + b"\0" + bytes.fromhex(sha256_of(path))
-        )
-    return digest.hexdigest()
-
-
-def package_bytes(package: Path) -> int:
-    """Size on disk of every file of the package."""
-    if package.is_file():
-        return package.stat().st_size
-    return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())

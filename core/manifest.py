@@ -8,7 +8,9 @@ A package without a manifest is not a package: every reader starts here.
 """
 
 import dataclasses
+import hashlib
 import platform
+import uuid
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import command_for
 from kokoro_ane.core.contract import LAYOUTS, PADDED
-from kokoro_ane.core.data_files import check_name, conform, read_json, readable
+from kokoro_ane.core.data_files import check_name, conform, read_json, readable, sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.export import package_bytes, package_of_ours, package_sha256
 from kokoro_ane.core.staging import OwnFile, json_of, json_text, strangers, there
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
 
 PACKAGE_TOOLS = ("torch", "coremltools", "numpy")
+# identifiers inside a package that this project wrote are made from it (core/export.py)
+PACKAGE_NAMESPACE = uuid.UUID("6f6d9a52-5d3c-4a55-9d5e-6b6f6b6f726f")
 MAX_LENGTH = 1 << 20  # frames or tokens
 FORMAT = 2  # 2: layout, functions, token lengths, compute units and alignment in every manifest
 
@@ -215,6 +218,57 @@ def _manifest_of_ours(path: Path) -> str | None:
         if package.is_dir() and package_of_ours(package) is None
         else json_of("package_sha256").reason(path)
     )
+
+
+def package_of_ours(folder: Path) -> str | None:
+    """Why an .mlpackage folder is not one that this project wrote, or None: for
+    core.staging.staged.
+    """
+    beside = folder.with_suffix(".json")
+    try:
+        manifest = read_json(folder / "Manifest.json", "no package is without it")
+        # Identifiers made by make_reproducible are the mark of a package of ours.
+        if manifest["rootModelIdentifier"] in {
+            str(uuid.uuid5(PACKAGE_NAMESPACE, e["path"]))
+            for e in manifest["itemInfoEntries"].values()
+        }:
+            return strangers(folder, _files_of(folder))
+        # Core ML gives a package that it opens other identifiers
+        if read_json(beside, "")["package"] == folder.name:
+            return strangers(folder, _files_of(folder))
+    except (InputError, KeyError, TypeError, AttributeError):
+        pass
+    return "it is not a package that this command wrote"
+
+
+def _files_of(package: Path) -> set[str]:
+    """What may stand in a package: its manifest, the model, the weights."""
+    inside = {
+        path.relative_to(package).as_posix()
+        for path in (package / "Data" / "com.apple.CoreML").rglob("*")
+    }
+    return {"Manifest.json"} | {name for name in inside if name.endswith((".mlmodel", ".bin"))}
+
+
+def package_sha256(package: Path) -> str:
+    """One hash over every file of an .mlpackage: names and contents, in sorted order; of a plain
+    file its SHA-256.
+    """
+    if package.is_file():
+        return sha256_of(package)
+    digest = hashlib.sha256()
+    for path in sorted(p for p in package.rglob("*") if p.is_file()):
+        digest.update(
+            path.relative_to(package).as_posix().encode() + b"\0" + bytes.fromhex(sha256_of(path))
+        )
+    return digest.hexdigest()
+
+
+def package_bytes(package: Path) -> int:
+    """Size on disk of every file of the package."""
+    if package.is_file():
+        return package.stat().st_size
+    return sum(p.stat().st_size for p in package.rglob("*") if p.is_file())
 
 
 def folder_of_ours(folder: Path) -> str | None:

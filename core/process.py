@@ -69,6 +69,25 @@ def locked(path: Path, flags: int = os.O_RDWR) -> int | None:
     return None
 
 
+@contextmanager
+def alone_in(parent: Path) -> Iterator[None]:
+    """One process at a time gives names in a folder: a package and its manifest are of the same
+    build.
+
+    flock on the folder itself, where filelock (core/kokoro_int8/cache.py) would leave a file of its
+    own among the user's.
+    """
+    import fcntl  # late: only what writes needs it
+
+    with ExitStack() as held:
+        # a folder that may not be read, a file system without locks on folders
+        with suppress(OSError):
+            number = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, number)
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+
+
 def left_behind(folder: Path) -> int | None:
     """The lock of a folder whose owner was killed, now held. None: it is no such folder, its owner
     lives, or it was empty and is gone.

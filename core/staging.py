@@ -15,15 +15,14 @@ so. It only ever fills a place where nothing stands. No link is written through:
 follows one that the user named.
 """
 
-import fcntl
 import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,18 +31,19 @@ from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.process import (
     LOCK,
     NO_ROOM,
+    alone_in,
     claimed,
     interrupted_before,
     left_behind,
     removed,
 )
-from kokoro_ane.core.replaceable import needed
-from mlprogram import files
 from mlprogram.errors import ProgramError
+from mlprogram.files import MAX_TEXT_BYTES, read_json
 
 Reason = Callable[[Path], str | None]  # why a folder or file is not one of ours, or None
 PROBE_BYTES = 1 << 16
 PREFIX = ".staged-"  # of folders that core.staging writes in
+PACKAGES, WEIGHTS, SUMS = (".mlpackage", ".mlmodelc"), (".pth", ".pt", ".safetensors"), "SHA256SUMS"
 NOT_COUNTED = (".DS_Store",)  # the Finder's
 
 
@@ -62,7 +62,7 @@ def json_of(*keys: str) -> OwnFile:
 
     def reason(path: Path) -> str | None:
         with suppress(ProgramError):
-            data = files.read_json(path)
+            data = read_json(path)
             if isinstance(data, dict) and data.keys() >= set(keys):
                 return None
         return f"it is no JSON object with {' and '.join(keys)}, so not one of ours"
@@ -86,7 +86,7 @@ def check_output(
     """The path that will be written, of a name that the user typed: `target`, or what it is a link
     to. `arguments`: all that was typed.
 
-    Raises InputError: see the module, and core/replaceable.py.
+    Raises InputError: see the module, and `needed`.
     """
     if suffixes and target.suffix.lower() not in suffixes:
         raise InputError(
@@ -103,9 +103,56 @@ def check_output(
     return check_implied(place, ours)
 
 
+def needed(place: Path, arguments: Mapping[str, Any], manifests: bool = True) -> str | None:
+    """Why a file there may not be replaced, though it was named: it is part of something, or two of
+    the arguments `given` name it.
+    """
+    real = Path(os.path.realpath(place))
+    paths = [
+        (key, path)
+        for key, value in arguments.items()
+        for path in (value if isinstance(value, list) else [value])
+    ]
+    same = [key for key, path in paths if isinstance(path, Path) and _same(path, real)]
+    if len(same) > 1:
+        return f"{' and '.join(same)} are the same file"
+    # A part of a package or of a signed folder would no longer be what its hash says.
+    for folder in real.parents:
+        if folder.suffix in PACKAGES:
+            return f"it is inside the package {folder.name}"
+        if (folder / SUMS).is_file() and real.relative_to(folder).as_posix().encode() in (
+            folder / SUMS
+        ).read_bytes().split():
+            return f"{folder / SUMS} names it"
+    voices = real.parent.name == "voices"
+    home = real.parent.parent if voices else real.parent
+    part = (voices or real.name == "config.json" or real.suffix in WEIGHTS) and (
+        home / "config.json"
+    ).is_file()
+    if part and any(path.suffix in WEIGHTS for path in home.iterdir()):
+        return f"it is part of the checkpoint {home}"
+    beside = real.with_suffix(".json")  # its manifest, or itself
+    if (
+        manifests
+        and real.is_file()
+        and beside.is_file()
+        and 0 < beside.stat().st_size <= MAX_TEXT_BYTES
+    ):
+        text = beside.read_bytes()
+        if b'sha256"' in text and (beside == real or f'"{real.name}"'.encode() in text):
+            return f"{beside.name} is a manifest or record, with hashes"
+    return None
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return os.path.realpath(one) == str(other)
+
+
 def check_implied(target: Path, ours: Ours | None = None) -> Path:
     """`target`, a name that the user did not type. Raises InputError for a link too."""
-    with cannot_write(target), _alone_in(target.parent):
+    with cannot_write(target), alone_in(target.parent):
         real = Path(os.path.realpath(target))  # raises for what can be no name
         _require_free(target, ours)
         folder = next(parent for parent in real.parents if os.path.lexists(parent))
@@ -216,7 +263,7 @@ def staged_together(*targets: tuple[Path, Ours | None]) -> Iterator[tuple[Path, 
         yield tuple(folder / NEW / place.name for place in places)
         interrupted_before()
         _rights_by_umask(folder / NEW)
-        with _alone_in(parent):
+        with alone_in(parent):
             _recover(parent)
             for place, ours in targets:
                 _require_free(place, ours)  # another process may have put something there
@@ -244,7 +291,7 @@ def discard(folder: Path) -> None:
     """
     place, release = claimed(folder.parent, PREFIX)
     try:
-        with _alone_in(folder.parent):
+        with alone_in(folder.parent):
             folder.rename(place / NEW)
     finally:
         removed(place)
@@ -261,23 +308,6 @@ def _has_no_room(problem: OSError | RuntimeError, folder: Path) -> bool:
     if number is not None:
         return number in NO_ROOM and (file is None or str(file).startswith(str(folder)))
     return not isinstance(problem, CheckFailed) and shutil.disk_usage(folder).free < PROBE_BYTES
-
-
-@contextmanager
-def _alone_in(parent: Path) -> Iterator[None]:
-    """One process at a time gives names in a folder: a package and its manifest are of the same
-    build.
-
-    flock on the folder itself, where filelock (core/kokoro_int8/cache.py) would leave a file of its
-    own among the user's.
-    """
-    with ExitStack() as held:
-        # a folder that may not be read, a file system without locks on folders
-        with suppress(OSError):
-            number = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
-            held.callback(os.close, number)
-            fcntl.flock(number, fcntl.LOCK_EX)
-        yield
 
 
 def _give_names(folder: Path, places: tuple[Path, ...]) -> None:
@@ -336,7 +366,7 @@ def recover(parent: Path) -> None:
     What no run of ours left there is not touched.
     """
     if any(parent.glob(f"{PREFIX}*")):
-        with _alone_in(parent):
+        with alone_in(parent):
             _recover(parent)
 
 

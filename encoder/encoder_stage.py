@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import MAIN, CheckpointStage, Part
+from kokoro_ane.core.builder import CheckpointStage, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, require, rmse, snr_db
 from kokoro_ane.core.contract import (
@@ -30,6 +30,7 @@ from kokoro_ane.core.contract import (
     FRAMES,
     HIDDEN,
     INPUT_IDS,
+    MAIN,
     MAX_PHONEMES,
     MAX_SPEED,
     MIN_SPEED,

@@ -11,10 +11,9 @@ from typing import Any
 
 from kokoro_ane.eval import VOCODER
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import Judgement, decided, judge_clip
+from kokoro_ane.eval.judge import SHIP, Judgement, decided, judge_clip
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import COMPARISONS, Subject
-from kokoro_ane.eval.verdict import SHIP
 from kokoro_ane.quantize.corpus import Utterance
 
 JUDGED_AS = "w8"  # the vocoder's common gates, without those that fp16 has beside them

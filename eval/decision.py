@@ -16,15 +16,7 @@ import torch
 
 from kokoro_ane.eval import VOCODER
 from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST
-from kokoro_ane.eval.levels import JudgedLevel
-from kokoro_ane.eval.metrics.catalog import METRICS, measure
-from kokoro_ane.eval.metrics.trial import Trial
-from kokoro_ane.eval.provenance import commit
-from kokoro_ane.eval.reference import Reference
-from kokoro_ane.eval.renditions import VocoderComparison
-from kokoro_ane.eval.report_figures import whole_of
-from kokoro_ane.eval.session import JudgeContext
-from kokoro_ane.eval.verdict import (
+from kokoro_ane.eval.judge import (
     BOOTSTRAP_SEED,
     CONFIDENCE,
     REJECT,
@@ -33,6 +25,14 @@ from kokoro_ane.eval.verdict import (
     UNDECIDED,
     statistic,
 )
+from kokoro_ane.eval.levels import JudgedLevel
+from kokoro_ane.eval.metrics.catalog import METRICS, measure
+from kokoro_ane.eval.metrics.trial import Trial
+from kokoro_ane.eval.provenance import commit
+from kokoro_ane.eval.reference import Reference
+from kokoro_ane.eval.renditions import VocoderComparison
+from kokoro_ane.eval.report_figures import whole_of
+from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.pipeline.decision_file import FORMAT
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.vocoder.render import render_reference

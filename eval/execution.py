@@ -32,8 +32,6 @@ import torch
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
-from kokoro_ane.encoder.encoder_stage import EncoderPackage
-from kokoro_ane.encoder.functions import torch_backend
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
 from kokoro_ane.eval.judge import ClipResult, judge_clip
 from kokoro_ane.eval.natural import Variations
@@ -47,7 +45,6 @@ from kokoro_ane.eval.renditions import (
     Subject,
     VocoderSubject,
 )
-from kokoro_ane.quantize.compress import LevelFile
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES, module_of
 
@@ -148,8 +145,12 @@ class ClipBench:
         """The packages, open. `manifest`: the vocoder's, or the encoder's where it is judged, or a
         level's file.
         """
+        # late: the executed package of a vocoder needs none of what is imported below
         reader = None
         if execution.level:
+            from kokoro_ane.encoder.functions import torch_backend
+            from kokoro_ane.quantize.compress import LevelFile
+
             checkpoint, stage = self.plan.checkpoint, execution.stage
             level = LevelFile.of(execution.level, checkpoint, manifest.parent, stage)
             if stage == ENCODER:
@@ -157,6 +158,8 @@ class ClipBench:
                 return EncoderSubject(Reader(self.reference, backend))
             return VocoderSubject(self.reference, level)
         if execution.encoder:
+            from kokoro_ane.encoder.encoder_stage import EncoderPackage
+
             package = EncoderPackage(execution.encoder, execution.precision)
             reader = Reader(self.reference, package.backend)
             if execution.stage == ENCODER:

@@ -4,7 +4,7 @@ Set before any result was seen.
     for gate in gates_for("w8"): print(gate.name, gate.rule(gate.limit), gate.reason)
     gates_for("p6+w8g", stage=PRODUCT)
 
-Change a limit only with a new reason, never because a level missed it. eval/verdict.py applies
+Change a limit only with a new reason, never because a level missed it. eval/judge.py applies
 them; docs/reference.md states the vocoder's.
 """
 

@@ -1,23 +1,38 @@
-"""Measure what a subject renders of held-out clips, and compare the figures with the gates.
+"""Measure what a subject renders of held-out clips, and compare the figures with the gates: SHIP,
+REJECT, or UNDECIDED when the clips cannot tell.
 
-comparison = COMPARISONS[VOCODER](reference)
-results = [judge_clip(comparison, VocoderSubject(reference, package), clip) for clip in clips]
-decided("w8", results).decision.verdict
+    comparison = COMPARISONS[VOCODER](reference)
+    results = [judge_clip(comparison, VocoderSubject(reference, package), clip) for clip in clips]
+    decided("w8", results).decision.verdict
+
+A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
+over clips (seeded) lies on one side of the limit. A worst clip is a fact: it breaks its gate by
+itself, however few clips there are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC
-from kokoro_ane.eval.gates import FEWEST_VOICES, MEAN, WORST, Gate, gates_for
+from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST, Gate, gates_for
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.natural import MEASURED
 from kokoro_ane.eval.renditions import Comparison, Natural, Subject
-from kokoro_ane.eval.verdict import DEVICE_DOUBT, Check, Decision, Figures, decide, statistic
 from kokoro_ane.quantize.corpus import Utterance
+
+SHIP, REJECT, UNDECIDED = ("SHIP", "REJECT", "UNDECIDED")
+DEVICE_DOUBT = (
+    "a device claim needs a run on that device: what was executed here is mlprogram's model of one"
+)
+HOLDS, BROKEN, STRADDLES, MISSING = "holds", "broken", "straddles", "missing"
+RESAMPLES, CONFIDENCE, BOOTSTRAP_SEED = 2000, 0.95, 0
+_TAILS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))  # percentiles
+FEWEST_FOR_A_MEAN = 3  # clips from which a mean can be certainly too bad
+Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per clip
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,194 @@ class ClipResult:
     variation: dict[str, float]
     defect: str | None = None
     origin: str = MEASURED
+
+
+def judge_clip(
+    comparison: Comparison,
+    subject: Subject,
+    clip: Utterance,
+    variation: dict[str, float] | None = None,
+    only: Sequence[str] = (),
+) -> ClipResult:
+    """Measure one clip. Broken output of the subject is a result; a broken reference is an
+    InputError. `variation`: where the caller has it already. `only`: these metrics, not all.
+    """
+    rendition = subject.render(clip)
+    defect, figures = comparison.defect(clip, rendition), dict[str, float]()
+    if defect is None:
+        figures = comparison.figures(clip, rendition, only)
+        if not np.isfinite(list(figures.values())).all():
+            defect, figures = "holds NaN or infinity", {}
+    seconds = clip.frames / FRAMES_PER_SECOND
+    natural = Natural(variation) if variation else comparison.natural(clip, only)
+    return ClipResult(
+        clip.id,
+        clip.voice,
+        seconds,
+        clip.text,
+        figures,
+        natural.figures,
+        defect,
+        natural.origin,
+    )
+
+
+def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:
+    """Whether a clip alone makes every decision that it is part of a REJECT: it gave no audio, or
+    breaks a gate on the worst clip whose limit no other clip moves.
+    """
+    if clip.defect is not None:
+        return True
+    return any(
+        gate.margin(clip.figures[gate.metric], gate.limit) < 0
+        for gate in gates
+        if gate.statistic == WORST and gate.multiple is None and gate.metric in clip.figures
+    )
+
+
+@dataclass(frozen=True)
+class Check:
+    """A gate compared with a figure. `low`, `high`: the interval of a mean. `value` is None when
+    the metric was not measured.
+    """
+
+    gate: Gate
+    value: float | None
+    limit: float
+    state: str
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gate certainly holds; with a missing figure it never does."""
+        return self.state == HOLDS
+
+    def complaint(self) -> str:
+        """Say what was missed or is not sure, by how much, and why that matters."""
+        if self.state == MISSING:
+            return f"{self.gate.name} was not measured"
+        span = near = ""
+        if self.low is not None and self.low != self.high:
+            span = f" ({self.low:.4g} to {self.high:.4g})"
+        if self.state == STRADDLES:
+            moves = ", with which the limit moves too" if self.gate.multiple is not None else ""
+            near = f", too near to tell with these clips{moves}"
+        return (
+            f"{self.gate.name} is {self.value:.4g}{span}, limit {self.gate.rule(self.limit)}{near}:"
+            f" {self.gate.reason}"
+        )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """SHIP, REJECT or UNDECIDED, with every check and the reasons in words."""
+
+    verdict: str
+    checks: tuple[Check, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The names of the gates that were measured and missed."""
+        return tuple(check.gate.name for check in self.checks if check.state == BROKEN)
+
+
+def statistic(metric: str, kind: str, clips: Figures) -> float | None:
+    """Mean or worst of a metric over the clips' figures; None when a clip lacks it or there is no
+    clip.
+
+    In a natural variation the worst over clips is that of the worst neighbours ("NAME worst").
+    """
+    name = f"{metric} {WORST}"
+    values = [
+        clip[name] if kind == WORST and name in clip else clip[metric]
+        for clip in clips
+        if metric in clip
+    ]
+    if not values or len(values) != len(clips):
+        return None
+    return float(METRICS[metric].worst(values) if kind == WORST else sum(values) / len(values))
+
+
+def interval(values: Sequence[float], seed: int = BOOTSTRAP_SEED) -> tuple[float, float]:
+    """95 % interval of a mean: percentile bootstrap (Efron 1979), the same seed gives the same
+    interval.
+
+    Fewer than FEWEST_CLIPS values are hardly resampled: the interval is then at least Student's.
+    """
+    # Equal figures have no spread: resampling would only round them.
+    sample = np.asarray(values, dtype=np.float64)
+    if np.ptp(sample) == 0:
+        return float(sample[0]), float(sample[0])
+    # [2000, clips]: which clips each resample holds
+    drawn = np.random.default_rng(seed).integers(0, len(sample), (RESAMPLES, len(sample)))
+    low, high = np.percentile(sample[drawn].mean(axis=1), _TAILS)
+    if len(sample) < FEWEST_CLIPS:
+        # Of few clips a bootstrap is too narrow: it only draws what was seen.
+        half = float(
+            student.ppf((1 + CONFIDENCE) / 2, len(sample) - 1)
+            * sample.std(ddof=1)
+            / np.sqrt(len(sample))
+        )
+        low, high = min(low, sample.mean() - half), max(high, sample.mean() + half)
+    return float(low), float(high)
+
+
+def decide(
+    gates: Sequence[Gate],
+    clips: Figures,
+    variation: Figures,
+    defects: Sequence[str] = (),
+    doubts: Sequence[str] = (),
+) -> Decision:
+    """Compare the clips' figures with the gates.
+
+    `variation`: the natural variation of the same clips. `defects`: clips that gave no audio.
+    `doubts`: what else forbids a SHIP. A gate that is certainly broken or a defect gives REJECT,
+    however few clips there are; a missing figure, a mean too near its limit, few clips or a doubt
+    gives UNDECIDED.
+    """
+    checks = tuple(check(gate, clips, variation) for gate in gates)
+    broken = [
+        c.complaint()
+        for c in checks
+        if c.state == BROKEN and (c.gate.statistic == WORST or len(clips) >= FEWEST_FOR_A_MEAN)
+    ]
+    if defects or broken:
+        return Decision(REJECT, checks, (*defects, *broken))
+    open_ends = [c.complaint() for c in checks if c.state in (MISSING, STRADDLES, BROKEN)]
+    open_ends += doubts
+    if len(clips) < FEWEST_CLIPS:
+        open_ends.insert(0, f"clips judged: {len(clips)}, needed: at least {FEWEST_CLIPS}")
+    if open_ends:
+        return Decision(UNDECIDED, checks, tuple(open_ends))
+    return Decision(SHIP, checks, ("every gate holds",))
+
+
+def check(gate: Gate, clips: Figures, variation: Figures) -> Check:
+    """One gate. A limit in natural variations is resampled together with the variation of the same
+    clips.
+    """
+    value, natural = statistic(gate.metric, gate.statistic, clips), None
+    if gate.multiple is not None:
+        natural = statistic(gate.metric, gate.statistic, variation)
+    limit = gate.limit_for(natural)
+    unscaled = gate.multiple is not None and (natural is None or len(variation) != len(clips))
+    if value is None or unscaled:
+        return Check(gate, None, limit, MISSING)
+    if gate.statistic == WORST:
+        return Check(gate, value, limit, HOLDS if gate.margin(value, limit) >= 0 else BROKEN)
+    # The smaller of two limits holds, so the smaller of two margins counts.
+    values = [clip[gate.metric] for clip in clips]
+    margins = [interval([gate.margin(value, gate.limit) for value in values])]
+    if gate.multiple is not None:
+        limits = [gate.multiple * clip[gate.metric] for clip in variation]
+        pairs = zip(values, limits, strict=True)
+        margins.append(interval([gate.margin(value, limit) for value, limit in pairs]))
+    least, most = min(low for low, _ in margins), min(high for _, high in margins)
+    state = HOLDS if least >= 0 else BROKEN if most < 0 else STRADDLES
+    return Check(gate, value, limit, state, *interval(values))
 
 
 @dataclass(frozen=True)
@@ -85,36 +288,6 @@ class Judgement:
         }
 
 
-def judge_clip(
-    comparison: Comparison,
-    subject: Subject,
-    clip: Utterance,
-    variation: dict[str, float] | None = None,
-    only: Sequence[str] = (),
-) -> ClipResult:
-    """Measure one clip. Broken output of the subject is a result; a broken reference is an
-    InputError. `variation`: where the caller has it already. `only`: these metrics, not all.
-    """
-    rendition = subject.render(clip)
-    defect, figures = comparison.defect(clip, rendition), dict[str, float]()
-    if defect is None:
-        figures = comparison.figures(clip, rendition, only)
-        if not np.isfinite(list(figures.values())).all():
-            defect, figures = "holds NaN or infinity", {}
-    seconds = clip.frames / FRAMES_PER_SECOND
-    natural = Natural(variation) if variation else comparison.natural(clip, only)
-    return ClipResult(
-        clip.id,
-        clip.voice,
-        seconds,
-        clip.text,
-        figures,
-        natural.figures,
-        defect,
-        natural.origin,
-    )
-
-
 def decided(
     method: str,
     results: Sequence[ClipResult],
@@ -144,19 +317,6 @@ def decided(
     if stopped:
         decision = replace(decision, reasons=(*decision.reasons, stopped))
     return Judgement(method, tuple(results), decision)
-
-
-def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:
-    """Whether a clip alone makes every decision that it is part of a REJECT: it gave no audio, or
-    breaks a gate on the worst clip whose limit no other clip moves.
-    """
-    if clip.defect is not None:
-        return True
-    return any(
-        gate.margin(clip.figures[gate.metric], gate.limit) < 0
-        for gate in gates
-        if gate.statistic == WORST and gate.multiple is None and gate.metric in clip.figures
-    )
 
 
 def check_record(check: Check) -> dict[str, Any]:

@@ -12,35 +12,25 @@ wrote when it had checked the package; the forecast reads the package.
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.checks import open_functions
-from kokoro_ane.core.contract import (
-    DECODER,
-    FEATURES,
-    PADDED,
-    STREAMED,
-    UTTERANCE,
-    WINDOW,
-)
+from kokoro_ane.core.contract import PADDED, STREAMED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.core.staging import there
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
 from kokoro_ane.eval.execution import DECLARED, Execution
+from kokoro_ane.eval.facts import PackageFacts, facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import ClipResult, Judgement, breaks, decided
+from kokoro_ane.eval.judge import SHIP, UNDECIDED, ClipResult, Judgement, breaks, decided
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name
-from kokoro_ane.eval.verdict import SHIP, UNDECIDED
 from kokoro_ane.pipeline.package_builds import build_package
-from kokoro_ane.quantize.compress import LevelFile
 from kokoro_ane.quantize.corpus import Utterance, within
 from kokoro_ane.quantize.locator import (
     HALF,
@@ -50,124 +40,12 @@ from kokoro_ane.quantize.locator import (
 )
 from kokoro_ane.quantize.methods import Method
 from kokoro_ane.runtimes.genuine import require_genuine
-from kokoro_ane.runtimes.onnx.onnx_file import SUFFIX
 from kokoro_ane.runtimes.registry import PACKAGE
-from kokoro_ane.vocoder.streaming.windows import fixed_windows
-from mlprogram.examine.placement import forecast_placement
-from mlprogram.examine.profile import OpenProgram, Profile, profile_program
-from mlprogram.examine.rules import load_rules
-from mlprogram.examine.storage import Storage
 
 FORMAT = 3
 NAMED = 3  # broken gates that a line names
 # of the longest bucket: an encoder's level may say a clip in a few frames more
 PRODUCT_SHARE = 0.95
-# two seconds: the shape that placement is forecast for, where the package has it
-FORECAST_FRAMES = 80
-
-
-def forecast_of(programs: Mapping[str, OpenProgram], frames: int) -> dict[str, dict[str, float]]:
-    """By chip: `engine_low` and `engine_high`, the shares of multiply-accumulates on the engine in
-    the pessimistic and the optimistic reading of the rules, of an utterance of about `frames`.
-    """
-    # A share is one of multiply-accumulates, since operations differ by orders of magnitude.
-    rules, runs = load_rules(), runs_of(programs, frames)
-    macs = [count * sum(op.macs for op in profile.ops) for profile, count in runs]
-    shares = {}
-    for chip in rules.chips:
-        low = high = 0.0
-        for (profile, _), weight in zip(runs, macs, strict=True):
-            placed = forecast_placement(profile, rules, chip)
-            low += placed.lowest_share("macs") * weight
-            high += placed.optimistic.share("macs") * weight
-        shares[chip] = {"engine_low": low / sum(macs), "engine_high": high / sum(macs)}
-    return shares
-
-
-def runs_of(programs: Mapping[str, OpenProgram], frames: int) -> list[tuple[Profile, int]]:
-    """What an utterance of about so many frames runs, and how often: the program at the shape
-    nearest to it; in the streaming layout the decoder and its windows.
-    """
-
-    def nearest(program: OpenProgram, frames: int) -> dict[str, tuple[int, ...]]:
-        enumerated = any(len(spec.shapes) > 1 for spec in program.inputs.values())
-        choices = program.all_shapes() if enumerated else [program.shapes({})]
-        return min(choices, key=lambda shapes: abs(frames_of(shapes) - frames))
-
-    def run(name: str, frames: int, count: int = 1) -> tuple[Profile, int]:
-        return profile_program(programs[name], nearest(programs[name], frames)), count
-
-    if WINDOW not in programs:
-        return [run(name, frames) for name in programs]
-    frames = frames_of(nearest(programs[DECODER], frames))
-    # What the statistics are measured over is run whole; only what is longer runs in windows.
-    if frames <= frames_of(programs[UTTERANCE].all_shapes()[-1]):
-        return [run(DECODER, frames), run(UTTERANCE, frames)]
-    sizes = tuple(frames_of(shapes) for shapes in programs[WINDOW].all_shapes())
-    windows = Counter(window.frames for window in fixed_windows(frames, sizes, early=False))
-    return [run(DECODER, frames), *(run(WINDOW, size, count) for size, count in windows.items())]
-
-
-def frames_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Return the frames of audio that a shape of `features` holds: a bucket."""
-    return shapes[FEATURES][-1] - 1
-
-
-@dataclass(frozen=True)
-class PackageFacts:
-    """What the table and the report say of one vocoder package. `forecast`: forecast_of, by
-    chip.
-    """
-
-    bytes: int
-    int8_macs_share: float
-    stored_bytes: dict[str, int]  # by kind of weight: fp16, linear int8, palette 6-bit
-    operations: dict[str, int]
-    minimum_ios: str
-    forecast: dict[str, dict[str, float]]
-
-
-def facts_of(manifest: Manifest, frames: int = FORECAST_FRAMES) -> PackageFacts:
-    """Facts of a package or file. Only a package has a forecast, for about `frames` frames: nothing
-    else runs on the Neural Engine.
-    """
-    path, forecast = manifest.package_path, {}
-    if path.suffix == PACKAGE:
-        programs = {program.function.name: program for program in open_functions(path)}
-        weights = {
-            f"{name}/{key}": weight
-            for name, program in programs.items()
-            for key, weight in program.storage.weights.items()
-        }
-        stored_bytes = Storage(weights).bytes_by_kind()
-        forecast = forecast_of(programs, frames)
-    elif path.suffix == SUFFIX:
-        stored_bytes = initializer_bytes(path)
-    else:
-        # A compiler has its own layout of weights, which cannot be read.
-        stored_bytes = {"compiled float32": manifest.package_bytes}
-    return PackageFacts(
-        bytes=manifest.package_bytes,
-        int8_macs_share=manifest.compression.get("int8_macs_share", 0.0),
-        stored_bytes=stored_bytes,
-        operations=manifest.operations,
-        minimum_ios=manifest.target,
-        forecast=forecast,
-    )
-
-
-def initializer_bytes(path: Path) -> dict[str, int]:
-    """Bytes of an .onnx file's weights by kind of number; of a folder, over its files."""
-    import onnx
-
-    from kokoro_ane.runtimes.onnx.onnx_file import files_in
-
-    stored = Counter[str]()
-    for file in files_in(path):
-        for tensor in onnx.load(file).graph.initializer:
-            kind = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-            stored[kind] += len(tensor.raw_data)
-    return dict(sorted(stored.items()))
 
 
 def full_record(
@@ -321,6 +199,10 @@ def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
 
 def judged_file(name: str, stage: str, context: JudgeContext) -> JudgedLevel:
     """Judge a level before it is converted, in PyTorch. Raises what LevelFile.of raises."""
+    # late, as below: what no package of a vocoder needs to be judged
+    from kokoro_ane.eval.channel_gains import wrong_scales
+    from kokoro_ane.quantize.compress import LevelFile
+
     file = LevelFile.of(name, context.checkpoint, context.build, stage)
     pairs = file.level.pairs(file.plain) if stage == VOCODER else ()
     context = replace(context, execution=replace(context.execution, stage=stage, level=name))
@@ -361,6 +243,8 @@ def wrong_channels(method: Method, manifest: Manifest, context: JudgeContext) ->
         or manifest.package_path.suffix != PACKAGE
     ):
         return []
+    from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
+
     parent = context.request(method.parent, manifest.layout).verified()
     name = f"channels-{manifest.package_sha256[:16]}-{parent.package_sha256[:16]}"
     # read where the answer is not stored

@@ -22,7 +22,7 @@ from kokoro_ane.eval import PRODUCT
 from kokoro_ane.eval.decision import Choice, provenance
 from kokoro_ane.eval.execution import Execution
 from kokoro_ane.eval.gates import PRODUCT_GATES
-from kokoro_ane.eval.judge import decided
+from kokoro_ane.eval.judge import REJECT, SHIP, UNDECIDED, decided
 from kokoro_ane.eval.levels import (
     JudgedLevel,
     cached_facts,
@@ -31,7 +31,6 @@ from kokoro_ane.eval.levels import (
     measured_clips,
 )
 from kokoro_ane.eval.reference import judged_clips
-from kokoro_ane.eval.verdict import REJECT, SHIP, UNDECIDED
 from kokoro_ane.g2p.alphabet import spoken_by
 from kokoro_ane.g2p.result import US
 from kokoro_ane.pipeline.decision_file import PRODUCT_FORMAT, decision_for

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -25,19 +25,20 @@ from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
-from kokoro_ane.encoder.prosody import TextEncoder
+from kokoro_ane.encoder.functions import TextEncoder, torch_encoder
 from kokoro_ane.eval import VOCODER
 from kokoro_ane.eval.metrics.allowance import Allowance
 from kokoro_ane.eval.metrics.trial import TONE_PITCHES_HZ, Baseline, Heard, Tone, Trial
 from kokoro_ane.eval.natural import HEARING, Variations, sound_probe
 from kokoro_ane.quantize.corpus import Utterance, require_disjoint
 from kokoro_ane.quantize.speech import own_speech, text_encoder, vocoder_inputs
-from kokoro_ane.runtimes.torch_runtime import torch_encoder
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder
 from kokoro_ane.vocoder.packing import VocoderInputs
 from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.source import gaussian_noise
+
+if TYPE_CHECKING:
+    from kokoro_ane.vocoder.eager import EagerVocoder
 
 HELD_FRAMES = 48  # 1.2 s, of which 0.8 s are measured
 OTHER_SEEDS = 3
@@ -142,10 +143,12 @@ class Reference:
         return text_encoder(self.checkpoint)
 
     @cached_property
-    def _eager(self) -> EagerVocoder:
+    def _eager(self) -> "EagerVocoder":
         """The same network in three quarters of the time, 100 dB from it: for the other seeds and
         the clock.
         """
+        from kokoro_ane.vocoder.eager import EagerVocoder
+
         return EagerVocoder(self.vocoder)
 
     @cached_property

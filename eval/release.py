@@ -114,7 +114,7 @@ def shipping_vocoders(build: Path, layout: str) -> list[str]:
     """Levels of the layout that BUILD/release/decision.json lets ship; fp16, which is then named as
     unjudged, where there are none.
     """
-    from kokoro_ane.eval.verdict import SHIP
+    from kokoro_ane.eval.judge import SHIP
 
     path, names = build / "release" / "decision.json", list[str]()
     levels = read_decision(path)["levels"] if path.is_file() else []

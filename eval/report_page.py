@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.config import not_releasable
+from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
 from kokoro_ane.eval.listening import REFERENCE, Audition, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
@@ -36,7 +37,6 @@ from kokoro_ane.eval.report_figures import (
     whole_of,
 )
 from kokoro_ane.eval.report_plots import size_plot, strip_plot
-from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
 from kokoro_ane.pipeline.decision_file import short
 
 if TYPE_CHECKING:

@@ -22,12 +22,11 @@ from kokoro_ane.core.contract import BOTH
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.eval.decision import Choice, whole
 from kokoro_ane.eval.gates import MEAN, WORST
-from kokoro_ane.eval.judge import Judgement
+from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES, Check, Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import COMPARISONS
 from kokoro_ane.eval.report_figures import figure, interval_of, metric_of, tightest, used
-from kokoro_ane.eval.verdict import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES, Check
 
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150

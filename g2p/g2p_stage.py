@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import MAIN, Part
+from kokoro_ane.core.builder import Part
 from kokoro_ane.core.checks import Check, ProgramFacts, require
-from kokoro_ane.core.contract import G2P_NAME
+from kokoro_ane.core.contract import G2P_NAME, MAIN
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import Function, TensorType, full_disk_is_an_oserror, quiet_coremltools
 from kokoro_ane.g2p.alphabet import (

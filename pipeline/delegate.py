@@ -64,7 +64,7 @@ def manifests_of(bundle: Path, data: dict[str, Any]) -> "list[Manifest]":
 
 def compare(path: Path, manifests: "list[Manifest]") -> list[dict[str, Any]]:
     """Rows of the table: each method's package is the bundle's. CheckFailed where one is not."""
-    from kokoro_ane.core.export import package_sha256
+    from kokoro_ane.core.manifest import package_sha256
     from kokoro_ane.runtimes.executorch.delegate_file import packages_in, signatures
 
     rows = []

@@ -111,8 +111,8 @@ def measured_row(
     """What Core ML says of one shape."""
     import numpy as np
 
-    from kokoro_ane.core.builder import MAIN
     from kokoro_ane.core.checks import snr_db
+    from kokoro_ane.core.contract import MAIN
     from mlprogram import MLModel
     from mlprogram.examine.device import measure
 
@@ -140,7 +140,7 @@ def measured(core_ml: "CoreML", packages: list[Path], system: str) -> Report:
     from importlib.metadata import version
 
     from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.core.export import package_sha256
+    from kokoro_ane.core.manifest import package_sha256
 
     entries: list[Measured] = []
     for package in packages:
@@ -167,7 +167,7 @@ def measured_apart(packages: list[Path], command: Sequence[str] = COMMAND) -> Re
     its process has one row, which says so. Raises InputError as the command does.
     """
     from kokoro_ane.core.checks import open_functions
-    from kokoro_ane.core.export import package_sha256
+    from kokoro_ane.core.manifest import package_sha256
 
     parts: list[Report] = []
     entries: list[Measured] = []
@@ -231,8 +231,8 @@ def chip_of(report: Report) -> str:
 
 def counted_rows(report: Report, build: Path) -> Iterator[dict[str, Any]]:
     """Each row beside the counts of its program and the forecast of its placement."""
-    from kokoro_ane.core.builder import MAIN
-    from kokoro_ane.core.export import package_sha256
+    from kokoro_ane.core.contract import MAIN
+    from kokoro_ane.core.manifest import package_sha256
     from mlprogram.examine.placement import forecast_placement
     from mlprogram.examine.profile import open_program, profile_program
     from mlprogram.examine.rules import load_rules

@@ -391,18 +391,19 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     from kokoro_ane.g2p.alphabet import dialect_of, voice_language
     from kokoro_ane.g2p.ssml import voices_in
     from kokoro_ane.pipeline.audio import ArraySink
-    from kokoro_ane.pipeline.live_text import LiveText, is_pipe
     from kokoro_ane.pipeline.synthesis import Pipeline
-    from kokoro_ane.pipeline.text import STDIN, PhonemeReader, TextReader, read_text
+    from kokoro_ane.pipeline.text import STDIN, phoneme_sentences, read_text, text_reader
     from kokoro_ane.runtimes.registry import RUNTIMES
 
     build = options.build
-    text: str | LiveText
-    source = [options.text, options.file and str(options.file)]
-    if options.stream and {*source} == {STDIN, None} and is_pipe(stdin):
+    text: str | LiveText | None = None
+    digest_of = ""
+    if options.stream and {options.text, options.file and str(options.file)} == {STDIN, None}:
+        from kokoro_ane.pipeline import live_text
+
         # what is still being written is spoken as its sentences complete
-        text, digest_of = LiveText(stdin), ""
-    else:
+        text = live_text.LiveText(stdin) if live_text.is_pipe(stdin) else None
+    if text is None:
         text = digest_of = read_text(options.text, options.file, stdin)
     # a package that was built anew is opened anew
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
@@ -431,9 +432,9 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         models |= g2p_hash
     dialect = dialect_of(options.dialect) if options.dialect else voice_language(name)
     reader = (
-        PhonemeReader()
+        phoneme_sentences
         if options.phonemes
-        else TextReader.load(dialect, options.lexicon, program, language_of)
+        else text_reader(dialect, options.lexicon, program, language_of)
     )
     vocab = checkpoint.config.vocab
     pipeline = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=voice_named)

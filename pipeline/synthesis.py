@@ -247,7 +247,7 @@ class Pipeline:
             # a voice's mark holds for the parts behind it too
             offset -= len(mark)
             part = mark + part
-            planned = chunks(self._counted(self.g2p.sentences(part)), part, self.longest)
+            planned = chunks(self._counted(self.g2p(part)), part, self.longest)
             for call in ((chunk,) for chunk in planned) if raw else calls(planned):
                 yield tuple(chunk.moved(offset) for chunk in call) if offset else call
             offset += len(part)

@@ -1,7 +1,7 @@
 """Text in, chunks out: what is read and by whom, what the models say in one call, and how long the
 silence between chunks is.
 
-    for chunk in chunks(TextReader.load("us", None).sentences(text), text):
+    for chunk in chunks(text_reader("us")(text), text):
         print(chunk.phonemes, chunk.ending)
 
 One sentence is one chunk. A sentence longer than LONGEST_PHONEMES, or one that the encoder refuses
@@ -11,10 +11,10 @@ as too long, is cut in two (g2p/chunks.py says where), and each part again.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from kokoro_ane.core.contract import MAX_PHONEMES, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
@@ -22,7 +22,6 @@ from kokoro_ane.g2p.chunks import ending_of, halved, joined, speakable, word_gro
 from kokoro_ane.g2p.result import PUNCTUATION, US, Language, Result, Source, Word
 
 if TYPE_CHECKING:
-    from kokoro_ane.g2p.phonemizer import G2P
     from mlprogram import Program
 
 
@@ -35,6 +34,9 @@ PARAGRAPH_BREAK = re.compile(
     r"[^\S\n]*\n[^\S\n]*\n|(?:\s*</(?!p\s*>)[\w:-]{1,40}\s*>){0,9}\s*</p\s*>", re.IGNORECASE
 )
 Ending = Literal["paragraph", "sentence", "clause", "none"]
+# the first stage of the chain: sentences of a text in order, those without words too; offsets of
+# their words count characters of the whole text
+Phonemizer = Callable[[str], Iterator[Result]]
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def between_pauses(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 
 def parts_of(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """A whole sentence's words, cut as `TextReader.sentences` and `chunks` cut them: an entrance of
+    """A whole sentence's words, cut as `text_reader` and `chunks` cut them: an entrance of
     the rules that a port runs.
     """
     for group in (
@@ -235,69 +237,47 @@ def read_text(argument: str | None, file: Path | None, stdin: BinaryIO) -> str:
         ) from None
 
 
-class Phonemizer(Protocol):
-    """Text to phonemes, sentence by sentence: the first stage of the chain."""
-
-    def sentences(self, text: str) -> Iterator[Result]:
-        """Sentences in order; offsets of their words count characters of the whole `text`."""
-
-
-class TextReader:
+def text_reader(
+    dialect: Language,
+    lexicon: Path | None = None,
+    program: "Program | None" = None,
+    language_of: Callable[[str], Language] | None = None,
+) -> Phonemizer:
     """The g2p stage: lexicon, rules and neural model. Every sentence says what was left out of it,
     also one without words.
+
+    `program`: the executed G2P package in the place of NumPy. `language_of` a voice that the text
+    names; None: all of the text is in `dialect`. Raises InputError for a bad lexicon.
     """
+    from kokoro_ane.g2p.phonemizer import G2P
 
-    def __init__(self, g2p: "G2P") -> None:
-        self._g2p = g2p
-
-    @classmethod
-    def load(
-        cls,
-        dialect: Language,
-        lexicon: Path | None,
-        program: "Program | None" = None,
-        language_of: Callable[[str], Language] | None = None,
-    ) -> "TextReader":
-        """With all of g2p's stages; `program`: the executed G2P package in the place of NumPy.
-        `language_of` a voice that the text names; None: all of the text is in `dialect`. Raises
-        InputError for a bad lexicon.
-        """
+    @cache
+    def reader(language: Language) -> G2P:
+        # the package is the American network: British runs in NumPy, other languages by rule
+        if program is None or language != US:
+            return G2P.load(language, lexicon)
+        # late: the stage imports coremltools, which takes seconds
         from kokoro_ane.g2p.g2p_stage import package_run
         from kokoro_ane.g2p.neural import NeuralG2P
-        from kokoro_ane.g2p.phonemizer import G2P
 
-        @cache
-        def reader(language: Language) -> G2P:
-            # the package is the American network: British runs in NumPy, other languages by rule
-            if program is None or language != US:
-                return G2P.load(language, lexicon)
-            return G2P.load(language, lexicon, neural=NeuralG2P(run=package_run(program)))
+        return G2P.load(language, lexicon, neural=NeuralG2P(run=package_run(program)))
 
-        first = reader(dialect)
-        if language_of is not None:
-            first.follow(lambda voice: reader(language_of(voice)))
-        return cls(first)
-
-    def sentences(self, text: str) -> Iterator[Result]:
-        """Sentences in order, those without words too."""
-        return self._g2p.sentences(text, keep_empty=True)
+    first = reader(dialect)
+    if language_of is not None:
+        first.follow(lambda voice: reader(language_of(voice)))
+    return partial(first.sentences, keep_empty=True)
 
 
-class PhonemeReader:
-    """Takes the text for phonemes: a stage in the place of g2p. A sentence ends at . ! ? … before
-    white space, or with its line.
+def phoneme_sentences(text: str) -> Iterator[Result]:
+    """A Phonemizer of text that is phonemes already. A sentence ends at . ! ? … before white space,
+    or with its line; a word is what stands between spaces and marks.
     """
-
-    def sentences(self, text: str) -> Iterator[Result]:
-        """Sentences in order; a word is what stands between spaces and marks."""
-        for sentence in _SENTENCE.finditer(text):
-            words = []
-            for match in _WORD.finditer(text, *sentence.span(1)):
-                symbols, end = match[0], match.end()
-                source: Source = "punctuation" if symbols in PUNCTUATION else "override"
-                space = text[end : end + 1].isspace()
-                words.append(
-                    Word(symbols, match.start(), end, symbols, symbols, source, space=space)
-                )
-            if words:
-                yield Result(sentence[1], joined(words), tuple(words))
+    for sentence in _SENTENCE.finditer(text):
+        words = []
+        for match in _WORD.finditer(text, *sentence.span(1)):
+            symbols, end = match[0], match.end()
+            source: Source = "punctuation" if symbols in PUNCTUATION else "override"
+            space = text[end : end + 1].isspace()
+            words.append(Word(symbols, match.start(), end, symbols, symbols, source, space=space))
+        if words:
+            yield Result(sentence[1], joined(words), tuple(words))

@@ -33,7 +33,7 @@ from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
 from kokoro_ane.g2p.ssml import voice_of
 from kokoro_ane.pipeline.rule_program import write_rules
-from kokoro_ane.pipeline.text import TextReader, chunks, ends_paragraph, parts_of
+from kokoro_ane.pipeline.text import chunks, ends_paragraph, parts_of
 from kokoro_ane.pipeline.word_table import packed_words
 
 FORMAT, BORDER = 4, 64
@@ -96,7 +96,7 @@ def spoken_chunks(g2p: G2P, text: str) -> list[dict[str, Any]]:
             "pause_before_s": chunk.before_s,
             "voice": chunk.voice or None,
         }
-        for chunk in chunks(TextReader(g2p).sentences(text), text)
+        for chunk in chunks(g2p.sentences(text, keep_empty=True), text)
     ]
 
 

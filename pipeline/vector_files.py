@@ -21,7 +21,7 @@ from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.pipeline.audio import to_file
 from kokoro_ane.pipeline.step_comparison import StepRow, compared, replayed
 from kokoro_ane.pipeline.synthesis import STEPS, Chain, Pipeline, Speech, SpeechOptions, begin
-from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, PhonemeReader
+from kokoro_ane.pipeline.text import LONGEST_PHONEMES, Pauses, phoneme_sentences
 
 FORMAT = 1
 INDEX, VOICE, JOINED = "index.json", "voice.npy", "text.wav"
@@ -87,7 +87,9 @@ class Index(TypedDict):
 
 def spoken_text(chain: Chain, longest: int) -> list[Speech]:
     """TEXT through synthesis, cut at `longest` phonemes."""
-    pipeline = Pipeline(PhonemeReader(), chain.encoder, chain.vocoder, chain.vocab, longest=longest)
+    pipeline = Pipeline(
+        phoneme_sentences, chain.encoder, chain.vocoder, chain.vocab, longest=longest
+    )
     return list(pipeline.speak(TEXT, torch.from_numpy(chain.voice), SpeechOptions(seed=SEED)))
 
 

@@ -32,8 +32,7 @@ from kokoro_ane.encoder.encoder_steps import (
     input_ids,
 )
 from kokoro_ane.encoder.encoder_steps import STEPS as ENCODER_STEPS
-from kokoro_ane.encoder.functions import Encoder, torch_backend
-from kokoro_ane.encoder.prosody import TextEncoder
+from kokoro_ane.encoder.functions import TextEncoder, torch_encoder
 from kokoro_ane.quantize.corpus import (
     DATA,
     Line,
@@ -155,7 +154,7 @@ def _spoken(
     from rich.console import Console
     from rich.progress import track
 
-    backend = torch_backend(Encoder.of(checkpoint), checkpoint.config)
+    backend = torch_encoder(checkpoint)
     arrays: dict[str, np.ndarray] = {}
     shown = track(
         voiced_lines, f"{checkpoint.name} speaks", console=Console(stderr=True), transient=True

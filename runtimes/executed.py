@@ -6,17 +6,18 @@ opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.contract import G2P_NAME
 from kokoro_ane.core.manifest import Manifest, described
-from kokoro_ane.encoder.encoder_stage import EncoderPackage
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Opened
 from kokoro_ane.vocoder.render import VocoderPackage, open_package
-from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 from mlprogram import Program
+
+if TYPE_CHECKING:
+    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
 
 
 def open_chain(request: Request) -> Opened:
@@ -26,7 +27,7 @@ def open_chain(request: Request) -> Opened:
     # both are opened, or the InputError names what is missing
     if any(path.is_file() for path in request.encoders) or not request.vocoder.is_file():
         return open_manifests(*request.paths())
-    from kokoro_ane.runtimes.torch_runtime import torch_encoder
+    from kokoro_ane.encoder.functions import torch_encoder
 
     vocoder = open_package(request.manifest(request.vocoder).path)
     opened = Opened.of(torch_encoder(request.checkpoint), vocoder, ())
@@ -35,16 +36,21 @@ def open_chain(request: Request) -> Opened:
 
 def open_manifests(encoders: tuple[Path, ...], path: Path) -> Opened:
     """Packages that belong together, wherever they lie."""
+    # late: who judges a vocoder's package opens no encoder
+    from kokoro_ane.encoder.encoder_stage import EncoderPackage
+
     encoder = EncoderPackage(encoders)
     return Opened.of(encoder.backend, open_package(path), encoder.manifests)
 
 
 def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:
     """The encoder alone."""
+    from kokoro_ane.encoder.encoder_stage import EncoderPackage
+
     return EncoderPackage(encoders).backend
 
 
-def open_vocoder(path: Path, precision: str = "declared") -> VocoderPackage | StreamingPackage:
+def open_vocoder(path: Path, precision: str = "declared") -> "VocoderPackage | StreamingPackage":
     """The vocoder alone. `precision`: of the executor's arithmetic."""
     return open_package(path, precision)
 

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kokoro_ane.core.builder import MAIN, Kind, Part
+from kokoro_ane.core.builder import Kind, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, require, snr_db
 from kokoro_ane.core.config import KokoroConfig
@@ -37,6 +37,7 @@ from kokoro_ane.core.contract import (
     FRAMES,
     HIDDEN,
     INPUT_IDS,
+    MAIN,
     PADDED,
     PROSODY,
     SAMPLE_RATE_HZ,

@@ -9,10 +9,8 @@ In the streaming layout the vocoder gives its samples window by window (torch_st
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import STREAMED, PackedLayout
-from kokoro_ane.encoder.encoder_steps import EncoderBackend
-from kokoro_ane.encoder.functions import Encoder, torch_backend
+from kokoro_ane.encoder.functions import torch_encoder
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import ENCODER_BY_PYTORCH, Opened
 from kokoro_ane.vocoder.decoder import Vocoder, unpack
@@ -41,11 +39,6 @@ class EagerBackend:
         """Waveform [600F]."""
         asr, f0, energy, _, spectrum = unpack(features, self.sizes)
         return self.eager(asr, f0, energy, style, spectrum).flatten()
-
-
-def torch_encoder(checkpoint: Checkpoint) -> EncoderBackend:
-    """The checkpoint's encoder at exact length."""
-    return torch_backend(Encoder.of(checkpoint), checkpoint.config)
 
 
 def open_chain(request: Request) -> Opened:

@@ -12,8 +12,7 @@ import torch
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.layers import upstream_state
-from kokoro_ane.encoder.functions import PARTS, Encoder
-from kokoro_ane.encoder.prosody import TextEncoder
+from kokoro_ane.encoder.functions import PARTS, Encoder, TextEncoder
 from kokoro_ane.vocoder.decoder import Vocoder
 
 WEIGHTS, VOICES = "random.pth", ("slt", "rms", "awb")

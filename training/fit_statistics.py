@@ -174,9 +174,9 @@ class Teacher:
     """
 
     def __init__(self, checkpoint: "Checkpoint", words: tuple[int, int]) -> None:
+        from kokoro_ane.encoder.functions import torch_encoder
         from kokoro_ane.g2p.alphabet import voice_language
-        from kokoro_ane.pipeline.text import TextReader
-        from kokoro_ane.runtimes.torch_runtime import torch_encoder
+        from kokoro_ane.pipeline.text import text_reader
         from kokoro_ane.vocoder.decoder import Vocoder
         from kokoro_ane.vocoder.eager import EagerVocoder, moments
         from kokoro_ane.vocoder.streaming.streaming_functions import EntryMoments, PooledMoments
@@ -186,7 +186,7 @@ class Teacher:
         self.words = words
         self.source = vocoder.generator.m_source.host
         self.readers = {
-            language: TextReader.load(language, None)
+            language: text_reader(language)
             for language in {voice_language(v) for v in checkpoint.voices}
         }
         self.fast = EagerVocoder(vocoder)
@@ -216,7 +216,7 @@ class Teacher:
         from kokoro_ane.vocoder.packing import FIELDS
 
         phonemes = " ".join(
-            read.phonemes for read in self.readers[voice_language(line.voice)].sentences(line.text)
+            read.phonemes for read in self.readers[voice_language(line.voice)](line.text)
         )
         if len(phonemes) > MAX_PHONEMES:
             return None

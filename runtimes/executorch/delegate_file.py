@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kokoro_ane.core.builder import MAIN
+from kokoro_ane.core.contract import MAIN
 from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest

@@ -9,7 +9,7 @@ import os
 import pickle
 import shutil
 
-from kokoro_ane.core.export import package_bytes, package_sha256
+from kokoro_ane.core.manifest import package_bytes, package_sha256
 from tests.commands import parsed
 
 

@@ -45,7 +45,7 @@ ASIDE = ("staged", "staged_together", "aside", "scratch", "TemporaryDirectory")
 # File, kinds that it does itself, why.
 ROWS = """
     mlprogram/src/mlprogram/files.py | json | the place for JSON, and for files of mlprogram
-    core/streams.py | writing | to nowhere, in place of a closed stderr
+    core/errors.py | writing | to nowhere, in place of a closed stderr
     core/process.py | removing temporary | the place for temporary files
     core/staging.py | naming removing | the place for output
     core/manifest.py | writing | into the path aside that its builder gives

@@ -17,8 +17,7 @@ from kokoro_ane.core.builder import BUILD_KEY, all_held, build
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import FEATURES
 from kokoro_ane.core.errors import EXIT_GOOD, CheckFailed
-from kokoro_ane.core.export import package_sha256
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.manifest import Manifest, package_sha256
 from kokoro_ane.g2p import g2p_stage
 from kokoro_ane.g2p.alphabet import encode
 from kokoro_ane.g2p.g2p_stage import IDS, SHAPES, G2PStage, check_words, matrix_count, package_run

@@ -26,7 +26,16 @@ from kokoro_ane.eval.gates import (
     Gate,
     gates_for,
 )
-from kokoro_ane.eval.judge import judge_clip
+from kokoro_ane.eval.judge import (
+    REJECT,
+    SHIP,
+    STRADDLES,
+    UNDECIDED,
+    decide,
+    interval,
+    judge_clip,
+    statistic,
+)
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
 from kokoro_ane.eval.negative_controls import (
     CONTROLS,
@@ -46,7 +55,6 @@ from kokoro_ane.eval.renditions import (
     VocoderComparison,
     VocoderSubject,
 )
-from kokoro_ane.eval.verdict import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference

@@ -13,14 +13,13 @@ from kokoro_ane.core.contract import FRAME_SAMPLES, TUNING
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.staging import write_json
 from kokoro_ane.eval import product
-from kokoro_ane.eval.judge import judge_clip
+from kokoro_ane.eval.judge import REJECT, SHIP, judge_clip
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
 from kokoro_ane.eval.metrics.trial import Retimed, Trial
 from kokoro_ane.eval.negative_controls import Fp32
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import HEARD, OWN, SCALED, ProductComparison, ProductSubject, Reader
-from kokoro_ane.eval.verdict import REJECT, SHIP
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.quantize.speech import own_speech
 from tests.commands import printed

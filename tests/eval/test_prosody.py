@@ -14,14 +14,13 @@ from kokoro_ane.encoder.encoder_steps import Encoded
 from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.control_trials import ControlTrials, Setting
 from kokoro_ane.eval.gates import ENCODER_GATES
-from kokoro_ane.eval.judge import decided, judge_clip
+from kokoro_ane.eval.judge import REJECT, UNDECIDED, decided, judge_clip
 from kokoro_ane.eval.metrics.catalog import PROSODY, measure
 from kokoro_ane.eval.metrics.prosody_metrics import ProsodyTrial, pauses
 from kokoro_ane.eval.negative_controls import CONTROLS
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import EncoderComparison, EncoderSubject, Reader
-from kokoro_ane.eval.verdict import REJECT, UNDECIDED
 from kokoro_ane.quantize.corpus import Utterance
 from kokoro_ane.quantize.speech import own_speech
 

@@ -25,7 +25,8 @@ from markupsafe import escape
 from kokoro_ane.eval import execution, progress
 from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
-from kokoro_ane.eval.levels import JudgedLevel, PackageFacts
+from kokoro_ane.eval.facts import PackageFacts
+from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference

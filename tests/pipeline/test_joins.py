@@ -35,7 +35,7 @@ from kokoro_ane.pipeline.joins import (
 )
 from kokoro_ane.pipeline.live_text import LiveText, is_pipe, whole_part
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
-from kokoro_ane.pipeline.text import PhonemeReader, TextReader, calls, chunks
+from kokoro_ane.pipeline.text import calls, chunks, phoneme_sentences, text_reader
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.commands import refused
@@ -182,7 +182,7 @@ def short_call(pause):
 class TestSharedCalls:
     def test_very_short_neighbours_of_one_pace_share_a_call(self):
         def planned(text):
-            sentences = chunks(PhonemeReader().sentences(text), text)
+            sentences = chunks(phoneme_sentences(text), text)
             return [[chunk.phonemes for chunk in call] for call in calls(sentences)]
 
         assert planned("ab. cd. ef!") == [["ab.", "cd.", "ef!"]]
@@ -326,7 +326,7 @@ def test_short_texts_of_real_kokoro_end_without_a_tick_in_every_voice():
     opened = open_runtime("torch", Request(checkpoint, Path("build"), ""))
     ticked, left, shortened = 0, [], []
     for voice in checkpoint.voices:
-        reader = TextReader.load(voice_language(voice), None)
+        reader = text_reader(voice_language(voice))
         chain = Pipeline(reader, opened.encoder, opened.vocoder, checkpoint.config.vocab)
         for text in SHORT:
             (spoken,) = chain.speak(text, checkpoint.voice(voice), SpeechOptions(raw=True))
@@ -357,7 +357,7 @@ def test_a_sentence_that_no_bucket_holds_is_heard_as_the_whole_one():
     checkpoint = open_checkpoint("kokoro-int8")
     opened = open_runtime("torch", Request(checkpoint, Path("build"), ""))
     limits = replace(opened.encoder.limits, total_frames=PADDED_BUCKETS[-1])
-    reader, text = TextReader.load("us", None), " ".join(LONG.split()[:51])
+    reader, text = text_reader("us"), " ".join(LONG.split()[:51])
     runs, missed = [], []
     for encoder in (opened.encoder, replace(opened.encoder, limits=limits)):
         chain = Pipeline(reader, encoder, opened.vocoder, checkpoint.config.vocab)

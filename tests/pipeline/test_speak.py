@@ -20,7 +20,7 @@ from kokoro_ane.pipeline.audio import TrimmedSink, levelled, to_file
 from kokoro_ane.pipeline.resume import AUDIO, CHUNKS, ResumeState
 from kokoro_ane.pipeline.speak import main
 from kokoro_ane.pipeline.synthesis import Speech
-from kokoro_ane.pipeline.text import Chunk, PhonemeReader
+from kokoro_ane.pipeline.text import Chunk, phoneme_sentences
 from kokoro_ane.runtimes import registry
 from kokoro_ane.runtimes.registry import open_runtime
 from tests.builds import left_behind
@@ -318,7 +318,7 @@ SETTINGS = {"text": "1", "seed": 0}
 
 
 def speech(index, frames=2, fresh=True):
-    words = next(PhonemeReader().sentences(f"{'abcdefghij'[index]}b.")).words
+    words = next(phoneme_sentences(f"{'abcdefghij'[index]}b.")).words
     samples = np.random.default_rng(index).uniform(-1, 1, frames * FRAME_SAMPLES).astype(np.float32)
     return Speech(
         index,

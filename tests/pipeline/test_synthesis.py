@@ -19,7 +19,7 @@ from kokoro_ane.pipeline.synthesis import (
     SpeechOptions,
     SynthesisStats,
 )
-from kokoro_ane.pipeline.text import PhonemeReader
+from kokoro_ane.pipeline.text import phoneme_sentences
 from kokoro_ane.pipeline.timestamps import stamp
 from kokoro_ane.vocoder.source import HarmonicSource
 from tests.commands import refused
@@ -67,17 +67,15 @@ class WindowedVocoder(FakeVocoder):
         yield from self.windows
 
 
-class FakeG2P:
+def fake_g2p(text):
     """Letters are phonemes; an emoji is dropped."""
-
-    def sentences(self, text):
-        for result in PhonemeReader().sentences(text.replace("☺", " ")):
-            yield Result(
-                result.text,
-                result.phonemes,
-                result.words,
-                {"emoji": text.count("☺")} if "☺" in text else {},
-            )
+    for result in phoneme_sentences(text.replace("☺", " ")):
+        yield Result(
+            result.text,
+            result.phonemes,
+            result.words,
+            {"emoji": text.count("☺")} if "☺" in text else {},
+        )
 
 
 def pipeline(longest=1200, vocoder=None):
@@ -85,7 +83,7 @@ def pipeline(longest=1200, vocoder=None):
         itertools.count(),
         EncoderBackend(FakeFunctions(), AlignmentLimits(100, longest)),
     )
-    return Pipeline(FakeG2P(), encoder, vocoder or FakeVocoder(), VOCAB, clock=lambda: next(ticks))
+    return Pipeline(fake_g2p, encoder, vocoder or FakeVocoder(), VOCAB, clock=lambda: next(ticks))
 
 
 def spoken(text, options=None, longest=1200, **given):

@@ -7,6 +7,7 @@ import itertools
 import random
 import re
 import wave
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from kokoro_ane.pipeline.audio import CEILING, FADE_SAMPLES, fade, finished, joi
 from kokoro_ane.pipeline.lexicon_file import dialects_for, lexicon_lines, said_alone
 from kokoro_ane.pipeline.speak import main as synthesize
 from kokoro_ane.pipeline.synthesis import Pipeline, SpeechOptions, SynthesisStats
-from kokoro_ane.pipeline.text import Chunk, Pauses, PhonemeReader, chunks, cut, halves
+from kokoro_ane.pipeline.text import Chunk, Pauses, chunks, cut, halves, phoneme_sentences
 from kokoro_ane.pipeline.timestamps import LINE, Subtitles, stamp, with_times
 from kokoro_ane.pipeline.validate import main as validate
 from tests.commands import parsed, printed, refused, table
@@ -177,7 +178,7 @@ SYMBOLS = "abdefhijklmnopstuvwz"
 
 
 def sentence(text):
-    return next(PhonemeReader().sentences(text))
+    return next(phoneme_sentences(text))
 
 
 @st.composite
@@ -229,7 +230,7 @@ def test_cuts_at_a_mark_between_words_then_inside_one():
 
 def test_paragraphs_silent_words_and_pauses():
     text = "aa bb.\n\nkk. ... !\ncc dd.\n  \nee."
-    pieces = list(chunks(PhonemeReader().sentences(text), text))
+    pieces = list(chunks(phoneme_sentences(text), text))
     assert [(chunk.phonemes, chunk.ending) for chunk in pieces] == [
         ("aa bb.", "paragraph"), ("kk.", "sentence"), ("cc dd.", "paragraph"), ("ee.", "sentence")
     ]  # fmt: skip
@@ -311,21 +312,13 @@ def g2p():
     return G2P.load("a")
 
 
-class Reads:
-    def __init__(self, g2p):
-        self.g2p = g2p
-
-    def sentences(self, text):
-        return self.g2p.sentences(text, keep_empty=True)
-
-
 def spoken(g2p, text, speed=1.0, longest=300):
     vocab = {
         symbol: number + 1
         for number, symbol in enumerate(sorted(set(g2p.phonemize(text).phonemes)))
     }
     pipeline = Pipeline(
-        Reads(g2p),
+        partial(g2p.sentences, keep_empty=True),
         EncoderBackend(FakeFunctions(), AlignmentLimits(100, 1200)),
         FakeVocoder(),
         vocab,

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from kokoro_ane.encoder.prosody import DurationProjection, TextEncoder
+from kokoro_ane.encoder.functions import DurationProjection, TextEncoder
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.intermediates import FLOAT32, ORDER, compared_runs
 from kokoro_ane.pipeline.step_comparison import first_bad, rectangular
 from kokoro_ane.pipeline.synthesis import STEPS, Pipeline, SpeechOptions
-from kokoro_ane.pipeline.text import PhonemeReader
+from kokoro_ane.pipeline.text import phoneme_sentences
 from kokoro_ane.pipeline.validate import main as validate
 from kokoro_ane.pipeline.vector_files import UTTERANCES, load_index, load_tensors
 from kokoro_ane.pipeline.vectors import main
@@ -78,7 +78,7 @@ class TestVectors:
         """The list of steps and Pipeline are two ways through one chain."""
         opened = open_runtime("mlprogram", Request(tiny_checkpoint, tiny_build))
         pipeline = Pipeline(
-            PhonemeReader(), opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
+            phoneme_sentences, opened.encoder, opened.vocoder, tiny_checkpoint.config.vocab
         )
         voice = torch.from_numpy(np.load(tiny_vectors / "voice.npy"))
         for utterance, entry in zip(

@@ -15,8 +15,8 @@ import pytest
 from coremltools.converters.mil.mil import Builder as mb
 
 from built import package_of, palette
-from kokoro_ane.core.builder import MAIN
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
+from kokoro_ane.core.contract import MAIN
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.errors import CheckFailed
-from kokoro_ane.core.export import package_sha256
 from kokoro_ane.core.layers import AdaIN1d, Conv
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.manifest import Manifest, package_sha256
 from kokoro_ane.encoder.albert import Layer
 from kokoro_ane.encoder.functions import DurationFunction, Encoder
 from kokoro_ane.encoder.lstm import PrefixLSTM, ScanLSTM

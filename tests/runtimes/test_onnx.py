@@ -115,7 +115,7 @@ class TestFiles:
             judged_manifest("onnx", request, build_package)
 
     def test_facts_of_a_file_are_its_own(self, tiny_checkpoint, build):
-        from kokoro_ane.eval.levels import facts_of
+        from kokoro_ane.eval.facts import facts_of
 
         manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-fp32.json")
         facts = facts_of(manifest)
@@ -164,7 +164,7 @@ class TestFiles:
         self, tiny_checkpoint, build, tmp_path
     ):
         """The small file is opened, judged and refused as the large one is."""
-        from kokoro_ane.eval.levels import facts_of
+        from kokoro_ane.eval.facts import facts_of
         from kokoro_ane.pipeline.apply import main as quantize
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))
@@ -193,7 +193,7 @@ class TestFiles:
         """
         import onnx
 
-        from kokoro_ane.eval.levels import facts_of
+        from kokoro_ane.eval.facts import facts_of
         from kokoro_ane.pipeline.apply import main as quantize
 
         copy = Path(shutil.copytree(build, tmp_path / "build"))

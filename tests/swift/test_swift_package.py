@@ -19,7 +19,7 @@ from kokoro_ane.g2p import G2P
 from kokoro_ane.pipeline.audio import to_pcm
 from kokoro_ane.pipeline.bundle import main
 from kokoro_ane.pipeline.synthesis import Pipeline, Player, SpeechOptions
-from kokoro_ane.pipeline.text import TextReader
+from kokoro_ane.pipeline.text import text_reader
 from kokoro_ane.pipeline.text_tables import spoken_chunks, write_text_tables
 from kokoro_ane.pipeline.voice_file import decoded
 from kokoro_ane.quantize.locator import Request
@@ -101,7 +101,7 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
     def table_of(name):
         return torch.from_numpy(decoded((bundle / f"voices/{name}.style").read_bytes())[:, None])
 
-    reader, vocab = TextReader.load("us", None), checkpoint.config.vocab
+    reader, vocab = text_reader("us"), checkpoint.config.vocab
     chain = Pipeline(reader, opened.encoder, opened.vocoder, vocab, voices=table_of)
     play = Player(lambda _samples: None, lambda _count: None) if layout == "streaming" else None
     wanted = list(chain.speak(text, table_of(voice), SpeechOptions(speed=1.1, seed=5), play=play))

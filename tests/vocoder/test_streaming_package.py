@@ -18,8 +18,8 @@ from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, UTTERANCE, WINDOW
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.levels import facts_of
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
