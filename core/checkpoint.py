@@ -4,61 +4,41 @@ from packages.
     # or a folder, "kokoro-int8", or None for the default
     checkpoint = open_checkpoint("hexgrad/Kokoro-82M")
     vocoder = Vocoder.of(checkpoint)                     # vocoder.decoder
+    checkpoint.content_sha256, checkpoint.withheld       # who it is; None: it may be released
 
 Strict: a missing, extra or mis-shaped tensor is an InputError that names it. Pickles are read with
-weights_only, the SHA-256 is recorded.
+weights_only, the SHA-256 is recorded. Who a checkpoint is, its values say: a voice is hashed as the
+float32 numbers that it holds, so that a .pt, a .bin and a .npy of one voice agree; a config as its
+parsed fields without `name` and `releasable`, which are what it says of itself.
 """
 
-import os
+import dataclasses
+import hashlib
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from http import HTTPStatus
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kokoro_ane.core.config import KokoroConfig, not_releasable
-from kokoro_ane.core.data_files import check_name, sha256_of
+from kokoro_ane.core.data_files import check_name, sha256_of, sha256_of_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.identity import Identity, released_weights, withheld
+from kokoro_ane.core.hub import HUB_REPOSITORY, download, released_weights
 from kokoro_ane.core.tensor_files import by_part, plain_tensor, read_safetensors, read_tensors
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor, nn
 
     from kokoro_ane.core.voices import VoiceLibrary
 
 LoadedModule = TypeVar("LoadedModule", bound="nn.Module")
-HUB_REPOSITORY = "hexgrad/Kokoro-82M"
-HUB_REVISION = "f3ff3571791e39611d31c381e3a41a3af07b4987"
 # of kokoro-v1_0.pth at that revision
 HUB_SHA256 = "496dba118d1a58f5f3db2efc88dbdc216e0483fc89fe6e47ee1f2c53f18ad1e4"
-HUB_FILES = ("config.json", "kokoro-v1_0.pth", "voices/*.pt")
-HUB_TIMEOUT_S = 10
-# for the first answer, name look-up and connection included: all that an offline machine waits
-PROBE_TIMEOUT_S = 4
 PARTS = ("bert", "bert_encoder", "predictor", "text_encoder", "decoder")
 PREFIXES = tuple(f"{name}." for name in PARTS)
-_BERT = "bert encoder.albert_layer_groups.0.albert_layers.0"
-# field of config.json: part, layer and axis of the weight that shows it; lists have {} for the
-# place in them
-SIZES = {
-    "n_token": ("text_encoder embedding", 0),
-    "hidden_dim": ("text_encoder embedding", 1),
-    "text_encoder_kernel_size": ("text_encoder cnn.0.0", 2),
-    "max_dur": ("predictor duration_proj.linear_layer", 0),
-    "plbert.hidden_size": (f"{_BERT}.ffn", 1),
-    "plbert.intermediate_size": (f"{_BERT}.ffn", 0),
-    "plbert.max_position_embeddings": ("bert embeddings.position_embeddings", 0),
-    "decoder.hidden_dim": ("decoder encode.conv1", 0),
-    "decoder.asr_res_dim": ("decoder asr_res.0", 0),
-    "istftnet.upsample_initial_channel": ("decoder generator.ups.0", 0),
-    "istftnet.upsample_kernel_sizes": ("decoder generator.ups.{}", 2),
-    "istftnet.resblock_kernel_sizes": ("decoder generator.resblocks.{}.convs1.0", 2),
-}
+OWN_WORDS = ("name", "releasable")  # of config.json
 KOKORO_INT8, HUB_NAME = "kokoro-int8", "kokoro-82m"
 
 
@@ -77,7 +57,7 @@ def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Check
     if source == KOKORO_INT8:
         return _kokoro_int8(thorough)
     if source == HUB_REPOSITORY:
-        return Checkpoint.from_folder(_download(), expected_sha256=HUB_SHA256)
+        return Checkpoint.from_folder(download(), expected_sha256=HUB_SHA256)
     folder = Path(source)
     if not folder.exists():
         raise InputError(
@@ -88,7 +68,7 @@ def open_checkpoint(source: str | None = None, thorough: bool = False) -> "Check
 
 def _default(thorough: bool) -> "Checkpoint":
     try:
-        folder = _download()
+        folder = download()
     except InputError as problem:
         from kokoro_ane.core.kokoro_int8.cache import available
         from kokoro_ane.core.kokoro_int8.packages import INSTALL
@@ -118,70 +98,70 @@ def _kokoro_int8(thorough: bool) -> "Checkpoint":
     )
 
 
-def _download() -> Path:
-    """The snapshot's folder: from the cache when complete, else from the hub; InputError when the
-    hub does not give it.
-    """
-    # read when huggingface_hub is imported
-    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", str(HUB_TIMEOUT_S))
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    from huggingface_hub import snapshot_download
+@dataclass(frozen=True)
+class Identity:
+    """Hashes of the three things that decide what is heard."""
 
-    request: dict[str, Any] = {
-        "repo_id": HUB_REPOSITORY,
-        "revision": HUB_REVISION,
-        "allow_patterns": list(HUB_FILES),
-    }
-    # The hub's many error classes all mean "not in the cache".
-    with suppress(Exception):
-        folder = Path(snapshot_download(**request, local_files_only=True))
-        if all((folder / name).exists() for name in HUB_FILES[:2]) and any(
-            folder.glob(HUB_FILES[2])
-        ):
-            return folder
-    try:
-        _probe_hub()
-        return Path(snapshot_download(**request, etag_timeout=HUB_TIMEOUT_S))
-    except Exception as problem:  # noqa: BLE001
-        # no common base class; each is reported by name
-        reason = str(problem).strip().splitlines() or [""]
-        raise InputError(
-            f"the hub did not give {HUB_REPOSITORY} at {HUB_REVISION[:7]}:"
-            f" {type(problem).__name__}: {reason[0][:160]}"
-        ) from None
+    weights: str
+    config: str
+    voices: Mapping[str, str]
 
-
-def _probe_hub() -> None:
-    """One plain request, answered within PROBE_TIMEOUT_S: the library retries for 23 s without a
-    network, for minutes at a limit.
-    """
-    from huggingface_hub import get_session, hf_hub_url
-
-    def ask() -> None:
-        try:
-            answer.append(
-                get_session().head(
-                    hf_hub_url(HUB_REPOSITORY, HUB_FILES[0], revision=HUB_REVISION),
-                    timeout=PROBE_TIMEOUT_S,
-                )
-            )
-        except Exception as problem:  # noqa: BLE001
-            # raised again below, in the caller's thread
-            answer.append(problem)
-
-    answer: list[Any] = []
-    asking = threading.Thread(target=ask, daemon=True)  # a look-up of a name knows no time limit
-    asking.start()
-    asking.join(PROBE_TIMEOUT_S)
-    if not answer:
-        raise TimeoutError(f"no answer within {PROBE_TIMEOUT_S} s")
-    if isinstance(answer[0], Exception):
-        raise answer[0]
-    if answer[0].status_code == HTTPStatus.TOO_MANY_REQUESTS:
-        wait = answer[0].headers.get("Retry-After")
-        raise ConnectionError(
-            "its rate limit is reached (429)" + (f"; it says to wait {wait} s" if wait else "")
+    @classmethod
+    def of(cls, weights_sha256: str, config: "KokoroConfig", library: "VoiceLibrary") -> "Identity":
+        """Reads every voice. Raises InputError for one that cannot be read."""
+        return cls(
+            weights_sha256,
+            config_sha256(config),
+            {name: voice_sha256(library.pack(name)) for name in library.names},
         )
+
+    @property
+    def sha256(self) -> str:
+        """One hash over all of it."""
+        return sha256_of_json(
+            {"weights": self.weights, "config": self.config, "voices": dict(self.voices)}
+        )
+
+
+def config_sha256(config: "KokoroConfig") -> str:
+    """Hash the parsed fields: spaces, the order of keys and a default that is written out change
+    nothing.
+    """
+    return sha256_of_json(
+        {key: value for key, value in dataclasses.asdict(config).items() if key not in OWN_WORDS}
+    )
+
+
+def voice_sha256(pack: "np.ndarray") -> str:
+    """Hash the [510, 1, 256] float32 numbers, little-endian: what sha256sum says of the voice's
+    .bin.
+    """
+    return hashlib.sha256(pack.astype("<f4").tobytes()).hexdigest()
+
+
+def withheld(identity: Identity) -> str | None:
+    """Why this checkpoint may not be released, naming the first part that is not on the list; None
+    where all are.
+    """
+    entry = released_weights(identity.weights)
+    if entry is None:
+        return (
+            f"its weights (SHA-256 {identity.weights[:12]}) are not on the list of releasable"
+            " checkpoints"
+        )
+    if identity.config != entry["config"]:
+        return f"its config.json is not that of {entry['repository']}"
+    other = next(
+        (
+            name
+            for name, sha256 in sorted(identity.voices.items())
+            if entry["voices"].get(name) != sha256
+        ),
+        None,
+    )
+    if other is not None:
+        return f"its voice {other} is not that of {entry['repository']}"
+    return None if identity.voices else "it has no voices"
 
 
 @dataclass(frozen=True)
@@ -339,56 +319,27 @@ class Checkpoint:
             lines = [line.strip() for line in str(problem).splitlines()[1:] if line.strip()]
             lines = lines or [str(problem)]
             count = f"{len(lines)} tensors do not fit {self.folder / 'config.json'}"
-            message = f"{where}: {lines[0]} ({self._wrong_field() or count})"
+            message = f"{where}: {lines[0]} ({self._wrong_field or count})"
             raise InputError(message) from None
         # load_state_dict names all keys at once; the first is enough to act on.
         for kind, keys in (("is missing tensor", missing), ("has an extra tensor", extra)):
             if keys:
-                count = self._wrong_field() or f"{len(keys)} in all"
+                count = self._wrong_field or f"{len(keys)} in all"
                 raise InputError(f"{where} {kind} {keys[0]} ({count})")
         return module.eval()
 
+    @property
     def _wrong_field(self) -> str | None:
-        """The first field of config.json that the weights contradict, with what they say; None
-        where none of SIZES does.
+        """The first field of config.json that the weights contradict, in words; None where none
+        does.
         """
-        wrong = next(
-            (
-                f"{field} is {in_config} there, {in_weights} in the weights"
-                for field, in_config, in_weights in self._sizes()
-                if in_config != in_weights
-            ),
-            None,
-        )
-        return wrong and f"{self.folder / 'config.json'}: {wrong}"
-
-    def _sizes(self) -> Iterator[tuple[str, int, int]]:
-        """Field, what config.json says and what the weights show, where they show it."""
-        blocks = {
-            key.split(".")[1]
-            for key in self._parts.get("text_encoder", {})
-            if key.startswith("cnn.")
+        shapes = {
+            f"{name} {key}": tuple(value.shape)
+            for name, part in self._parts.items()
+            for key, value in part.items()
         }
-        # The text encoder has one block a layer.
-        yield "n_layer", self.config.n_layer, len(blocks)
-        for field, (place, axis) in SIZES.items():
-            value = reduce(getattr, field.split("."), self.config)
-            part, layer = place.split(" ")
-            for index, size in enumerate(value if isinstance(value, tuple) else (value,)):
-                shape = self._weight_shape(part, layer.format(index))
-                if axis < len(shape):
-                    yield field, size, shape[axis]
-
-    def _weight_shape(self, part: str, layer: str) -> tuple[int, ...]:
-        names = ("weight", "weight_v", "parametrizations.weight.original1")
-        return next(
-            (
-                tuple(t.shape)
-                for name in names
-                if (t := self._parts.get(part, {}).get(f"{layer}.{name}")) is not None
-            ),
-            (),
-        )
+        wrong = self.config.contradicted(shapes)
+        return wrong and f"{self.folder / 'config.json'}: {wrong}"
 
     @property
     def voices(self) -> tuple[str, ...]:

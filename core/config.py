@@ -9,7 +9,9 @@ names them, and upstream's are the default.
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,26 @@ from kokoro_ane.core.errors import InputError
 MAX_WIDTH, MAX_LAYERS, MAX_SYMBOLS = 16_384, 128, 65_536
 # of this machine's memory
 MAX_BYTES = 4 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5
+
+
+_BERT = "bert encoder.albert_layer_groups.0.albert_layers.0"
+WEIGHTS = ("weight", "weight_v", "parametrizations.weight.original1")  # how a layer's may be called
+# field of config.json: part, layer and axis of the weight that shows it; lists have {} for the
+# place in them
+SIZES = {
+    "n_token": ("text_encoder embedding", 0),
+    "hidden_dim": ("text_encoder embedding", 1),
+    "text_encoder_kernel_size": ("text_encoder cnn.0.0", 2),
+    "max_dur": ("predictor duration_proj.linear_layer", 0),
+    "plbert.hidden_size": (f"{_BERT}.ffn", 1),
+    "plbert.intermediate_size": (f"{_BERT}.ffn", 0),
+    "plbert.max_position_embeddings": ("bert embeddings.position_embeddings", 0),
+    "decoder.hidden_dim": ("decoder encode.conv1", 0),
+    "decoder.asr_res_dim": ("decoder asr_res.0", 0),
+    "istftnet.upsample_initial_channel": ("decoder generator.ups.0", 0),
+    "istftnet.upsample_kernel_sizes": ("decoder generator.ups.{}", 2),
+    "istftnet.resblock_kernel_sizes": ("decoder generator.resblocks.{}.convs1.0", 2),
+}
 
 
 @dataclass(frozen=True)
@@ -110,8 +132,8 @@ class DecoderConfig:
 
 @dataclass(frozen=True)
 class KokoroConfig:
-    """config.json in all. `name` and `releasable` are ours. core/identity.py says by value what may
-    be released; this can only refuse.
+    """config.json in all. `name` and `releasable` are ours. core/checkpoint.py says by value what
+    may be released; this can only refuse.
     """
 
     istftnet: IstftNetConfig
@@ -207,6 +229,25 @@ class KokoroConfig:
             + 9 * self.decoder.hidden_dim**2
             + widest * net.upsample_initial_channel**2 // 4
         )
+
+    def contradicted(self, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+        """The first field that the weights contradict, with what they say; None where none of SIZES
+        does. `shapes`: of every tensor by "PART KEY".
+        """
+        blocks = {key.split(".")[1] for key in shapes if key.startswith("text_encoder cnn.")}
+        # field, its value, and what the weights show; the text encoder has one block a layer
+        seen = [("n_layer", self.n_layer, len(blocks))]
+        for field_name, (place, axis) in SIZES.items():
+            value = reduce(getattr, field_name.split("."), self)
+            for index, size in enumerate(value if isinstance(value, tuple) else (value,)):
+                names = (f"{place.format(index)}.{weight}" for weight in WEIGHTS)
+                shape = next((shapes[name] for name in names if name in shapes), ())
+                if axis < len(shape):
+                    seen.append((field_name, size, shape[axis]))
+        for field_name, in_config, in_weights in seen:
+            if in_config != in_weights:
+                return f"{field_name} is {in_config} there, {in_weights} in the weights"
+        return None
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], where: str) -> "KokoroConfig":

@@ -12,6 +12,7 @@ number, Any is not looked into.
 
 import dataclasses
 import hashlib
+import json
 import os
 import re
 import types
@@ -84,6 +85,11 @@ def sha256_of(path: Path) -> str:
         )
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_of_json(data: object) -> str:
+    """SHA-256 of plain data, however its keys are ordered."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def check_name(name: str, where: str) -> str:

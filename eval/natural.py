@@ -32,9 +32,8 @@ import numpy as np
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import JUDGED, SECOND
-from kokoro_ane.core.data_files import sha256_of
+from kokoro_ane.core.data_files import sha256_of, sha256_of_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.identity import sha256_of_json
 from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged, write_json
 from kokoro_ane.core.tensor_files import keep_npz, read_npz

@@ -19,8 +19,7 @@ from typing import Any
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
-from kokoro_ane.core.data_files import read_json
-from kokoro_ane.core.identity import sha256_of_json
+from kokoro_ane.core.data_files import read_json, sha256_of_json
 from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.core.staging import recover, write_json
 from kokoro_ane.eval.execution import Execution

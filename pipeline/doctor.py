@@ -55,7 +55,8 @@ def checkpoints() -> dict[str, bool]:
     """Homes of a checkpoint and whether each answers without a network."""
     from huggingface_hub import try_to_load_from_cache
 
-    from kokoro_ane.core.checkpoint import HUB_FILES, HUB_REPOSITORY, HUB_REVISION, KOKORO_INT8
+    from kokoro_ane.core.checkpoint import KOKORO_INT8
+    from kokoro_ane.core.hub import HUB_FILES, HUB_REPOSITORY, HUB_REVISION
     from kokoro_ane.core.kokoro_int8.cache import available
 
     # a path, None, or a mark of what the hub does not have

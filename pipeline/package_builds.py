@@ -105,8 +105,7 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
 
 def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], str]:
     """Where the manifests of a build stand, and the hash of all that decides what is written."""
-    from kokoro_ane.core.data_files import sha256_of
-    from kokoro_ane.core.identity import sha256_of_json
+    from kokoro_ane.core.data_files import sha256_of, sha256_of_json
     from kokoro_ane.core.manifest import PACKAGE_TOOLS, tool_versions
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.quantize.sources import source_sha256

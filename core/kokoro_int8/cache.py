@@ -23,7 +23,7 @@ import numpy as np
 from kokoro_ane.core.contract import VOICE_SHAPE
 from kokoro_ane.core.data_files import sha256_of
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.identity import released
+from kokoro_ane.core.hub import released
 from kokoro_ane.core.kokoro_int8.packages import INSTALL, installed, read_parts
 from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import recover, staged

@@ -17,8 +17,9 @@ import pytest
 import torch
 
 from kokoro_ane.core import checkpoint as module
-from kokoro_ane.core.checkpoint import HUB_REPOSITORY, HUB_REVISION, open_checkpoint
+from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
+from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.encoder.encoder_steps import input_ids
 from kokoro_ane.encoder.functions import Encoder
@@ -279,7 +280,7 @@ def test_hub_that_does_not_answer(monkeypatch, tmp_path, capsys):
 
 
 def test_hub_snapshot_must_have_the_pinned_hash(monkeypatch, tiny):
-    monkeypatch.setattr(module, "_download", lambda: tiny)
+    monkeypatch.setattr(module, "download", lambda: tiny)
     refused("expected 496dba118d1a", open_checkpoint, HUB_REPOSITORY)
 
 

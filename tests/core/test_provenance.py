@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from kokoro_ane.core import identity
+from kokoro_ane.core import hub as the_hub
 from kokoro_ane.core.checkpoint import (
-    HUB_REPOSITORY,
-    HUB_REVISION,
     HUB_SHA256,
     Checkpoint,
+    Identity,
+    config_sha256,
     open_checkpoint,
+    voice_sha256,
+    withheld,
 )
 from kokoro_ane.core.config import KokoroConfig
 from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, SECOND, TUNING, bucket_for
-from kokoro_ane.core.identity import Identity, config_sha256, released, voice_sha256, withheld
+from kokoro_ane.core.hub import HUB_REPOSITORY, HUB_REVISION, released
 from kokoro_ane.core.kokoro_int8 import cache
 from kokoro_ane.core.voices import read_pack
 from kokoro_ane.eval.reference import judged_clips
@@ -35,7 +37,7 @@ from tests.commands import parsed, refused, table
 from tests.demo_voice import DEMO_VOICE
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
-DATA = Path(identity.__file__).parent / "kokoro_int8" / "data"
+DATA = Path(the_hub.__file__).parent / "kokoro_int8" / "data"
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,7 @@ class TestReleasable:
             "config": listed.config,
             "voices": dict(listed.voices),
         }
-        monkeypatch.setattr(identity, "released", lambda: (entry,))
+        monkeypatch.setattr(the_hub, "released", lambda: (entry,))
         assert open_checkpoint(str(folder)).releasable
         assert open_checkpoint(str(good)).withheld == "its config.json says releasable: false"
         torch.save(torch.randn(510, 1, 256), folder / "voices" / "slt.pt")
