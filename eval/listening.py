@@ -1,4 +1,5 @@
-"""A blinded A/B listening pack: WAV pairs, a sheet to fill, and a sealed key.
+"""What people listen to: a blinded A/B pack (WAV pairs, a sheet to fill, a sealed key), and the
+player of the report's page.
 
     write_pack(Path("build/release/listening"), heard, levels=["w8"], seed=0)
 
@@ -24,13 +25,17 @@ from kokoro_ane.core.contract import FRAMES_PER_SECOND, SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
 from kokoro_ane.core.staging import staged, strangers
+from kokoro_ane.eval.judge import SHIP
+from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference, Renderer
+from kokoro_ane.eval.report_figures import Record, digits_of, gated, judged_levels
 from kokoro_ane.quantize.corpus import Utterance
 
 REFERENCE = "fp32 reference"
 # of a clip that is compared by ear: long enough for a sentence, short enough to remember
 SHORTEST_S, LONGEST_S = 2.0, 7.0
 FULL_SCALE = 32767
+BUDGET_BYTES = 2_100_000  # of all sound of a page, which stays under 3 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,3 +219,65 @@ def write_pack(folder: Path, heard: Sequence[Audition], levels: Sequence[str], s
             README.format(digest=hashlib.sha256(key).hexdigest()), encoding="utf-8"
         )
     return len(chosen)
+
+
+def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
+    """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
+    the rejected from the smallest.
+    """
+    levels = [level for level in record["levels"] if level["method"] in auditions[0].signals]
+    names = [record["level"], *(best["level"] for best in record["bests"])]
+    names += [level["method"] for level in levels if level["verdict"] == SHIP]
+    names += [level["method"] for level in sorted(levels, key=lambda level: level["bytes"])]
+    playable = {level["method"] for level in levels}
+    return [name for name in dict.fromkeys(names) if name in playable]
+
+
+def packed(record: Record, auditions: Sequence[Audition]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The levels that fit into the budget, and each clip with its sounds and figures."""
+    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
+    spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
+    for name in order(record, auditions):
+        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
+        size = sum(len(rendition["flac"]) for rendition in renditions)
+        if spent + size <= BUDGET_BYTES:
+            spent += size
+            levels.append(name)
+            for clip, rendition in zip(sounds, renditions, strict=True):
+                clip[name] = rendition
+    clips = [_clip(record, clip, made) for clip, made in zip(auditions, sounds, strict=True)]
+    return levels, clips
+
+
+def _clip(record: Record, audition: Audition, sounds: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a clip as the player reads it."""
+    utterance = audition.utterance
+    results = {
+        level["method"]: clip
+        for level in judged_levels(record)
+        for clip in level["clips"]
+        if clip["id"] == utterance.id
+    }
+    return {
+        "id": utterance.id,
+        "voice": utterance.voice,
+        "text": utterance.text,
+        "sounds": dict(sounds),
+        "figures": {name: clip["figures"] for name, clip in results.items() if name in sounds},
+        "seed": next(iter(results.values()))["variation"],
+    }
+
+
+def player_json(record: Record, levels: Sequence[str], sounds: Sequence[Any]) -> str:
+    """Sounds, levels and metrics for the player, as JSON that no HTML reader takes for a tag."""
+    metrics = [
+        {
+            "name": name,
+            "title": METRICS[name].title,
+            "unit": METRICS[name].unit,
+            "digits": digits_of(name),
+        }
+        for name in gated(record)
+    ]
+    data = {"clips": sounds, "levels": levels, "metrics": metrics}
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

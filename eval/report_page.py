@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, SHIP, STRADDLES
-from kokoro_ane.eval.listening import REFERENCE, Audition, sound_data
+from kokoro_ane.eval.listening import Audition, order, packed, player_json
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.report_figures import (
     Record,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 PAGE = Path(__file__).resolve().parent / "page"
-BUDGET_BYTES = 2_100_000  # of all sound: the page stays under 3 MB
 MAX_PICTURE_BYTES = 250_000  # of one sensitivity curve
 UNFOLDED = ("pesq", "mcd_db")  # metrics whose strips are shown unfolded
 WORDED = ("tightest gate", "Neural Engine")  # columns whose cells may break
@@ -381,65 +380,3 @@ def provenance(record: Record) -> str:
     facts = source | {"clips": " ".join(source["clips"]), "packages_sha256": packages}
     facts |= {"libraries": libraries, "claim": record["claim"]}
     return json.dumps(facts, indent=1)
-
-
-def order(record: Record, auditions: Sequence[Audition]) -> list[str]:
-    """Levels to hear, the most wanted first: the one named, the other bests, those that ship, then
-    the rejected from the smallest.
-    """
-    levels = [level for level in record["levels"] if level["method"] in auditions[0].signals]
-    names = [record["level"], *(best["level"] for best in record["bests"])]
-    names += [level["method"] for level in levels if level["verdict"] == SHIP]
-    names += [level["method"] for level in sorted(levels, key=lambda level: level["bytes"])]
-    playable = {level["method"] for level in levels}
-    return [name for name in dict.fromkeys(names) if name in playable]
-
-
-def packed(record: Record, auditions: Sequence[Audition]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The levels that fit into the budget, and each clip with its sounds and figures."""
-    sounds = [{REFERENCE: sound_data(clip.signals[REFERENCE])} for clip in auditions]
-    spent, levels = sum(len(clip[REFERENCE]["flac"]) for clip in sounds), []
-    for name in order(record, auditions):
-        renditions = [sound_data(clip.signals[name], clip.signals[REFERENCE]) for clip in auditions]
-        size = sum(len(rendition["flac"]) for rendition in renditions)
-        if spent + size <= BUDGET_BYTES:
-            spent += size
-            levels.append(name)
-            for clip, rendition in zip(sounds, renditions, strict=True):
-                clip[name] = rendition
-    clips = [_clip(record, clip, made) for clip, made in zip(auditions, sounds, strict=True)]
-    return levels, clips
-
-
-def _clip(record: Record, audition: Audition, sounds: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a clip as the player reads it."""
-    utterance = audition.utterance
-    results = {
-        level["method"]: clip
-        for level in judged_levels(record)
-        for clip in level["clips"]
-        if clip["id"] == utterance.id
-    }
-    return {
-        "id": utterance.id,
-        "voice": utterance.voice,
-        "text": utterance.text,
-        "sounds": dict(sounds),
-        "figures": {name: clip["figures"] for name, clip in results.items() if name in sounds},
-        "seed": next(iter(results.values()))["variation"],
-    }
-
-
-def player_json(record: Record, levels: Sequence[str], sounds: Sequence[Any]) -> str:
-    """Sounds, levels and metrics for the player, as JSON that no HTML reader takes for a tag."""
-    metrics = [
-        {
-            "name": name,
-            "title": METRICS[name].title,
-            "unit": METRICS[name].unit,
-            "digits": digits_of(name),
-        }
-        for name in gated(record)
-    ]
-    data = {"clips": sounds, "levels": levels, "metrics": metrics}
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

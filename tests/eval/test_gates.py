@@ -37,15 +37,7 @@ from kokoro_ane.eval.judge import (
     statistic,
 )
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
-from kokoro_ane.eval.negative_controls import (
-    CONTROLS,
-    HARMLESS,
-    LATER,
-    SHIPPED,
-    THIRTEEN,
-    error,
-    harmless,
-)
+from kokoro_ane.eval.negative_controls import CONTROLS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     HEARD,
@@ -55,6 +47,7 @@ from kokoro_ane.eval.renditions import (
     VocoderComparison,
     VocoderSubject,
 )
+from kokoro_ane.eval.vocoder_controls import HARMLESS, LATER, SHIPPED, THIRTEEN, error, harmless
 from kokoro_ane.quantize.methods import METHODS
 from kokoro_ane.vocoder.packing import VocoderInputs, excerpt
 from kokoro_ane.vocoder.render import render_reference

@@ -27,13 +27,13 @@ from kokoro_ane.eval.decision import choose
 from kokoro_ane.eval.execution import THREADS, Execution, Workers, shared_cores
 from kokoro_ane.eval.facts import PackageFacts
 from kokoro_ane.eval.levels import JudgedLevel
-from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, pairs, sound_data
+from kokoro_ane.eval.listening import REFERENCE, Audition, chosen_clips, packed, pairs, sound_data
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.release import parse_arguments
 from kokoro_ane.eval.report import main as report
 from kokoro_ane.eval.report_figures import figure, interval_of, used
-from kokoro_ane.eval.report_page import asset, packed, page
+from kokoro_ane.eval.report_page import asset, page
 from kokoro_ane.eval.report_plots import strip_plot
 from kokoro_ane.eval.terminal import print_release
 from kokoro_ane.quantize.corpus import require_disjoint
@@ -536,7 +536,7 @@ class TestSounds:
         assert set(levels) == set(REPORT_LEVELS)
         assert set(sounds[0]["figures"]) == set(REPORT_LEVELS)
         spent = sum(len(way["flac"]) for clip in sounds for way in clip["sounds"].values())
-        monkeypatch.setattr("kokoro_ane.eval.report_page.BUDGET_BYTES", spent - 1)
+        monkeypatch.setattr("kokoro_ane.eval.listening.BUDGET_BYTES", spent - 1)
         assert packed(record, heard)[0] == levels[:-1]
         assert "Left out to keep the page small: " + levels[-1] in page(record, heard, [])
 
