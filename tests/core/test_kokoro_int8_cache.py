@@ -86,7 +86,7 @@ def test_taken_by_default_when_the_hub_does_not_answer(monkeypatch, capsys):
     def no_hub():
         raise InputError("the hub did not answer")
 
-    monkeypatch.setattr(module, "_download", no_hub)
+    monkeypatch.setattr(module, "download", no_hub)
     assert open_checkpoint().name == "kokoro-int8"
     error = capsys.readouterr().err
     assert "rounded weights: for trying and testing; release" in error
