@@ -9,7 +9,7 @@ height has room for; the rest stands in the file of figures.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
@@ -20,13 +20,15 @@ from kokoro_ane.core.commands import print_table
 from kokoro_ane.core.config import not_releasable
 from kokoro_ane.core.contract import BOTH
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.eval.decision import Choice, whole
 from kokoro_ane.eval.gates import MEAN, WORST
 from kokoro_ane.eval.judge import BROKEN, HOLDS, MISSING, REJECT, SHIP, STRADDLES, Check, Judgement
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import METRICS
 from kokoro_ane.eval.renditions import COMPARISONS
 from kokoro_ane.eval.report_figures import figure, interval_of, metric_of, tightest, used
+
+if TYPE_CHECKING:
+    from kokoro_ane.eval.decision import Choice
 
 WIDTH = 118  # when stdout is not a terminal
 RELEASE_WIDTH = 150
@@ -217,8 +219,12 @@ HEADINGS = (
 ON_A_SCREEN = ("level", "MB", "PESQ mean / worst", "MCD dB", "verdict", "broken or open")
 
 
-def print_release(levels: Sequence[JudgedLevel], choice: Choice, record: Mapping[str, Any]) -> None:
+def print_release(
+    levels: Sequence[JudgedLevel], choice: "Choice", record: Mapping[str, Any]
+) -> None:
     """Print decision, notes and the table of levels."""
+    from kokoro_ane.eval.decision import whole  # late: a verdict alone decides nothing
+
     console = console_of(RELEASE_WIDTH)
     narrow = console.is_terminal and console.width < RELEASE_WIDTH
     headings = ON_A_SCREEN if narrow else HEADINGS
@@ -267,7 +273,7 @@ def _span(level: JudgedLevel, metric: str) -> str:
     return f"\n[dim]{figure(interval[0])}-{figure(interval[1])}[/]" if interval else ""
 
 
-def print_products(products: Sequence[JudgedLevel], choice: Choice, _: Mapping[str, Any]) -> None:
+def print_products(products: Sequence[JudgedLevel], choice: "Choice", _: Mapping[str, Any]) -> None:
     """Print decision, notes, the table of products, and what is wrong with each."""
     print("\n  - ".join((f"{choice.verdict}  {choice.reason}", *choice.notes)))
     rows = []
