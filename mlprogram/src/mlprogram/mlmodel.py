@@ -20,9 +20,9 @@ import torch
 
 from mlprogram.dtypes import FeatureTypes_pb2, Model_pb2, coremltools
 from mlprogram.errors import ProgramError
-from mlprogram.interface import feature_value, program_value
 from mlprogram.package import Package, open_model, open_package, stages
 from mlprogram.program import Program
+from mlprogram.values import feature_value, program_value
 
 
 class MLState:
