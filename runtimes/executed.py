@@ -6,18 +6,17 @@ opened = open_chain(Request(checkpoint, Path("build"), method="w8a8"))
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kokoro_ane.core.contract import G2P_NAME
 from kokoro_ane.core.manifest import Manifest, described
 from kokoro_ane.encoder.encoder_steps import EncoderBackend
 from kokoro_ane.quantize.locator import Request
 from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, ENCODER_BY_PYTORCH, Opened
-from kokoro_ane.vocoder.render import VocoderPackage, open_package
+from kokoro_ane.vocoder.render import open_package
 from mlprogram import Program
 
-if TYPE_CHECKING:
-    from kokoro_ane.vocoder.streaming.streaming_package import StreamingPackage
+open_vocoder = open_package  # the vocoder alone
 
 
 def open_chain(request: Request) -> Opened:
@@ -48,11 +47,6 @@ def open_encoder(encoders: tuple[Path, ...]) -> EncoderBackend:
     from kokoro_ane.encoder.encoder_stage import EncoderPackage
 
     return EncoderPackage(encoders).backend
-
-
-def open_vocoder(path: Path, precision: str = "declared") -> "VocoderPackage | StreamingPackage":
-    """The vocoder alone. `precision`: of the executor's arithmetic."""
-    return open_package(path, precision)
 
 
 def open_g2p(runtime: str, build: Path) -> tuple[Any, dict[str, str]]:
