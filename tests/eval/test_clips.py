@@ -12,6 +12,7 @@ import torch
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.contract import DEFAULT_BUCKETS, SAMPLE_RATE_HZ, TUNING
 from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.encoder import encoder_stage
 from kokoro_ane.encoder.encoder_steps import AlignmentLimits, EncoderBackend, input_ids
 from kokoro_ane.encoder.functions import Encoder, torch_functions
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER, execution
@@ -126,7 +127,7 @@ class InPyTorch:
 @pytest.fixture
 def bench(reference, monkeypatch):
     """A bench whose packages are the fp32 model."""
-    monkeypatch.setattr(execution, "EncoderPackage", InPyTorch)
+    monkeypatch.setattr(encoder_stage, "EncoderPackage", InPyTorch)
     monkeypatch.setattr(execution, "opened", lambda *_: None)
     return ClipBench(Plan(reference.checkpoint, reference.seed, Path(), 1), reference)
 
