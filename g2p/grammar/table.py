@@ -97,14 +97,15 @@ class Slots:
             raise ValueError(f"no slot and no word set is named {name!r}")
         return alternation(self.sets[name])
 
-    def marked(self, expression: str) -> str:
+    # a port gets the methods whose names its code asks for: these two share theirs with none
+    def with_marks(self, expression: str) -> str:
         """`expression` with one private character for each slot, whose beginning is then known."""
-        return SLOT.sub(lambda slot: self.mark(slot[1]), expression)
+        return SLOT.sub(lambda slot: self.mark_of_slot(slot[1]), expression)
 
-    def mark(self, name: str) -> str:
+    def mark_of_slot(self, name: str) -> str:
         """The private character of a slot."""
         if name not in self.slot_marks:
-            beginning = beginning_of(self.marked(self.raw(name)), self.slot_beginnings)
+            beginning = beginning_of(self.with_marks(self.raw(name)), self.slot_beginnings)
             self.slot_marks[name] = chr(PRIVATE + len(self.slot_marks))
             self.slot_beginnings[self.slot_marks[name]] = beginning
         return self.slot_marks[name]
@@ -203,7 +204,7 @@ def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tupl
     joins, open_end = after == "@same", after[:1] == "+"
     after = "" if joins else after.lstrip("+")
     try:
-        starts = starts_of(slots.marked(pattern), open_end, slots.slot_beginnings)
+        starts = starts_of(slots.with_marks(pattern), open_end, slots.slot_beginnings)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
     row = Row(
