@@ -22,8 +22,6 @@ from kokoro_ane.core.commands import conclude
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from kokoro_ane.g2p.phonemizer import G2P
     from kokoro_ane.g2p.result import Result, Word
 
@@ -144,55 +142,24 @@ def pieces(arguments: argparse.Namespace, stack: ExitStack) -> Iterable[str]:
     return decoded(stream, str(arguments.file))
 
 
-def explained(result: "Result", console: "Console") -> None:
-    """A table of one sentence. Lines that fit are put together here: rich takes 0.2 ms a word for
-    what hardly ever has to be folded.
-    """
-    from rich.cells import cell_len, set_cell_size
-
-    rows = [_cells(word) for word in result.words]
-    widths = [max(map(cell_len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    if sum(widths) + 2 * len(COLUMNS) > console.width:
-        return _folded(rows, console)
-    lines = []
-    for row in (COLUMNS, *rows):
-        left = [set_cell_size(cell, width) for cell, width in zip(row[:4], widths[:4], strict=True)]
-        right = [cell.rjust(width) for cell, width in zip(row[4:], widths[4:], strict=True)]
-        lines.append("  ".join(("", *left, *right))[1:])
-    console.out(lines[0], style="bold", highlight=False)
-    console.file.write("".join(f"{line}\n" for line in lines[1:]))
-    return None
+def explained(result: "Result") -> None:
+    """A table of one sentence; a terminal folds what is wider."""
+    rows = [COLUMNS, *map(_cells, result.words)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 def _cells(word: "Word") -> tuple[str, ...]:
-    spoken = (
-        ""
-        if word.source in ("override", "punctuation") or word.spoken == word.text
-        else word.spoken
-    )
+    is_itself = word.source in ("override", "punctuation") or word.spoken == word.text
     return (
         visible(word.text),
-        visible(spoken),
+        "" if is_itself else visible(word.spoken),
         word.phonemes,
         word.source,
         f"{word.confidence:.2f}",
         f"{word.start}:{word.end}",
     )
-
-
-def _folded(rows: list[tuple[str, ...]], console: "Console") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold")
-    for name in COLUMNS:
-        if name in COLUMNS[4:]:
-            table.add_column(name, justify="right")
-        else:
-            table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
 
 
 def visible(text: str) -> str:
@@ -221,11 +188,9 @@ def reasons_of(result: "Result", g2p: "G2P") -> Iterator[str]:
 def main(argv: list[str] | None = None) -> int:
     """The command itself."""
     arguments = parse_arguments(argv)
-    from rich.console import Console
-
     from kokoro_ane.g2p.phonemizer import G2P
 
-    console, summary = Console(highlight=False), Summary()
+    summary = Summary()
     with ExitStack() as stack:
         text = pieces(arguments, stack)
         g2p = G2P.load(arguments.dialect, arguments.lexicon)
@@ -234,9 +199,9 @@ def main(argv: list[str] | None = None) -> int:
             if result.words:
                 print(result.phonemes)
                 if arguments.explain:
-                    explained(result, console)
+                    explained(result)
                     for line in reasons_of(result, g2p):
-                        console.print(line, markup=False, soft_wrap=True)
+                        print(line)
     if not summary.words:
         left = ", ".join(f"{count} {name}" for name, count in sorted(summary.dropped.items()))
         raise InputError(

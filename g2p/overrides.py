@@ -6,8 +6,8 @@ offsets mapped back.
     marked.original(0, 1)         # (1, 7): the word inside the brackets
 
     [word](/phonemes/)   these phonemes          [word](-1)   stress level, g2p/alphabet.py
-    [1,001](#&#)         number flags            [2026](digits)   digit by digit
-    [FBI](characters)    letter by letter        [pause 300ms], [pause 1.5s]   silence
+    [FBI](characters)    letter by letter        [2026](digits)   digit by digit
+    [pause 300ms], [pause 1.5s]   silence
     [voice:am_adam 0.9]  another voice from there on, and its pace
     [text](anything else)   a link: the text is said, the target is not
 
@@ -20,12 +20,11 @@ brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kokoro_ane.g2p.alphabet import to_kokoro, unknown_symbol
-from kokoro_ane.g2p.number_words import ONES, SCALES, TENS
-from kokoro_ane.g2p.result import US, Kind, Language, Token
+from kokoro_ane.g2p.result import US, Language
 from kokoro_ane.g2p.ssml import (
     BLOCKS,
     DEEPEST,
@@ -61,15 +60,12 @@ _UNCLOSED = re.compile(r"\]\([/#+\-0-9]")
 
 @dataclass(frozen=True)
 class Override:
-    """What was asked for start:end of the cleaned text: phonemes, or a stress level, or number
-    flags.
-    """
+    """What was asked for start:end of the cleaned text: phonemes, or a stress level."""
 
     start: int = 0
     end: int = 0
     phonemes: str | None = None
     stress: float | None = None
-    flags: str = ""
     clitic: str = ""  # the s of `[Kokoro](/kˈOkəɹO/)'s`
     user: bool = False  # a phrase of the user's lexicon
     pause_s: float = 0.0
@@ -355,7 +351,7 @@ class _Work:
         )
 
     def override(self, match: re.Match[str]) -> None:
-        """`[word](target)`: a placeholder for phonemes, a mark for a stress or flags; any other
+        """`[word](target)`: a placeholder for phonemes, a mark for a stress; any other
         target is counted as dropped.
         """
         start, end, target = match.start(1), match.end(1), match.group(2)
@@ -380,8 +376,6 @@ class _Work:
             )
         elif _STRESS.fullmatch(target):
             self.overrides.append(Override(begin, self.length, stress=float(target)))
-        elif len(target) > 1 and target[0] == target[-1] == "#":
-            self.overrides.append(Override(begin, self.length, flags=target.strip("#")))
         else:
             self.drop(*match.span(2), "link target")
 
@@ -391,54 +385,5 @@ def _phonemes(target: str) -> str | None:
     return (
         to_kokoro(target[1:].rstrip("/").strip())
         if len(target) > 1 and target[0] == target[-1] == "/"
-        else None
-    )
-
-
-_SMALL = frozenset((*ONES[1:], *TENS[2:]))
-_SCALES = frozenset(("hundred", *SCALES[1:]))
-REDUCED_AND = "ən"
-
-
-def with_flags(tokens: Sequence[Token], overrides: Sequence[Override]) -> tuple[Token, ...]:
-    """`tokens` with the flags of each override applied to the number words of its span."""
-    for override in overrides:
-        if override.flags:
-            inside = [token for token in tokens if override.start <= token.start < override.end]
-            if inside:
-                first = tokens.index(inside[0])
-                tokens = (
-                    *tokens[:first],
-                    *_flagged(inside, override.flags),
-                    *tokens[first + len(inside) :],
-                )
-    return tuple(tokens)
-
-
-def _flagged(tokens: list[Token], flags: str) -> list[Token]:
-    if "a" in flags and len(tokens) > 1 and tokens[0].text == "one" and tokens[1].text in _SCALES:
-        tokens = [replace(tokens[0], text="a"), *tokens[1:]]
-    place = _and_place(tokens) if "&" in flags or "n" in flags else None
-    if place is None:
-        return tokens
-    kind: Kind = "word" if "&" in flags else "override"
-    before = tokens[place - 1]
-    return [
-        *tokens[: place - 1],
-        replace(before, space=kind == "word"),
-        replace(before, text="and", kind=kind, space=True),
-        *tokens[place:],
-    ]
-
-
-def _and_place(tokens: list[Token]) -> int | None:
-    """Where "and" belongs: behind the last hundred, thousand ... when one or two words below a
-    hundred end the number.
-    """
-    scales = [place for place, token in enumerate(tokens) if token.text in _SCALES]
-    tail = tokens[scales[-1] + 1 :] if scales else []
-    return (
-        scales[-1] + 1
-        if 0 < len(tail) <= 2 and all(token.text in _SMALL for token in tail)
         else None
     )

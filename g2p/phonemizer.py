@@ -15,7 +15,7 @@ first word that needs them. Every spoken word is one Word; the words of `2026` s
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -189,6 +189,7 @@ class G2P:
         fallback: Fallback | None = None,
         unk: str | None = None,
         neural: Neural | None = None,
+        without: Collection[str] = (),
     ) -> "G2P":
         """All stages. `dialect`: us, gb, a, b, en-us, en-gb, es, it, fr, pt. `lexicon`: a user's
         words and phrases, a file or a mapping.
@@ -196,17 +197,18 @@ class G2P:
         `fallback`: asked for words nobody lists, in the place of the neural model: a word in,
         phonemes out, or None for "spell it". `unk`: stands for a word that would be spelled for
         want of anything better. Both are for English, as `neural`, a network in the place of
-        NumPy's. Raises InputError for a bad one of these.
+        NumPy's, and `without`, domains of g2p/data/grammar/whitelist.tsv that are left out. Raises
+        InputError for a bad one of these.
         """
         from kokoro_ane.g2p.grammar.load import grammar_of
         from kokoro_ane.g2p.lexicon import user_lexicon
 
         kind, user = dialect_of(dialect), user_lexicon(lexicon)
         if kind not in (US, GB):
-            if fallback is not None or unk is not None:
+            if fallback is not None or unk is not None or without:
                 raise InputError(
-                    f"{kind} is read by rule and leaves no word unknown: fallback and unk are for"
-                    " English"
+                    f"{kind} is read by rule and leaves no word unknown: fallback, unk and without"
+                    " are for English"
                 )
             by_rule = cls.__new__(cls)
             by_rule._set(*_stages(kind, user.words), kind, user.phrases)
@@ -219,7 +221,7 @@ class G2P:
         if fallback is not None:
             neural = FallbackNeural(fallback)
         return cls(
-            partial(grammar_of(kind), known=words.lists),
+            partial(grammar_of(kind, without), known=words.lists),
             words,
             LateHeteronyms(),
             neural or LateNeural(kind),

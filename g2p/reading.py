@@ -24,10 +24,10 @@ from kokoro_ane.g2p.alphabet import (
 )
 from kokoro_ane.g2p.lexicon import DEFAULT, Found, Lexicon, is_plural_acronym
 from kokoro_ane.g2p.morphology import fold, is_clitic, spell, with_clitic, with_s
-from kokoro_ane.g2p.result import GB, US, Guess, Source
+from kokoro_ane.g2p.result import GB, Guess, Source
 from kokoro_ane.g2p.weak_forms import weak_parts
 from kokoro_ane.g2p.word_lists import british
-from kokoro_ane.g2p.word_parts import Plan, by_origin, plan, with_accent, with_consonants
+from kokoro_ane.g2p.word_parts import Plan, by_origin, plan, with_accent
 
 CAPITALISED, CAPITALS = 0.5, 2  # stress levels misaki gives to Word and WORD
 ACRONYM = 5  # so many capitals that nobody knows are said letter by letter
@@ -215,9 +215,7 @@ class Reader:
             source: Source = getattr(self._neural, "source", "neural")
             phonemes = guess.phonemes
             if source == "neural":
-                phonemes = with_accent(
-                    word, with_consonants(fold(word), phonemes, self.lexicon.dialect == US)
-                )
+                phonemes = with_accent(word, phonemes)
             return Reading(phonemes, source, guess.confidence, vowel=starts_with_vowel(phonemes))
         return self._spelled(word, 0.0)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from kokoro_ane.g2p.alphabet import KNOWN, PAUSES, restress
 from kokoro_ane.g2p.lexicon import DEFAULT
 from kokoro_ane.g2p.morphology import with_clitic
-from kokoro_ane.g2p.overrides import REDUCED_AND, Marked, Override, with_flags
+from kokoro_ane.g2p.overrides import Marked, Override
 from kokoro_ane.g2p.reading import Reader, Reading, starts_with_vowel
 from kokoro_ane.g2p.result import Normalized, Source, Token, Word
 from kokoro_ane.g2p.weak_forms import (
@@ -63,26 +63,17 @@ class SentenceReader:
         """The words of a sentence in order, and how many characters have no sound at all."""
         tokens, offset, text = sentence.normalized.tokens, sentence.offset, sentence.text
         plain = sentence.marked.plain
-        if sentence.marked.overrides:
-            tokens = with_flags(tokens, sentence.marked.overrides)
         shouted, vowel, following, unsaid = is_shouted(tokens), END.vowel, END.word, 0
         words_out: list[Word] = []
         source: Source
         for place in range(len(tokens) - 1, -1, -1):
             token, override = tokens[place], None
-            before = tokens[place - 1].text if place else ""
-            spoken, kind = (
-                token.text,
-                "word"
-                if token.kind == "letters" and is_loud(token, shouted, before)
-                else token.kind,
-            )
+            spoken, kind = token.text, token.kind
+            if is_loud(token, shouted, tokens[place - 1].text if place else ""):
+                kind = "word"
             if kind == "punctuation":
-                phonemes, source, confidence = (
-                    mark_of(sentence.marked.text, token),
-                    "punctuation",
-                    1.0,
-                )
+                phonemes, source = mark_of(sentence.marked.text, token), "punctuation"
+                confidence = 1.0
                 if spoken in PAUSES:
                     vowel, following = None, ""
             else:
@@ -90,33 +81,22 @@ class SentenceReader:
                 reading = self._reading(token, kind, sentence.marked, override)
                 phonemes, source, confidence = reading.phonemes, reading.source, reading.confidence
                 unsaid += reading.unsaid
-                if (
-                    spoken == "point"
-                    and kind == "word"
-                    and sentence.marked.text[token.start : token.end] != spoken
-                ):
+                is_written = sentence.marked.text[token.start : token.end] == spoken
+                if spoken == "point" and kind == "word" and not is_written:
                     phonemes, source = DECIMAL_POINT, "rule"
                 elif kind == "word" and (reading.senses is not None or spoken.lower() in WEAK):
-                    phonemes, source = self._in_context(
-                        tokens, place, reading, Ahead(vowel, following), shouted
-                    )
+                    ahead = Ahead(vowel, following)
+                    phonemes, source = self._in_context(tokens, place, reading, ahead, shouted)
                 if override is not None and override.stress is not None:
                     phonemes = restress(phonemes, override.stress)
                 if source == "pause":
                     vowel, following = None, ""
                 elif phonemes:
-                    vowel, following = (
-                        starts_with_vowel(phonemes)
-                        if phonemes != reading.phonemes
-                        else reading.vowel,
-                        spoken.lower(),
-                    )
+                    is_changed = phonemes != reading.phonemes
+                    vowel = starts_with_vowel(phonemes) if is_changed else reading.vowel
+                    following = spoken.lower()
             if phonemes:
-                start, end = (
-                    (token.start, token.end)
-                    if plain
-                    else sentence.marked.original(token.start, token.end)
-                )
+                start, end = sentence.marked.original(token.start, token.end)
                 pause_s = override.pause_s if override is not None and source == "pause" else 0.0
                 words_out.append(
                     Word(
@@ -143,26 +123,20 @@ class SentenceReader:
         return self._reader.read(token.text)
 
     def _overridden(self, override: Override | None, marked: Marked) -> Reading:
-        """The phonemes somebody gave, the clitic behind them, or the short "and" of a number
-        flag.
-        """
-        if override is not None and override.pause_s:
+        """The phonemes somebody gave, or the clitic behind them; nothing where nobody did."""
+        if override is None:
+            return Reading("", "override")
+        if override.pause_s:
             return Reading(pause_mark(override.pause_s), "pause")
-        if override is not None and override.say_as:
+        if override.say_as:
             return self._reader.letters("".join(filter(str.isalnum, override.say_as)))
-        if override is not None and override.phonemes:
-            return Reading(
-                override.phonemes,
-                "user" if override.user else "override",
-                vowel=starts_with_vowel(override.phonemes),
+        if override.phonemes:
+            return Reading("", "override").with_phonemes(
+                override.phonemes, "user" if override.user else None
             )
-        if override is not None and override.clitic:
-            stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
-            return Reading(
-                with_clitic(stem, override.clitic, self._reader.lexicon.dialect)[len(stem) :],
-                "rule",
-            )
-        return Reading(REDUCED_AND, "rule", vowel=True)
+        stem = marked.overrides[marked.overrides.index(override) - 1].phonemes or ""
+        ended = with_clitic(stem, override.clitic, self._reader.lexicon.dialect)
+        return Reading(ended[len(stem) :], "rule")
 
     def _in_context(
         self, tokens: Sequence[Token], place: int, reading: Reading, ahead: Ahead, shouted: bool
@@ -210,7 +184,13 @@ def mark_of(text: str, token: Token) -> str:
 
 
 def override_at(marked: Marked, token: Token) -> Override | None:
-    return next(
-        (override for override in marked.overrides if override.start <= token.start < override.end),
-        None,
-    )
+    """What was asked for where a token begins; of a placeholder in a link, which its token spans,
+    what was asked for there.
+    """
+    is_link = token.kind == "override" and token.end - token.start > 1
+    for override in marked.overrides:
+        if override.start <= token.start < override.end:
+            return override
+        if is_link and token.start <= override.start < token.end:
+            return override
+    return None

@@ -1,16 +1,16 @@
 """Words that no list has, before and after the network: two known words in one, names read by their
-origin, consonants that got lost.
+origin, the stress of an accent.
 
     halves("voicenote", known)               # ("voice", "note"): the network would read voi-cenote
     by_origin("Xiaoping")                    # "ʃWpˈɪŋ": pinyin says how it is said
-    with_consonants("okonjo", "OkˈɑnO")      # "OkˈɑnʤO": the j was lost
+    with_accent("Almodóvar", "ˌɑlmOdOvˈɑɹ")  # "ɑlmOdˈOvɑɹ"
 
-All three are fitted on words that CMUdict has and the other lists lack, where `halves` is right 78
-times in 100 and the network 74; tables are g2p/data/origins.json.
+Fitted on words that CMUdict has and the other lists lack, where `halves` is right 78 times in 100
+and the network 74; tables are g2p/data/origins.json.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY, VOWELS, restress
@@ -170,8 +170,6 @@ def plan(word: str, is_listed: Known, dialectal: Callable[[str], str]) -> Plan |
     if ending:
         head, sound = word[: -len(ending)], dialectal(NAME_ENDINGS[ending])
         return Plan((head,), lambda spoken: _with_name_ending(head, spoken[0], sound), 0.5)
-    if re.match("[Xx][b-df-hj-np-tv-xz]", word) and len(word) > LEAST:
-        return Plan((word[1:],), lambda spoken: f"{SECONDARY}ɛks" + spoken[0], 0.5)
     return None
 
 
@@ -227,25 +225,6 @@ def _restressed(phonemes: str, number: int, full: str = "") -> str:
     return spoken[:old] + (SECONDARY if between > 1 else "") + spoken[old + 1 :]
 
 
-# Letters to the sounds that keep them, and the sound that is put back.
-SOUNDS_OF = {letter: frozenset(sounds) for letter, sounds in TABLES["letters"].items()}
-PUT_BACK = TABLES["put_back"]
-SILENT = re.compile(TABLES["silent"])
-LOST, STRAY, VOWEL_MISSED = 4, 3, 1  # costs of the alignment
-
-
-def with_consonants(word: str, phonemes: str, rhotic: bool = True) -> str:
-    """`phonemes` with a sound for every consonant letter of `word` that has none and is not silent
-    where it stands.
-
-    `rhotic`: an r is heard before a consonant and at the end.
-    """
-    lost = list(_lost(word.lower(), phonemes, rhotic))
-    for place, sound in reversed(lost):
-        phonemes = phonemes[:place] + sound + phonemes[place:]
-    return phonemes
-
-
 def with_accent(word: str, phonemes: str) -> str:
     """`phonemes` stressed where `word` has its only acute accent (Almodóvar, Mbappé); unchanged
     where letters and vowels do not match.
@@ -260,52 +239,3 @@ def with_accent(word: str, phonemes: str) -> str:
         if fits
         else phonemes
     )
-
-
-def _lost(letters: str, phonemes: str, rhotic: bool) -> Iterator[tuple[int, str]]:
-    """(place in the phonemes, sound) of each lost consonant, by the cheapest alignment (Levenshtein
-    with classes of sounds).
-    """
-    silent = {place for match in SILENT.finditer(letters) for place in range(*match.span())}
-    silent |= (
-        set() if rhotic else {match.start() for match in re.finditer("r(?![aeiouy])", letters)}
-    )
-    rows, columns = len(letters) + 1, len(phonemes) + 1
-    cost = [[0.0] * columns for _ in range(rows)]
-    for i in range(rows):
-        for j in range(columns):
-            steps = [cost[i - 1][j] + _skip(letters, i - 1, silent)] if i else []
-            steps += [cost[i][j - 1] + _extra(phonemes[j - 1])] if j else []
-            steps += (
-                [cost[i - 1][j - 1] + _match(letters[i - 1], phonemes[j - 1])] if i and j else []
-            )
-            cost[i][j] = min(steps, default=0.0)
-    i, j = rows - 1, columns - 1
-    parts_out = []
-    while i:
-        if j and cost[i][j] == cost[i - 1][j - 1] + _match(letters[i - 1], phonemes[j - 1]):
-            i, j = i - 1, j - 1
-        elif cost[i][j] == cost[i - 1][j] + _skip(letters, i - 1, silent):
-            if _skip(letters, i - 1, silent) == LOST:
-                parts_out.append((j, PUT_BACK[letters[i - 1]]))
-            i -= 1
-        else:
-            j -= 1
-    yield from reversed(parts_out)
-
-
-def _skip(letters: str, place: int, silent: set[int]) -> float:
-    letter = letters[place]
-    if letter not in SOUNDS_OF:
-        return 0.0
-    return 0.1 if place in silent else LOST
-
-
-def _extra(sound: str) -> float:
-    return 0.0 if sound in VOWELS or sound in f"{PRIMARY}{SECONDARY}jwːɪʊ" else 1.0
-
-
-def _match(letter: str, sound: str) -> float:
-    if letter in SOUNDS_OF:
-        return 0.0 if sound in SOUNDS_OF[letter] else 99.0
-    return 0.0 if sound in VOWELS else 99.0

@@ -56,8 +56,8 @@ class BundleOptions:
 
     method: level of the vocoder, "" for the runtime's own. product: the levels that
     BUILD/release/product.json names. text: what reads text, g2p's rules or a lexicon of words.
-    dialects: us, gb, or us,gb; None for those that the voices speak. out: None for
-    BUILD/bundle-METHOD.
+    dialects: us, gb, or us,gb; None for those that the voices speak. without_domain: domains of
+    one-off forms that the rules leave out, as chat,letters. out: None for BUILD/bundle-METHOD.
     """
 
     runtime: str = DEFAULT_RUNTIME
@@ -69,6 +69,7 @@ class BundleOptions:
     out: Path | None = None
     text: str = RULES
     dialects: str | None = None
+    without_domain: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         "--dialects",
         help="languages of that: us, gb, or us,gb (default: those that the voices speak)",
     )
+    parser.add_argument(
+        "--without-domain",
+        default="",
+        metavar="DOMAINS",
+        help="one-off forms that the rules leave out, as chat,letters: domains of"
+        " g2p/data/grammar/whitelist.tsv",
+    )
     parser.add_argument("--verify", type=Path, metavar="FOLDER", help="check this bundle instead")
     return parser.parse_args(argv)
 
@@ -150,6 +158,17 @@ def dialects_of(text: str) -> "tuple[Dialect, ...]":
     return tuple(names)  # type: ignore[arg-type]
 
 
+def domains_of(options: BundleOptions) -> tuple[str, ...]:
+    """'chat,letters' -> both. InputError for one that the whitelist does not have."""
+    from kokoro_ane.g2p.grammar.load import grammar_of
+
+    names = tuple(filter(None, map(str.strip, options.without_domain.split(","))))
+    if names and options.text == WORDS:
+        raise InputError("--without-domain is of the rules: a lexicon of words has no domains")
+    grammar_of("us", names)
+    return names
+
+
 def bundle(options: BundleOptions) -> Bundle:
     """Build what is missing, write the bundle and verify it.
 
@@ -173,6 +192,7 @@ def bundle(options: BundleOptions) -> Bundle:
         level, layout = parse_level(chosen["stages"]["vocoder"])
         product, method, encoder = (decision, chosen), level.name, chosen["stages"]["encoder"]
     dialects = None if options.dialects is None else dialects_of(options.dialects)
+    without = domains_of(options)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
     method = level_for(options.runtime, method)
     check_runtime(options.runtime, method, layout=layout)
@@ -186,7 +206,9 @@ def bundle(options: BundleOptions) -> Bundle:
 
     folder = check_output(folder, bundle_of_ours)
     build_missing(options.runtime, request, build_package)
-    write_bundle(folder, request, options.runtime, dialects, options.text == WORDS, product)
+    write_bundle(
+        folder, request, options.runtime, dialects, options.text == WORDS, product, without
+    )
     return Bundle(folder, "SHIP", *verify_bundle(folder))
 
 

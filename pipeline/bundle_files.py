@@ -5,7 +5,7 @@ data, checked = verify_bundle(Path("build/bundle-p6"))
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +80,14 @@ def write_bundle(
     dialects: tuple[Dialect, ...] | None = None,
     words_only: bool = False,
     product: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
+    without: Collection[str] = (),
 ) -> None:
     """Everything into `folder`, which appears when it is complete; languages of the voices where no
     dialects are named.
 
     Text is read by g2p's rules, which hold the word lists and the G2P network; `words_only`: by a
     lexicon and the G2P package instead. `product`: the decision whose levels these are, and the
-    product that it names.
+    product that it names. `without`: domains of one-off forms that the rules leave out.
 
     CheckFailed: a rejected level. InputError: missing or mixed parts, or others than the decision
     judged.
@@ -132,7 +133,7 @@ def write_bundle(
                 write_lexicon(aside / LEXICON / f"{dialect}.tsv", dialect)
         else:
             for language in dialects or languages_for(checkpoint.voices):
-                write_text_tables(aside / TEXT, language)
+                write_text_tables(aside / TEXT, language, without)
         _write_licenses(checkpoint, aside, LEXICON if words_only else TEXT)
         # vectors come from the copies inside, so that what is checked is what ships
         voice = checkpoint.voice(checkpoint.voices[0]).numpy()

@@ -4,55 +4,119 @@ text/us.words of a bundle.
     content = packed_words([("lead", "g:DEFAULT=lˈid\tt=nv"), ...])   # rising by code points
     dict(rows_of(content))["lead"]                                    # "g:DEFAULT=lˈid\tt=nv"
 
-File: "KWRD", format, rows a block, count of blocks, the first byte of each block and of what is
-behind the last; the codes of words, then those of what is said, each a length and UTF-8 texts with
-a zero between them. Numbers are uint32, little-endian. A code is a byte that stands for its text. A
-row: a byte, 16 times the characters that the word shares with the row before, plus those that what
-is said shares with it from its second character on; codes of the rest of the word and a tab; codes
-of what is said, less the shared part, and a line's end. The first row of a block shares nothing, so
-that a search by halves looks at blocks' first words and then through one block.
+File: "KWRD", format, rows a block, count of rows, the first byte of each block and of what is
+behind the last, three tables of codes: of shares, of words, of what is said. Numbers are uint32,
+little-endian. A table: its length, how many codes have 1, 2, ... LONGEST bits, and their texts in
+that order, UTF-8 with a zero between them: a canonical Huffman code (RFC 1951, 3.2.2), the first
+bit of a byte its highest. A row: a share, 16 times the characters that the word shares with the row
+before, plus those that what is said shares with it from its second character on; codes of the rest
+of the word and a tab; codes of what is said, less the shared part, and a line's end. The first row
+of a block shares nothing, so that a search by halves looks at blocks' first words and then through
+one block.
 """
 
+import heapq
 import struct
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
 from os.path import commonprefix
 
 import numpy as np
 
-from kokoro_ane.core.errors import CheckFailed
+from kokoro_ane.core.errors import CheckFailed, InputError
 
-MAGIC, FORMAT, BLOCK_ROWS, CODES, SAMPLE = b"KWRD", 1, 64, 256, 8
+MAGIC, FORMAT, BLOCK_ROWS, CODES, SAMPLE, LONGEST = b"KWRD", 2, 64, 512, 8, 32
 END_OF_WORD, END_OF_ROW, MOST_SHARED = "\t", "\n", 15
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts of a canonical code, the shortest code first, and the bits of each as text."""
+
+    texts: tuple[str, ...]
+    bits: tuple[str, ...]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], lengths: Sequence[int]) -> "Table":
+        """Codes of these lengths, which rise: each the one before plus one, and longer by zeros."""
+        bits, code = [], -1
+        for before, length in pairwise((0, *lengths)):
+            code = (code + 1) << (length - before)
+            bits.append(f"{code:0{length}b}")
+        return cls(tuple(texts), tuple(bits))
+
+    @property
+    def content(self) -> bytes:
+        """The table as the file has it."""
+        lengths = [len(bits) for bits in self.bits]
+        counts = [lengths.count(length) for length in range(1, LONGEST + 1)]
+        content = struct.pack(f"<{LONGEST}I", *counts) + "\0".join(self.texts).encode()
+        return struct.pack("<I", len(content)) + content
+
+    def text(self, bits: str, place: int) -> tuple[str, int]:
+        """The text of the code that begins at `place`, and where the next one does."""
+        code = bisect_right(self.bits, bits[place : place + LONGEST]) - 1
+        return self.texts[code], place + len(self.bits[code])
+
+    def until(self, end: str, bits: str, place: int) -> tuple[str, int]:
+        """The texts of the codes from `place` to the one that ends in `end`, without it."""
+        whole = ""
+        while not whole.endswith(end):
+            text, place = self.text(bits, place)
+            whole += text
+        return whole[:-1], place
 
 
 def packed_words(rows: Sequence[tuple[str, str]]) -> bytes:
     """The file of these rows, read again. CheckFailed where it does not give them back."""
-    shares, words, readings = zip(*_parted(rows), strict=True)
-    columns = [_coded(texts) for texts in (words, readings)]
-    parts = [
-        bytes((share,)) + word + rest
-        for share, word, rest in zip(shares, columns[0][1], columns[1][1], strict=True)
-    ]
+    shares, *texts = zip(*_parted(rows), strict=True)
+    columns = [([*map(str, range(256))], [[share] for share in shares]), *map(_coded, texts)]
+    tables = [_table(texts, parts) for texts, parts in columns]
     # a block is found by halves, then read from its start
-    blocks = [
-        b"".join(parts[start : start + BLOCK_ROWS]) for start in range(0, len(parts), BLOCK_ROWS)
-    ]
-    # codes of words, then those of readings
-    tables = [b"\0".join(code.encode() for code in codes) for codes, _ in columns]
-    tables = [struct.pack("<I", len(table)) + table for table in tables]
-    first = 16 + 4 * (len(blocks) + 1) + sum(map(len, tables))
-    starts = np.cumsum([first, *map(len, blocks)]).astype("<u4").tobytes()
+    blocks = []
+    for start in range(0, len(rows), BLOCK_ROWS):
+        parts = zip(*(column[1][start : start + BLOCK_ROWS] for column in columns), strict=True)
+        bits = "".join(
+            codes[code]
+            for row in parts
+            for (_, codes), part in zip(tables, row, strict=True)
+            for code in part
+        )
+        size = -(-len(bits) // 8)
+        blocks.append(int(bits.ljust(8 * size, "0"), 2).to_bytes(size, "big"))
+    contents = [table.content for table, _ in tables]
+    first = 16 + 4 * (len(blocks) + 1) + sum(map(len, contents))
+    starts = accumulate(map(len, blocks), initial=first)
     content = (
         MAGIC
-        + struct.pack("<III", FORMAT, BLOCK_ROWS, len(blocks))
-        + starts
-        + b"".join([*tables, *blocks])
+        + struct.pack(f"<III{len(blocks) + 1}I", FORMAT, BLOCK_ROWS, len(rows), *starts)
+        + b"".join([*contents, *blocks])
     )
     # read back at once, as a port reads it
     if list(rows_of(content)) != list(rows):
         raise CheckFailed("packed words are not the words that were given")
     return content
+
+
+def _table(texts: Sequence[str], parts: Sequence[Sequence[int]]) -> tuple[Table, dict[int, str]]:
+    """Huffman's code (1952) of the numbers that `parts` hold, each number's text and its bits."""
+    counts = Counter(chain.from_iterable(parts))
+    codes, lengths = sorted(counts), dict.fromkeys(counts, 0)
+    # the two rarest groups become one, and every code in it a bit longer
+    groups = [(counts[code], code, [code]) for code in codes]
+    heapq.heapify(groups)
+    while len(groups) > 1:
+        one, other = heapq.heappop(groups), heapq.heappop(groups)
+        members = one[2] + other[2]
+        for code in members:
+            lengths[code] += 1
+        heapq.heappush(groups, (one[0] + other[0], one[1], members))
+    codes.sort(key=lambda code: (lengths[code], code))
+    table = Table.of([texts[code] for code in codes], [lengths[code] or 1 for code in codes])
+    return table, dict(zip(codes, table.bits, strict=True))
 
 
 def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
@@ -68,7 +132,7 @@ def _parted(rows: Sequence[tuple[str, str]]) -> Iterator[tuple[int, str, str]]:
         yield 16 * one + two, word[one:] + END_OF_WORD, rest + END_OF_ROW
 
 
-def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
+def _coded(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     """The text of each code, and every text in codes: in a sample the most frequent pair becomes a
     code until no code is left.
     """
@@ -89,7 +153,8 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], list[bytes]]:
         sample, content = (_joined(each, left, right, len(codes)) for each in (sample, content))
         codes.append(codes[left] + codes[right])
     ends = np.flatnonzero(np.array([code.endswith(end) for code in codes])[content]) + 1
-    return codes, [part.tobytes() for part in np.split(content.astype(np.uint8), ends[:-1])]
+    every = content.tolist()
+    return codes, [every[start:end] for start, end in pairwise((0, *ends.tolist()))]
 
 
 def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray:
@@ -104,26 +169,28 @@ def _joined(content: np.ndarray, left: int, right: int, code: int) -> np.ndarray
 
 
 def rows_of(content: bytes) -> Iterator[tuple[str, str]]:
-    """Every word with what is said of it, as a port reads them."""
-    blocks = struct.unpack_from("<I", content, 12)[0]
+    """Every word with what is said of it, as a port reads them. Raises InputError for another
+    format.
+    """
+    form, size, count = struct.unpack_from("<III", content, 4)
+    if content[:4] != MAGIC or form != FORMAT:
+        raise InputError(f"words of format {form}, not {FORMAT}: bundle again")
+    blocks = -(-count // size)
     starts, place, tables = struct.unpack_from(f"<{blocks + 1}I", content, 16), 20 + 4 * blocks, []
-    for _ in range(2):
+    for _ in range(3):
         begin, place = place + 4, place + 4 + struct.unpack_from("<I", content, place)[0]
-        tables.append(content[begin:place].decode().split("\0"))
-    for start, end in pairwise(starts):
-        place, word, reading = start, "", ""
-        while place < end:
-            share, place = content[place], place + 1
-            rest, place = _text(content, place, tables[0], END_OF_WORD)
-            word = word[: share >> 4] + rest
-            rest, place = _text(content, place, tables[1], END_OF_ROW)
-            reading = rest[0] + reading[1 : 1 + (share & 15)] + rest[1:]
+        counts = struct.unpack_from(f"<{LONGEST}I", content, begin)
+        lengths = [length for length, count in enumerate(counts, 1) for _ in range(count)]
+        texts = content[begin + 4 * LONGEST : place].decode().split("\0")
+        tables.append(Table.of(texts, lengths))
+    shares, words, readings = tables
+    for number, (start, end) in enumerate(pairwise(starts)):
+        bits = f"{int.from_bytes(content[start:end], 'big'):0{8 * (end - start)}b}"
+        place, word, reading = 0, "", ""
+        for _ in range(min(size, count - number * size)):
+            share, place = shares.text(bits, place)
+            rest, place = words.until(END_OF_WORD, bits, place)
+            word = word[: int(share) // 16] + rest
+            rest, place = readings.until(END_OF_ROW, bits, place)
+            reading = rest[0] + reading[1 : 1 + int(share) % 16] + rest[1:]
             yield word, reading
-
-
-def _text(content: bytes, place: int, codes: Sequence[str], end: str) -> tuple[str, int]:
-    """A text without its end, and what is behind it."""
-    text = ""
-    while not text.endswith(end):
-        text, place = text + codes[content[place]], place + 1
-    return text[:-1], place

@@ -154,10 +154,11 @@ def with_shared_text_tables(patch, factory):
     gets a copy.
     """
 
-    def written(folder, language):
+    def written(folder, language, without=()):
         if language not in TEXT_BYTES:
             write_text_tables(folder, language)  # which refuses it
-        key, make = ["text tables", language], partial(write_text_tables, language=language)
+        key = ["text tables", language, *without]
+        make = partial(write_text_tables, language=language, without=without)
         shutil.copytree(once(factory, key, make), folder, dirs_exist_ok=True)
 
     patch.setattr("kokoro_ane.pipeline.bundle_files.write_text_tables", written)

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import clean
-from kokoro_ane.g2p.grammar.context import Context, Known
 from kokoro_ane.g2p.grammar.interpreter import Grammar
-from kokoro_ane.g2p.grammar.table import Row
+from kokoro_ane.g2p.grammar.table import Context, Known, Row
 
 Pair = tuple[str, str]  # sources of the winner and of the other row
 
@@ -28,7 +27,7 @@ class Conflicts:
 
 def conflicts(grammar: Grammar, texts: Iterable[str], known: Known | None = None) -> Conflicts:
     """The pairs that `texts` show. `known`: whether a lexicon lists a string."""
-    report, context = Conflicts(), Context(grammar, known, 0)
+    report, context = Conflicts(), grammar.context(known)
     for text in texts:
         cleaned, last = clean(text).text, None
         for piece in grammar.walk(cleaned, context):

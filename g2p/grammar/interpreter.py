@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kokoro_ane.g2p.characters import LATIN, clean
-from kokoro_ane.g2p.grammar.context import Context, Known
-from kokoro_ane.g2p.grammar.table import Row, Slots
+from kokoro_ane.g2p.grammar.table import Context, Known, Row, Slots
 from kokoro_ane.g2p.grammar.tokens import Spoken, is_override, normalized
 from kokoro_ane.g2p.grammar.verbalizers import VERBALIZERS
 from kokoro_ane.g2p.lines import BREAK, with_breaks
@@ -95,6 +94,10 @@ class Grammar:
     def compile(self) -> int:
         """Compile all rows and count them. Raises ValueError that names one which cannot be."""
         return len([(row.pattern, row.before) for row in self.rows])
+
+    def context(self, known: Known | None, depth: int = 0) -> Context:
+        """What a verbalizer may ask for where no row has matched."""
+        return Context(self.dialect, self.slots.sets, known, depth)
 
     # ---- classify
 
@@ -266,52 +269,38 @@ class Grammar:
         assert match
         parts = {name: match[name] or "" for name in row.names}
         parts["0"] = match[0]
+        inner = Context(self.dialect, self.slots.sets, context.known, context.depth, parts)
         words = []
         for optional, pieces in row.say:
             slots = [piece[0] for piece in pieces if not isinstance(piece, str)]
             if optional and not all(parts.get(slot) for slot in slots):
                 continue
             for piece in pieces:
-                words.append(
-                    piece if isinstance(piece, str) else self.verbalize(*piece, parts, context)
-                )
+                words.append(piece if isinstance(piece, str) else self.verbalize(*piece, inner))
         return "".join(words)
 
-    def verbalize(
-        self, slot: str, verbalizers: tuple[str, ...], parts: dict[str, str], context: Context
-    ) -> str:
+    def verbalize(self, slot: str, verbalizers: tuple[str, ...], context: Context) -> str:
         """The words of one slot."""
-        value, name = parts.get(slot, ""), slot.rstrip("0123456789")
-        if not verbalizers:
-            is_listed = name in self.slots.sets
-            return (
-                self.entry(name, value)[0]
-                if is_listed
-                else VERBALIZERS["amount"](value, parts, context)
-            )
-        for verbalizer in verbalizers:
+        value, name = context.parts.get(slot, ""), slot.rstrip("0123456789")
+        if not verbalizers and name in context.sets:
+            return context.entry(name, value)[0]
+        for verbalizer in verbalizers or ("amount",):
             if verbalizer == "text":
                 value = self.say(value, context) if context.depth < DEEPEST else value
             else:
-                value = VERBALIZERS[verbalizer](value, parts, context)
+                value = VERBALIZERS[verbalizer](value, context)
         return value
-
-    def entry(self, name: str, written: str) -> tuple[str, ...]:
-        """What a word set has for a written form: spoken, plural, more; the form where nothing."""
-        forms = self.slots.sets[name]
-        entry = forms.get(written) or forms.get(written.lower())
-        return entry if entry and entry[0] else (written, f"{written}s", "")
 
     def say(self, text: str, context: Context) -> str:
         """Words of a text inside a text."""
-        inner = Context(self, context.known, context.depth + 1)
+        inner = self.context(context.known, context.depth + 1)
         return " ".join(spoken.words for spoken in self.walk(text, inner) if spoken.words)
 
     def normalize(self, text: str, known: Known | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
         cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
         broken = with_breaks(cleaned.text)
-        return normalized(list(self.walk(broken, Context(self, known, 0))), broken, cleaned)
+        return normalized(list(self.walk(broken, self.context(known))), broken, cleaned)
 
     def __call__(
         self, text: str, *, dialect: Language | None = None, known: Known | None = None
@@ -324,7 +313,7 @@ class Grammar:
         the row's place in its table; behind it the rows that matched less.
         """
         cleaned, last = with_breaks(clean(text).text), None
-        for piece in self.walk(cleaned, Context(self, known, 0)):
+        for piece in self.walk(cleaned, self.context(known)):
             if piece.source:
                 written = cleaned[piece.start : piece.end]
                 yield f"{written!r} -> {piece.words!r}: {piece.source}, {piece.kind}"

@@ -3,20 +3,32 @@
 grammar_of("us").normalize("5 kg")
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.g2p.grammar.interpreter import Grammar
 from kokoro_ane.g2p.grammar.table import Line, Row, Slots, read_row, read_table
 from kokoro_ane.g2p.result import GB, Dialect
 
 
+def grammar_of(dialect: Dialect, without: Collection[str] = ()) -> Grammar:
+    """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British. `without`:
+    domains of one-off forms that it leaves out. Raises InputError for an unknown one.
+    """
+    return _grammar(dialect, frozenset(without))
+
+
 @cache
-def grammar_of(dialect: Dialect) -> Grammar:
-    """The bundled grammar of a dialect: `us.tsv`, and over it `gb.tsv` in British."""
+def _grammar(dialect: Dialect, without: frozenset[str]) -> Grammar:
     files = ["us.tsv"] + ["gb.tsv"] * (dialect == GB)
     lines = [line for name in files for line in read_table(name)]
-    return load(dialect, lines, read_table("sets.tsv"), read_table("whitelist.tsv"))
+    whitelist = list(read_table("whitelist.tsv"))
+    domains = {columns[2] for _, columns in whitelist}
+    for name in sorted(without - domains):
+        raise InputError(f"no domain is named {name!r}: {', '.join(sorted(domains))}")
+    forms = [line for line in whitelist if line[1][2] not in without]
+    return load(dialect, lines, read_table("sets.tsv"), forms)
 
 
 def load(

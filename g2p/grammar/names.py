@@ -5,8 +5,8 @@ answers: quantities.py.
 import re
 
 import kokoro_ane.g2p.number_words as number_words
-from kokoro_ane.g2p.grammar.context import Context
-from kokoro_ane.g2p.grammar.quantities import Parts, count, pairs
+from kokoro_ane.g2p.grammar.quantities import count, pairs
+from kokoro_ane.g2p.grammar.table import Context
 from kokoro_ane.g2p.morphology import stems
 from kokoro_ane.g2p.result import GB
 
@@ -30,18 +30,18 @@ def is_speakable(word: str) -> bool:
 
 def letter(sign: str, context: Context) -> str:
     """One letter: a Greek one by its name."""
-    sets = context.grammar.slots.sets
+    sets = context.sets
     named = sets["greek"].get(sign) or sets["sym"].get(sign)
     return named[0] if named else f"[{sign.upper()}]"
 
 
-def spell(part: str, context: Context) -> str:
+def spoken_part(part: str, context: Context) -> str:
     """A part of a name or address: digits, letters or a word."""
-    sets = context.grammar.slots.sets
+    sets = context.sets
     if len(part) == 1 and part.isalpha():
         return letter(part, context)
     if part.isdigit():
-        return pairs(part, {}, context)
+        return pairs(part, context)
     low = part.lower()
     if low in sets["respelled"]:
         return sets["respelled"][low][0]
@@ -52,31 +52,29 @@ def spell(part: str, context: Context) -> str:
     if len(part) == 2 and part.islower() and context.known and context.known(low):
         return part
     if part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
-        return acronym(part, {}, context)
+        return acronym(part, context)
     return part if is_speakable(low) or low in sets["short"] else f"[{part.upper()}]"
 
 
-def name(value: str, parts: Parts, context: Context) -> str:
+def name(value: str, context: Context) -> str:
     """camelCase, snake_case, B2B, iPhone15: the parts in it; whole where a lexicon lists it."""
     if context.known and value.isalpha() and context.known(value):
         return value
     if len(value) > 5 and value.isalnum() and len(SWITCH.findall(value)) > 2:
-        return code(value, parts, context)
+        return code(value, context)
     mixed = any(map(str.isdigit, value))
     words = []
     for part in PIECES.findall(value):
         if part.isdigit():
-            words.append(pairs(part, parts, context))
+            words.append(pairs(part, context))
         elif part.isupper() and "_" in value and is_common(part, context):
             words.append(part)
         elif mixed and part.isupper() and len(part) == 2:
             words.append(f"[{part}]")
         elif part.isupper() or (part[:-1].isupper() and part[-1] == "s"):
-            words.append(acronym(part, parts, context))
+            words.append(acronym(part, context))
         elif part[0].isalpha():
-            is_coded = (mixed or "_" in value) and part.lower() in context.grammar.slots.sets[
-                "spelled"
-            ]
+            is_coded = (mixed or "_" in value) and part.lower() in context.sets["spelled"]
             as_letters = is_coded or (mixed and not re.search("[aeiouy]", part.lower()))
             if len(part) == 1:
                 words.append(letter(part, context))
@@ -88,33 +86,33 @@ def name(value: str, parts: Parts, context: Context) -> str:
 def is_common(word: str, context: Context) -> bool:
     """Whether capitals make an ordinary word when shouted."""
     low = word.lower()
-    return low in context.grammar.slots.sets["short"] or (
+    return low in context.sets["short"] or (
         len(word) > 3 and is_speakable(low) and not ODD.search(word)
     )
 
 
-def web(value: str, parts: Parts, context: Context) -> str:
+def web(value: str, context: Context) -> str:
     """Addresses and paths: the signs by name, the parts as words or letters."""
-    signs, words = context.grammar.slots.sets["sign"], []
+    signs, words = context.sets["sign"], []
     for part in PIECES.findall(re.sub(r"^[a-z]+://", "", value)):
         if part in signs or part[0].isalpha() or part[0].isdecimal():
-            words.append(signs[part][0] if part in signs else spell(part, context))
+            words.append(signs[part][0] if part in signs else spoken_part(part, context))
     return " ".join(words)
 
 
-def file(value: str, parts: Parts, context: Context) -> str:
+def file(value: str, context: Context) -> str:
     """A file's name: as an address, but _ and - are pauses and v2 is a version."""
-    return web(re.sub(r"\bv(?=\d)", "version ", re.sub(r"[_-]", " ", value)), parts, context)
+    return web(re.sub(r"\bv(?=\d)", "version ", re.sub(r"[_-]", " ", value)), context)
 
 
-def dotted(value: str, parts: Parts, context: Context) -> str:
+def dotted(value: str, context: Context) -> str:
     """Digit by digit, with the dots."""
     return " dot ".join(number_words.digits(part) for part in value.split("."))
 
 
-def acronym(value: str, parts: Parts, context: Context) -> str:
+def acronym(value: str, context: Context) -> str:
     """Capitals, perhaps with a plural s: letters, or a word where they can be one."""
-    sets = context.grammar.slots.sets
+    sets = context.sets
     stem = value[:-1] if value[-1:] == "s" else value
     ending = value[len(stem) :]
     if stem in sets["readcaps"]:
@@ -126,19 +124,19 @@ def acronym(value: str, parts: Parts, context: Context) -> str:
     return value if is_common(stem, context) else f"[{stem}]{ending}"
 
 
-def code(value: str, parts: Parts, context: Context) -> str:
+def code(value: str, context: Context) -> str:
     """A code by its groups: letters and digits one by one, words as words; a comma between groups
     of digits. Where no run has more than two digits (combo 12-30-8, 5W-30, MERV 13) they are
     numbers.
     """
     groups_of = re.findall(r"[A-Za-z\d]+", value)
     if re.fullmatch(r"[1-9]\d?", value.strip()):
-        return count(value, parts, context)
+        return count(value, context)
     runs = re.findall(r"\d+", value)
     is_lettered = re.search("[A-Za-z]", value) is not None
     is_short = len(groups_of) > 1 and all(re.fullmatch(r"[1-9]\d?", run) for run in runs)
     if is_short and not is_lettered and not all(len(run) == 2 for run in runs):
-        return ", ".join(count(group, parts, context) for group in groups_of)
+        return ", ".join(count(group, context) for group in groups_of)
     is_short &= is_lettered and len(runs) < 3 and len(groups_of) == 2
     words = ""
     for before, group, after in zip(
@@ -164,7 +162,7 @@ def code_group(group: str, is_short: bool, context: Context) -> str:
         )
         at_edge = group.startswith(piece) or group.endswith(piece)
         if piece.isdecimal() and ((is_short and at_edge) or (behind_word and len(piece) < 5)):
-            words.append(number_words.name_digits(piece, context.grammar.dialect))
+            words.append(number_words.name_digits(piece, context.dialect))
         elif piece.isdecimal():
             words.append(in_groups(piece))
         elif len(piece) > 3 and (is_listed or (piece.islower() and is_speakable(piece))):
@@ -185,53 +183,28 @@ def in_groups(run: str) -> str:
     return ", ".join(map(number_words.digits, parts))
 
 
-def prefix(value: str, parts: Parts, context: Context) -> str:
-    """The letters before the first hyphen."""
-    return value.partition("-")[0]
-
-
-def parted(value: str, parts: Parts, context: Context) -> str:
+def parted(value: str, context: Context) -> str:
     """5-649 of a room or unit, P2-118: five, six forty-nine."""
-    return " ".join(name(part, parts, context) for part in value.split("-"))
+    return " ".join(name(part, context) for part in value.split("-"))
 
 
-def route(value: str, parts: Parts, context: Context) -> str:
+def route(value: str, context: Context) -> str:
     """FRA-IAH: from one airport to another; two words in capitals stay words."""
     first, second = re.findall("[A-Z]+", value)
-    is_prefixed = first in context.grammar.slots.sets["prefixcaps"]
+    is_prefixed = first in context.sets["prefixcaps"]
     if is_prefixed or (is_common(first, context) and is_common(second, context)):
-        return loud(value, parts, context)
+        return loud(value, context)
     return f"[{first}] to [{second}]"
 
 
-def zip_code(value: str, parts: Parts, context: Context) -> str:
-    """The digits behind a state's letters."""
-    return groups(value[2:].strip(), parts, context)
-
-
-def house(value: str, parts: Parts, context: Context) -> str:
-    """The number of a house before a direction."""
-    return pairs(value.split(" ")[0], parts, context)
-
-
-def compass(value: str, parts: Parts, context: Context) -> str:
-    """N -> north."""
-    return context.grammar.entry("direction", value)[0]
-
-
-def place(value: str, parts: Parts, context: Context) -> str:
+def place(value: str, context: Context) -> str:
     """A street's kind, short or whole."""
-    return context.grammar.entry("place", value)[0]
+    return context.entry("place", value)[0]
 
 
-def dollar(value: str, parts: Parts, context: Context) -> str:
-    """A$AP, Ke$ha: the sign is an s."""
-    return value.replace("$", "s").capitalize()
-
-
-def loud(value: str, parts: Parts, context: Context) -> str:
+def loud(value: str, context: Context) -> str:
     """MID-WEEK is one word; in NON-GMO the prefix is a word and the rest letters."""
-    sets, pieces = context.grammar.slots.sets, value.split("-")
+    sets, pieces = context.sets, value.split("-")
     listed = context.known is not None and context.known(value.lower())
     words = [
         is_common(piece, context) or piece in sets["prefixcaps"]
@@ -243,73 +216,66 @@ def loud(value: str, parts: Parts, context: Context) -> str:
     return " ".join(
         piece.lower()
         if piece in sets["prefixcaps"] and piece not in sets["spelledcaps"]
-        else acronym(piece, parts, context)
+        else acronym(piece, context)
         for piece in pieces
     )
 
 
-def plurals(value: str, parts: Parts, context: Context) -> str:
+def plurals(value: str, context: Context) -> str:
     """One letter behind &, perhaps with an ending: M&Ms."""
     return f"[{value[0]}]{value[1:]}"
 
 
-def ampersand(value: str, parts: Parts, context: Context) -> str:
+def ampersand(value: str, context: Context) -> str:
     """AT&T: letters one by one on both sides."""
     return " and ".join(" ".join(f"[{one}]" for one in part) for part in value.split("&"))
 
 
-def tollfree(value: str, parts: Parts, context: Context) -> str:
-    """1-800- -> one, eight hundred."""
-    return f"one, {phone(value[2:5], parts, context)}"
-
-
-def groups(value: str, parts: Parts, context: Context) -> str:
+def groups(value: str, context: Context) -> str:
     """Digits by groups, a comma between them; a leading plus is said."""
-    zero = "oh" if context.grammar.dialect == GB else "zero"
+    zero = "oh" if context.dialect == GB else "zero"
     words = ", ".join(number_words.digits(part, zero) for part in re.findall(r"\d+", value))
     return f"plus {words}" if value[0] == "+" else words
 
 
-def phone(value: str, parts: Parts, context: Context) -> str:
+def phone(value: str, context: Context) -> str:
     """An area code: 800 -> eight hundred, others digit by digit."""
     if value[1:] == "00" and value[0] != "0":
-        return f"{number_words.cardinal(int(value[0]), context.grammar.dialect)} hundred"
-    return number_words.digits(value, "oh" if context.grammar.dialect == GB else "zero")
+        return f"{number_words.cardinal(int(value[0]), context.dialect)} hundred"
+    return number_words.digits(value, "oh" if context.dialect == GB else "zero")
 
 
-def titled(value: str, parts: Parts, context: Context) -> str:
+def titled(value: str, context: Context) -> str:
     """A title without its dot."""
-    return context.grammar.entry("titled", value.rstrip("."))[0]
+    return context.entry("titled", value.rstrip("."))[0]
 
 
-def spelled(value: str, parts: Parts, context: Context) -> str:
+def spell(value: str, context: Context) -> str:
     """One part of a name or address."""
-    return spell(value, context)
+    return spoken_part(value, context)
 
 
-def letters(value: str, parts: Parts, context: Context) -> str:
+def letters(value: str, context: Context) -> str:
     """Letter by letter; dots between them are silent."""
     return f"[{value.replace('.', '').replace(' ', '').upper()}]"
 
 
-def formula(value: str, parts: Parts, context: Context) -> str:
+def formula(value: str, context: Context) -> str:
     """CaCO3: letters and numbers."""
     return " ".join(
-        number_words.cardinal(int(part), context.grammar.dialect)
-        if part.isdigit()
-        else f"[{part.upper()}]"
+        number_words.cardinal(int(part), context.dialect) if part.isdigit() else f"[{part.upper()}]"
         for part in re.findall(r"[A-Za-z]+|\d+", value)
     )
 
 
-def chess(value: str, parts: Parts, context: Context) -> str:
+def chess(value: str, context: Context) -> str:
     """Qxd5: the piece, what it does, the square."""
     square = value.replace("x", "")[1:3]
-    piece = context.grammar.entry("piece", value[0])[0]
+    piece = context.entry("piece", value[0])[0]
     takes = "takes " if "x" in value else ""
     return f"{piece} {takes}[{square[0].upper()}] {number_words.digits(square[1])}"
 
 
-def raw(value: str, parts: Parts, context: Context) -> str:
+def raw(value: str, context: Context) -> str:
     """As it stands."""
     return value

@@ -1,16 +1,15 @@
 """Verbalizers of numbers and of what they count: amounts, measures, money.
 
-Each takes the text of its slot, all slots of the match and the context, and answers words; `[FBI]`
-in them are letters.
+Each takes the text of its slot and the context, which holds all slots of the match, and answers
+words; `[FBI]` in them are letters.
 """
 
 import re
 
 import kokoro_ane.g2p.number_words as number_words
-from kokoro_ane.g2p.grammar.context import Context
+from kokoro_ane.g2p.grammar.table import Context
 from kokoro_ane.g2p.result import GB
 
-Parts = dict[str, str]  # text of each slot of the match
 MEASURED = (
     24,
     25,
@@ -32,22 +31,20 @@ VULGAR = {
 
 def fraction_words(top: int, bottom: int, context: Context) -> str:
     """1, 2 -> one half; 3, 4 -> three quarters; 17, 92 -> seventeen over ninety-two."""
-    dialect = context.grammar.dialect
+    dialect = context.dialect
     if bottom > 20 and bottom not in MEASURED:
         return (
             f"{number_words.cardinal(top, dialect)} over {number_words.cardinal(bottom, dialect)}"
         )
-    name = {2: "half", 4: "quarter"}.get(bottom) or number_words.ordinal(
-        bottom, context.grammar.dialect
-    )
+    name = {2: "half", 4: "quarter"}.get(bottom) or number_words.ordinal(bottom, context.dialect)
     if top != 1:
         name = "halves" if name == "half" else f"{name}s"
-    return f"{number_words.cardinal(top, context.grammar.dialect)} {name}"
+    return f"{number_words.cardinal(top, context.dialect)} {name}"
 
 
-def amount(value: str, parts: Parts, context: Context) -> str:
+def amount(value: str, context: Context) -> str:
     """Any way to write an amount: 12, 1,234.5, 1 000 000, 12,5, .5, 3/4, 1 1/2, 2½, 1e5."""
-    dialect, text = context.grammar.dialect, value
+    dialect, text = context.dialect, value
     for sign, written in VULGAR.items():
         text = text.replace(sign, f" {written}")
     text = " ".join(text.split())
@@ -62,7 +59,7 @@ def amount(value: str, parts: Parts, context: Context) -> str:
     match = re.fullmatch(r"(.+?)[eE]([-+−]?)(\d+)", text)
     if match:
         power = ("minus " if match[2] in ("-", "−") else "") + number_words.whole(match[3], dialect)
-        return f"{amount(match[1], parts, context)} times ten to the power of {power}"
+        return f"{amount(match[1], context)} times ten to the power of {power}"
     if re.fullmatch(r"\d+,\d{1,2}", text):
         text = text.replace(",", ".")
     return number_words.decimal(text.replace(" ", ""), dialect)
@@ -78,65 +75,67 @@ def integer(value: str) -> int:
     return int(value.replace(",", "").replace(" ", ""))
 
 
-def cardinal(value: str, parts: Parts, context: Context) -> str:
+def cardinal(value: str, context: Context) -> str:
     """One to 10^21 - 1, or a decimal."""
-    return number_words.decimal(value.replace(" ", ""), context.grammar.dialect)
+    return number_words.decimal(value.replace(" ", ""), context.dialect)
 
 
-def count(value: str, parts: Parts, context: Context) -> str:
+def count(value: str, context: Context) -> str:
     """A number that may begin with zeros: 05 -> five."""
-    return number_words.cardinal(integer(value), context.grammar.dialect)
+    return number_words.cardinal(integer(value), context.dialect)
 
 
-def ordinal(value: str, parts: Parts, context: Context) -> str:
+def ordinal(value: str, context: Context) -> str:
     """21 -> twenty-first."""
-    return number_words.ordinal(integer(value), context.grammar.dialect)
+    return number_words.ordinal(integer(value), context.dialect)
 
 
-def year(value: str, parts: Parts, context: Context) -> str:
+def year(value: str, context: Context) -> str:
     """1999 -> nineteen ninety-nine."""
-    return number_words.year(int(value), context.grammar.dialect)
+    return number_words.year(int(value), context.dialect)
 
 
-def short(value: str, parts: Parts, context: Context) -> str:
+def short(value: str, context: Context) -> str:
     """The year that two digits mean: 24 -> twenty twenty-four, 87 -> nineteen eighty-seven."""
     if len(value) == 4:
-        return year(value, parts, context)
-    return year(("20" if int(value) < 50 else "19") + value, parts, context)
+        return year(value, context)
+    return year(("20" if int(value) < 50 else "19") + value, context)
 
 
-def digits(value: str, parts: Parts, context: Context) -> str:
+def digits(value: str, context: Context) -> str:
     """Digit by digit."""
     return number_words.digits(re.sub(r"\D", "", value))
 
 
-def oh(value: str, parts: Parts, context: Context) -> str:
+def oh(value: str, context: Context) -> str:
     """Digit by digit, zero as `oh`."""
     return number_words.digits(re.sub(r"\D", "", value), "oh")
 
 
-def pairs(value: str, parts: Parts, context: Context) -> str:
+def pairs(value: str, context: Context) -> str:
     """Digits in a name: 19 -> nineteen, 747 -> seven forty-seven, 2020 -> twenty twenty."""
-    return number_words.name_digits(value, context.grammar.dialect)
+    return number_words.name_digits(value, context.dialect)
 
 
-def minutes(value: str, parts: Parts, context: Context) -> str:
+def minutes(value: str, context: Context) -> str:
     """Minutes behind an hour: 05 -> oh five, 30 -> thirty."""
     number = int(value)
-    return ("oh " if number < 10 else "") + number_words.cardinal(number, context.grammar.dialect)
+    return ("oh " if number < 10 else "") + number_words.cardinal(number, context.dialect)
 
 
-def denominator(value: str, parts: Parts, context: Context) -> str:
-    """The name of a fraction's lower number; `parts` has its upper one as the slot `integer`."""
-    return fraction_words(integer(parts["integer"]), integer(value), context).split(" ", 1)[1]
+def denominator(value: str, context: Context) -> str:
+    """The name of a fraction's lower number; its upper one is the slot `integer`."""
+    return fraction_words(integer(context.parts["integer"]), integer(value), context).split(" ", 1)[
+        1
+    ]
 
 
-def roman(value: str, parts: Parts, context: Context) -> str:
+def roman(value: str, context: Context) -> str:
     """XIV -> 14, as digits for the next verbalizer."""
     return str(number_words.roman_value(value.upper()) or 0)
 
 
-def plural(value: str, parts: Parts, context: Context) -> str:
+def plural(value: str, context: Context) -> str:
     """The last word in the plural."""
     return number_words.plural(value)
 
@@ -144,34 +143,39 @@ def plural(value: str, parts: Parts, context: Context) -> str:
 def counted(value: str, one: str, many: str, single: bool, context: Context) -> str:
     """An amount and the name of what it counts."""
     name = one if single or is_one(value) else many or f"{one}s"
-    words = f"{amount(value, {}, context)} {name}"
-    if context.grammar.dialect == GB:
+    words = f"{amount(value, context)} {name}"
+    if context.dialect == GB:
         words = re.sub(r"(met|lit)er(s?)\b", r"\1re\2", words)
     return words
 
 
-def measure(value: str, parts: Parts, context: Context) -> str:
-    """An amount with the slot `unit`."""
-    one, many, _ = context.grammar.entry("unit", parts["unit"])
+def measure(value: str, context: Context) -> str:
+    """An amount with the slot `unit` or `spacedunit`."""
+    name = "unit" if "unit" in context.parts else "spacedunit"
+    one, many, _ = context.entry(name, context.parts[name])
     return counted(value, one, many, False, context)
 
 
-def single(value: str, parts: Parts, context: Context) -> str:
+def single(value: str, context: Context) -> str:
     """The same before what it measures: a ten mile run."""
-    one, many, _ = context.grammar.entry("unit", parts["unit"])
+    one, many, _ = context.entry("unit", context.parts["unit"])
     return counted(value, one, many, True, context)
 
 
-def money_words(value: str, parts: Parts, context: Context, single: bool) -> str:
+def money_words(value: str, context: Context, single: bool) -> str:
     """An amount with the slots `currency` and perhaps `scale`."""
-    dialect = context.grammar.dialect
-    one, many, minor = context.grammar.entry("currency", parts["currency"])
+    dialect = context.dialect
+    one, many, minor = context.entry("currency", context.parts["currency"])
     if re.search(r",\d\d$", value):
         value = value.replace(".", "").replace(",", ".")
-    written = parts.get("scale") or parts.get("scaleword") or parts.get("fullscale")
+    written = (
+        context.parts.get("scale")
+        or context.parts.get("scaleword")
+        or context.parts.get("fullscale")
+    )
     if written:
-        scale = context.grammar.entry("scale", written)[0]
-        return f"{amount(value, parts, context)} {scale} {one if single else many or one + 's'}"
+        scale = context.entry("scale", written)[0]
+        return f"{amount(value, context)} {scale} {one if single else many or one + 's'}"
     value = value.replace(",", "")
     whole, _, cents = value.partition(".")
     if len(cents) != 2 or not minor or (single and cents.strip("0")):
@@ -186,100 +190,38 @@ def money_words(value: str, parts: Parts, context: Context, single: bool) -> str
     return " and ".join(words)
 
 
-def money(value: str, parts: Parts, context: Context) -> str:
+def money(value: str, context: Context) -> str:
     """Dollars and cents."""
-    return money_words(value, parts, context, False)
+    return money_words(value, context, False)
 
 
-def worth(value: str, parts: Parts, context: Context) -> str:
+def worth(value: str, context: Context) -> str:
     """The same before what costs it: a five dollar bill."""
-    return money_words(value, parts, context, True)
+    return money_words(value, context, True)
 
 
-def many(value: str, parts: Parts, context: Context) -> str:
-    """A currency's name in the plural."""
-    one, plural_name, _ = context.grammar.entry("currency", value)
-    return plural_name or f"{one}s"
-
-
-def spaced(value: str, parts: Parts, context: Context) -> str:
-    """An amount with the slot `spacedunit`."""
-    one, many_name, _ = context.grammar.entry("spacedunit", parts["spacedunit"])
-    return counted(value, one, many_name, False, context)
-
-
-def signed(value: str, parts: Parts, context: Context) -> str:
+def signed(value: str, context: Context) -> str:
     """A whole number with its sign."""
-    return number_words.signed(value, context.grammar.dialect)
+    return number_words.signed(value, context.dialect)
 
 
-def outof(value: str, parts: Parts, context: Context) -> str:
+def outof(value: str, context: Context) -> str:
     """4/5 -> four out of five."""
-    return " out of ".join(amount(part, parts, context) for part in value.split("/"))
+    return " out of ".join(amount(part, context) for part in value.split("/"))
 
 
-def span(value: str, parts: Parts, context: Context) -> str:
-    """2-3: two to three."""
-    return " to ".join(count(part, parts, context) for part in re.findall(r"\d+", value))
+def over(value: str, context: Context) -> str:
+    """120/80 -> one hundred twenty over eighty."""
+    return " over ".join(amount(part, context) for part in value.split(" ")[0].split("/"))
 
 
-def units(value: str, parts: Parts, context: Context) -> str:
-    """The plural of a unit."""
-    one, plural_name, _ = context.grammar.entry("unit", value)
+def others(value: str, context: Context) -> str:
+    """The plural of a unit or a currency."""
+    name = next(name for name in ("aloneunit", "currency", "unit") if name in context.parts)
+    one, plural_name, _ = context.entry(name, value)
     return plural_name or f"{one}s"
 
 
-def partof(value: str, parts: Parts, context: Context) -> str:
-    """The first number of 22.1/24 GB."""
-    return amount(value.split("/")[0], parts, context)
-
-
-def kilo(value: str, parts: Parts, context: Context) -> str:
-    """5K -> five K."""
-    return f"{number_words.cardinal(int(value[:-1]), context.grammar.dialect)} [K]"
-
-
-def tablespoons(value: str, parts: Parts, context: Context) -> str:
-    """An amount of tablespoons."""
-    return counted(value, "tablespoon", "tablespoons", False, context)
-
-
-def minutesof(value: str, parts: Parts, context: Context) -> str:
-    """An amount of minutes."""
-    return counted(value, "minute", "minutes", False, context)
-
-
-def hoursof(value: str, parts: Parts, context: Context) -> str:
-    """Hours of a length of time, perhaps behind a zero."""
-    return counted(str(integer(value)), "hour", "hours", False, context)
-
-
-def daysof(value: str, parts: Parts, context: Context) -> str:
-    """An amount of days."""
-    return counted(value, "day", "days", False, context)
-
-
-def millions(value: str, parts: Parts, context: Context) -> str:
-    """12m, 100m+ -> twelve million, one hundred million plus."""
-    number = amount(value.rstrip("+mM"), parts, context)
-    return f"{number} million{' plus' if value[-1] == '+' else ''}"
-
-
-def stone(value: str, parts: Parts, context: Context) -> str:
-    """12st -> twelve stone."""
-    return f"{count(value[:-2], parts, context)} stone"
-
-
-def alone(value: str, parts: Parts, context: Context) -> str:
-    """The plural of a unit without a number."""
-    return context.grammar.entry("aloneunit", value)[1]
-
-
-def over(value: str, parts: Parts, context: Context) -> str:
-    """120/80 -> one hundred twenty over eighty."""
-    return " over ".join(amount(part, parts, context) for part in value.split(" ")[0].split("/"))
-
-
-def cups(value: str, parts: Parts, context: Context) -> str:
-    """An amount of cups."""
-    return counted(value, "cup", "cups", False, context)
+def counted_as(name: str, value: str, context: Context) -> str:
+    """An amount of something, perhaps behind a zero: 05 -> five hours."""
+    return counted(re.sub(r"^0+(?=\d)", "", value), name, f"{name}s", False, context)

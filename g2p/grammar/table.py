@@ -14,12 +14,13 @@ possessive repetition; unbounded repetitions are bounded by LONGEST, so every ro
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from kokoro_ane.g2p.bundled import DATA, text
 from kokoro_ane.g2p.grammar.starts import Beginning, Starts, beginning_of, starts_of
+from kokoro_ane.g2p.result import Dialect
 
 LONGEST = 40  # characters that one repetition may take
 PRIVATE = 0xE000  # the first character that stands for a slot
@@ -28,6 +29,7 @@ SPOKEN = re.compile(r"\{([a-z]*\d?)((?::[a-z]+)*)\}")
 UNBOUNDED = re.compile(r"(\\.|\[(?:\\.|[^\]\\])*\])|([+*]|\{\d+,\})")
 COLUMNS = ("class", "before", "pattern", "after", "say", "weight")
 
+Known = Callable[[str], bool]  # whether a lexicon lists a string
 Line = tuple[str, list[str]]  # `file:line`, columns
 Piece = str | tuple[str, tuple[str, ...]]  # words, or a slot and its verbalizers
 Section = tuple[bool, tuple[Piece, ...]]  # whether it is left out where a slot is empty
@@ -97,14 +99,15 @@ class Slots:
             raise ValueError(f"no slot and no word set is named {name!r}")
         return alternation(self.sets[name])
 
-    def marked(self, expression: str) -> str:
+    # a port gets the methods whose names its code asks for: these two share theirs with none
+    def with_marks(self, expression: str) -> str:
         """`expression` with one private character for each slot, whose beginning is then known."""
-        return SLOT.sub(lambda slot: self.mark(slot[1]), expression)
+        return SLOT.sub(lambda slot: self.mark_of_slot(slot[1]), expression)
 
-    def mark(self, name: str) -> str:
+    def mark_of_slot(self, name: str) -> str:
         """The private character of a slot."""
         if name not in self.slot_marks:
-            beginning = beginning_of(self.marked(self.raw(name)), self.slot_beginnings)
+            beginning = beginning_of(self.with_marks(self.raw(name)), self.slot_beginnings)
             self.slot_marks[name] = chr(PRIVATE + len(self.slot_marks))
             self.slot_beginnings[self.slot_marks[name]] = beginning
         return self.slot_marks[name]
@@ -123,6 +126,25 @@ class Slots:
             return f"(?P<{name}>{self.inner(match[1])})"
 
         return bounded(SLOT.sub(group, expression))
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a verbalizer may ask for beside the text of its slot: `parts` are all slots of the
+    match, `depth` is how many texts inside texts this one is.
+    """
+
+    dialect: Dialect
+    sets: dict[str, dict[str, tuple[str, ...]]]
+    known: Known | None
+    depth: int = 0
+    parts: dict[str, str] = field(default_factory=dict)
+
+    def entry(self, name: str, written: str) -> tuple[str, ...]:
+        """What a word set has for a written form: spoken, plural, more; the form where nothing."""
+        forms = self.sets[name]
+        entry = forms.get(written) or forms.get(written.lower())
+        return entry if entry and entry[0] else (written, f"{written}s", "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +225,7 @@ def read_row(number: int, columns: list[str], slots: Slots, source: str) -> tupl
     joins, open_end = after == "@same", after[:1] == "+"
     after = "" if joins else after.lstrip("+")
     try:
-        starts = starts_of(slots.marked(pattern), open_end, slots.slot_beginnings)
+        starts = starts_of(slots.with_marks(pattern), open_end, slots.slot_beginnings)
     except (re.error, ValueError) as error:
         raise ValueError(f"{source}: {error}") from error
     row = Row(

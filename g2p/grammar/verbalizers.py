@@ -1,89 +1,26 @@
 """Verbalizers by the names that the say column calls them by: `{number:measure}`, or one behind the
-other, `{year:year:plural}`.
+other, `{year:year:plural}`. They are the functions of three files that take a value and a context.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import kokoro_ane.g2p.grammar.calendar as calendar
 import kokoro_ane.g2p.grammar.names as names
 import kokoro_ane.g2p.grammar.quantities as quantities
-from kokoro_ane.g2p.grammar.context import Context
+from kokoro_ane.g2p.grammar.table import Context
 
-Verbalizer = Callable[[str, dict[str, str], Context], str]
+Verbalizer = Callable[[str, Context], str]
+MODULES = (quantities, calendar, names)
+NAMES = ("value", "context")
 
 VERBALIZERS: dict[str, Verbalizer] = {
-    function.__name__: function
-    for function in (
-        quantities.alone,
-        quantities.amount,
-        quantities.cardinal,
-        quantities.count,
-        quantities.cups,
-        quantities.daysof,
-        quantities.denominator,
-        quantities.digits,
-        quantities.hoursof,
-        quantities.kilo,
-        quantities.many,
-        quantities.measure,
-        quantities.millions,
-        quantities.minutes,
-        quantities.minutesof,
-        quantities.money,
-        quantities.oh,
-        quantities.ordinal,
-        quantities.outof,
-        quantities.over,
-        quantities.pairs,
-        quantities.partof,
-        quantities.plural,
-        quantities.roman,
-        quantities.short,
-        quantities.signed,
-        quantities.single,
-        quantities.spaced,
-        quantities.span,
-        quantities.stone,
-        quantities.tablespoons,
-        quantities.units,
-        quantities.worth,
-        quantities.year,
-        calendar.clock,
-        calendar.compactday,
-        calendar.decade,
-        calendar.dotday,
-        calendar.half,
-        calendar.isoday,
-        calendar.military,
-        calendar.month,
-        calendar.monthcaps,
-        calendar.nthday,
-        calendar.shortday,
-        calendar.yearmonth,
-        names.acronym,
-        names.ampersand,
-        names.chess,
-        names.code,
-        names.compass,
-        names.dollar,
-        names.dotted,
-        names.file,
-        names.formula,
-        names.groups,
-        names.house,
-        names.letters,
-        names.loud,
-        names.name,
-        names.parted,
-        names.phone,
-        names.place,
-        names.plurals,
-        names.prefix,
-        names.raw,
-        names.route,
-        names.titled,
-        names.tollfree,
-        names.web,
-    )
+    name: function
+    for module in MODULES
+    for name, function in vars(module).items()
+    if getattr(getattr(function, "__code__", None), "co_varnames", ())[:2] == NAMES
 }
-VERBALIZERS |= {"spell": names.spelled, "zip": names.zip_code}
+VERBALIZERS |= {
+    f"{name}sof": partial(quantities.counted_as, name)
+    for name in ("cup", "tablespoon", "minute", "hour", "day")
+}

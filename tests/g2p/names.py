@@ -1,8 +1,7 @@
 """Words that lists lack, with every pronunciation that counts as right, and how a listener sorts
 pronunciations.
 
-The words are
-tests/data/g2p/{names,frequent_words,frequent_later,frequent_next,british_words,british_later}.tsv.
+The words are tests/data/g2p/{names,frequent_later,british_words,british_later}.tsv.
 Forgiven is what no listener calls a mistake: secondary stress, the flap, a weak vowel's colour (ə ɪ
 ᵻ ᵊ), ɑ for ɔ, vowels that merge before ɹ. Primary stress counts.
 """

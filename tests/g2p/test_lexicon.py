@@ -31,7 +31,7 @@ from kokoro_ane.g2p.word_lists import (
     read,
     word_set,
 )
-from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent, with_consonants
+from kokoro_ane.g2p.word_parts import by_origin, halves, with_accent
 from tests.demo_voice import DEMO_VOICE
 from tests.g2p.names import alike, heard, read_words, wrong
 from training.heteronym_table import SENTENCES
@@ -258,7 +258,7 @@ class TestLists:
         ],
     )
     def test_few_words_of_no_list_are_wrong(self, dialect, name, part, share):
-        words = dict(list(read_words(name)[part].items())[: 250 if name == "names" else None])
+        words = read_words(name)[part]
         assert len(wrong(lambda word: g2p(dialect).phonemize(word).phonemes, words)) <= share * len(
             words
         )
@@ -419,12 +419,5 @@ def test_names_of_china_and_japan_go_by_their_own_spelling(word, said):
     assert by_origin(word) == said
 
 
-def test_a_lost_consonant_comes_back_and_a_silent_one_does_not():
-    pairs = {"okonjo": "OkˈɑnO", "leqembi": "ləˈɛmbˌI", "knighthood": "nˈIthˌʊd", "lamb": "lˈæm"}
-    assert [with_consonants(*pair) for pair in pairs.items()] == [
-        "OkˈɑnʤO",
-        "ləˈkɛmbˌI",
-        "nˈIthˌʊd",
-        "lˈæm",
-    ]
+def test_an_accent_bears_the_stress():
     assert with_accent("Almodóvar", "ˌɑlmOdOvˈɑɹ") == "ɑlmOdˈOvɑɹ"

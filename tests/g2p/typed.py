@@ -5,7 +5,8 @@ half to look at and one only counted.
     python -m tests.g2p.typed [--misses]
 
 The lines are tests/data/g2p/typed*.tsv, written before the first run; `judged_hash` names their
-judged half; typed.tsv's head has the form.
+judged half; typed.tsv's head has the form. Those of typed_batches.tsv were mended against: cases
+that stay right.
 """
 
 import argparse
@@ -31,7 +32,7 @@ _ENGLISH, _SPANISH, _ITALIAN = (
     "due|tre|quattro",
 )
 DIGITS = f"{_ENGLISH}|{_SPANISH}|seis|siete|ocho|nueve|{_ITALIAN}|cinque|sei|sette|otto|nove"
-FIRST_FRAGMENTS, FIRST_NAMES = 194, 220  # what follows was written later
+FIRST_FRAGMENTS, FIRST_NAMES = 107, 220  # what follows was written later
 LATER = ("last", "newest", "unseen", "final", "sealed")
 FILES = ("typed", *(f"typed_{later}" for later in LATER), "typed_batches")
 UNHEARD = str.maketrans("", "", "ˌ")

@@ -14,11 +14,13 @@ import pytest
 
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
 from kokoro_ane.core.data_files import sha256_of
+from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.g2p.chunks import segments
 from kokoro_ane.g2p.lexicon import Lexicon, read_user_lexicon
 from kokoro_ane.g2p.neural import load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
+from kokoro_ane.g2p.phonemizer import phonemize
 from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.assembly import ADVISORIES, Assembly
 from kokoro_ane.pipeline.bundle import main
@@ -128,6 +130,9 @@ def test_words_that_are_alike_long_or_strange_come_back():
     changed = bytearray(content)
     changed[-3] ^= 1
     assert list(rows_of(bytes(changed))) != rows
+    changed[4] = 1
+    with pytest.raises(InputError, match="words of format 1, not 2: bundle again"):
+        list(rows_of(bytes(changed)))
 
 
 def test_a_voice_is_stored_by_the_directions_in_which_its_rows_differ():
@@ -212,7 +217,26 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path):
 def test_a_port_can_run_the_rules(language, tmp_path):
     """Python that has no form there is noticed here, not when an app's bundle is written."""
     write_rules(tmp_path / "rules", *rule_roots(G2P.load(language)))
-    assert (tmp_path / "rules").stat().st_size > 100_000
+    content = (tmp_path / "rules").read_bytes()
+    assert len(content) > 100_000
+    # how an index is made stays here: a port has the index
+    assert b"node_beginning" not in content
+
+
+def test_a_domain_can_be_left_out(tmp_path):
+    """Its one-off forms are no rows in the file, and are read as others are; another domain's
+    stay.
+    """
+    rest = G2P.load("us", without=("chat",))
+    write_rules(tmp_path / "rules", *rule_roots(rest))
+    content = (tmp_path / "rules").read_bytes()
+    assert b"kubernetes" not in content
+    assert b"doctor Who" in content
+    for text, is_alike in (("k8s", False), ("Dr. Who", True), ("5 kg", True)):
+        alike = rest.phonemize(text).phonemes == phonemize(text).phonemes
+        assert alike is is_alike, text
+    with pytest.raises(InputError, match="fallback, unk and without are for English"):
+        G2P.load("es", without=("chat",))
 
 
 @pytest.mark.slow

@@ -5,26 +5,56 @@ import KokoroSteps
 /// Of a word: a column for each list that has it, `g=phonemes`, or `g:TAG=phonemes` for each part of speech; `g:TAG` is said by letters, `t=`
 /// is its class among parts of speech.
 final class WordLists {
-    private let data: Data, starts: [Int], codes: [[[UInt32]]]
+    private let data: Data, starts: [Int], blockRows: Int, rows: Int, shares: CodeTable, words: CodeTable, readings: CodeTable
     /// Answers, because all lists are asked for a word in turn.
     private var known: [Text: [String: Value]] = [:]
 
     init(file: URL) throws(KokoroError) {
         let name = file.lastPathComponent
         do { data = try Data(contentsOf: file, options: .alwaysMapped) } catch { throw .badFile(name, reason: "missing from the bundle") }
-        guard data.starts(with: "KWRD".utf8), data.uint32(4) == 1 else { throw .badFile(name, reason: "not words of format 1: bundle again") }
-        var place = 20 + 4 * data.uint32(12), codes: [[[UInt32]]] = []
+        guard data.starts(with: "KWRD".utf8), data.uint32(4) == 2 else { throw .badFile(name, reason: "not words of format 2: bundle again") }
+        (blockRows, rows) = (max(1, data.uint32(8)), data.uint32(12))
+        var place = 20 + 4 * ((rows + blockRows - 1) / blockRows)
         starts = stride(from: 16, to: min(place, data.count), by: 4).map(data.uint32)
-        for _ in 0..<2 {
-            let texts = data.dropFirst(place + 4).prefix(data.uint32(place)).split(separator: 0, omittingEmptySubsequences: false)
-            codes.append(texts.map { Text(String(decoding: $0, as: UTF8.self)).units })
-            place += 4 + data.uint32(place)
-        }
-        self.codes = codes
+        (shares, words, readings) = (CodeTable(data, &place), CodeTable(data, &place), CodeTable(data, &place))
         guard starts.count > 1, starts[0] == place, starts.last == data.count, zip(starts, starts.dropFirst()).allSatisfy(<),
-            codes.allSatisfy({ $0.count == 256 })
+            [shares, words, readings].allSatisfy({ $0.counts.reduce(0, +) == $0.texts.count })
         else { throw .badFile(name, reason: "cut off, or damaged") }
     }
+
+    /// A canonical Huffman code: how many codes have 1, 2, ... 32 bits, and their texts in that order.
+    private struct CodeTable {
+        let counts: [Int], texts: [[UInt32]]
+
+        init(_ data: Data, _ place: inout Int) {
+            let size = data.uint32(place), first = place + 4
+            counts = (0..<32).map { data.uint32(first + 4 * $0) }
+            let texts = data.dropFirst(first + 128).prefix(max(0, size - 128)).split(separator: 0, omittingEmptySubsequences: false)
+            self.texts = texts.map { Text(String(decoding: $0, as: UTF8.self)).units }
+            place = first + size
+        }
+    }
+
+    /// Codes of a block, the first bit of a byte its highest.
+    private struct Codes {
+        let bytes: [UInt8]
+        var bit = 0
+
+        /// nil where the block ends, or is damaged.
+        mutating func next(_ table: CodeTable) -> [UInt32]? {
+            var code = 0, first = 0, index = 0
+            for count in table.counts {
+                guard bit < 8 * bytes.count else { return nil }
+                code = code << 1 | Int(bytes[bit >> 3] >> UInt8(7 - bit & 7) & 1)
+                bit += 1
+                if code - first < count { return table.texts[index + code - first] }
+                (index, first) = (index + count, (first + count) << 1)
+            }
+            return nil
+        }
+    }
+
+    private func codes(of block: Int) -> Codes { Codes(bytes: [UInt8](data[starts[block]..<starts[block + 1]])) }
 
     /// One of the lists.
     func list(_ name: String) -> HeldTable {
@@ -47,9 +77,10 @@ final class WordLists {
 
     /// Whether a word stands before the first one of a block, which is written whole.
     private func stands(_ word: [UInt32], before block: Int) -> Bool {
-        var at = 0
-        for place in starts[block] + 1..<starts[block + 1] {
-            for unit in codes[0][Int(data[place])] {
+        var codes = codes(of: block), at = 0
+        _ = codes.next(shares)
+        while let text = codes.next(words) {
+            for unit in text {
                 if unit == 9 { return false }
                 if at == word.count || word[at] != unit { return at == word.count || word[at] < unit }
                 at += 1
@@ -60,21 +91,18 @@ final class WordLists {
 
     /// What a block says of a word. Each row is made of the one before.
     private func said(of wanted: [UInt32], in block: Int) -> [UInt32]? {
-        var place = starts[block], word: [UInt32] = [], said: [UInt32] = []
-        func read(_ text: inout [UInt32], _ codes: [[UInt32]], until mark: UInt32) {
-            while place < starts[block + 1], text.last != mark {
-                text += codes[Int(data[place])]
-                place += 1
-            }
+        var codes = codes(of: block), word: [UInt32] = [], said: [UInt32] = []
+        func read(_ text: inout [UInt32], _ table: CodeTable, until mark: UInt32) {
+            while text.last != mark, let more = codes.next(table) { text += more }
             if text.last == mark { text.removeLast() }
         }
-        while place < starts[block + 1] {
-            let share = Int(data[place]), kept = min(said.count, 1 + share & 15)
-            place += 1
+        for _ in 0..<min(blockRows, rows - block * blockRows) {
+            guard let digits = codes.next(shares) else { return nil }
+            let share = digits.reduce(0) { 10 * $0 + Int($1) - 48 }, kept = min(said.count, 1 + share & 15)
             word.removeLast(max(0, word.count - share >> 4))
             said.removeLast(said.count - kept)
-            read(&word, codes[0], until: 9)
-            read(&said, codes[1], until: 10)
+            read(&word, words, until: 9)
+            read(&said, readings, until: 10)
             if kept > 0, kept < said.count { said[0] = said.remove(at: kept) }
             if word == wanted { return said }
         }
