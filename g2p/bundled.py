@@ -8,6 +8,7 @@ damaged file is one clear line and never other words.
 """
 
 import gzip
+import io
 import json
 from functools import cache
 from hashlib import sha256
@@ -48,6 +49,27 @@ def text(path: Path) -> str:
 def table(name: str) -> Any:
     """What a JSON file of the folder holds. Raises InputError."""
     return json.loads(text(DATA / name))
+
+
+def arrays(path: Path, form: int, command: str) -> tuple[Any, Any]:
+    """The head of a file of arrays, JSON as bytes, and the arrays. Raises InputError for a file
+    that is missing, damaged or of another format, and names the command that writes one.
+    """
+    # NumPy is not there before the first word that asks for it
+    from kokoro_ane.core.tensor_files import read_npz
+
+    try:
+        stored = read_npz(io.BytesIO(content(path)))
+        head = json.loads(stored["head"].tobytes().decode("utf-8"))
+        if head["format"] != form:
+            raise ValueError(f"its format is {head['format']}")
+        if len({len(array) for name, array in stored.items() if name != "head"}) > 1:
+            raise ValueError("its arrays differ in length")
+    except (ValueError, KeyError) as problem:
+        raise InputError(
+            f"{path} is no file of format {form} ({problem}): `{command}` writes one"
+        ) from None
+    return head, stored
 
 
 def _read(path: Path) -> bytes:

@@ -11,8 +11,6 @@ stands in a table at its hash. Features are those of the tagger, its answer, the
 and how long the text is. Figures and what stays undecided: docs/g2p.md.
 """
 
-import io
-import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.g2p.alphabet import PAUSES
-from kokoro_ane.g2p.bundled import DATA, content
+from kokoro_ane.g2p.bundled import DATA, arrays
 from kokoro_ane.g2p.lexicon import BEFORE_PAUSE, DEFAULT
 from kokoro_ane.g2p.part_of_speech import SURELY_FINITE, Classes, Tagger, names
 from kokoro_ane.g2p.word_lists import pairs, word_set
@@ -134,17 +130,8 @@ class Heteronyms:
     @classmethod
     def load(cls, path: Path = PATH) -> "Heteronyms":
         """Raises InputError when a file is missing, damaged or of another format."""
-        try:
-            arrays = read_npz(io.BytesIO(content(path)))
-            head = json.loads(arrays["head"].tobytes().decode("utf-8"))
-            if head["format"] != FORMAT or arrays["weights"].shape != (1 << BITS,):
-                raise ValueError(f"format {head['format']}, {arrays['weights'].shape} weights")
-            return cls.of(arrays["weights"], head["taught"])
-        except (ValueError, KeyError) as problem:
-            raise InputError(
-                f"{path} is no table of heteronyms of format {FORMAT} ({problem}):"
-                " `python -m training.heteronym_table` writes one"
-            ) from None
+        head, stored = arrays(path, FORMAT, "python -m training.heteronym_table")
+        return cls.of(stored["weights"], head["taught"])
 
     @classmethod
     def of(cls, weights: np.ndarray, taught: Mapping[str, str]) -> "Heteronyms":

@@ -7,7 +7,6 @@ A maximum-entropy model that looks at one word at a time, so only the words that
 anything.
 """
 
-import io
 import json
 import math
 import re
@@ -18,10 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import staged
-from kokoro_ane.core.tensor_files import read_npz
-from kokoro_ane.g2p.bundled import DATA, content
+from kokoro_ane.g2p.bundled import DATA, arrays
 from kokoro_ane.g2p.word_lists import pairs, word_set, word_sets
 
 WORD = re.compile(r"[A-Za-z0-9]+(?:[-'.][A-Za-z0-9]+)*|[^\sA-Za-z0-9]")
@@ -244,29 +241,12 @@ class Tagger:
         """Read a file of `save`. Raises InputError when it is missing, damaged or of another
         format.
         """
-        try:
-            return cls.from_arrays(read_npz(io.BytesIO(content(path))))
-        except (ValueError, KeyError) as problem:
-            raise InputError(
-                f"{path} is no tagger of format {FORMAT} ({problem}): `python -m training.tagger`"
-                " writes one"
-            ) from None
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Tagger":
-        """Check and take apart what `to_arrays` made. Raises ValueError or KeyError."""
-        head = json.loads(arrays["head"].tobytes().decode("utf-8"))
-        if head["format"] != FORMAT or tuple(head["tags"]) != TAGS:
-            raise ValueError(f"format {head['format']} with tags {' '.join(head['tags'])}")
-        features, weights = arrays["features"], arrays["weights"]
-        if weights.shape != (len(features), len(TAGS)) or weights.dtype != np.int8:
-            raise ValueError(
-                f"weights {weights.shape} {weights.dtype} for {len(features)} features"
-            )
-        stored = {word: kind for kind, words in head["classes"].items() for word in words.split()}
+        head, stored = arrays(path, FORMAT, "python -m training.tagger")
+        features, weights = stored["features"], stored["weights"]
+        classes = {word: kind for kind, words in head["classes"].items() for word in words.split()}
         heteronyms = {word: tuple(tags.split()) for word, tags in head["heteronyms"].items()}
         rows = dict(zip(features.tolist(), range(len(features)), strict=True))
-        return cls(rows, weights, float(head["scale"]), Classes(stored), heteronyms)
+        return cls(rows, weights, float(head["scale"]), Classes(classes), heteronyms)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to store: `features` [R] uint32, `weights` [R, T] int8, `head` JSON as bytes."""

@@ -23,7 +23,6 @@ from kokoro_ane.g2p.weak_forms import (
     is_loud,
     is_shouted,
     sense,
-    used_to,
     weak_form,
 )
 
@@ -155,8 +154,6 @@ class SentenceReader:
                     if reading.senses and reading.senses[key] is None and word.lower() not in LOUD
                 )
                 return next(letters, DEFAULT)
-            if not used_to(word, ahead):
-                return DEFAULT
             first = max(0, place - NEAR)
             words = [token.text for token in tokens[first : place + NEAR]]
             return self._heteronyms.choose(words, place - first, keys)

@@ -132,8 +132,3 @@ def is_shouted(tokens: Sequence[Token]) -> bool:
     """Whether the sentence has words of two letters and more, and all in capitals."""
     words = [token.text for token in tokens if token.kind == "word" and len(token.text) > 1]
     return len(words) > 1 and all(word.isupper() for word in words)
-
-
-def used_to(word: str, ahead: Ahead) -> bool:
-    """Whether `used` may be the verb of habit: only before `to`."""
-    return word.lower() != "used" or ahead.word == "to"

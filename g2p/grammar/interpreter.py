@@ -30,7 +30,6 @@ PART = rf"[{LATIN}]+(?:'[{LATIN}]+)*"
 WORD = re.compile(rf"{PART}(?:-{PART})*(?:(?<=[sS])'(?=[\s.,;:!?)]|$))?")
 DIGITS = re.compile("[0-9]+")
 CLITIC = re.compile(r"'s(?!\w)")
-NUMERO = re.compile(r"\b[Nn][º°](?=\s?\d)")
 INSIDE = re.compile(r"\B\w")  # a word goes on here
 CONTEXT = 40  # characters before a place that a row may ask for
 DEEPEST = 3  # grammars inside grammars: a slot that is read as text
@@ -298,7 +297,7 @@ class Grammar:
 
     def normalize(self, text: str, known: Known | None = None) -> Normalized:
         """Spoken tokens of `text` with their offsets, and what was left out by category."""
-        cleaned = clean(NUMERO.sub("№ ", text) if "º" in text or "°" in text else text)
+        cleaned = clean(text)
         broken = with_breaks(cleaned.text)
         return normalized(list(self.walk(broken, self.context(known))), broken, cleaned)
 
