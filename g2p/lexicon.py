@@ -424,26 +424,11 @@ def user_lexicon(source: Path | str | Mapping[str, str] | None) -> UserLexicon:
     if source is None:
         return UserLexicon({}, {})
     if isinstance(source, Mapping):
-        entries = _collected(
-            (
-                _checked(f"entry {number}", *_texts(number, *pair), THE_MAPPING)
-                for number, pair in enumerate(source.items(), 1)
-            ),
-            THE_MAPPING,
-        )
+        entries = _collected(_numbered(source.items()), THE_MAPPING)
     else:
         entries = read_user_lexicon(Path(source))
     words = {word: phonemes for word, phonemes in entries.items() if " " not in word}
     return UserLexicon(words, {word: phonemes for word, phonemes in entries.items() if " " in word})
-
-
-def _texts(number: int, word: object, phonemes: object) -> tuple[str, str]:
-    if not isinstance(word, str) or not isinstance(phonemes, str):
-        raise InputError(
-            f"{THE_MAPPING}, entry {number}: {word!r} to {phonemes!r}; both are text, a word and"
-            " its phonemes"
-        )
-    return word, phonemes
 
 
 def read_user_lexicon(path: Path) -> dict[str, str]:
@@ -466,64 +451,59 @@ def read_user_lexicon(path: Path) -> dict[str, str]:
         ) from None
     except OSError as problem:
         raise InputError(f"cannot read the lexicon {str(path)[:200]}: {problem.strerror}") from None
-    return _collected(
-        _json_entries(text, path) if path.suffix.lower() == ".json" else _tsv_entries(text, path),
-        path,
-    )
+    if path.suffix.lower() != ".json":
+        return _collected(_lines(text), path)
+    pairs = parse_json(text, str(path), pairs=tuple)
+    if not isinstance(pairs, tuple):
+        raise InputError(f'{path}: the lexicon is one object, {{"word": "phonemes"}}')
+    return _collected(_numbered(pairs), path)
 
 
-def _collected(rows: Iterable[tuple[str, str, str]], path: Path | str) -> dict[str, str]:
+def _numbered(pairs: Iterable[tuple[object, object]]) -> Iterator[tuple[str, object, object]]:
+    for number, (word, phonemes) in enumerate(pairs, 1):
+        yield f"entry {number}", word, phonemes
+
+
+def _lines(text: str) -> Iterator[tuple[str, object, object]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            word, _, phonemes = line.partition("\t")
+            yield f"line {number}", word, phonemes
+
+
+def _collected(rows: Iterable[tuple[str, object, object]], path: Path | str) -> dict[str, str]:
+    """Place, word and phonemes of each row, checked."""
     entries: dict[str, str] = {}
     for place, word, phonemes in rows:
-        if word in entries and entries[word] != phonemes:
+        if not isinstance(word, str) or not isinstance(phonemes, str):
+            raise InputError(
+                f"{path}, {place}: {word!r} to {phonemes!r}; both are text, a word and its phonemes"
+            )
+        word, phonemes = _checked(f"{path}, {place}", word, phonemes)
+        if entries.setdefault(word, phonemes) != phonemes:
             raise InputError(
                 f"{path}, {place}: {word!r} stands there a second time with other phonemes"
             )
-        entries[word] = phonemes
     if not entries:
         raise InputError(f"{path} holds no words: a line is word<TAB>phonemes")
     return entries
 
 
-def _tsv_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        word, tab, phonemes = line.partition("\t")
-        if not tab:
-            raise InputError(
-                f"{path}, line {number}: no tab in {line[:40]!r}; a line is word<TAB>phonemes"
-            )
-        yield _checked(f"line {number}", word, phonemes, path)
-
-
-def _json_entries(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    content = parse_json(text, str(path), pairs=list)
-    pairs: Iterable[object] = content if isinstance(content, list) else ()
-    read_pairs = [pair for pair in pairs if isinstance(pair, tuple)]
-    if not read_pairs:
-        raise InputError(f'{path}: the lexicon is one object, {{"word": "phonemes"}}')
-    for number, (word, phonemes) in enumerate(read_pairs, 1):
-        if not isinstance(phonemes, str):
-            raise InputError(f"{path}, entry {number}: the phonemes of {word!r} are no text")
-        yield _checked(f"entry {number}", word, phonemes, path)
-
-
-def _checked(place: str, word: str, phonemes: str, path: Path | str) -> tuple[str, str, str]:
+def _checked(place: str, word: str, phonemes: str) -> tuple[str, str]:
     word, phonemes = " ".join(word.replace("’", "'").split()), to_kokoro(phonemes.strip())
     if not any(character.isalpha() for character in word):
-        raise InputError(f"{path}, {place}: {word!r} holds no letters; a line is word<TAB>phonemes")
+        raise InputError(f"{place}: {word!r} holds no letters; a line is word<TAB>phonemes")
+    if not phonemes:
+        raise InputError(f"{place}: {word!r} has no phonemes; a line is word<TAB>phonemes")
     if " " in word and not (word[0].isalnum() and word[-1].isalnum() and not _MARKUP.search(word)):
         raise InputError(
-            f"{path}, {place}: the phrase {word!r} never matches: it begins and ends with a letter"
+            f"{place}: the phrase {word!r} never matches: it begins and ends with a letter"
             " or digit and holds no brackets"
         )
-    if not phonemes:
-        raise InputError(f"{path}, {place}: {word!r} has no phonemes")
     symbol = unknown_symbol(phonemes)
     if symbol is not None:
         raise InputError(
-            f"{path}, {place}: {symbol!r} (U+{ord(symbol):04X}) in the phonemes of {word!r} is not"
+            f"{place}: {symbol!r} (U+{ord(symbol):04X}) in the phonemes of {word!r} is not"
             " in Kokoro's vocabulary"
         )
-    return place, word, phonemes
+    return word, phonemes

@@ -124,7 +124,7 @@ class TestLists:
         ("name", "content", "wanted"),
         [
             ("a.tsv", "good\tɡˈʊd\nbad\tb#d\n", "line 2: '#' (U+0023)"),
-            ("a.tsv", "good ɡˈʊd\n", "line 1: no tab"),
+            ("a.tsv", "good ɡˈʊd\n", "line 1: 'good ɡˈʊd' has no phonemes"),
             ("a.tsv", "good\t\n", "line 1: 'good' has no phonemes"),
             ("a.tsv", "two words!\tɡˈʊd\n", "line 1: the phrase 'two words!' never matches"),
             ("a.tsv", "a\tˈA\na\tə\n", "line 2: 'a' stands there a second time"),
