@@ -88,7 +88,7 @@ class ControlTrials:
         self._setting, self._stage, self._only = setting, stage, only
         self._comparison = COMPARISONS[stage](setting.reference)
         self._variations = {
-            clip.id: self._comparison.variation(clip, only) for clip in setting.clips
+            clip.id: self._comparison.natural(clip, only).figures for clip in setting.clips
         }
 
     def outcome(self, control: Control) -> Outcome | None:
