@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.eval import VOCODER
+from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import SHIP, Judgement, decided, judge_clip
+from kokoro_ane.eval.judge import SHIP, Judgement, decided
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import COMPARISONS, Subject
 from kokoro_ane.quantize.corpus import Utterance

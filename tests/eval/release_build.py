@@ -11,9 +11,10 @@ import pytest
 
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose, level_record
+from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.facts import PackageFacts, facts_of
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import ClipResult, decided
+from kokoro_ane.eval.judge import decided
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
