@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kokoro_ane.eval import VOCODER
+from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.gates import FEWEST_CLIPS, gates_for
-from kokoro_ane.eval.judge import SHIP, Judgement, decided, judge_clip
+from kokoro_ane.eval.judge import SHIP, Judgement, decided
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import COMPARISONS, Subject
 from kokoro_ane.quantize.corpus import Utterance
@@ -88,7 +89,7 @@ class ControlTrials:
         self._setting, self._stage, self._only = setting, stage, only
         self._comparison = COMPARISONS[stage](setting.reference)
         self._variations = {
-            clip.id: self._comparison.variation(clip, only) for clip in setting.clips
+            clip.id: self._comparison.natural(clip, only).figures for clip in setting.clips
         }
 
     def outcome(self, control: Control) -> Outcome | None:

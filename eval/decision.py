@@ -178,7 +178,7 @@ def seed_variations(context: JudgeContext) -> dict[str, dict[str, float | None]]
     """
     store, reference, first = context.store, context.reference, context.clips[0]
     comparison = VocoderComparison(reference)
-    other_seed = [comparison.variation(clip) for clip in context.clips]
+    other_seed = [comparison.natural(clip).figures for clip in context.clips]
     threads = store.figures(
         f"{VOCODER}-variation/threads", lambda: thread_variation(reference, first)
     )
@@ -195,16 +195,9 @@ def decision_record(
     levels: Sequence[JudgedLevel], choice: Choice, context: JudgeContext
 ) -> dict[str, Any]:
     """Return the decision, then levels, the model's own spread and provenance."""
-    return {
+    return asdict(choice) | {
         "format": FORMAT,
-        "verdict": choice.verdict,
-        "level": choice.level,
-        "releasable": choice.releasable,
         "may_be_released": choice.may_be_released,
-        "reason": choice.reason,
-        "costs": choice.costs,
-        "bests": list(choice.bests),
-        "notes": list(choice.notes),
         "claim": context.claim,
         "levels": [level_record(level) for level in levels],
         "spread": seed_variations(context),

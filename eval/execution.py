@@ -1,4 +1,5 @@
-"""How clips are executed: by which arithmetic, on whose features, in how many processes.
+"""How clips are executed and measured: by which arithmetic, on whose features, in how many
+processes.
 
     # the whole chain of packages; without manifests: features in PyTorch fp32
     execution = Execution.of("declared", encoder_manifests)
@@ -27,19 +28,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import FRAMES_PER_SECOND
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.eval.judge import ClipResult, judge_clip
-from kokoro_ane.eval.natural import Variations
+from kokoro_ane.eval.natural import MEASURED, Variations
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.eval.renditions import (
     COMPARISONS,
     Comparison,
     EncoderSubject,
+    Natural,
     ProductSubject,
     Reader,
     Subject,
@@ -103,6 +106,53 @@ def opened(manifest: Path, how: str) -> Any:
     if runtime in RUNTIMES:
         return module_of(runtime).open_vocoder(manifest)
     return module_of(DEFAULT_RUNTIME).open_vocoder(manifest, how)
+
+
+@dataclass(frozen=True)
+class ClipResult:
+    """Figures of one clip: the subject's, and the natural variation of the fp32 model. `defect`:
+    why the subject gave no audio, or no prosody. `origin`: where the variation is from
+    (eval/natural.py).
+    """
+
+    id: str
+    voice: str
+    seconds: float
+    text: str
+    figures: dict[str, float]
+    variation: dict[str, float]
+    defect: str | None = None
+    origin: str = MEASURED
+
+
+def judge_clip(
+    comparison: Comparison,
+    subject: Subject,
+    clip: Utterance,
+    variation: dict[str, float] | None = None,
+    only: Sequence[str] = (),
+) -> ClipResult:
+    """Measure one clip. Broken output of the subject is a result; a broken reference is an
+    InputError. `variation`: where the caller has it already. `only`: these metrics, not all.
+    """
+    rendition = subject.render(clip)
+    defect, figures = comparison.defect(clip, rendition), dict[str, float]()
+    if defect is None:
+        figures = comparison.figures(clip, rendition, only)
+        if not np.isfinite(list(figures.values())).all():
+            defect, figures = "holds NaN or infinity", {}
+    seconds = clip.frames / FRAMES_PER_SECOND
+    natural = Natural(variation) if variation else comparison.natural(clip, only)
+    return ClipResult(
+        clip.id,
+        clip.voice,
+        seconds,
+        clip.text,
+        figures,
+        natural.figures,
+        defect,
+        natural.origin,
+    )
 
 
 class Timed(NamedTuple):

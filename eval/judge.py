@@ -1,8 +1,7 @@
-"""Measure what a subject renders of held-out clips, and compare the figures with the gates: SHIP,
-REJECT, or UNDECIDED when the clips cannot tell.
+"""Figures of clips compared with the gates: SHIP, REJECT, or UNDECIDED when the clips cannot tell.
+Nothing is measured here (quantize/sources.py).
 
-    comparison = COMPARISONS[VOCODER](reference)
-    results = [judge_clip(comparison, VocoderSubject(reference, package), clip) for clip in clips]
+    results = [judge_clip(comparison, subject, clip) for clip in clips]
     decided("w8", results).decision.verdict
 
 A mean is an estimate: its gate holds, or is broken, only when the whole 95 % bootstrap interval
@@ -17,12 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from kokoro_ane.core.contract import DEVICE, FRAMES_PER_SECOND, NUMERIC
+from kokoro_ane.core.contract import DEVICE, NUMERIC
+from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.gates import FEWEST_CLIPS, FEWEST_VOICES, MEAN, WORST, Gate, gates_for
 from kokoro_ane.eval.metrics.catalog import METRICS
-from kokoro_ane.eval.natural import MEASURED
-from kokoro_ane.eval.renditions import Comparison, Natural, Subject
-from kokoro_ane.quantize.corpus import Utterance
 
 SHIP, REJECT, UNDECIDED = ("SHIP", "REJECT", "UNDECIDED")
 DEVICE_DOUBT = (
@@ -33,53 +30,6 @@ RESAMPLES, CONFIDENCE, BOOTSTRAP_SEED = 2000, 0.95, 0
 _TAILS = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))  # percentiles
 FEWEST_FOR_A_MEAN = 3  # clips from which a mean can be certainly too bad
 Figures = Sequence[Mapping[str, float]]  # one mapping of metric to value per clip
-
-
-@dataclass(frozen=True)
-class ClipResult:
-    """Figures of one clip: the subject's, and the natural variation of the fp32 model. `defect`:
-    why the subject gave no audio, or no prosody. `origin`: where the variation is from
-    (eval/natural.py).
-    """
-
-    id: str
-    voice: str
-    seconds: float
-    text: str
-    figures: dict[str, float]
-    variation: dict[str, float]
-    defect: str | None = None
-    origin: str = MEASURED
-
-
-def judge_clip(
-    comparison: Comparison,
-    subject: Subject,
-    clip: Utterance,
-    variation: dict[str, float] | None = None,
-    only: Sequence[str] = (),
-) -> ClipResult:
-    """Measure one clip. Broken output of the subject is a result; a broken reference is an
-    InputError. `variation`: where the caller has it already. `only`: these metrics, not all.
-    """
-    rendition = subject.render(clip)
-    defect, figures = comparison.defect(clip, rendition), dict[str, float]()
-    if defect is None:
-        figures = comparison.figures(clip, rendition, only)
-        if not np.isfinite(list(figures.values())).all():
-            defect, figures = "holds NaN or infinity", {}
-    seconds = clip.frames / FRAMES_PER_SECOND
-    natural = Natural(variation) if variation else comparison.natural(clip, only)
-    return ClipResult(
-        clip.id,
-        clip.voice,
-        seconds,
-        clip.text,
-        figures,
-        natural.figures,
-        defect,
-        natural.origin,
-    )
 
 
 def breaks(gates: Sequence[Gate], clip: ClipResult) -> bool:

@@ -23,10 +23,10 @@ from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.core.staging import there
 from kokoro_ane.eval import ENCODER, PRODUCT, VOCODER
-from kokoro_ane.eval.execution import DECLARED, Execution
+from kokoro_ane.eval.execution import DECLARED, ClipResult, Execution
 from kokoro_ane.eval.facts import PackageFacts, facts_of
 from kokoro_ane.eval.gates import FEWEST_CLIPS, Gate, gates_for
-from kokoro_ane.eval.judge import SHIP, UNDECIDED, ClipResult, Judgement, breaks, decided
+from kokoro_ane.eval.judge import SHIP, UNDECIDED, Judgement, breaks, decided
 from kokoro_ane.eval.provenance import commit, withheld
 from kokoro_ane.eval.session import JudgeContext
 from kokoro_ane.eval.store import clip_name

@@ -3,7 +3,7 @@ encoder and product differ in these two and in their natural variation, and in n
 
     subject = VocoderSubject(reference, package)
     comparison = COMPARISONS[VOCODER](reference)
-    comparison.figures(clip, subject.render(clip)), comparison.variation(clip)
+    comparison.figures(clip, subject.render(clip)), comparison.natural(clip).figures
 
 A subject renders a clip; a comparison has the figures of a rendition, and the natural variation:
 the same figures of the fp32 model where nobody could call it wrong (other noise seeds,
@@ -229,17 +229,13 @@ class Comparison(ABC):
                 variations.keep(kind, clip.id, {"probe": probe, **item})
         return Natural(figures)
 
-    @abstractmethod
     def probe(self, clip: Utterance) -> np.ndarray:
-        """By what a stored item is known to be of the fp32 model's clip."""
+        """By what a stored item is known to be of the fp32 model's clip: samples of its sound."""
+        return self.reference.of(clip).probe
 
     def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
         """What is kept of a clip whose natural variation was measured, by kind."""
         return {self.stage: figures_item(figures)}
-
-    def variation(self, clip: Utterance, only: Sequence[str] = ()) -> dict[str, float]:
-        """Return the natural variation alone."""
-        return self.natural(clip, only).figures
 
 
 class VocoderComparison(Comparison):
@@ -267,10 +263,6 @@ class VocoderComparison(Comparison):
     def neighbours(self, clip: Utterance, only: Sequence[str]) -> Iterable[dict[str, float]]:
         """Measure each other seed as if it were judged, against the ones that are left."""
         return (measure(trial, only) for trial in self.reference.of(clip).seed_trials())
-
-    def probe(self, clip: Utterance) -> np.ndarray:
-        """Of the fp32 sound."""
-        return self.reference.of(clip).probe
 
     def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
         """What other seeds allow, too, and what is heard in the reference."""
@@ -363,10 +355,6 @@ class ProductComparison(Comparison):
     def spread(self, rows: Sequence[dict[str, float]]) -> dict[str, float]:
         """Return means alone: no worst clip of a product has a limit in variations."""
         return {name: value for name, value in spread(rows).items() if name in METRICS}
-
-    def probe(self, clip: Utterance) -> np.ndarray:
-        """Of the fp32 sound."""
-        return self.reference.of(clip).probe
 
     def items(self, clip: Utterance, figures: dict[str, float]) -> dict[str, Item]:
         """What is heard in the reference, too."""

@@ -166,6 +166,8 @@ class TestKey:
         constraints.txt | true
         core/data/speech/x.tsv | true
         eval/gates.py | false
+        eval/judge.py | false
+        eval/execution.py | true
         g2p/b.py | false
     """,
     )

@@ -3,6 +3,7 @@ figures that nobody measured.
 """
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.decision import choose, level_record
+from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.facts import PackageFacts, facts_of
 from kokoro_ane.eval.gates import gates_for
-from kokoro_ane.eval.judge import ClipResult, decided
+from kokoro_ane.eval.judge import decided
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import HIGHER, METRICS, SOUND
 from kokoro_ane.eval.release import main
+from kokoro_ane.eval.renditions import Natural, VocoderComparison
 from kokoro_ane.eval.report_figures import shown
 from kokoro_ane.quantize.methods import METHODS
 from mlprogram.examine.rules import load_rules
@@ -47,9 +50,7 @@ def unmeasured(patch):
         return ClipResult(clip.id, clip.voice, 5.0, clip.text, PERFECT, PERFECT)
 
     patch.setattr(execution, "judge_clip", judge_clip)
-    patch.setattr(
-        "kokoro_ane.eval.renditions.VocoderComparison.variation", lambda *_: dict(PERFECT)
-    )
+    patch.setattr(VocoderComparison, "natural", lambda *_: Natural(dict(PERFECT)))
     patch.setattr("kokoro_ane.eval.decision.thread_variation", lambda *_: PERFECT)
     return asked
 
@@ -165,20 +166,14 @@ def made_up(damages, withheld="demo is not releasable"):
         "libraries": {"torch": "2"},
         "clips": [clip.id for clip in clips(0.0)],
     }
-    told = {
-        "verdict": choice.verdict,
-        "level": choice.level,
-        "releasable": choice.releasable,
+    return asdict(choice) | {
         "may_be_released": choice.may_be_released,
+        "chip": "m4",
+        "claim": "numeric",
+        "spread": spread,
+        "provenance": made,
+        "levels": [level_record(level) for level in levels],
     }
-    told |= {
-        "reason": choice.reason,
-        "costs": choice.costs,
-        "bests": list(choice.bests),
-        "notes": list(choice.notes),
-    }
-    whole = told | {"chip": "m4", "claim": "numeric", "spread": spread, "provenance": made}
-    return whole | {"levels": [level_record(level) for level in levels]}
 
 
 def shortened(record):

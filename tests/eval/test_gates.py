@@ -15,6 +15,7 @@ from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.eval import STAGES, VOCODER
 from kokoro_ane.eval.control_trials import ControlTrials, Setting
 from kokoro_ane.eval.controls import controls_of, main
+from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.faults import Dropped
 from kokoro_ane.eval.gates import (
     COMMON,
@@ -26,16 +27,7 @@ from kokoro_ane.eval.gates import (
     Gate,
     gates_for,
 )
-from kokoro_ane.eval.judge import (
-    REJECT,
-    SHIP,
-    STRADDLES,
-    UNDECIDED,
-    decide,
-    interval,
-    judge_clip,
-    statistic,
-)
+from kokoro_ane.eval.judge import REJECT, SHIP, STRADDLES, UNDECIDED, decide, interval, statistic
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, PROSODY, ZERO
 from kokoro_ane.eval.negative_controls import CONTROLS
 from kokoro_ane.eval.reference import Reference
@@ -381,7 +373,7 @@ def test_renders_are_kept_whole(reference, phrase, tmp_path):
         assert kept.pitch_hz == made.pitch_hz
     only = ("mcd_db", "local_level_db", "thd_n_increase_db")
     again, made = (
-        VocoderComparison(each).variation(phrase, only)
+        VocoderComparison(each).natural(phrase, only).figures
         for each in (Reference(reference.checkpoint, 0, tmp_path), reference)
     )
     assert again == made

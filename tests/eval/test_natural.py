@@ -13,7 +13,7 @@ from kokoro_ane.core.contract import JUDGED
 from kokoro_ane.core.kokoro_int8.cache import available
 from kokoro_ane.core.tensor_files import read_npz
 from kokoro_ane.eval import ENCODER, STAGES, VOCODER, natural
-from kokoro_ane.eval.judge import judge_clip
+from kokoro_ane.eval.execution import judge_clip
 from kokoro_ane.eval.metrics.allowance import Allowance
 from kokoro_ane.eval.metrics.catalog import SOUND, measure
 from kokoro_ane.eval.metrics.trial import Baseline, Heard, Trial

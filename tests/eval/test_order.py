@@ -11,9 +11,9 @@ import pytest
 
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval import execution
-from kokoro_ane.eval.execution import MOST_LOSSES, Execution, Timed, Workers
+from kokoro_ane.eval.execution import MOST_LOSSES, ClipResult, Execution, Timed, Workers
 from kokoro_ane.eval.gates import COMMON, ENCODER_GATES, PRODUCT_GATES, gates_for
-from kokoro_ane.eval.judge import REJECT, SHIP, ClipResult, breaks, decided
+from kokoro_ane.eval.judge import REJECT, SHIP, breaks, decided
 from kokoro_ane.eval.levels import in_order, measured_clips
 from kokoro_ane.eval.reference import Reference
 from kokoro_ane.quantize.corpus import Utterance

@@ -13,7 +13,8 @@ from kokoro_ane.core.contract import FRAME_SAMPLES, TUNING
 from kokoro_ane.core.data_files import read_json
 from kokoro_ane.core.staging import write_json
 from kokoro_ane.eval import product
-from kokoro_ane.eval.judge import REJECT, SHIP, judge_clip
+from kokoro_ane.eval.execution import judge_clip
+from kokoro_ane.eval.judge import REJECT, SHIP
 from kokoro_ane.eval.levels import JudgedLevel
 from kokoro_ane.eval.metrics.catalog import DURATIONS, METRICS, measure
 from kokoro_ane.eval.metrics.trial import Retimed, Trial

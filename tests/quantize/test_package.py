@@ -21,7 +21,7 @@ from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
 from kokoro_ane.eval.channel_gains import package_pairs, wrong_scales
-from kokoro_ane.eval.judge import ClipResult
+from kokoro_ane.eval.execution import ClipResult
 from kokoro_ane.eval.metrics.catalog import METRICS as METRICS_JUDGED
 from kokoro_ane.eval.quality import main as quality
 from kokoro_ane.pipeline.apply import main as apply
