@@ -185,6 +185,8 @@ class TestKey:
     def test_what_they_name_is_there(self):
         assert all(any(sources.ROOT.glob(name)) for name in (*sources.TEXTS, sources.LOCK_FILE))
         assert all(any((sources.ROOT / room).glob("*.py")) for room in MEASURING)
+        judging = [name for name in sources.NOT_MEASURING if "/" not in name]
+        assert all(any((sources.ROOT / "eval").glob(name)) for name in judging)
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def chain_build(placed, tiny_build, monkeypatch):
     monkeypatch.setattr(product, "judged_encoder", lambda *_: alone)
     monkeypatch.setattr(
         "kokoro_ane.pipeline.bundle_files.write_text_tables",
-        lambda folder, _: _few(folder / "us.rules"),
+        lambda folder, *_: _few(folder / "us.rules"),
     )
     return placed
 
