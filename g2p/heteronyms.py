@@ -171,7 +171,7 @@ class Heteronyms:
             return "NOUN" if is_acronym(words, index, self.tagger.classes) else DEFAULT
         candidates = self.candidates(word, keys)
         if not candidates:
-            return key_of(self.tagger.tag(words, index), keys)
+            return DEFAULT
         # recorded, recording: spoken as the verb, whatever their part of speech
         if word not in self.taught and word.endswith(("ed", "ing")):
             return "VERB"
@@ -214,15 +214,6 @@ class Heteronyms:
         gains = [sum(best[at::count]) - sum(other[at::count]) for at in range(count)]
         ranked = sorted(zip(gains, surroundings, strict=True), key=lambda one: -one[0])
         return [f"{gain:+d} {MEANINGS[name[0]]} {name[1:]}".rstrip() for gain, name in ranked]
-
-
-PARENTS = {"n": "NOUN", "v": "VERB", "j": "ADJ", "r": "ADV"}
-
-
-def key_of(tag: str, keys: Collection[str]) -> str:
-    """The key of a Penn tag. VBP is never taken: misaki's lists give the past form there."""
-    exact, parent = tag.upper(), PARENTS.get(tag[0], DEFAULT)
-    return exact if exact in keys and tag != "vbp" else parent if parent in keys else DEFAULT
 
 
 def is_acronym(words: Sequence[str], index: int, classes: Classes) -> bool:
