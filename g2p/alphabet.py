@@ -24,7 +24,6 @@ from kokoro_ane.g2p.result import GB, US, Dialect, Language
 PADDING = 0
 LETTERS = "abcdefghijklmnopqrstuvwxyz'-"
 TAG_COUNT = 2
-LETTER_ID = {letter: 1 + TAG_COUNT + place for place, letter in enumerate(LETTERS)}
 SYMBOL_COUNT = 1 + TAG_COUNT + len(LETTERS)
 MAX_LETTERS = 31  # with the tag 32 symbols
 FRAMES = 2  # of CTC, for each symbol
@@ -35,52 +34,66 @@ PRIMARY, SECONDARY = "ˈ", "ˌ"
 AMERICAN_VOWELS = "AIOWYiuæɑɔəɛɜɪʊʌᵊᵻ"
 AMERICAN_CONSONANTS = "bdfhjklmnpstvwzðŋɡɹʃʒʤʧθT"
 BLANK = 0
-LONG = "ː"  # of a British vowel; one sound with it
+LONG, NASAL = "ː", "\u0303"  # one sound with what they stand behind
 
 
 @dataclass(frozen=True)
 class Alphabet:
-    """What one dialect's model answers with: consonants, and vowels with their length, each without
-    stress and with either mark.
+    """What one model reads and answers with: `sounds` in the order of its outputs, the first the
+    CTC blank; `vowels` among them, without stress.
     """
 
-    consonants: tuple[str, ...]
+    sounds: tuple[str, ...]
     vowels: tuple[str, ...]
-    tags: tuple[str, str]  # which list an answer shall resemble; the first symbol of every word
-
-    @cached_property
-    def sounds(self) -> tuple[str, ...]:
-        """The outputs in order; the first is the CTC blank."""
-        return (
-            "",
-            *self.consonants,
-            *self.vowels,
-            *(PRIMARY + v for v in self.vowels),
-            *(SECONDARY + v for v in self.vowels),
-        )
+    # the first symbol of every word: which list an answer shall resemble, or its language
+    tags: tuple[str, ...]
+    letters: str = LETTERS
 
     @cached_property
     def ids(self) -> dict[str, int]:
         """Sound to its place."""
         return {sound: place for place, sound in enumerate(self.sounds)}
 
+    @cached_property
+    def letter_ids(self) -> dict[str, int]:
+        """Letter to its symbol; padding and tags stand before."""
+        return {one: 1 + len(self.tags) + place for place, one in enumerate(self.letters)}
+
     def cut(self, phonemes: str) -> tuple[str, ...] | None:
         """Kokoro phonemes as sounds; None when a symbol is unknown or a mark stands before no
         vowel.
         """
-        sounds = []
-        for match in _SOUND.finditer(phonemes):
-            if match[0] not in self.ids:
-                return None
-            sounds.append(match[0])
-        return tuple(sounds) or None
+        sounds = SOUND.findall(phonemes)
+        return tuple(sounds) if sounds and self.ids.keys() >= set(sounds) else None
+
+    def reads(self, word: str) -> bool:
+        """Whether the model has a symbol for every character of `word`, and room for it."""
+        return 0 < len(word) <= MAX_LETTERS and all(letter in self.letter_ids for letter in word)
+
+    def encode(self, word: str, tag: int = 0) -> tuple[int, ...]:
+        """Ids of a word that it `reads`, the place of its tag first. KeyError for others."""
+        return (1 + tag, *(self.letter_ids[letter] for letter in word))
 
 
-_SOUND = re.compile(f"[{PRIMARY}{SECONDARY}]?[^{PRIMARY}{SECONDARY}{LONG}]{LONG}?|.")
-AMERICAN = Alphabet(tuple(AMERICAN_CONSONANTS), tuple(AMERICAN_VOWELS), ("us_gold", "us_silver"))
+def stressable(consonants: Sequence[str], vowels: Sequence[str]) -> tuple[str, ...]:
+    """Sounds of an English alphabet: vowels with their length, each without stress and with either
+    mark.
+    """
+    marked = (mark + vowel for mark in (PRIMARY, SECONDARY) for vowel in vowels)
+    return ("", *consonants, *vowels, *marked)
+
+
+# with its stress, length and nasality
+SOUND = re.compile(f"[{PRIMARY}{SECONDARY}]?[^{PRIMARY}{SECONDARY}{LONG}{NASAL}][{LONG}{NASAL}]*|.")
+BRITISH_VOWELS = (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː")
+AMERICAN = Alphabet(
+    stressable(AMERICAN_CONSONANTS, AMERICAN_VOWELS),
+    tuple(AMERICAN_VOWELS),
+    ("us_gold", "us_silver"),
+)
 BRITISH = Alphabet(
-    tuple(AMERICAN_CONSONANTS.removesuffix("T")),
-    (*"AIQWYaiuɒɛɪʊʌəᵊ", "iː", "uː", "ɑː", "ɔː", "ɜː", "ɛː", "əː"),
+    stressable(AMERICAN_CONSONANTS.removesuffix("T"), BRITISH_VOWELS),
+    BRITISH_VOWELS,
     ("gb_gold", "gb_silver"),
 )
 ALPHABETS: dict[Dialect, Alphabet] = {US: AMERICAN, GB: BRITISH}
@@ -102,8 +115,7 @@ def folded(word: str) -> str:
 
 def readable(word: str) -> bool:
     """Whether the model has a symbol for every character of `word`, and room for it."""
-    letters = folded(word)
-    return 0 < len(letters) <= MAX_LETTERS and all(letter in LETTER_ID for letter in letters)
+    return AMERICAN.reads(folded(word))
 
 
 def speakable(word: str) -> bool:
@@ -128,7 +140,7 @@ def encode(word: str, tag: int = 0) -> tuple[int, ...]:
     """Ids of a `readable` word, the tag (its place in Alphabet.tags) first. Raises KeyError for a
     character outside LETTERS.
     """
-    return (1 + tag, *(LETTER_ID[letter] for letter in folded(word)))
+    return AMERICAN.encode(folded(word), tag)
 
 
 def to_kokoro(phonemes: str) -> str:

@@ -23,9 +23,9 @@ from kokoro_ane.core.contract import G2P_NAME, MAIN
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.export import Function, TensorType, full_disk_is_an_oserror, quiet_coremltools
 from kokoro_ane.g2p.alphabet import (
+    AMERICAN,
     BLANK,
     FRAMES,
-    LETTER_ID,
     LETTERS,
     MAX_LETTERS,
     PADDING,
@@ -226,7 +226,7 @@ class G2PStage:
             "padding": PADDING,
             "shapes": [list(shape) for shape in SHAPES],
             "first": {tag: 1 + place for place, tag in enumerate(TAGS)},
-            "letters": LETTER_ID,
+            "letters": AMERICAN.letter_ids,
         }
         logits = {
             "shape": ["words", "symbols", f"{FRAMES} * {len(SOUNDS)}"],

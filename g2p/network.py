@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.staging import staged, write_json
-from kokoro_ane.g2p.alphabet import FRAMES, PADDING, SYMBOL_COUNT
+from kokoro_ane.g2p.alphabet import FRAMES, PADDING, Alphabet
 from kokoro_ane.g2p.neural import (
     EXCLUDED,
     LARGEST,
@@ -108,7 +108,7 @@ class LetterToSound(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config, width, answers = config, config.width, FRAMES * config.sounds
-        self.embedding = nn.Embedding(SYMBOL_COUNT, width)
+        self.embedding = nn.Embedding(config.symbols, width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = nn.LayerNorm(width)
         self.answer, self.condition = nn.Linear(width, answers), nn.Linear(answers, width)
@@ -159,9 +159,11 @@ def quantized(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def save_weights(model: LetterToSound, path: Path, training: dict[str, Any]) -> None:
+def save_weights(
+    model: LetterToSound, path: Path, training: dict[str, Any], alphabet: Alphabet | None = None
+) -> None:
     """Write the parameters as `path` (.npz), matrices in 8 bits, and beside it a .json with their
-    SHA-256, the sizes and `training`.
+    SHA-256, the sizes, `training` and an alphabet that is no dialect's of English.
     """
     arrays: dict[str, np.ndarray] = {}
     for name, parameter in model.state_dict().items():
@@ -171,10 +173,10 @@ def save_weights(model: LetterToSound, path: Path, training: dict[str, Any]) -> 
     with staged(path) as aside, aside.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    write_json(
-        path.with_suffix(".json"),
-        {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training},
-    )
+    manifest = {"sha256": digest, "config": dataclasses.asdict(model.config), "training": training}
+    if alphabet is not None:
+        manifest["alphabet"] = dataclasses.asdict(alphabet)
+    write_json(path.with_suffix(".json"), manifest)
 
 
 def load_model(path: Path | None = None) -> LetterToSound:

@@ -16,7 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -33,12 +33,13 @@ from kokoro_ane.g2p.alphabet import (
     PADDING,
     PRIMARY,
     SOUNDS,
+    SYMBOL_COUNT,
     Alphabet,
     encode,
     speakable,
 )
 from kokoro_ane.g2p.bundled import DATA, content
-from kokoro_ane.g2p.result import GB, US, Dialect, Guess
+from kokoro_ane.g2p.result import GB, US, Guess, Language
 
 EXCLUDED = 1e4  # taken off the score of a padded key: its weight is then exactly 0 in fp16 and fp32
 
@@ -55,7 +56,8 @@ class Config:
     blocks: int = 5
     answers: tuple[int, ...] = (3,)
     dropout: float = 0.1
-    sounds: int = len(SOUNDS)  # of the dialect's alphabet
+    sounds: int = len(SOUNDS)  # of the alphabet
+    symbols: int = SYMBOL_COUNT  # padding, tags and letters
 
 
 NOTHING = Guess("", 0.0)  # to be spelled out
@@ -208,24 +210,30 @@ class NeuralG2P:
     """Responsibilities: 1. words to ids, words of one length together; 2. logits to guesses."""
 
     def __init__(
-        self, run: Run, alphabet: Alphabet = AMERICAN, confidence: tuple[float, float] = (1.0, 0.0)
+        self,
+        run: Run,
+        alphabet: Alphabet = AMERICAN,
+        confidence: tuple[float, float] = (1.0, 0.0),
+        reads: Callable[[str], bool] = speakable,
+        encoded: Callable[[str], tuple[int, ...]] = encode,
     ) -> None:
         """`run` computes the logits; `confidence`: slope and shift that make its probability the
-        share of right words.
+        share of right words; `reads`: whether a word is asked of it, `encoded` its ids.
         """
         self.run, self.alphabet, self.confidence = run, alphabet, confidence
+        self.reads, self.encoded = reads, encoded
 
     @classmethod
-    def load(cls, path: Path | None = None, dialect: Dialect = US) -> "NeuralG2P":
-        """The bundled weights of a dialect, or those at `path`, in NumPy. Raises InputError when
-        they are missing or changed.
+    def load(cls, path: Path | None = None, dialect: Language = US) -> "NeuralG2P":
+        """The bundled weights of a dialect or language, or those at `path`, in NumPy. Raises
+        InputError when they are missing or changed.
         """
         path = path or WEIGHTS_OF[dialect]
-        return cls(
-            run=numpy_run(*load_arrays(path)),
-            alphabet=ALPHABETS[dialect],
-            confidence=confidence_of(path),
-        )
+        run, alphabet = numpy_run(*load_arrays(path)), alphabet_of(path, dialect)
+        if dialect not in alphabet.tags:
+            return cls(run, alphabet, confidence_of(path))
+        encoded = partial(alphabet.encode, tag=alphabet.tags.index(dialect))
+        return cls(run, alphabet, confidence_of(path), alphabet.reads, encoded)
 
     def predict(self, words: Sequence[str]) -> list[Guess]:
         """One guess a word, in order; the same whatever else is asked at the same time, up to the
@@ -234,8 +242,8 @@ class NeuralG2P:
         guesses = [NOTHING] * len(words)
         by_length: dict[int, list[int]] = defaultdict(list)
         for place, word in enumerate(words):
-            if speakable(word):
-                by_length[len(encode(word))].append(place)
+            if self.reads(word):
+                by_length[len(self.encoded(word))].append(place)
         places = [place for length in sorted(by_length) for place in by_length[length]]
         for start in range(0, len(places), BATCH):
             chunk = places[start : start + BATCH]
@@ -246,7 +254,7 @@ class NeuralG2P:
         return guesses
 
     def _guesses(self, words: Sequence[str]) -> list[Guess]:
-        symbols = [encode(word) for word in words]
+        symbols = [self.encoded(word) for word in words]
         ids = np.full((len(words), max(map(len, symbols))), PADDING, dtype=np.int32)
         for row, row_symbols in zip(ids, symbols, strict=True):
             row[: len(row_symbols)] = row_symbols
@@ -294,7 +302,10 @@ class Network:
         return self._linear("answer", self._norm("norm", x))
 
     def _linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self._arrays[f"{name}.weight"].T + self._arrays[f"{name}.bias"]
+        weight = self._arrays[f"{name}.weight"]
+        # [B, S, in] as one matrix [B S, in]: one product instead of B small ones
+        product = x.reshape(-1, weight.shape[1]) @ weight.T
+        return product.reshape(*x.shape[:2], -1) + self._arrays[f"{name}.bias"]
 
     def _norm(self, name: str, x: np.ndarray) -> np.ndarray:
         centred = x - x.mean(axis=-1, keepdims=True)
@@ -334,9 +345,11 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=-1, keepdims=True)
 
 
-WEIGHTS_OF = {
+LANGUAGES = DATA / "languages.npz"
+WEIGHTS_OF: Mapping[Language, Path] = {
     US: DATA / "model.npz",
     GB: DATA / "model_gb.npz",
+    **dict.fromkeys(("es", "it", "fr", "pt"), LANGUAGES),
 }
 WEIGHTS = WEIGHTS_OF[US]
 AGAIN = (
@@ -354,6 +367,7 @@ class WeightsManifest(TypedDict):
     config: dict[str, int | float | list[int]]
     training: NotRequired[Any]
     confidence: NotRequired[dict[str, float]]  # slope, shift and words of training/g2p_network.py
+    alphabet: NotRequired[dict[str, Any]]  # of Alphabet, where it is no dialect's of English
 
 
 def load_arrays(path: Path | None = None) -> tuple[dict[str, np.ndarray], Config]:
@@ -398,6 +412,15 @@ def confidence_of(path: Path) -> tuple[float, float]:
     """
     fitted = read_manifest(path).get("confidence", {})
     return float(fitted.get("slope", 1.0)), float(fitted.get("shift", 0.0))
+
+
+def alphabet_of(path: Path, dialect: Language = US) -> Alphabet:
+    """The alphabet that a manifest describes, else the dialect's."""
+    fields = read_manifest(path).get("alphabet")
+    if fields is None:
+        return ALPHABETS[GB if dialect == GB else US]
+    texts = {name: tuple(fields[name]) for name in ("sounds", "vowels", "tags")}
+    return Alphabet(**texts, letters=fields["letters"])
 
 
 def _checked(path: Path, manifest: dict[str, Any]) -> bytes:

@@ -31,7 +31,6 @@ from kokoro_ane.g2p.reading import Neural, Reader
 from kokoro_ane.g2p.result import (
     GB,
     US,
-    Dialect,
     Guess,
     Language,
     Normalized,
@@ -80,7 +79,7 @@ CLOSED = pairs("M:MD D:DT S:PRP$ P:PRP O:PRP I:IN T:TO C:CC W:WP 0:CD X:EX")
 class LateNeural:
     """The bundled neural model (g2p/neural.py)."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Language) -> None:
         self.dialect = dialect
 
     @cached_property
@@ -407,13 +406,9 @@ class G2P:
 def _stages(
     language: Language, words: Mapping[str, str]
 ) -> tuple[Normalizer, Prepared, ReadsSentences]:
-    if language == "es" or language == "it":
-        from kokoro_ane.g2p.languages.language_normalizer import rule_stages
+    from kokoro_ane.g2p.languages.reader import stages
 
-        return rule_stages(language, words)
-    from kokoro_ane.g2p.languages.letter_reader import letter_stages
-
-    return letter_stages(language, words)
+    return stages(language, words, LateNeural(language))
 
 
 def _kind(value: object) -> str:

@@ -9,7 +9,7 @@ says of each array in NAME.bin its dtype, shape and first byte (little-endian, r
 borders). A matrix [out, in] of the network is int8 with float32 `.scale` [out, 1]; what has no
 scale is float32. `tagger.features` rises; `heteronyms.weights` [places, 1] is int8.
 NAME.texts.tsv: a text and what is said; NAME.chunks.json: texts with pauses and paces, and what is
-spoken of them. A language that is read by rule alone has rules and texts only.
+spoken of them. The tagger and heteronyms are English's alone.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,8 +25,10 @@ from kokoro_ane.g2p import alphabet
 from kokoro_ane.g2p.bundled import DATA, text
 from kokoro_ane.g2p.chunks import _whole_sentences
 from kokoro_ane.g2p.heteronyms import Heteronyms
+from kokoro_ane.g2p.languages.language import LANGUAGES
+from kokoro_ane.g2p.languages.reader import LanguageReader
 from kokoro_ane.g2p.lexicon import Lexicon
-from kokoro_ane.g2p.neural import WEIGHTS_OF, confidence_of, load_arrays
+from kokoro_ane.g2p.neural import WEIGHTS_OF, alphabet_of, confidence_of, load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.phonemizer import G2P
 from kokoro_ane.g2p.reading import Reader
@@ -38,8 +40,11 @@ from kokoro_ane.pipeline.word_table import packed_words
 
 FORMAT, BORDER = 4, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
+LISTED = "l"  # a language's own list
 # About, of written ones without the texts to check by: they take half a minute.
-TEXT_BYTES: dict[Language, int] = {US: 3_943_000, GB: 4_504_000, "es": 170_000, "it": 270_000}
+TEXT_BYTES: dict[Language, int] = {
+    US: 3_943_000, GB: 4_504_000, "es": 543_000, "it": 562_000, "fr": 554_000, "pt": 551_000
+}  # fmt: skip
 STEP = 997  # of the lists' words, every so many are spoken as a check
 
 
@@ -70,9 +75,9 @@ def write_text_tables(folder: Path, language: Language, without: Collection[str]
     write_rules(folder / f"{language}.rules", *rule_roots(g2p))
     # texts by which a port checks itself: prose for every language, words where there are lists
     texts = [*port_texts("text")]
+    _write_arrays(folder, language)
+    (folder / f"{language}.words").write_bytes(words_file(language))
     if language in (US, GB):
-        _write_arrays(folder, language)
-        (folder / f"{language}.words").write_bytes(words_file(language))
         texts += words_to_check(language)
     rows = (
         f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n"
@@ -107,21 +112,23 @@ def languages_for(voices: Iterable[str]) -> tuple[Language, ...]:
     return tuple(sorted(language for language in TEXT_BYTES if language in spoken))
 
 
-def _write_arrays(folder: Path, dialect: Dialect) -> None:
+def _write_arrays(folder: Path, dialect: Language) -> None:
     """Network and tagger: NAME.bin, and NAME.json, which says where each array lies in it."""
     weights = WEIGHTS_OF[dialect]
     _, config = load_arrays(weights)  # checked against their manifest
     with np.load(weights) as stored:
         # as they are stored: int8 with scales
         arrays = {f"network.{name}": stored[name] for name in stored.files}
-    # features in rising order, so that a port searches by halves
-    chooser = Heteronyms.load()
-    tagger = chooser.tagger
-    arrays["heteronyms.weights"] = np.asarray(chooser.weights)[:, None]
-    features = np.fromiter(tagger.rows, np.uint32)
-    order = np.argsort(features)
-    arrays["tagger.features"] = features[order]
-    arrays["tagger.weights"] = tagger.weights[order]
+    scale = 0.0
+    if dialect in (US, GB):
+        # features in rising order, so that a port searches by halves
+        chooser = Heteronyms.load()
+        tagger, scale = chooser.tagger, chooser.tagger.scale
+        arrays["heteronyms.weights"] = np.asarray(chooser.weights)[:, None]
+        features = np.fromiter(tagger.rows, np.uint32)
+        order = np.argsort(features)
+        arrays["tagger.features"] = features[order]
+        arrays["tagger.weights"] = tagger.weights[order]
     places, content = {}, b""
     for name, array in arrays.items():
         content += b"\0" * (-len(content) % BORDER)
@@ -132,7 +139,7 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
         }
         content += np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
     (folder / f"{dialect}.bin").write_bytes(content)
-    sounds = alphabet.ALPHABETS[dialect]
+    sounds = alphabet_of(weights, dialect)
     slope, shift = confidence_of(weights)
     description = {
         "format": FORMAT,
@@ -146,7 +153,7 @@ def _write_arrays(folder: Path, dialect: Dialect) -> None:
             "vowels": list(sounds.vowels),
             "confidence": {"slope": slope, "shift": shift},
         },
-        "tagger": {"scale": tagger.scale},
+        "tagger": {"scale": scale},
     }
     (folder / f"{dialect}.json").write_text(json_text(description), encoding="utf-8")
 
@@ -163,8 +170,15 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
         "paragraph": ends_paragraph,
         "voice": voice_of,
     }
-    if not isinstance(g2p._reader, Reader):
-        return roots, {}
+    if isinstance(g2p._reader, LanguageReader):
+        neural = g2p._reader.neural.model  # type: ignore[attr-defined]
+        natives = {id(g2p._reader.neural): "neural", id(g2p._reader.listed): "list.listed"}
+        return roots | {
+            "guess": Guess,
+            "speakable": neural.reads,
+            "encode": neural.encoded,
+        }, natives
+    assert isinstance(g2p._reader, Reader)
     chooser = g2p._heteronyms.chooser  # type: ignore[union-attr]
     tagger = chooser.tagger
     # large tables and NumPy code are native to a port: the rules name them
@@ -183,9 +197,12 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
 
 
 @cache
-def words_file(dialect: Dialect) -> bytes:
+def words_file(language: Language) -> bytes:
     """Of `word_rows`, packed once: twenty seconds."""
-    return packed_words(word_rows(dialect))
+    if language in (US, GB):
+        return packed_words(word_rows(language))
+    listed = LANGUAGES[language].listed
+    return packed_words([(word, f"{LISTED}={listed[word]}") for word in sorted(listed)])
 
 
 def word_rows(dialect: Dialect) -> list[tuple[str, str]]:

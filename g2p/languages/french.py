@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
+from kokoro_ane.g2p.languages.forms import form
 from kokoro_ane.g2p.languages.grammar import grammar_of, read_words
 from kokoro_ane.g2p.languages.language_normalizer import Normalizer
 from kokoro_ane.g2p.languages.scan import Scan
@@ -23,6 +24,7 @@ FEMININE = re.compile(
 FEMININES = word_set(FR["feminine"])
 LATENT = {"Z": "z", "T": "t", "N": "n", "P": "p", "R": "ʁ"}  # said before a vowel
 SOUNDED = frozenset("aeiouyɑɔəɛøœɪɒʌɜɐʊAIQWY")
+PHONE = re.compile(r"0\d(?:[ .]?\d\d){4}(?!\d)")
 BLOCKED = "-"  # before a sound that takes no liaison
 
 
@@ -101,12 +103,11 @@ class FrenchNormalizer(Normalizer):
     clock = r"\b(?:[01]?\d|2[0-4])(?: ?h ?|:)[0-5]\d(?::[0-5]\d)?(?!\d|[,.]\d)"
     nth = r"|(?:ers?|[eè]?res?|nde?s?|i?[eè]?mes?|es?)\b"
     century = r"\b(?:I(?:er|re|ère)|(?![LC]e\b)[IVXLC]+(?:[eè]me|e))\b"
-    PHONE = re.compile(r"0\d(?:[ .]?\d\d){4}(?!\d)")
 
-    def _code(self, scan: Scan, place: int) -> int:
-        phone = self.PHONE.match(scan.text, place)
+    def _phone(self, scan: Scan, place: int) -> int:
+        phone = PHONE.match(scan.text, place)
         if phone is None or scan.text[place - 1 : place].isalnum() and place:
-            return super()._code(scan, place)
+            return place
         digits = re.sub(r"\D", "", phone[0])
         pairs = (digits[at : at + 2] for at in range(0, len(digits), 2))
         spoken = (
@@ -134,21 +135,11 @@ class FrenchNormalizer(Normalizer):
 
 def joined(reading: str, before: str, after: str) -> str:
     """The form of a reading, END/INSIDE or one for both, between its neighbours ("" at a pause)."""
-    end, _, inside = reading.partition("/")
-    form = (inside or end) if after else end
-    if form[-1:] in LATENT:
+    said = form(reading, after)
+    if said[-1:] in LATENT:
         first = after.lstrip(PRIMARY + SECONDARY)[:1]
-        form = form[:-1] + (LATENT[form[-1]] if first in SOUNDED | {"w", "j"} else "")
-    return form.removeprefix(BLOCKED)
-
-
-def stressed(sounds: str) -> str:
-    """Sounds without a mark with one before the last vowel that is no schwa."""
-    places = [place for place, sound in enumerate(sounds) if sound in SOUNDED]
-    places = [place for place in places if sounds[place] != "ə"] or places
-    if not places or PRIMARY in sounds:
-        return sounds
-    return sounds[: places[-1]] + PRIMARY + sounds[places[-1] :]
+        said = said[:-1] + (LATENT[said[-1]] if first in SOUNDED | {"w", "j"} else "")
+    return said.removeprefix(BLOCKED)
 
 
 def probed(word: str, ask: Callable[[str], str], common: bool) -> str:

@@ -1,19 +1,18 @@
-"""Spanish and Italian: written text to spoken words (numbers, codes, dates, money, abbreviations,
-signs).
+"""Written text of a language other than English to spoken words (numbers, codes, dates, money,
+abbreviations, signs).
 
-    NORMALIZERS["es"]("El 3/5/2026 pagó 2,50 €.")
+    Normalizer(SPANISH)("El 3/5/2026 pagó 2,50 €.")
 
 One pattern finds what is no plain word; characters, offsets and drops are those of the English
 normalizer (g2p/characters.py).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kokoro_ane.g2p.characters import LATIN, clean
 from kokoro_ane.g2p.grammar.tokens import normalized
 from kokoro_ane.g2p.languages.grammar import Grammar
-from kokoro_ane.g2p.languages.rule_reader import LANGUAGES, Code, RuleReader
 from kokoro_ane.g2p.languages.scan import Scan, scan_of
 from kokoro_ane.g2p.lines import BREAK, with_breaks
 from kokoro_ane.g2p.number_words import roman_value
@@ -134,10 +133,17 @@ class Normalizer:
     def _override(self, scan: Scan, match: "re.Match[str]") -> None:
         scan.say(match[0], *match.span())
 
+    def _phone(self, scan: Scan, place: int) -> int:
+        """Behind a telephone number that the language says in a way of its own; else `place`."""
+        return place
+
     def _code(self, scan: Scan, place: int) -> int:
         """A code or a telephone number: digits apart, in groups; behind one of the grammar's words,
         or of nine digits.
         """
+        end = self._phone(scan, place)
+        if end > place:
+            return end
         match = CODE.match(scan.text, place)
         if not match or scan.text[place - 1 : place].isalnum() and place:
             return place
@@ -418,12 +424,3 @@ class Normalizer:
 
     def _one_by_one(self, text: str) -> str:
         return " ".join(self.grammar.digits[int(digit)] for digit in text)
-
-
-NORMALIZERS = {code: Normalizer(language.grammar) for code, language in LANGUAGES.items()}
-
-
-def rule_stages(code: Code, words: Mapping[str, str]) -> tuple[Normalizer, RuleReader, RuleReader]:
-    """Normalizer, and what reads words and sentences. `words`: the user's own."""
-    reader = RuleReader(LANGUAGES[code], words)
-    return NORMALIZERS[code], reader, reader

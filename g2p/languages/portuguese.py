@@ -5,7 +5,6 @@ joined("ˈisʊ", "", "ˈɐ̃ŋʧys")  # "ˈisw"
 """
 
 import re
-from collections.abc import Callable
 
 from kokoro_ane.g2p.alphabet import PRIMARY, SECONDARY
 from kokoro_ane.g2p.languages.grammar import grammar_of, read_words
@@ -23,10 +22,6 @@ MASCULINE = word_set(
     "dia dias mapa mapas problema problemas programa programas sistema sistemas gramas grama"
 )
 FEMININES = word_set(PT["feminine"])
-_VOWELS = "aeiouyæɐɛɔãõũĩẽ"
-NUCLEUS = re.compile(f"[{_VOWELS}AIOWY]|(?<![{_VOWELS}ʊɪə\u0303])[ʊɪ]")
-# said as the singular and s; "famosos" is not, "falamos" is none
-PLURAL = re.compile(r"(?<=..[aeo])(?<!mo)(?<!oso)(?<!posto)s$")
 ELIDED = {"d": "d", "l": "l", "m": "m", "n": "n", "s": "s"}
 VOICED, SOUNDED = frozenset("bdɡvzʒmnlrɾɲʎʤjwx"), frozenset("aeiouyæɐəɛɪɔʊAIOWYãõũĩẽ")
 
@@ -135,43 +130,3 @@ def joined(reading: str, before: str, after: str) -> str:
         "æ": "" if following.startswith("aː") else "æ",
     }.get(last, last)
     return form[:-1] + ("ɾ" if last == "r" else glide if weak else last)
-
-
-def stressed(sounds: str) -> str:
-    """The trees' primary stress, else the last syllable but one of three; secondary on the first,
-    third, fifth syllable before it.
-
-    A syllable right before the primary has one only as the first of the word, and where another
-    follows the primary; "sobre-" has none.
-    """
-    plain = sounds.replace(SECONDARY, "")
-    if plain.startswith("sobɾe"):
-        return plain[:5] + stressed(plain[5:])
-    bare = plain.replace(PRIMARY, "")
-    nuclei = [match.start() for match in NUCLEUS.finditer(bare)]
-    place = plain.find(PRIMARY)
-    if (
-        place < 0
-        and len(nuclei) > 1 + (SECONDARY in sounds)
-        and sounds.rfind(SECONDARY) <= nuclei[0]
-    ):
-        place = nuclei[-2]
-    if plain.count(PRIMARY) > 1 or place not in nuclei:
-        return sounds
-    main, last = nuclei.index(place), len(nuclei) - 1
-    marks = {
-        nucleus: SECONDARY
-        for number, nucleus in enumerate(nuclei[: max(0, main - 1)])
-        if number % 2 == 0
-    }
-    marks |= ({nuclei[0]: SECONDARY} if 0 < main < last else {}) | {place: PRIMARY}
-    return "".join(marks.get(number, "") + sound for number, sound in enumerate(bare))
-
-
-def probed(word: str, ask: Callable[[str], str], common: bool) -> str:
-    """A word's reading from what espeak-ng (`ask`) says of it alone, and for common words in a
-    phrase.
-    """
-    end = ask(word).removeprefix("@")
-    inside = ask(f"casas {word} pato").replace("@", "").split(" ")[1:-1] if common else [end]
-    return end if len(inside) != 1 or inside[0] == end else f"{end}/{inside[0]}"

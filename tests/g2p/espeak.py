@@ -1,5 +1,5 @@
-"""How the four languages are read beside espeak-ng: whole sentences, and of French and Portuguese
-words that no tree has seen.
+"""How the four languages are read beside espeak-ng: whole sentences, and words that the network has
+not seen.
 
     python -m tests.g2p.espeak fr  # differences on stderr; the last line is one JSON object
 
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.espeak import espeak_of
-from kokoro_ane.g2p.languages.letter_reader import LETTER_LANGUAGES
-from training.grow_trees import frequent_words, held_out
+from kokoro_ane.g2p.languages.language import LANGUAGES
+from kokoro_ane.g2p.languages.reader import stages
+from kokoro_ane.g2p.phonemizer import LateNeural
+from training.languages import frequent_words, held_out
 
 SENTENCES = Path(__file__).parents[1] / "data" / "sentences"
-LANGUAGES = {"es": ("spanish", "es"), "it": ("italian", "it")}  # name of files; espeak-ng's voice
-LANGUAGES |= {code: (language.name, language.espeak) for code, language in LETTER_LANGUAGES.items()}
 
 
 def compared(texts, found, wanted):
@@ -49,12 +49,12 @@ def compared(texts, found, wanted):
 
 def of_sentences(code, ending):
     """Of each file of sentences whose name ends so."""
-    (name, voice), g2p = LANGUAGES[code], G2P.load(code)
+    language, g2p = LANGUAGES[code], G2P.load(code)
     files = {
         path.stem: path.read_text(encoding="utf-8").splitlines()
-        for path in sorted(SENTENCES.glob(f"{name}*{ending}.txt"))
+        for path in sorted(SENTENCES.glob(f"{language.name}*{ending}.txt"))
     }
-    ask = espeak_of(voice)
+    ask = espeak_of(language.espeak)
     return {
         file: compared(texts, [g2p.phonemize(text).phonemes for text in texts], [*map(ask, texts)])
         for file, texts in files.items()
@@ -64,12 +64,13 @@ def of_sentences(code, ending):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("language", choices=tuple(LANGUAGES))
-    code, figures = parser.parse_args().language, {}
-    if language := LETTER_LANGUAGES.get(code):
-        words = held_out(frequent_words(code), seed=0)
-        readings = [language.joined(language.ruled(word), "", "") for word in words]
-        figures["unseen"] = compared(words, readings, [*map(espeak_of(language.espeak), words)])
-    print(json.dumps(figures | of_sentences(code, "")))
+    code = parser.parse_args().language
+    language, words = LANGUAGES[code], held_out(frequent_words(code), seed=0)
+    _, reader, _ = stages(code, {}, LateNeural(code))
+    reader.prepare(words)
+    readings = [language.joined(reader.ruled(word), "", "") for word in words]
+    unseen = compared(words, readings, [*map(espeak_of(language.espeak), words)])
+    print(json.dumps({"unseen": unseen} | of_sentences(code, "")))
 
 
 if __name__ == "__main__":

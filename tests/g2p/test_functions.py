@@ -24,8 +24,7 @@ from kokoro_ane.g2p.alphabet import (
 )
 from kokoro_ane.g2p.chunks import joined, segments, word_groups
 from kokoro_ane.g2p.heteronyms import Heteronyms
-from kokoro_ane.g2p.languages import italian, spanish
-from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.languages.language import LANGUAGES
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.morphology import (
     fold,
@@ -99,7 +98,12 @@ def counted(dropped):
 
 
 def said(language):
-    return lambda text: " ".join(token.text for token in NORMALIZERS[language](text).tokens)
+    read = LANGUAGES[language].normalize
+    return lambda text: " ".join(token.text for token in read(text).tokens)
+
+
+def sounds(language):
+    return lambda word: load(language)._reader.sounds(word).partition("/")[0]
 
 
 def sense(word, sentence):
@@ -157,8 +161,8 @@ FUNCTIONS = {
     "kept": kept,
     "plural": plural,
     "tokens": tokens,
-    "spanish": spanish.sounds,
-    "italian": italian.sounds,
+    "spanish": sounds("es"),
+    "italian": sounds("it"),
     "normalize gb": lambda text: " ".join(
         token.text for token in normalize(text, dialect="gb").tokens
     ),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from num2words import num2words
 
 from bench.g2p_normalize import HOSTILE, expected_tokens, read_cases, spoken_tokens
-from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.languages.language import LANGUAGES
 from kokoro_ane.g2p.normalize import normalize
 from kokoro_ane.g2p.number_words import cardinal, ordinal, year
 from kokoro_ane.g2p.result import PUNCTUATION
@@ -216,7 +216,7 @@ NEXT = ("M|m|B|B. Jones|K|k|bn|mn|tn|cr|mil|million|lakh|€|$5|millones|mila|10
 @example("Shirt ", "$20", "\t", "M", "gb")
 def test_money_beside_any_white_space_and_marks(before, amount, gap, after, language):
     """It never raises, and an abbreviated magnitude stands in the same line as its number."""
-    read = normalize if language in ("us", "gb") else NORMALIZERS[language]
+    read = normalize if language in ("us", "gb") else LANGUAGES[language].normalize
     text = before + amount + gap + after
     tokens = read(text, dialect=language).tokens
     assert_tokens(text, tokens)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kokoro_ane.g2p import G2P
 from kokoro_ane.g2p.chunks import segments
-from kokoro_ane.g2p.languages.language_normalizer import NORMALIZERS
+from kokoro_ane.g2p.languages.language import LANGUAGES
 from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.normalize import normalize
 from tests.g2p.names import alike, rows
@@ -166,7 +166,7 @@ def english():
 
 def normalized(line):
     """The tokens of each sentence."""
-    read = english() if line.dialect in ("us", "gb") else NORMALIZERS[line.dialect]
+    read = english() if line.dialect in ("us", "gb") else LANGUAGES[line.dialect].normalize
     for _, sentence in segments(line.text):
         yield read(sentence, dialect=line.dialect)
 

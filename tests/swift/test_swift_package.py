@@ -137,7 +137,8 @@ def test_judged_texts_pauses_and_paces_are_spoken_as_python_speaks_them(layout, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("language", "count"), [("us", 8000), ("gb", 1000), ("es", 500), ("it", 500)]
+    ("language", "count"),
+    [("us", 8000), ("gb", 1000), ("es", 500), ("it", 500), ("fr", 500), ("pt", 500)],
 )
 def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
     """10,000 of them to phonemes, endings, pauses and paces; -s prints the lines that differ, and
@@ -150,7 +151,7 @@ def test_lines_are_read_as_python_reads_them(language, count, tmp_path):
     )
     read = (
         'swift run -c release kokoro-speak "$KOKORO_BUNDLE" --read "$KOKORO_BUNDLE/lines"'
-        " --language $1 -o /tmp/read >&2; cat /tmp/read"
+        " --language $1 -o /tmp/read.$$ >&2; cat /tmp/read.$$; rm /tmp/read.$$"
     )
     done, g2p = in_swift(read, tmp_path, language), G2P.load(language)
     wanted = [

@@ -11,7 +11,7 @@ public final class RuleReader {
     /// The languages that voices speak, by the first letter of their names (af_heart, bm_george).
     public static let languages: [Character: String] = ["a": "us", "b": "gb", "e": "es", "i": "it", "f": "fr", "p": "pt"]
 
-    /// `folder`: a bundle's; `language`: us, gb, es or it. Throws `badFile`; `unsupported` for a language that the bundle has no rules for.
+    /// `folder`: a bundle's; `language`: us, gb, es, it, fr or pt. Throws `badFile`; `unsupported` for a language that the bundle has no rules for.
     public init(bundle folder: URL, language: String) throws(KokoroError) {
         let text = folder.appendingPathComponent("text"), file = text.appendingPathComponent("\(language).rules")
         guard FileManager.default.fileExists(atPath: file.path) else {
@@ -27,7 +27,6 @@ public final class RuleReader {
 
     /// What the rules hold and this package keeps outside of them.
     private static func natives(_ text: URL, _ language: String, _ program: RuleProgram) throws -> RuleProgram.Natives {
-        guard FileManager.default.fileExists(atPath: text.appendingPathComponent("\(language).json").path) else { return [:] }
         let lists = try WordLists(file: text.appendingPathComponent("\(language).words"))
         let tables = try TextTables(folder: text, dialect: language), network = LateNetwork(tables)
         var found: RuleProgram.Natives = ["weights": .none, "neural": .callable(Builtin("predict") { given, _ in
@@ -41,7 +40,7 @@ public final class RuleReader {
         })
         found["rows"] = .held(HeldTable { key in tables.row(of: key.whole ?? 0, in: "tagger.features").map { .int($0) } })
         found["heteronyms"] = .held(HeldTable { key in tables.bytes("heteronyms.weights", row: key.whole ?? 0).first.map { .int(Int($0)) } })
-        for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "classes": "t"] { found["list.\(list)"] = .held(lists.list(letter)) }
+        for (list, letter) in ["ours": "o", "gold": "g", "cmudict": "c", "silver": "s", "classes": "t", "listed": "l"] { found["list.\(list)"] = .held(lists.list(letter)) }
         return found
     }
 

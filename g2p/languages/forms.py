@@ -1,0 +1,23 @@
+"""Readings of a word that has one form at the end of a phrase and another inside: END/INSIDE.
+
+probed("casa {} cane", "della", espeak_of("it"), True)  # "dˈella/dˌella"
+form("dˈella/dˌella", "kˈaza")  # "dˌella"
+"""
+
+from collections.abc import Callable
+
+
+def form(reading: str, after: str) -> str:
+    """The form of a reading in front of `after`, "" at a pause."""
+    end, _, inside = reading.partition("/")
+    return (inside or end) if after else end
+
+
+def probed(frame: str, word: str, ask: Callable[[str], str], common: bool) -> str:
+    """A word's reading from what espeak-ng (`ask`) says of it alone, and for common words between
+    those of `frame`.
+    """
+    end = ask(word).removeprefix("@")
+    place, said = frame.split().index("{}"), ask(frame.format(word)).replace("@", "").split(" ")
+    is_apart = common and len(said) == len(frame.split())
+    return end if not is_apart or said[place] == end else f"{end}/{said[place]}"
