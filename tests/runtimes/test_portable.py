@@ -268,7 +268,7 @@ class TestPackages:
         from kokoro_ane.core.manifest import Manifest
 
         found = HarmonicSource.recorded(
-            Manifest.load(tiny_build / "KokoroVocoder-tiny-fp16.json").source
+            Manifest.load(tiny_build / "KokoroVocoder-tiny-padded-fp16.json").source
         )
         twin = Vocoder.of(tiny_checkpoint).generator.m_source.host
         assert np.array_equal(found.weights, twin.weights)

@@ -285,13 +285,13 @@ class TestHostTail:
         assert facts.tail_operations == 0
         assert facts.fp32_outside_tail == ()
         assert "exp" not in facts.operations
-        whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
+        whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-padded-fp16.mlpackage"))
         assert whole.tail_operations > 0
 
     def test_host_tail_against_the_tail_in_the_package(self, build, tiny_checkpoint):
         speech = check_speech(tiny_checkpoint, 37)
         one, other = (
-            VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech)
+            VocoderPackage(build / f"KokoroVocoder-tiny-padded-{level}.json").render(speech)
             for level in ("fp16", "host-fp16")
         )
         assert snr_db(one, other) >= 60

@@ -31,9 +31,9 @@ from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
     load_predictor,
     predictor_of,
-    predictor_path,
     save_predictor,
 )
+from kokoro_ane.vocoder.streaming.statistics_file import predictor_path
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
 from kokoro_ane.vocoder.streaming.streaming_model import bias_of, stage_norms
