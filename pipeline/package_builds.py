@@ -17,6 +17,7 @@ from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
 from kokoro_ane.core.contract import (
     DEFAULT_BUCKETS,
     G2P_NAME,
+    ONE_FUNCTION,
     PADDED_BUCKETS,
     PADDED_TARGET,
     STREAMED,
@@ -70,9 +71,9 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
     # opened once, and not before what costs less was checked
     opened = cache(lambda: open_checkpoint(options.checkpoint))
     if options.stage == "vocoder":
-        layouts = RUNTIMES[options.runtime].layouts
-        layout = options.layout or default_layout(opened(), layouts, options.target)
-        options = replace(options, layout=layout)
+        one_function = options.target == PADDED_TARGET
+        layouts = ONE_FUNCTION if one_function else RUNTIMES[options.runtime].layouts
+        options = replace(options, layout=options.layout or default_layout(opened(), layouts))
     if not again and any(options.out.glob("*.json")):
         from kokoro_ane.core.builder import current
 

@@ -23,7 +23,6 @@ from kokoro_ane.core.contract import (
     ENCODER_NAME,
     LAYOUTS,
     PADDED,
-    PADDED_TARGET,
     PROSODY,
     VOCODER_NAME,
 )
@@ -160,23 +159,19 @@ def parse_level(name: str, layout: str = DEFAULT_LAYOUT) -> tuple[Method, str]:
     """The method and layout of a level's name: 'padded-w8a8' -> (w8a8, padded). A name without a
     layout has `layout`. Raises InputError for an unknown method.
     """
-    # the longest prefix first: the name of a variant begins as its layout's does
-    for prefix in sorted(LAYOUTS, key=len, reverse=True):
+    # variants first: the name of one begins as its layout's does
+    for prefix in reversed(LAYOUTS):
         if name.startswith(f"{prefix}-"):
             return method_named(name.removeprefix(f"{prefix}-")), prefix
     return method_named(name), layout
 
 
-def default_layout(
-    checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS, target: str | None = None
-) -> str:
-    """The layout where none is named. Where the checkpoint, the target or a runtime of these
-    layouts cannot have the default one it is the padded one, and a line on stderr says why.
+def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS) -> str:
+    """The layout where none is named. Where the checkpoint, or a runtime or target of these
+    layouts, cannot have the default one it is the padded one, and a line on stderr says why.
     """
-    if target == PADDED_TARGET:
-        why = f"{target} has no packages of several functions"
-    elif DEFAULT_LAYOUT not in layouts:
-        why = f"this runtime has no {DEFAULT_LAYOUT} files"
+    if DEFAULT_LAYOUT not in layouts:
+        why = f"this runtime or target has no {DEFAULT_LAYOUT} layout"
     elif statistics_file(checkpoint) is None:
         why = f"{checkpoint.name} has no predicted statistics (`{fit_command(checkpoint)}`)"
     else:
@@ -192,9 +187,7 @@ def options_for(method: Method, layout: str = DEFAULT_LAYOUT) -> BuildOptions | 
     return BuildOptions("vocoder", layout=layout)
 
 
-def find_package(
-    build: Path, checkpoint: "Checkpoint", method: Method, layout: str = DEFAULT_LAYOUT
-) -> Manifest:
+def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: str) -> Manifest:
     """The vocoder's manifest, with its package's hash verified. Raises InputError as
     Request.manifest does, and for a package that differs from its manifest.
     """

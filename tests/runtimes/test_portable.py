@@ -233,15 +233,8 @@ class TestPackages:
         bound the SNR: docs/speaking.md.
         """
         reference = said(tiny_checkpoint, tiny_build, tmp_path / "a.wav", "--runtime", "torch")
-        found = said(
-            tiny_checkpoint,
-            tiny_build,
-            tmp_path / "b.wav",
-            "--runtime",
-            "mlprogram",
-            "--method",
-            method,
-        )
+        flags = f"--runtime mlprogram --method {method}".split()
+        found = said(tiny_checkpoint, tiny_build, tmp_path / "b.wav", *flags)
         assert len(found) == len(reference)
         assert snr_db(reference, found) >= limit_db
 

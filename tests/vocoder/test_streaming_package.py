@@ -27,6 +27,7 @@ from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
@@ -517,22 +518,24 @@ def test_what_other_runtimes_have_not(built, tmp_path, capsys):
     assert "TVM has only padded" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("runtime", "target", "fitted", "line"),
-    [
-        ("coreml", None, True, ""),
-        ("coreml", "iOS17", True, "iOS17 has no packages of several functions: --layout padded\n"),
-        ("tvm", None, True, "this runtime has no streaming files: --layout padded\n"),
-        ("torch", None, False, "tiny has no predicted statistics (`python -m training.fit_stat"),
-    ],
-)
 def test_what_cannot_have_the_default_layout_has_the_padded_one_and_says_so(
-    built, runtime, target, fitted, line, monkeypatch, tmp_path, capsys
+    built, monkeypatch, tmp_path, capsys
 ):
-    if not fitted:
-        monkeypatch.setattr(statistics_file, "DATA", tmp_path)
-    layout = default_layout(built[0], RUNTIMES[runtime].layouts, target)
-    assert layout == (PADDED if line else STREAMING)
-    said = capsys.readouterr().err
-    assert said.startswith(line)
-    assert said.count("\n") == bool(line)
+    """ExecuTorch and TVM, iOS 17, and weights without statistics."""
+    checkpoint = built[0]
+    assert default_layout(checkpoint) == STREAMING
+    for runtime in ("executorch", "tvm"):
+        assert default_layout(checkpoint, RUNTIMES[runtime].layouts) == PADDED
+    monkeypatch.setattr(package_builds, "vocoder_stage", refuse)
+    flags = f"vocoder --target iOS17 --checkpoint {checkpoint.folder} --out {tmp_path}"
+    assert build(flags.split()) == 2
+    monkeypatch.setattr(statistics_file, "DATA", tmp_path)
+    assert default_layout(checkpoint) == PADDED
+    *lines, reached, fitted = capsys.readouterr().err.splitlines()
+    assert lines == ["this runtime or target has no streaming layout: --layout padded"] * 3
+    assert reached == "error: padded"
+    assert fitted.startswith("tiny has no predicted statistics (`python -m training.fit_statistics")
+
+
+def refuse(_checkpoint, layout, *_):
+    raise InputError(layout.name)
