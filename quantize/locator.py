@@ -180,7 +180,7 @@ def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS)
     return PADDED
 
 
-def options_for(method: Method, layout: str = DEFAULT_LAYOUT) -> BuildOptions | QuantizeOptions:
+def options_for(method: Method, layout: str) -> BuildOptions | QuantizeOptions:
     """The options that build a vocoder's package, whatever the checkpoint."""
     if method.parent:
         return QuantizeOptions(method.name, layout=layout)

@@ -248,8 +248,7 @@ def main(argv: list[str] | None = None) -> int:
         check_implied(arguments.log.with_suffix(".png"), bytes_of(MARK))
     check_implied(arguments.build / "sensitivity" / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
-    layout = default_layout(checkpoint)
-    parent = find_package(arguments.build, checkpoint, METHODS["fp16"], layout)
+    parent = find_package(arguments.build, checkpoint, METHODS["fp16"], default_layout(checkpoint))
     # after the cheap checks, because these imports take seconds
     with quiet_coremltools():
         from kokoro_ane.quantize.measure import LayerTrials

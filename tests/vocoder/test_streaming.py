@@ -256,16 +256,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     monkeypatch.setattr(
         "kokoro_ane.runtimes.torch_streaming.StreamingBackend.__init__.__defaults__", (0,)
     )
-    common = [
-        TEXT,
-        "--checkpoint",
-        str(DEMO_VOICE),
-        "--runtime",
-        "torch",
-        "--layout",
-        "streaming",
-        "--quiet",
-    ]
+    common = [TEXT, *f"--checkpoint {DEMO_VOICE} --runtime torch --quiet".split()]
     assert speak([*common, "--stream", "pcm"]) == 0
     streamed = np.frombuffer(capfdbinary.readouterr().out, "<i2").astype(np.float64)
     assert speak([*common, "-o", str(tmp_path / "a.wav")]) == 0
