@@ -384,11 +384,10 @@ ALTERED = "b" * 40  # of a decision that lets nothing out
 def test_only_a_decision_for_this_very_package_lets_it_out(
     tiny_checkpoint, listed, verdict, commit, package, code, message, capsys
 ):
-    build, out = listed, listed / "bundle-fp16"
+    build, out = listed, listed / "bundle-padded-fp16"
     summary = {"pesq": {"mean": 4.5, "worst": 4.25}, "mcd_db": {"mean": 0.125}}
-    made = {
-        "package_sha256": package or Manifest.load(build / "KokoroVocoder-fp16.json").package_sha256
-    }
+    judged = Manifest.load(build / "KokoroVocoder-padded-fp16.json")
+    made = {"package_sha256": package or judged.package_sha256}
     level = {
         "method": "fp16",
         "verdict": verdict,
@@ -428,7 +427,7 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
 def test_fp16_under_another_name_is_not_bundled(tiny_checkpoint, build, tmp_path, capsys):
     copy = shutil.copytree(build, tmp_path / "build")
     for message, change in (
-        ("says method 'fp16', expected 'w8a8'", {}),
+        ("says method 'padded-fp16', expected 'padded-w8a8'", {}),
         ("which is not w8a8: renamed", {"method": "w8a8"}),
     ):
         data = parsed(copy / "KokoroVocoder-tiny-padded-fp16.json")
