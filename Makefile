@@ -31,7 +31,7 @@ $(VENV)/.installed: pyproject.toml mlprogram/pyproject.toml constraints.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps kokoro resemblyzer distillmos xls-r-sqa
 	@touch $@
 
-vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=streaming|streaming-poly)
+vocoder: venv ## build the vocoder package, execute it, check it (CHECKPOINT=folder|kokoro-int8|hexgrad/Kokoro-82M, OUT=, BUCKETS=, LAYOUT=padded for iOS 17)
 	$(RUN) -m kokoro_ane build vocoder $(checkpoint_flag) --out "$(OUT)" $(if $(BUCKETS),--buckets $(BUCKETS)) $(layout_flag)
 
 encoder: venv ## build the encoder package (durations, prosody), execute it, check it (CHECKPOINT=folder|kokoro-int8|hexgrad/Kokoro-82M, OUT=, BUCKETS=)
@@ -42,7 +42,7 @@ g2p: venv ## build the G2P package (words outside the lexicon), execute it, chec
 
 all: g2p encoder vocoder ## the three packages; what is built and current is not built again
 
-quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed|mixed18, LAYOUT=streaming|streaming-poly); exit 0 where it ships
+quality: venv ## judge one level on held-out speech (METHOD=fp16|w8|p8|p6|p4|w4|w8a8|mixed|mixed18, LAYOUT=padded for iOS 17); exit 0 where it ships
 	$(RUN) -m kokoro_ane quality --method $(METHOD) $(checkpoint_flag) $(layout_flag) --build "$(OUT)" --workers $(WORKERS)
 
 release: venv ## judge every level, name the one to release, write the page; exit 3 where it may not be released

@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER \\
         [--words 5,20,100,500,2000] [--runtimes torch,mlprogram,upstream]
-    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout streaming \\
+    OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --layout padded \\
         --text "One sentence." "Another one."
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --memory 1000,10000
     OMP_NUM_THREADS=1 python -m bench.chain_speed --checkpoint FOLDER --opening \\
@@ -143,6 +143,7 @@ def _spoken(arguments: argparse.Namespace, runtime: str, book: Path) -> dict[str
     command = [sys.executable, *words, str(arguments.build), "--file", str(book)]
     command += ["-o", str(book.with_suffix(".wav")), "--timestamps", str(book.with_suffix(".json"))]
     command += ["--checkpoint", arguments.checkpoint] if arguments.checkpoint else []
+    command += ["--layout", arguments.layout] if arguments.layout else []
     command += ["--method", arguments.method] if runtime != "torch" else []
     with book.with_suffix(".log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, stdout=log)

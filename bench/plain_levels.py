@@ -1,7 +1,7 @@
 """The plain quantizers of coremltools.optimize as levels w8 and p6, judged by the same gates: what
 this project's levels are measured against.
 
-    kokoro-ane build vocoder --checkpoint kokoro-int8 --out build/plain
+    kokoro-ane build vocoder --layout padded --checkpoint kokoro-int8 --out build/plain
     python -m bench.plain_levels --build build/plain --checkpoint kokoro-int8
 
 Exit 0: both ship; else the exit code of `kokoro-ane quality` for the worse one.
@@ -10,6 +10,7 @@ Exit 0: both ship; else the exit code of `kokoro-ane quality` for the worse one.
 from dataclasses import replace
 
 from kokoro_ane.core.commands import build_argument, checkpoint_argument
+from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import Parser, command
 
 
@@ -31,20 +32,21 @@ def main(argv: list[str] | None = None) -> int:
     from mlprogram.package import open_package
 
     checkpoint, code = open_checkpoint(arguments.checkpoint), 0
-    parent = Request(checkpoint, arguments.build, HALF).verified()
+    parent = Request(checkpoint, arguments.build, HALF, PADDED).verified()
     exact = open_package(parent.package_path)
     for name, quantizer, config in (
         ("w8", cto.linear_quantize_weights, cto.OpLinearQuantizerConfig()),
         ("p6", cto.palettize_weights, cto.OpPalettizerConfig(nbits=6)),
     ):
-        path = Request(checkpoint, arguments.build, name).vocoder
+        path = Request(checkpoint, arguments.build, name, PADDED).vocoder
         package = path.with_suffix(".mlpackage")
         model = ct.models.MLModel(
             exact.spec, skip_model_load=True, weights_dir=str(exact.weights_dir)
         )
         save_package(quantizer(model, cto.OptimizationConfig(config)), package)
         replace(parent, method=name, **describe_package(package)).save(path)
-        flags = f"--method {name} --checkpoint {arguments.checkpoint} --build {arguments.build}"
+        flags = f"--checkpoint {arguments.checkpoint} --build {arguments.build}"
+        flags = f"--method {name} --layout {PADDED} {flags}"
         code = max(code, quality(flags.split()))
     return code
 

@@ -2,8 +2,8 @@
 says the same, which every "not built" message names; the flags that several commands share; how
 every command ends.
 
-    options = BuildOptions("vocoder", layout="streaming", checkpoint="kokoro-int8")
-    options.command  # kokoro-ane build vocoder --layout streaming --checkpoint kokoro-int8
+    options = BuildOptions("vocoder", layout="padded", checkpoint="kokoro-int8")
+    options.command  # kokoro-ane build vocoder --layout padded --checkpoint kokoro-int8
     options_of(BuildOptions, arguments)  # filled by the flags of a command line
     return conclude(arguments, report, exit_of(verdict), "w8a8 ships")
 """
@@ -16,17 +16,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kokoro_ane.core.contract import (
+    DEFAULT_LAYOUT,
     ENCODER_NAME,
     G2P_NAME,
     HOST,
-    LAYOUTS,
     PADDED,
-    STREAMED,
+    STREAMING,
+    STREAMING_POLYNOMIAL,
 )
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_REJECTED, EXIT_UNDECIDED
 from mlprogram.errors import conclude as conclude_program
 
 DEFAULT_BUILD, CORE_ML = Path("build"), "coreml"
+# what names a layout, where it is not --layout
+LAYOUT_FLAGS = {
+    DEFAULT_LAYOUT: "",
+    HOST: f"--tail {HOST}",
+    STREAMING_POLYNOMIAL: "--without-sine",
+}
 Options = TypeVar("Options")
 
 
@@ -35,15 +42,16 @@ class BuildOptions:
     """An uncompressed package of a stage, or the file of another runtime; None is the stage's own
     value.
 
-    stage: g2p, encoder or vocoder. runtime: who will run it. layout: of the vocoder. precision:
-    fp16 or fp32. target: iOS17 or iOS18. method, weights: of the G2P. buckets: enumerated lengths
-    in frames, 40 a second, rising; token_buckets: in tokens (phonemes + 2). checkpoint: a folder or
-    a name; None for hexgrad/Kokoro-82M, or kokoro-int8, whichever can be had.
+    stage: g2p, encoder or vocoder. runtime: who will run it. layout: of the vocoder, "" for the
+    default one (quantize.locator.default_layout). precision: fp16 or fp32. target: iOS17 or iOS18.
+    method, weights: of the G2P. buckets: enumerated lengths in frames, 40 a second, rising;
+    token_buckets: in tokens (phonemes + 2). checkpoint: a folder or a name; None for
+    hexgrad/Kokoro-82M, or kokoro-int8, whichever can be had.
     """
 
     stage: str
     runtime: str = CORE_ML
-    layout: str = PADDED
+    layout: str = ""
     precision: str = "fp16"
     target: str | None = None
     method: str = "w8"
@@ -69,7 +77,7 @@ class QuantizeOptions:
 
     method: str
     stage: str = "vocoder"
-    layout: str = PADDED
+    layout: str = ""
     checkpoint: str | None = None
     build: Path = DEFAULT_BUILD
     runtime: str = CORE_ML
@@ -87,7 +95,9 @@ def _typed(verb: str, options: BuildOptions | QuantizeOptions) -> str:
     words = ["kokoro-ane", verb]
     for option in fields(options):
         value = getattr(options, option.name)
-        if value != option.default:
+        if option.name == "layout" and value in LAYOUT_FLAGS:
+            words += LAYOUT_FLAGS[value].split()
+        elif value != option.default:
             bare = verb == "build" and option.name == "stage"
             words += [] if bare else [f"--{option.name.replace('_', '-')}"]
             words.append(shlex.quote(str(value)))
@@ -179,44 +189,30 @@ def build_argument(
     )
 
 
-def layout_argument(parser: argparse.ArgumentParser, layouts: tuple[str, ...] = LAYOUTS) -> None:
-    """--layout, the same for every command that builds or opens a vocoder package: one of LAYOUTS,
-    by which the package is called.
+def layout_argument(parser: argparse.ArgumentParser) -> None:
+    """--layout, or the flag of one of its variants, the same for every command that builds or opens
+    a vocoder package: one of LAYOUTS, or "" where nobody names one.
     """
-    parser.add_argument(
+    flags = parser.add_mutually_exclusive_group()
+    flags.add_argument(
         "--layout",
-        action=_Layout,
-        choices=layouts,
-        default=PADDED,
-        help="layout of the vocoder (default: %(default)s)",
+        choices=(DEFAULT_LAYOUT, PADDED),
+        default="",
+        help=(
+            f"of the vocoder (default: {DEFAULT_LAYOUT}). {PADDED}: for iOS 17; the engine takes it"
+            " up to 13.5 s on M4, M5, A17 Pro and A18, up to 3.4 s on M3 and A15"
+        ),
     )
-    tail_argument(parser)
-
-
-def tail_argument(parser: argparse.ArgumentParser) -> None:
-    """--tail, beside a --layout: `--tail host` is the padded layout that ends before conv_post."""
-    places = ("package", "host")
-    parser.add_argument(
+    flags.add_argument(
         "--tail",
-        action=_Layout,
-        choices=places,
-        default=places[0],
-        help="who computes conv_post and the inverse STFT",
+        dest="layout",
+        choices=(HOST,),
+        help=f"{PADDED}, but the host computes conv_post and the inverse STFT",
     )
-
-
-class _Layout(argparse.Action):
-    """--layout and --tail in any order: together they name one of LAYOUTS."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option: str | None = None,
-    ) -> None:
-        setattr(namespace, self.dest, values)
-        if namespace.tail == HOST and namespace.layout in STREAMED:
-            parser.error(f"--layout {namespace.layout} has no tail of its own on the host")
-        if namespace.tail == HOST:
-            namespace.layout = HOST
+    flags.add_argument(
+        "--without-sine",
+        dest="layout",
+        action="store_const",
+        const=STREAMING_POLYNOMIAL,
+        help=f"{STREAMING}, but Snake is a polynomial: for M1, M2 and A14, which lack the sine",
+    )

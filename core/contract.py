@@ -33,7 +33,11 @@ STREAMING, STREAMING_POLYNOMIAL = "streaming", "streaming-poly"
 STREAMED = (STREAMING, STREAMING_POLYNOMIAL)
 ONE_FUNCTION = (PADDED, HOST)
 LAYOUTS = (*ONE_FUNCTION, *STREAMED)
-# of the vocoder (vocoder/layouts.py); the padded one has no name in a package's name
+# built and opened where no layout is named and it can be (quantize/locator.py default_layout); it
+# has no name in a package's name
+DEFAULT_LAYOUT = STREAMING
+PADDED_TARGET = "iOS17"  # whose packages have one function
+# of the vocoder's programs
 FEATURES, STYLE, WAVEFORM, TRUNK = "features", "style", "waveform", "trunk"
 # functions of the streaming layout's package
 DECODER, UTTERANCE, WINDOW = "decoder", "utterance", "window"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import command_for
-from kokoro_ane.core.contract import LAYOUTS, PADDED
+from kokoro_ane.core.contract import DEFAULT_LAYOUT, LAYOUTS
 from kokoro_ane.core.data_files import check_name, conform, read_json, readable, sha256_of
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import OwnFile, json_of, json_text, strangers, there
@@ -45,8 +45,8 @@ def package_name(stage: str, checkpoint_name: str, releasable: bool, method: str
 
 
 def level_name(method: str, layout: str) -> str:
-    """w8a8, or streaming-w8a8: the layout stands before the method unless it is the padded one."""
-    return method if layout in ("", PADDED) else f"{layout}-{method}"
+    """w8a8, or padded-w8a8: the layout stands before the method unless it is the default one."""
+    return method if layout in ("", DEFAULT_LAYOUT) else f"{layout}-{method}"
 
 
 def tool_versions(tools: tuple[str, ...] = PACKAGE_TOOLS) -> dict[str, str]:

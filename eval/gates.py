@@ -11,7 +11,7 @@ them; docs/reference.md states the vocoder's.
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kokoro_ane.core.contract import PADDED, STREAMED
+from kokoro_ane.core.contract import DEFAULT_LAYOUT, STREAMED
 from kokoro_ane.eval import ENCODER, VOCODER
 from kokoro_ane.eval.metrics.catalog import DURATIONS, HIGHER, METRICS, ZERO
 
@@ -406,7 +406,7 @@ PRODUCT_GATES = (
 )
 
 
-def gates_for(method: str, layout: str = PADDED, stage: str = VOCODER) -> tuple[Gate, ...]:
+def gates_for(method: str, layout: str = DEFAULT_LAYOUT, stage: str = VOCODER) -> tuple[Gate, ...]:
     """The gates of a stage; the vocoder's are the common ones, tightened where EXTRA has the same
     metric and statistic. In the streaming layout fp16 is no change of format alone: statistics are
     predicted, and samples need not be the reference's to 45 dB.

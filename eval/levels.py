@@ -18,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from kokoro_ane.core.contract import PADDED, STREAMED
+from kokoro_ane.core.contract import STREAMED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.core.staging import there
@@ -188,7 +188,7 @@ def judged_package(method: Method, manifest: Manifest, context: JudgeContext) ->
 
 def judged_encoder(name: str, context: JudgeContext) -> JudgedLevel:
     """Find or build an encoder's level, and judge it. Raises what built_encoder raises."""
-    request = replace(context.request(HALF, PADDED), encoder=name)
+    request = replace(context.request(HALF), encoder=name)
     paths = built_encoder(request, build_package if context.may_build else None)
     manifests = [Manifest.load(path) for path in paths]
     for manifest in manifests:

@@ -2,7 +2,7 @@
 fp32 model, sentence by sentence.
 
     python eval/quality.py --method w8 [--checkpoint FOLDER] [--clips 6] \
-        [--precision ane_numerics] [--layout streaming] [--features package]
+        [--precision ane_numerics] [--layout padded] [--features package]
     # durations, F0, energy, text features: docs/models.md
     python eval/quality.py --method w8g --stage encoder
     # the whole chain, from text to sound: docs/metrics.md
@@ -35,12 +35,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import conclude, exit_of, options_of
-from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError, Parser, command
 from kokoro_ane.eval import ENCODER, PRODUCT, STAGES, VOCODER
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.quantize.methods import CONVERTED, LEVELS, STAGE_METHODS, method_named
-from kokoro_ane.runtimes.registry import DEFAULT_RUNTIME, RUNTIMES
+from kokoro_ane.runtimes.registry import (
+    DEFAULT_RUNTIME,
+    RUNTIMES,
+    judged_manifest,
+)
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 
 # flags that are the vocoder's alone, each with what it is elsewhere
 OF_THE_VOCODER = {
-    "layout": PADDED,
+    "layout": "",
     "runtime": DEFAULT_RUNTIME,
     "features": PYTORCH,
     "precision": "declared",
@@ -121,12 +124,19 @@ def prepared(
     """
     from kokoro_ane.eval.levels import judged_encoder, judged_file, judged_package
     from kokoro_ane.pipeline.package_builds import build_package
-    from kokoro_ane.quantize.locator import HALF, Request, built, built_encoder, parse_level
-    from kokoro_ane.runtimes.registry import judged_manifest
+    from kokoro_ane.quantize.locator import (
+        HALF,
+        Request,
+        built,
+        built_encoder,
+        default_layout,
+        parse_level,
+    )
 
-    name, build, stage = options.method, options.build, options.stage
+    name, stage = options.method, options.stage
+    request = Request(checkpoint, options.build, name, options.layout, source=options.checkpoint)
     # a level's file, from which packages of every layout are converted
-    if (options.runtime, options.layout) == ("torch", PADDED) and name not in CONVERTED:
+    if (options.runtime, options.layout) == ("torch", "") and name not in CONVERTED:
         return f"{stage}-{name}-torch", partial(judged_file, name, stage)
     if stage == ENCODER:
         return f"encoder-{name}", partial(judged_encoder, name)
@@ -134,12 +144,11 @@ def prepared(
         from kokoro_ane.eval.product import judged_product
 
         vocoder, _, encoder = name.partition("+")
-        method, layout = parse_level(vocoder)
-        request = Request(checkpoint, build, method.name, layout, source=options.checkpoint)
+        method, layout = parse_level(vocoder, default_layout(checkpoint))
+        request = replace(request, method=method.name, layout=layout)
         built(request, build_package)
         built_encoder(replace(request, method=HALF, encoder=encoder), build_package)
-        return f"product-{name}", partial(judged_product, vocoder=vocoder, encoder=encoder)
-    request = Request(checkpoint, build, name, options.layout, source=options.checkpoint)
+        return f"product-{name}", partial(judged_product, vocoder=request.level, encoder=encoder)
     method, manifest = judged_manifest(options.runtime, request, build_package)
     stem = manifest.path.stem
     flags = (options.precision, options.features, options.runtime)

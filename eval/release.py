@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from kokoro_ane.core.commands import conclude, exit_of, options_of
 from kokoro_ane.core.errors import InputError, Parser, command
+from kokoro_ane.core.manifest import level_name
 from kokoro_ane.eval import ENCODER
 from kokoro_ane.eval.session import PYTORCH, SessionOptions, session, session_arguments
 from kokoro_ane.pipeline.decision_file import read_decision
-from kokoro_ane.quantize.locator import parse_level
-from kokoro_ane.quantize.methods import METHODS, method_named
+from kokoro_ane.quantize.locator import default_layout, parse_level
+from kokoro_ane.quantize.methods import METHODS, Method, method_named
 from mlprogram.examine.rules import load_rules
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--methods",
         help=(
-            "levels to judge, with commas: w8,streaming-w8 (default: all of --layout:"
+            "levels to judge, with commas: w8,padded-w8 (default: all of --layout:"
             f" {','.join(METHODS)})"
         ),
     )
@@ -96,33 +97,35 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def products_of(options: ReleaseOptions) -> list[tuple[str, str]]:
-    """Every encoder of --encoders with every vocoder of --methods, or with those that ship."""
+def levels_of(options: ReleaseOptions, layout: str) -> list[tuple[Method, str]]:
+    """Methods and layouts of --methods, else all of the layout, or of a product those that ship."""
+    if options.methods:
+        return [parse_level(name, layout) for name in options.methods.split(",")]
+    if options.product:
+        return shipping_vocoders(options.build, layout)
+    return [(method, layout) for method in METHODS.values()]
+
+
+def products_of(options: ReleaseOptions, levels: list[tuple[Method, str]]) -> list[tuple[str, str]]:
+    """Every encoder of --encoders with every vocoder of these levels."""
     if options.features != PYTORCH:
         raise InputError("--features belongs to levels: a product's are its own encoder's")
     encoders = [method_named(name, ENCODER).name for name in options.encoders.split(",")]
-    if options.methods:
-        vocoders = options.methods.split(",")
-    else:
-        vocoders = shipping_vocoders(options.build, options.layout)
-    for name in vocoders:
-        parse_level(name, options.layout)
+    vocoders = [level_name(method.name, layout) for method, layout in levels]
     return [(encoder, vocoder) for encoder in encoders for vocoder in vocoders]
 
 
-def shipping_vocoders(build: Path, layout: str) -> list[str]:
+def shipping_vocoders(build: Path, layout: str) -> list[tuple[Method, str]]:
     """Levels of the layout that BUILD/release/decision.json lets ship; fp16, which is then named as
     unjudged, where there are none.
     """
     from kokoro_ane.eval.judge import SHIP
 
-    path, names = build / "release" / "decision.json", list[str]()
+    path = build / "release" / "decision.json"
     levels = read_decision(path)["levels"] if path.is_file() else []
-    for name in (level["method"] for level in levels if level["verdict"] == SHIP):
-        method, its_layout = parse_level(name)
-        if its_layout == layout and not method.unfit_for_engine:
-            names.append(name)
-    return names or ["fp16"]
+    ship = [parse_level(level["method"]) for level in levels if level["verdict"] == SHIP]
+    fit = [level for level in ship if level[1] == layout and not level[0].unfit_for_engine]
+    return fit or [parse_level("fp16", layout)]
 
 
 def release(options: ReleaseOptions) -> Released:
@@ -134,17 +137,13 @@ def release(options: ReleaseOptions) -> Released:
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import check_implied, json_of, write_json
 
-    names: Any  # pairs of levels, or of methods and layouts
-    if options.product:
-        names, file = products_of(options), "product.json"
-    else:
-        methods = options.methods.split(",") if options.methods else METHODS
-        names = [parse_level(name, options.layout) for name in methods]
-        file = "decision.json"
+    file = "product.json" if options.product else "decision.json"
     ours, folder = json_of("verdict", "provenance"), options.out or options.build / "release"
     out, cache = folder / file, folder / "cache"
     check_implied(out, ours)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
+    named = levels_of(options, options.layout or default_layout(checkpoint))
+    names: Any = products_of(options, named) if options.product else named
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.eval.decision import choose, decision_record
         from kokoro_ane.eval.levels import judged_levels

@@ -105,9 +105,9 @@ def product_of(build: Path, checkpoint: "Checkpoint") -> dict[str, Any]:
 
 def curves_of(build: Path, checkpoint: "Checkpoint") -> list[Path]:
     """List the plots that quantize.sensitivity drew of this checkpoint's fp16 package."""
-    from kokoro_ane.quantize.locator import HALF, Request
+    from kokoro_ane.quantize.locator import HALF, Request, default_layout
 
-    stem = Request(checkpoint, build, HALF).vocoder.stem
+    stem = Request(checkpoint, build, HALF, default_layout(checkpoint)).vocoder.stem
     return sorted((build / "sensitivity").glob(f"{stem}-*.png"))
 
 

@@ -81,7 +81,7 @@ def tightest(level: Record) -> Record | None:
 
 
 def whole_of(level: str) -> str:
-    """The uncompressed level of the same layout: "streaming-w8" -> "streaming-fp16"."""
+    """The uncompressed level of the same layout: "padded-w8" -> "padded-fp16"."""
     layout, dash, _ = level.rpartition("-")
     return f"{layout}{dash}fp16"
 

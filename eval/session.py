@@ -2,7 +2,7 @@
 judged.
 
     with session(arguments, checkpoint, cache, may_build=True) as context:
-        judged_level(METHODS["w8"], "padded", context)
+        judged_level(METHODS["w8"], "streaming", context)
 """
 
 import argparse
@@ -21,7 +21,7 @@ from kokoro_ane.core.commands import (
     layout_argument,
     seed_argument,
 )
-from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, PADDED, SECOND
+from kokoro_ane.core.contract import BOTH, CLAIMS, JUDGED, NUMERIC, SECOND
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.process import scratch
 from kokoro_ane.eval import ENCODER, VOCODER
@@ -49,7 +49,7 @@ class SessionOptions:
     """How levels are judged; `session_arguments` explains each option."""
 
     checkpoint: str | None = None
-    layout: str = PADDED
+    layout: str = ""
     build: Path = DEFAULT_BUILD
     clips: int | None = None
     set: str | None = None
@@ -82,7 +82,7 @@ class JudgeContext:
     workers: "Workers"
     progress: "Progress"
 
-    def request(self, method: str = "", layout: str = PADDED, encoder: str = "") -> "Request":
+    def request(self, method: str = "", layout: str = "", encoder: str = "") -> "Request":
         """Request packages of these levels, where this judgement looks for them."""
         from kokoro_ane.quantize.locator import Request
 

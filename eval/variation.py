@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import checkpoint_argument, conclude
-from kokoro_ane.core.contract import BOTH, JUDGED, PADDED_BUCKETS, SECOND
+from kokoro_ane.core.contract import BOTH, DEFAULT_BUCKETS, JUDGED, PADDED_BUCKETS, SECOND
 from kokoro_ane.core.errors import EXIT_GOOD, EXIT_UNDECIDED, InputError, Parser, command
 from kokoro_ane.eval import STAGES
 from kokoro_ane.eval.session import DEFAULT_WORKERS
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
     from kokoro_ane.eval.natural import Item
 
-LONGEST = PADDED_BUCKETS[-1]
 SEED = 0  # what every command takes where none is given
 
 
@@ -68,13 +67,18 @@ def measure(
     from kokoro_ane.eval.levels import fitting
     from kokoro_ane.eval.natural import Variations
     from kokoro_ane.eval.reference import Reference, judged_clips
+    from kokoro_ane.vocoder.streaming.streaming_stage import LONGEST_BUCKET
 
     variations = Variations.of(checkpoint, SEED).unstored
     with shared_cores(workers):
         kept, whole = variations.kept(), judged_clips(checkpoint, texts)
-        # as padded packages take them, then those that only streaming ones take whole
-        cut = [(stage, clip) for stage in stages for clip in fitting(whole, stage, LONGEST)]
-        every = dict.fromkeys([*cut, *((stage, clip) for stage in stages for clip in whole)])
+        # as packages take them, the padded ones first, then as files of any length do
+        every = dict.fromkeys(
+            (stage, clip)
+            for longest in (PADDED_BUCKETS[-1], LONGEST_BUCKET, DEFAULT_BUCKETS[-1])
+            for stage in stages
+            for clip in fitting(whole, stage, longest)
+        )
         missing = [(stage, clip) for stage, clip in every if (stage, clip.id) not in kept]
         with Workers(Reference(checkpoint, SEED, None, variations), workers) as pool:
             for count, _ in enumerate(pool.natural(missing), 1):

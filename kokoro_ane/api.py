@@ -1,7 +1,7 @@
 """The commands as calls: the same options, defaults and checks; errors as exceptions.
 
     samples, rate_hz = speak("The ferry crossed the harbour.", voice="af_heart")
-    manifests = build("vocoder", checkpoint="kokoro-int8", layout="streaming")
+    manifests = build("vocoder", checkpoint="kokoro-int8")
     judge("w8a8", checkpoint="kokoro-int8").figures["pesq"]["mean"]
 
 Each fills the frozen options of its command, which name every further argument.

@@ -1,6 +1,6 @@
 """The console command: every verb of the project under one name, with or without a Makefile.
 
-    kokoro-ane build vocoder --layout streaming
+    kokoro-ane build vocoder --checkpoint kokoro-int8
     kokoro-ane speak "Hello." -o hello.wav
     kokoro-ane doctor
 

@@ -6,8 +6,8 @@
     # weights of the encoder; `lossless` where they stand on an 8-bit grid
     kokoro-ane quantize --method w8g --stage encoder
     kokoro-ane quantize --method w8 --runtime onnx        # of ONNX Runtime's file
-    # of the package that `build vocoder --layout streaming` built
-    kokoro-ane quantize --method w8a8 --layout streaming
+    # of the package that `build vocoder --layout padded` built
+    kokoro-ane quantize --method w8a8 --layout padded
 
 Exit 0: built and checked. Exit 1: built, missed a limit, thrown away. Exit 2: bad input. A pipe's
 last line is one JSON object. How good the result sounds is decided by eval/quality.py.

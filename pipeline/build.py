@@ -2,7 +2,7 @@
 name.
 
     kokoro-ane build vocoder [--checkpoint FOLDER|kokoro-int8|hexgrad/Kokoro-82M] \\
-        [--layout streaming] [--out build]
+        [--layout padded] [--out build]
     # iOS 17: two packages, because functions came with iOS 18
     kokoro-ane build encoder [--target iOS17]
     # files for another runtime, float32, any length; vocoder likewise
@@ -78,7 +78,7 @@ def _package_flags(parser: argparse.ArgumentParser, target: str) -> None:
 def _vocoder_flags(parser: argparse.ArgumentParser) -> None:
     _model_flags(parser, "fp16 trunk and fp32 tail")
     layout_argument(parser)
-    _package_flags(parser, "iOS17; iOS18 of the streaming layouts")
+    _package_flags(parser, "iOS18; iOS17 of --layout padded")
 
 
 def _encoder_flags(parser: argparse.ArgumentParser) -> None:

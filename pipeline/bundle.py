@@ -33,14 +33,13 @@ from kokoro_ane.core.commands import (
     options_of,
     print_table,
 )
-from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 from kokoro_ane.runtimes.registry import (
     DEFAULT_RUNTIME,
     RUNTIMES,
     build_missing,
     check_runtime,
-    level_for,
+    completed,
 )
 
 if TYPE_CHECKING:
@@ -55,15 +54,16 @@ class BundleOptions:
     """What is bundled, and where to.
 
     method: level of the vocoder, "" for the runtime's own. product: the levels that
-    BUILD/release/product.json names. text: what reads text, g2p's rules or a lexicon of words.
-    dialects: us, gb, or us,gb; None for those that the voices speak. without_domain: domains of
-    one-off forms that the rules leave out, as chat,letters. out: None for BUILD/bundle-METHOD.
+    BUILD/release/product.json names. layout: "" for the default one. text: what reads text, g2p's
+    rules or a lexicon of words. dialects: us, gb, or us,gb; None for those that the voices speak.
+    without_domain: domains of one-off forms that the rules leave out, as chat,letters. out: None
+    for BUILD/bundle-METHOD.
     """
 
     runtime: str = DEFAULT_RUNTIME
     method: str = ""
     product: bool = False
-    layout: str = PADDED
+    layout: str = ""
     checkpoint: str | None = None
     build: Path = DEFAULT_BUILD
     out: Path | None = None
@@ -106,7 +106,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-streaming-METHOD)",
+        help="folder to write (default: BUILD/bundle-METHOD, BUILD/bundle-padded-METHOD)",
     )
     parser.add_argument(
         "--text",
@@ -132,13 +132,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 def folder_for(options: BundleOptions, request: "Request") -> Path:
     """Where the bundle goes. InputError for a name that hides that it is not releasable."""
-    from kokoro_ane.core.manifest import level_name, package_name
+    from kokoro_ane.core.manifest import package_name
 
     checkpoint, packages = request.checkpoint, RUNTIMES[options.runtime].packages
     # a reference package
     releasable = checkpoint.releasable and not (packages and request.method == "fp32")
-    level = level_name(request.method, request.layout)
-    level = level if packages else f"{options.runtime}-{level}"
+    level = request.level if packages else f"{options.runtime}-{request.level}"
     name = package_name("bundle", checkpoint.name, releasable, level)
     out = options.out or options.build / name
     if not releasable and checkpoint.name not in out.name:
@@ -194,11 +193,11 @@ def bundle(options: BundleOptions) -> Bundle:
     dialects = None if options.dialects is None else dialects_of(options.dialects)
     without = domains_of(options)
     checkpoint = open_checkpoint(options.checkpoint, thorough=True)
-    method = level_for(options.runtime, method)
-    check_runtime(options.runtime, method, layout=layout)
-    request = Request(
-        checkpoint, options.build, method, layout, source=options.checkpoint, encoder=encoder
+    request = completed(
+        options.runtime,
+        Request(checkpoint, options.build, method, layout, "", options.checkpoint, encoder),
     )
+    check_runtime(options.runtime, request.method)
     folder = folder_for(options, request)
     from kokoro_ane.core.staging import check_output
     from kokoro_ane.pipeline.bundle_files import bundle_of_ours, verify_bundle, write_bundle

@@ -15,7 +15,7 @@ from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.contract import G2P_NAME
 from kokoro_ane.core.data_files import read_json, readable, sha256_of
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.manifest import Manifest, level_name
+from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.core.staging import json_text, recover, staged, strangers
 from kokoro_ane.core.tensor_files import read_npy
 from kokoro_ane.g2p.result import Dialect
@@ -105,7 +105,7 @@ def write_bundle(
                 )
     manifest = Manifest.load(parts.vocoder)
     # a package that is called w8a8 holds what w8a8 stores
-    require_genuine(manifest, level_name(method, request.layout))
+    require_genuine(manifest, request.level)
     path = request.build / "release" / "decision.json"
     decision, level = decision_for(path, manifest.package_sha256)
     if level is not None and level["verdict"] == "REJECT":

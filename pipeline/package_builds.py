@@ -1,14 +1,14 @@
 """Packages from options: a stage as the converter makes it, a compressed level, and whichever of
 the two a missing package needs.
 
-    manifests = build(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="streaming"))
+    manifests = build(BuildOptions("vocoder", checkpoint="kokoro-int8", layout="padded"))
     ((parent, manifest),) = quantize(QuantizeOptions("w8a8", checkpoint="kokoro-int8"))
     built(request, build_package)  # quantize.locator: only what is not there
 """
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +17,15 @@ from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
 from kokoro_ane.core.contract import (
     DEFAULT_BUCKETS,
     G2P_NAME,
-    PADDED,
+    ONE_FUNCTION,
     PADDED_BUCKETS,
+    PADDED_TARGET,
     STREAMED,
     TOKEN_BUCKETS,
 )
 from kokoro_ane.core.errors import InputError
+from kokoro_ane.quantize.locator import default_layout
+from kokoro_ane.runtimes.registry import RUNTIMES, check_runtime, module_of
 
 if TYPE_CHECKING:
     from kokoro_ane.core.builder import Kind, Stage
@@ -60,8 +63,6 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
     if options.precision not in PRECISIONS:
         raise InputError(f"precision {options.precision!r}: give {' or '.join(PRECISIONS)}")
     if options.stage != "g2p" and options.runtime != CORE_ML:
-        from kokoro_ane.runtimes.registry import check_runtime
-
         # a flag that only packages have, or a library that is not installed, before anything of
         # that runtime is asked and before seconds go into a checkpoint
         check_runtime(options.runtime, "fp32", layout=options.layout)
@@ -69,6 +70,10 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
 
     # opened once, and not before what costs less was checked
     opened = cache(lambda: open_checkpoint(options.checkpoint))
+    if options.stage == "vocoder":
+        one_function = options.target == PADDED_TARGET
+        layouts = ONE_FUNCTION if one_function else RUNTIMES[options.runtime].layouts
+        options = replace(options, layout=options.layout or default_layout(opened(), layouts))
     if not again and any(options.out.glob("*.json")):
         from kokoro_ane.core.builder import current
 
@@ -96,7 +101,7 @@ def build(options: BuildOptions, again: bool = False) -> "tuple[Manifest, ...]":
             layout_named(options.layout),
             options.buckets or PADDED_BUCKETS,
             options.precision,
-            options.target or "iOS17",
+            options.target or PADDED_TARGET,
         )
     from kokoro_ane.core import builder
 
@@ -122,7 +127,6 @@ def _identity(options: BuildOptions, opened: Opened) -> tuple[tuple[Path, ...], 
     else:
         if options.runtime != CORE_ML:
             from kokoro_ane.runtimes.exported import kind_of
-            from kokoro_ane.runtimes.registry import module_of
 
             rooms, tools = [*rooms, "runtimes"], kind_of(module_of(options.runtime)).tools
         checkpoint = opened()
@@ -177,10 +181,8 @@ def vocoder_stage(
 
 def _streaming_stage(options: BuildOptions, opened: Opened) -> "Stage":
     """The vocoder in three functions, checked with four and a half seconds."""
-    if options.target == "iOS17":
-        raise InputError(
-            f"--target iOS17 is not for --layout {options.layout}: its three functions need iOS 18"
-        )
+    if options.target == PADDED_TARGET:
+        raise InputError("--target iOS17 is for --layout padded: three functions need iOS 18")
     from kokoro_ane.quantize.speech import check_speech
     from kokoro_ane.vocoder.streaming.norm_statistics import predictor_of
     from kokoro_ane.vocoder.streaming.streaming_package import Lengths
@@ -200,7 +202,6 @@ def _portable_stage(options: BuildOptions, opened: Opened) -> "tuple[Stage, Kind
     """Encoder or vocoder for another runtime; the vocoder is checked with a calibration sentence,
     as packages are.
     """
-    from kokoro_ane.runtimes.registry import module_of
 
     checkpoint, runtime = opened(), module_of(options.runtime)
     from kokoro_ane.quantize.speech import check_speech
@@ -240,7 +241,7 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
     from kokoro_ane.core.export import quiet_coremltools
 
     if options.stage != "vocoder":
-        for name, usual in (("layout", PADDED), ("runtime", CORE_ML), ("recipe", None)):
+        for name, usual in (("layout", ""), ("runtime", CORE_ML), ("recipe", None)):
             if getattr(options, name) != usual:
                 raise InputError(
                     f"--{name} belongs to the vocoder: the {options.stage} has one layout and"
@@ -254,10 +255,13 @@ def quantize(options: QuantizeOptions) -> "list[tuple[Manifest, Manifest]]":
 
     checkpoint = open_checkpoint(options.checkpoint)
     recipe = recipe_for(method, checkpoint, options.recipe)
+
+    layout = options.layout or default_layout(checkpoint)
     if options.runtime != CORE_ML:
         from kokoro_ane.runtimes.onnx.onnx_levels import build_file
 
-        return [build_file(method, checkpoint, options.build, options.layout)]
+        return [build_file(method, checkpoint, options.build, layout)]
     with quiet_coremltools():  # after the cheap checks: this takes seconds
         from kokoro_ane.quantize.compress import build_compressed
-    return [build_compressed(method, checkpoint, options.build, recipe, options.layout)]
+    anew = not options.layout
+    return [build_compressed(method, checkpoint, options.build, recipe, layout, anew)]

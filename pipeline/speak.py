@@ -32,7 +32,7 @@ from kokoro_ane.core.commands import (
     print_table,
     seed_argument,
 )
-from kokoro_ane.core.contract import PADDED, SAMPLE_RATE_HZ
+from kokoro_ane.core.contract import SAMPLE_RATE_HZ
 from kokoro_ane.core.errors import EXIT_GOOD, InputError, Parser, command
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kokoro_ane.pipeline.live_text import LiveText
     from kokoro_ane.pipeline.resume import ResumeState
     from kokoro_ane.pipeline.synthesis import Pipeline, SynthesisStats
+    from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import Opened
 
 
@@ -59,8 +60,9 @@ class SpeakOptions:
     or else memory.
 
     text, or file: UTF-8. voice: a name or a blend, None for the checkpoint's first. runtime,
-    method: None and "" for what is at hand. phonemes: the text is phonemes already. dialect: None
-    for the voice's. trim: cut silence at both ends; None: where it is streamed. loudness: in LUFS.
+    method, layout: None and "" for what is at hand. phonemes: the text is phonemes already.
+    dialect: None for the voice's. trim: cut silence at both ends; None: where it is streamed.
+    loudness: in LUFS.
     """
 
     text: str | None = None
@@ -73,7 +75,7 @@ class SpeakOptions:
     checkpoint: str | None = None
     runtime: str | None = None
     method: str = ""
-    layout: str = PADDED
+    layout: str = ""
     build: Path = DEFAULT_BUILD
     phonemes: bool = False
     dialect: str | None = None
@@ -225,8 +227,8 @@ def checked(options: SpeakOptions) -> SpeakOptions:
 @lru_cache(maxsize=1)
 def _opened(
     source: str | None, runtime: str | None, method: str, layout: str, build: Path, stamp: object
-) -> "tuple[Checkpoint, str, str, Opened]":
-    """Checkpoint, runtime, level and what was opened, kept for the next call. `stamp`: the build
+) -> "tuple[Checkpoint, str, Request, Opened]":
+    """Checkpoint, runtime, request and what was opened, kept for the next call. `stamp`: the build
     folder's manifests and their times, so that a package built anew is opened anew.
     """
     from kokoro_ane.core.checkpoint import open_checkpoint
@@ -234,6 +236,7 @@ def _opened(
     from kokoro_ane.quantize.locator import Request
     from kokoro_ane.runtimes.registry import (
         RUNTIMES,
+        completed,
         default_runtime,
         level_for,
         named,
@@ -241,7 +244,7 @@ def _opened(
     )
 
     checkpoint, name = open_checkpoint(source), runtime or default_runtime()
-    request = Request(checkpoint, build, level_for(name, method), layout, source=source)
+    request = completed(name, Request(checkpoint, build, method, layout, source=source))
     files = named(name, request)
     # PyTorch speaks where neither a runtime nor a level is asked for and the default has no files
     may_choose = not (runtime or method) and not RUNTIMES[WITHOUT_FILES].missing
@@ -251,9 +254,9 @@ def _opened(
             f" `{files.command(files.vocoder)}` builds it",
             file=sys.stderr,
         )
-        name = WITHOUT_FILES
-    request = replace(request, method=level_for(name, method), source=None)
-    return checkpoint, name, request.method, open_runtime(name, request)
+        name, request = WITHOUT_FILES, replace(request, method=level_for(WITHOUT_FILES, ""))
+    request = replace(request, source=None)
+    return checkpoint, name, request, open_runtime(name, request)
 
 
 def settings(
@@ -408,7 +411,7 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
     # a package that was built anew is opened anew
     manifests = sorted((path.name, path.stat().st_mtime_ns) for path in build.glob("*.json"))
     stamp = (Path.cwd(), *manifests)
-    checkpoint, runtime, method, opened = _opened(
+    checkpoint, runtime, request, opened = _opened(
         options.checkpoint, options.runtime, options.method, options.layout, build, stamp
     )
     library = VoiceLibrary(checkpoint.folder / "voices")
@@ -445,8 +448,8 @@ def speak(options: SpeakOptions, stdin: BinaryIO = NOTHING) -> Spoken:
         "releasable": checkpoint.releasable,
         "voice": name,
         "runtime": runtime,
-        "method": method,
-        "layout": options.layout,
+        "method": request.method,
+        "layout": request.layout,
         "speed": options.speed,
         "seed": options.seed,
         **stats.report(),

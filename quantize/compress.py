@@ -27,9 +27,9 @@ from kokoro_ane.core.commands import BuildOptions
 from kokoro_ane.core.contract import (
     DECODER,
     DEFAULT_BUCKETS,
+    DEFAULT_LAYOUT,
     ENCODER_NAME,
     FEATURES,
-    PADDED,
     STREAMED,
     STYLE,
     UTTERANCE,
@@ -79,11 +79,12 @@ def build_compressed(
     checkpoint: Checkpoint,
     build: Path,
     recipe: Recipe | None = None,
-    layout: str = PADDED,
+    layout: str = DEFAULT_LAYOUT,
+    anew: bool = False,
 ) -> tuple[Manifest, Manifest]:
     """Compress the vocoder in the layout of its uncompressed package, the parent; returns the
-    parent's manifest and the new one. The padded layout makes the level anew and leaves its file
-    beside the package, the others take it from there.
+    parent's manifest and the new one. The level's file is left beside the package, and taken from
+    there by another layout; `anew`: not by this one.
 
     Raises CheckFailed when a limit is missed or the package is not as planned. No package is left
     then.
@@ -92,7 +93,7 @@ def build_compressed(
         command = options_for(method, layout).command
         raise InputError(f"method {method.name!r} compresses nothing: `{command}` builds it")
     parent = find_package(build, checkpoint, method_named(method.parent), layout)
-    level = level_for(method, checkpoint, build, recipe, anew=layout == PADDED)
+    level = level_for(method, checkpoint, build, recipe, anew)
     return _converted(level, checkpoint, build, parent)[0]
 
 

@@ -1,7 +1,7 @@
 """Where the packages and files of a chain stand, and what builds those that are missing. Every
 command asks here.
 
-    request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
+    request = Request(checkpoint, Path("build"), method="w8a8", layout="padded")
     # manifests; InputError names the command for a missing one
     encoders, vocoder = request.paths()
     # the vocoder's, its package's hash verified
@@ -17,11 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kokoro_ane.core.commands import CORE_ML, BuildOptions, QuantizeOptions
-from kokoro_ane.core.contract import DURATION, ENCODER_NAME, LAYOUTS, PADDED, PROSODY, VOCODER_NAME
+from kokoro_ane.core.contract import (
+    DEFAULT_LAYOUT,
+    DURATION,
+    ENCODER_NAME,
+    LAYOUTS,
+    PADDED,
+    PROSODY,
+    VOCODER_NAME,
+)
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest, level_name, package_name
 from kokoro_ane.core.staging import there
 from kokoro_ane.quantize.methods import CONVERTED, Method, method_named
+from kokoro_ane.vocoder.streaming.statistics_file import fit_command, statistics_file
 
 if TYPE_CHECKING:
     from kokoro_ane.core.checkpoint import Checkpoint
@@ -38,6 +47,7 @@ class Request:
     at one level and layout.
 
     method: the vocoder's level; "" is the runtime's only one.
+    layout: of the vocoder; "" is the default one.
     files: the runtime whose files are meant; "" means packages.
     source: the checkpoint as --checkpoint named it, where that is known.
     encoder: the encoder's level; "" is the one that goes with `method`.
@@ -46,7 +56,7 @@ class Request:
     checkpoint: "Checkpoint"
     build: Path
     method: str = ""
-    layout: str = PADDED
+    layout: str = ""
     files: str = ""
     source: str | None = None
     encoder: str = ""
@@ -58,7 +68,7 @@ class Request:
 
     def path(self, stage: str) -> Path:
         """Where a stage's manifest stands once it is built, as in
-        build/KokoroVocoder-streaming-fp16.json.
+        build/KokoroVocoder-padded-fp16.json.
         """
         if stage == VOCODER_NAME:
             level = self.level
@@ -100,7 +110,7 @@ class Request:
             return BuildOptions(
                 "encoder" if encoder else "vocoder",
                 runtime=runtime,
-                layout=PADDED if encoder else self.layout,
+                layout="" if encoder else self.layout,
                 # a file of another runtime has one precision, which is not asked for
                 precision=FLOAT if self.method == FLOAT and not self.files else HALF,
                 checkpoint=source,
@@ -145,27 +155,39 @@ class Request:
         return self.encoders, self.vocoder
 
 
-def parse_level(name: str, layout: str = PADDED) -> tuple[Method, str]:
-    """The method and layout of a level's name: 'streaming-w8a8' -> (w8a8, streaming). A name
-    without a layout has `layout`. Raises InputError for an unknown method.
+def parse_level(name: str, layout: str = DEFAULT_LAYOUT) -> tuple[Method, str]:
+    """The method and layout of a level's name: 'padded-w8a8' -> (w8a8, padded). A name without a
+    layout has `layout`. Raises InputError for an unknown method.
     """
-    # the longest prefix first: streaming-poly begins as streaming does
-    for prefix in sorted(LAYOUTS, key=len, reverse=True):
+    # variants first: the name of one begins as its layout's does
+    for prefix in reversed(LAYOUTS):
         if name.startswith(f"{prefix}-"):
             return method_named(name.removeprefix(f"{prefix}-")), prefix
     return method_named(name), layout
 
 
-def options_for(method: Method, layout: str = PADDED) -> BuildOptions | QuantizeOptions:
+def default_layout(checkpoint: "Checkpoint", layouts: tuple[str, ...] = LAYOUTS) -> str:
+    """The layout where none is named. Where the checkpoint, or a runtime or target of these
+    layouts, cannot have the default one it is the padded one, and a line on stderr says why.
+    """
+    if DEFAULT_LAYOUT not in layouts:
+        why = f"this runtime or target has no {DEFAULT_LAYOUT} layout"
+    elif statistics_file(checkpoint) is None:
+        why = f"{checkpoint.name} has no predicted statistics (`{fit_command(checkpoint)}`)"
+    else:
+        return DEFAULT_LAYOUT
+    print(f"{why}: --layout {PADDED}", file=sys.stderr)
+    return PADDED
+
+
+def options_for(method: Method, layout: str) -> BuildOptions | QuantizeOptions:
     """The options that build a vocoder's package, whatever the checkpoint."""
     if method.parent:
         return QuantizeOptions(method.name, layout=layout)
     return BuildOptions("vocoder", layout=layout)
 
 
-def find_package(
-    build: Path, checkpoint: "Checkpoint", method: Method, layout: str = PADDED
-) -> Manifest:
+def find_package(build: Path, checkpoint: "Checkpoint", method: Method, layout: str) -> Manifest:
     """The vocoder's manifest, with its package's hash verified. Raises InputError as
     Request.manifest does, and for a package that differs from its manifest.
     """

@@ -238,7 +238,7 @@ def main(argv: list[str] | None = None) -> int:
     from kokoro_ane.core.checkpoint import open_checkpoint
     from kokoro_ane.core.export import quiet_coremltools
     from kokoro_ane.core.staging import check_implied, check_output
-    from kokoro_ane.quantize.locator import find_package
+    from kokoro_ane.quantize.locator import default_layout, find_package
     from kokoro_ane.quantize.recipe import OURS, recipe_path
 
     if arguments.recipe:
@@ -248,7 +248,7 @@ def main(argv: list[str] | None = None) -> int:
         check_implied(arguments.log.with_suffix(".png"), bytes_of(MARK))
     check_implied(arguments.build / "sensitivity" / "x.jsonl")
     checkpoint = open_checkpoint(arguments.checkpoint)
-    parent = find_package(arguments.build, checkpoint, METHODS["fp16"])
+    parent = find_package(arguments.build, checkpoint, METHODS["fp16"], default_layout(checkpoint))
     # after the cheap checks, because these imports take seconds
     with quiet_coremltools():
         from kokoro_ane.quantize.measure import LayerTrials

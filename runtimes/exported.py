@@ -107,7 +107,7 @@ class PortableStage:
         """See Stage."""
         return self.runtime.module.TARGET
 
-    def file_of(self, stage: str, layout: str = PADDED) -> str:
+    def file_of(self, stage: str, layout: str = "") -> str:
         """What a file of that stage is called."""
         level = f"{self.runtime.module.NAME}-{level_name(PRECISION, layout)}"
         return package_name(stage, self.checkpoint.name, self.checkpoint.releasable, level)
@@ -282,7 +282,7 @@ class PortableVocoderStage(PortableStage):
 
     def parts(self) -> tuple[Part, ...]:
         """See Stage."""
-        return (Part(VOCODER_NAME, self.file_of(VOCODER_NAME)),)
+        return (Part(VOCODER_NAME, self.file_of(VOCODER_NAME, PADDED)),)
 
     def function(self, name: str = MAIN) -> PortableFunction:
         """What is exported."""

@@ -1,7 +1,7 @@
 """Who computes the chain, by name: PyTorch, the packages executed or in Core ML, ONNX Runtime,
 ExecuTorch, TVM. One module each.
 
-    request = Request(checkpoint, Path("build"), method="w8a8", layout="streaming")
+    request = Request(checkpoint, Path("build"), method="w8a8")
     opened = open_runtime("mlprogram", request)
     chain = Chain(vocab, voice, opened.encoder, opened.vocoder)
 
@@ -18,9 +18,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kokoro_ane.core.commands import LAYOUT_FLAGS
 from kokoro_ane.core.contract import LAYOUTS, PADDED, STREAMING
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.voices import parse_blend
+from kokoro_ane.quantize.locator import default_layout
 from kokoro_ane.quantize.methods import CONVERTED, LEVELS, METHODS, Method, method_named
 
 if TYPE_CHECKING:
@@ -78,7 +80,8 @@ class Opened:
 
 @dataclass(frozen=True)
 class Runtime:
-    """`levels`, `layouts`: those it has, its own choice first; `platform`: the only one.
+    """`levels`: those it has, its own choice first; `layouts`: those it has; `platform`: the only
+    one.
 
     `module`: where open_chain stands, behind a colon the name of a FileRuntime. `needs`: modules
     that must be there; `install`: the one command that installs them. `files`: suffix of what it
@@ -174,8 +177,7 @@ def files_of(name: str, request: "Request") -> tuple[tuple[Path, ...], Path]:
     """Manifests of the encoder and of the vocoder that a runtime opens. InputError as open_runtime,
     and for one that opens no files.
     """
-    request = replace(request, method=level_for(name, request.method))
-    check_names(name, request.method, request.layout)
+    request = completed(name, request)
     if not RUNTIMES[name].files:
         raise InputError(f"--runtime {name} has no files: it reads the checkpoint")
     if RUNTIMES[name].packages:
@@ -195,8 +197,9 @@ def judged_manifest(runtime: str, request: "Request", build: "Build") -> "tuple[
     """
     from kokoro_ane.quantize.locator import built
 
+    request = completed(runtime, request)
     level = request.method
-    check_runtime(runtime, level, layout=request.layout)
+    check_runtime(runtime, level)
     if not RUNTIMES[runtime].files:
         raise InputError(
             f"--runtime {runtime} is what levels are judged against: nothing of it can be lost"
@@ -238,14 +241,23 @@ def open_runtime(name: str, request: "Request") -> Opened:
     """Raises InputError: unknown name, not this machine, not installed, no such package, packages
     of another checkpoint.
     """
-    request = replace(request, method=level_for(name, request.method))
-    check_runtime(name, request.method, layout=request.layout)
+    request = completed(name, request)
+    check_runtime(name, request.method)
     return module_of(name).open_chain(request)
 
 
-def check_runtime(
-    name: str, method: str, platform: str = sys.platform, layout: str = PADDED
-) -> None:
+def completed(name: str, request: "Request") -> "Request":
+    """With the runtime's own level and the default layout where none is named. InputError as
+    check_names.
+    """
+    method = level_for(name, request.method)
+    check_names(name, method, request.layout)
+    layouts = RUNTIMES[name].layouts
+    layout = request.layout or default_layout(request.checkpoint, layouts)
+    return replace(request, method=method, layout=layout)
+
+
+def check_runtime(name: str, method: str, platform: str = sys.platform, layout: str = "") -> None:
     """InputError for names that do not exist, a level or layout that the runtime has not, and a
     runtime that is not on this machine.
     """
@@ -268,21 +280,23 @@ def check_names(name: str, method: str, layout: str) -> None:
     for what, value, names in (
         ("runtime", name, RUNTIMES),
         ("method", method, LEVELS),
-        ("layout", layout, LAYOUTS),
+        ("layout", layout, ("", *LAYOUTS)),
     ):
         if value not in names:
             # the message proposes the nearest names
             near = difflib.get_close_matches(value, names, n=2, cutoff=0.5)
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
-            raise InputError(f"unknown {what} {value!r}{hint} There are: {', '.join(names)}")
+            raise InputError(
+                f"unknown {what} {value!r}{hint} There are: {', '.join(filter(None, names))}"
+            )
     runtime = RUNTIMES[name]
     if method not in runtime.levels:
         raise InputError(
             f"--method {method} is a package: {runtime.title} has only {', '.join(runtime.levels)};"
             " use --runtime mlprogram"
         )
-    if layout not in runtime.layouts:
+    if layout and layout not in runtime.layouts:
         raise InputError(
-            f"--layout {layout} is a package: {runtime.title} has only"
-            f" {', '.join(runtime.layouts)}; use --runtime mlprogram"
+            f"{LAYOUT_FLAGS.get(layout) or f'--layout {layout}'} is a package: {runtime.title} has"
+            f" only {', '.join(runtime.layouts)}; use --runtime mlprogram"
         )

@@ -20,6 +20,7 @@ from filelock import FileLock
 from kokoro_ane.core.builder import build as build_stage
 from kokoro_ane.core.checkpoint import open_checkpoint
 from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.manifest import tool_versions
 from kokoro_ane.g2p.network import LetterToSound, save_weights
 from kokoro_ane.g2p.neural import Config
@@ -220,7 +221,7 @@ def built(tmp_path_factory):
     def make(out):
         build_stage(vocoder_stage(checkpoint, PaddedLayout(), (80, 280)), out)
         for name in COMPRESSED:
-            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint))
+            build_compressed(quick(name), checkpoint, out, recipe_of(checkpoint), PADDED)
 
     return checkpoint, once(tmp_path_factory, [checkpoint.sha256, COMPRESSED], make)
 
@@ -232,7 +233,7 @@ def copied(built, tmp_path):
 
 
 def manifest_of(built, method):  # the verified manifest
-    return find_package(built[1], built[0], METHODS[method])
+    return find_package(built[1], built[0], METHODS[method], PADDED)
 
 
 def program_of(built, method):  # the package, loaded

@@ -104,7 +104,7 @@ def tiny_build(tiny_checkpoint, quick_bundles, tmp_path_factory):
     """Encoder and vocoder packages of it, fp16 and fp32, three lengths each. Shared: copy it before
     writing.
     """
-    stages = (["encoder", "--token-buckets", "16,64,192"], ["vocoder"])
+    stages = (["encoder", "--token-buckets", "16,64,192"], ["vocoder", "--layout", "padded"])
     builds = [
         [*stage, "--buckets", "40,160,640", "--precision", precision]
         for stage in stages

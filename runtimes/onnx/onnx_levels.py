@@ -20,7 +20,7 @@ from torch import nn
 from kokoro_ane.core.builder import all_held
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import Check, snr_db
-from kokoro_ane.core.contract import PADDED, STREAMED, WAVEFORM
+from kokoro_ane.core.contract import STREAMED, WAVEFORM
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.layers import Conv, replace_module
 from kokoro_ane.core.manifest import (
@@ -128,7 +128,7 @@ CHECK_FRAMES = 40
 
 
 def build_file(
-    method: Method, checkpoint: Checkpoint, build: Path, layout: str = PADDED
+    method: Method, checkpoint: Checkpoint, build: Path, layout: str
 ) -> tuple[Manifest, Manifest]:
     """Export the level's file or folder aside, run it, rename, write the manifest last: the
     parent's manifest and the new one.

@@ -44,11 +44,11 @@ class Writer(NamedTuple):
     clear: str = "nothing"
 
 
-W8 = "build/KokoroVocoder-tiny-w8"
+W8 = "build/KokoroVocoder-tiny-padded-w8"
 WRITERS = {
     "build": Writer(
         "build vocoder CK --buckets 40,160,640 --out {user}/new",
-        "new/KokoroVocoder-tiny-fp16.mlpackage new/KokoroVocoder-tiny-fp16.json",
+        "new/KokoroVocoder-tiny-padded-fp16.mlpackage new/KokoroVocoder-tiny-padded-fp16.json",
     ),
     "quantize": Writer(
         "quantize --method w8 CK BUILD", f"{W8}.mlpackage {W8}.json", 0, "user/build/*-w8.*"

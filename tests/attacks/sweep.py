@@ -18,10 +18,10 @@ from mlprogram.errors import LONGEST_LINE
 from tests.attacks.spoil import KINDS
 from tests.attacks.world import CK, HANG, USERS, WORK, words
 
-VOCODER = "{user}/build/KokoroVocoder-tiny"
+VOCODER = "{user}/build/KokoroVocoder-tiny-padded"
 CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     build vocoder CK --buckets 20 --out {user}/build
-    build vocoder CK --layout streaming-poly --out {user}/new
+    build vocoder CK --without-sine --out {user}/new
     build vocoder CK --runtime onnx --out {user}/new
     build g2p --method fp16 --out {user}/build
     build encoder CK --buckets 40 --token-buckets 16 --precision fp32 --out {user}/build
@@ -42,7 +42,7 @@ CALLS = [line.strip().replace("VOCODER", VOCODER) for line in """
     vectors CK BUILD --out {user}/new --voice slt
     vectors CK BUILD --check {user}/build/vectors
     bundle CK BUILD --out {user}/new-tiny
-    bundle --verify {user}/build/bundle-tiny-fp16
+    bundle --verify {user}/build/bundle-tiny-padded-fp16
     sensitivity CK BUILD --size 0.5 --recipe {user}/new.json --log {user}/new.jsonl
     controls CK --clips 2 --renders {user}/new
     variation CK
@@ -62,8 +62,9 @@ OUTPUTS = "-o --out --json --plot --save-dir --recipe --log --renders --timestam
 PLACES = [f"{{user}}/{name}" for name in """
     thesis thesis-tiny build build/mine build/vectors file file/x loop fifo dangling dangling/x
     deep.json empty binary music.wav hello.wav clip.flac words.srt words.json log.jsonl recipe.json
-    page.html picture.png build/KokoroVocoder-tiny-fp16.json build/KokoroVocoder-tiny-fp16.mlpackage
-    build/KokoroVocoder-other-fp16.mlpackage build/bundle-tiny-fp16 build/release/decision.json
+    page.html picture.png build/KokoroVocoder-tiny-padded-fp16.json
+    build/KokoroVocoder-tiny-padded-fp16.mlpackage build/KokoroVocoder-other-fp16.mlpackage
+    build/bundle-tiny-padded-fp16 build/release/decision.json
     checkpoint checkpoint/voices nothing/deep/er ../outside .hidden CON new.wav new.json new.JSON
     new.srt new.flac new.png new new. new.mp3
 """.split()]  # fmt: skip
@@ -74,7 +75,7 @@ NUMBERS = "0 -1 1 2 1e308 nan inf -inf 0x10 1_000 ٣ ½ 1e-320 abc 1,2 -0 1.5 21
 NUMBERS += ["9" * 30, "-" + "9" * 30, "9" * 5000, " 1 ", "", "1\n", "\0", f"{2**64}"]
 WORDS = """
     ../../x ../voices/slt a/b ü %s%n {0} [red]x[/] [/] - slt slt:1e308,rms:1e308 slt:nan slt:0
-    slt:-1,rms:2 slt,slt : , slt: :1 nobody 40,40,20 20,abc w8 p6 streaming-w8 fp16,fp16
+    slt:-1,rms:2 slt,slt : , slt: :1 nobody 40,40,20 20,abc w8 p6 padded-w8 fp16,fp16
     fp16,nonsense m1 m99 torch coreml onnx en-US xx clips=2 clips=nan clips=9999999999 clips =
     a=b=c main duration x=1,2 features=1,3157,1,81 NaN null hexgrad -1 --
     [slow](/ˈ/) <speak> hɛlˈO =cmd|'/C

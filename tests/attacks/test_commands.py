@@ -24,12 +24,12 @@ from tests.demo_voice import DEMO_VOICE
 
 WORK = """
     thesis/chapter.tex thesis-tiny/notes.txt build/mine/notes.txt
-    build/KokoroVocoder-tiny-fp16.mlpackage/notes.txt hello.wav.parts/take1.wav file dir.wav/x
-    s.srt log.png mine/decision.json mine/upstream.npz seams/torch.npz empty/readme
+    build/KokoroVocoder-tiny-padded-fp16.mlpackage/notes.txt hello.wav.parts/take1.wav file
+    dir.wav/x s.srt log.png mine/decision.json mine/upstream.npz seams/torch.npz empty/readme
 """.split()
 MINE = {
     "l.json": '{"a": "b"}',
-    "mine/KokoroVocoder-tiny-fp16.json": "[]",
+    "mine/KokoroVocoder-tiny-padded-fp16.json": "[]",
     "b/P.mlpackage/Manifest.json": "{}",
     "b/G2P.onnx": "x",
     "b/G2P.json": '{"package": "G2P.onnx", "package_sha256": "0"}',
@@ -44,7 +44,7 @@ LINKS = {
     "link.srt": "s.srt",
     "linked.wav.parts": "mine",
     "away/decision.json": "s.srt",
-    "away/KokoroVocoder-tiny-fp16.json": "s.srt",
+    "away/KokoroVocoder-tiny-padded-fp16.json": "s.srt",
     "zero": "/dev/zero",
 }
 
@@ -113,7 +113,7 @@ def test_refused_in_one_line_and_nothing_touched(row, untouched, tiny_build, cap
     if "--checkpoint" not in command and not command.startswith(WITHOUT_CHECKPOINT):
         command += " --checkpoint {home}/ck"
     command = command.replace(" P", " --phonemes --runtime torch")
-    package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
+    package = tiny_build / "KokoroVocoder-tiny-padded-fp16.mlpackage"
     places = {"home": home, "package": package, "packages": tiny_build}
     code, lines = call(command.format(**places, **ODD), capsys)
     assert code == 2, lines

@@ -310,9 +310,10 @@ def test_bundled_weights_that_were_cut_off(size, tmp_path):
 
 def test_a_manifest_of_another_method(tiny_build, tiny_checkpoint, tmp_path):
     build = shutil.copytree(tiny_build, tmp_path / "build")
-    shutil.copy2(build / "KokoroVocoder-tiny-fp16.json", build / "KokoroVocoder-tiny-w8.json")
-    with refused("says method 'fp16', expected 'w8'"):
-        find_package(build, tiny_checkpoint, method_named("w8"))
+    name = "KokoroVocoder-tiny-padded"
+    shutil.copy2(build / f"{name}-fp16.json", build / f"{name}-w8.json")
+    with refused("says method 'padded-fp16', expected 'padded-w8'"):
+        find_package(build, tiny_checkpoint, method_named("w8"), "padded")
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ class TestNothingThatIsNoNumber:
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     @pytest.mark.parametrize("which", [0, 1])
     def test_the_package_takes_none(self, value, which, tiny_build):
-        package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-fp16.json")
+        package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-padded-fp16.json")
         spec = package.program.inputs
         inputs = [torch.zeros(spec["features"].shapes[0]), torch.zeros(spec["style"].shape)]
         inputs[which].view(-1)[3] = value

@@ -230,7 +230,8 @@ WRITERS = (
     "bundle --build {build} --out {disk}/bundle-tiny",
     "speak Hello. -o {disk}/old.wav --runtime torch --voice slt",
     "validate --phonemes hɛlˈO --save-dir {disk}/seams",
-    "ane {build}/KokoroVocoder-tiny-fp16.mlpackage --chip m1 --no-device --json {disk}/old.json",
+    "ane {build}/KokoroVocoder-tiny-padded-fp16.mlpackage --chip m1 --no-device"
+    " --json {disk}/old.json",
 )
 
 
@@ -255,7 +256,7 @@ def disk(tmp_path):
 
 def filled(disk, tiny_build, room_bytes):
     (disk / "build").mkdir()
-    name = "KokoroVocoder-tiny-fp16"
+    name = "KokoroVocoder-tiny-padded-fp16"
     shutil.copy2(tiny_build / f"{name}.json", disk / "build" / f"{name}.json")
     shutil.copytree(tiny_build / f"{name}.mlpackage", disk / "build" / f"{name}.mlpackage")
     for file in ("old.wav", "old.json"):

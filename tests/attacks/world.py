@@ -242,7 +242,7 @@ def converted(world):
 
     def convert(*_, **__):
         level = "w8" if "quantize" in sys.argv else "fp16"
-        package = world.template / "user" / "build" / f"KokoroVocoder-tiny-{level}.mlpackage"
+        package = world.template / "user" / "build" / f"KokoroVocoder-tiny-padded-{level}.mlpackage"
         return ct.models.MLModel(str(package), skip_model_load=True)
 
     with pytest.MonkeyPatch.context() as patch:

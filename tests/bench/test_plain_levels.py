@@ -15,9 +15,9 @@ def test_both_are_what_their_names_say_and_are_judged(
     build = shutil.copytree(tiny_build, tmp_path / "build")
     flags = ["--checkpoint", str(tiny_checkpoint.folder), "--build", str(build)]
     assert main(flags) == 3
-    assert judged == [["--method", name, *flags] for name in ("w8", "p6")]
-    Manifest.load(build / "KokoroVocoder-tiny-fp16.json").verify()
+    assert judged == [["--method", name, "--layout", "padded", *flags] for name in ("w8", "p6")]
+    Manifest.load(build / "KokoroVocoder-tiny-padded-fp16.json").verify()
     for name in ("w8", "p6"):
-        manifest = Manifest.load(build / f"KokoroVocoder-tiny-{name}.json")
+        manifest = Manifest.load(build / f"KokoroVocoder-tiny-padded-{name}.json")
         manifest.verify()
-        require_genuine(manifest, name)
+        require_genuine(manifest, f"padded-{name}")

@@ -7,7 +7,7 @@ from tests.commands import printed
 
 
 def test_a_package_is_counted_at_the_lengths_nearest_to_those_asked_for(tiny_build, capsys):
-    package = tiny_build / "KokoroVocoder-tiny-fp16.mlpackage"
+    package = tiny_build / "KokoroVocoder-tiny-padded-fp16.mlpackage"
     assert main([str(package), "--seconds", "1,3.9"]) == 0
     short, long = printed(capsys)["rows"]
     assert (short["audio_s"], long["audio_s"]) == (1.0, 4.0)

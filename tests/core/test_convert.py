@@ -37,7 +37,7 @@ from tests.commands import parsed, printed, ran, refused, table
 from tests.demo_voice import heldout
 
 BUCKETS = "40,160,640"  # of the shared packages: tests/conftest.py
-NAME = "KokoroVocoder-tiny-fp16"
+NAME = "KokoroVocoder-tiny-padded-fp16"
 ALL_CHECKS = """
 import contextlib, sys
 from kokoro_ane import cli
@@ -70,8 +70,8 @@ class TestVocoder:
         assert manifest.operations["conv"] == len(convolutions) > 50
         assert len(manifest.source["weights"]) == 9
         names = [
-            f"Kokoro{stage}-tiny-{precision}"
-            for stage in ("Encoder", "Vocoder")
+            f"Kokoro{stage}-{precision}"
+            for stage in ("Encoder-tiny", "Vocoder-tiny-padded")
             for precision in ("fp16", "fp32")
         ]
         assert left_behind(tiny_build) == sorted(
@@ -113,7 +113,9 @@ class TestVocoder:
         }
 
     def test_fp32_package_equals_pytorch(self, tiny_build, tiny_checkpoint, speech):
-        package = VocoderPackage(tiny_build / "KokoroVocoder-tiny-fp32.json", precision="exact")
+        package = VocoderPackage(
+            tiny_build / "KokoroVocoder-tiny-padded-fp32.json", precision="exact"
+        )
         assert (
             snr_db(render_reference(Vocoder.of(tiny_checkpoint), speech), package.render(speech))
             >= 100

@@ -62,17 +62,8 @@ def some_ids(tiny_checkpoint, count):
 
 
 def build(tiny_checkpoint, out, *flags):
-    return main(
-        [
-            "encoder",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--out",
-            str(out),
-            *BUCKETS,
-            *flags,
-        ]
-    )
+    place = f"encoder --checkpoint {tiny_checkpoint.folder} --out {out}".split()
+    return main([*place, *BUCKETS, *flags])
 
 
 class TestBuild:

@@ -137,8 +137,8 @@ def test_a_product_is_judged_named_and_bundled(chain_build, measured, capsys):
     assert said(capsys)["verdict"] == "UNDECIDED"
     undecided = read_json(build / "release" / "product.json", "")["products"][0]
     assert (
-        undecided["reasons"][0]
-        == "vocoder fp16 was not judged: `kokoro-ane release --methods fp16` judges it"
+        undecided["reasons"][0] == "vocoder padded-fp16 was not judged:"
+        " `kokoro-ane release --methods padded-fp16` judges it"
     )
     assert "clips" not in undecided
     flags = f"--product --checkpoint {chain_build[0].folder} --build {build}".split()
@@ -150,7 +150,7 @@ def test_a_product_is_judged_named_and_bundled(chain_build, measured, capsys):
     named = found["products"][0]
     assert (found["verdict"], found["product"], found["releasable"], len(named["clips"])) == (
         SHIP,
-        "fp16+fp16",
+        "padded-fp16+fp16",
         False,
         24,
     )
@@ -159,8 +159,8 @@ def test_a_product_is_judged_named_and_bundled(chain_build, measured, capsys):
     capsys.readouterr()
     assert bundle(flags) == 3
     assert (
-        "fp16+fp16, against the fp32 chain: SHIP"
-        in (build / "bundle-tiny-fp16" / "MODEL_CARD.md").read_text()
+        "padded-fp16+fp16, against the fp32 chain: SHIP"
+        in (build / "bundle-tiny-padded-fp16" / "MODEL_CARD.md").read_text()
     )
     found["products"][0]["packages"]["KokoroEncoder-tiny-fp16.mlpackage"] = "0" * 64
     write_json(build / "release" / "product.json", found)

@@ -113,7 +113,7 @@ def test_a_level_is_judged_once_and_the_same_each_time(placed, measured, capsys)
     assert len(measured) == 24
     assert (first["verdict"], first["level"], first["releasable"], first["may_be_released"]) == (
         "SHIP",
-        "fp16",
+        "padded-fp16",
         False,
         False,
     )
@@ -127,10 +127,10 @@ def test_a_level_is_judged_once_and_the_same_each_time(placed, measured, capsys)
         "bootstrap",
     }
     assert known <= set(first["provenance"])
-    w8 = next(level for level in first["levels"] if level["method"] == "w8")
-    assert w8["failed"] == "not built; `kokoro-ane quantize --method w8` builds it"
+    w8 = next(level for level in first["levels"] if level["method"] == "padded-w8")
+    assert w8["failed"].endswith(" `kokoro-ane quantize --method w8 --layout padded` builds it")
     last = printed(capsys)
-    assert last["levels"]["fp16"] == "SHIP"
+    assert last["levels"]["padded-fp16"] == "SHIP"
 
 
 def test_an_interrupted_level_goes_on_where_it_stopped(placed, measured, monkeypatch):
@@ -226,7 +226,7 @@ def test_the_time_left_is_true_from_the_second_clip_on(workers, seed):
 def test_two_workers_measure_what_one_measures(placed, tmp_path):
     # the tiny package's longest input is 16 s
     short = sorted(own_speech(placed[0]), key=lambda clip: clip.frames)[:2]
-    manifest, reference = placed[1] / "KokoroVocoder-tiny-fp16.json", Reference(placed[0], 0)
+    manifest, reference = placed[1] / "KokoroVocoder-tiny-padded-fp16.json", Reference(placed[0], 0)
     with Workers(reference, 1) as alone:
         one = {
             clip.id: timed.result
@@ -566,9 +566,9 @@ def test_the_command_writes_page_and_blind_pack(placed, measured, monkeypatch, t
     assert "iOS 17 the vocoder" in re.sub(r"\s+", " ", found.words)
     assert "not built, so not in it: encoder" in found.words
     data = json.loads(found.sounds)
-    assert data["levels"] == ["fp16"]
+    assert data["levels"] == ["padded-fp16"]
     assert len(data["clips"]) == 3
-    assert "Would release fp16" in found.words
+    assert "Would release padded-fp16" in found.words
     key = base64.b64decode((folder / "listening" / "key.sealed").read_bytes())
     assert hashlib.sha256(key).hexdigest() in (folder / "listening" / "README.txt").read_text(
         encoding="utf-8"

@@ -148,7 +148,7 @@ def test_build_writes_a_checked_package(tiny_checkpoint, tmp_path):
     (manifest,) = kokoro_ane.build(
         "vocoder", checkpoint=str(tiny_checkpoint.folder), buckets=(40,), out=tmp_path
     )
-    assert manifest.path == tmp_path / "KokoroVocoder-tiny-fp16.json"
+    assert manifest.path == tmp_path / "KokoroVocoder-tiny-padded-fp16.json"
     assert manifest.buckets == (40,)
     manifest.verify()
 

@@ -34,7 +34,7 @@ from mlprogram.examine.rules import CONFIDENCES
 from tests.commands import parsed, printed, refused, table
 from tests.random_checkpoint import tiny_config, write_checkpoint
 
-NAME = "bundle-tiny-fp16"
+NAME = "bundle-tiny-padded-fp16"
 
 
 def bundle(checkpoint, build, more=""):
@@ -327,9 +327,9 @@ def test_a_level_that_is_missing_is_built_first(
     )
     assert bundle(tiny_checkpoint, build, "--method w8") == 3
     captured = capsys.readouterr()
-    assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
+    assert "KokoroVocoder-tiny-padded-w8 is not built yet: building it\n" in captured.err
     assert json.loads(captured.out.splitlines()[-1])["method"] == "w8"
-    assert (build / "bundle-tiny-w8").is_dir()
+    assert (build / "bundle-tiny-padded-w8").is_dir()
     assert [command.split()[:4] for command in commands] == [
         "kokoro-ane quantize --method w8".split()
     ]
@@ -384,11 +384,10 @@ ALTERED = "b" * 40  # of a decision that lets nothing out
 def test_only_a_decision_for_this_very_package_lets_it_out(
     tiny_checkpoint, listed, verdict, commit, package, code, message, capsys
 ):
-    build, out = listed, listed / "bundle-fp16"
+    build, out = listed, listed / "bundle-padded-fp16"
     summary = {"pesq": {"mean": 4.5, "worst": 4.25}, "mcd_db": {"mean": 0.125}}
-    made = {
-        "package_sha256": package or Manifest.load(build / "KokoroVocoder-fp16.json").package_sha256
-    }
+    judged = Manifest.load(build / "KokoroVocoder-padded-fp16.json")
+    made = {"package_sha256": package or judged.package_sha256}
     level = {
         "method": "fp16",
         "verdict": verdict,
@@ -428,14 +427,14 @@ def test_only_a_decision_for_this_very_package_lets_it_out(
 def test_fp16_under_another_name_is_not_bundled(tiny_checkpoint, build, tmp_path, capsys):
     copy = shutil.copytree(build, tmp_path / "build")
     for message, change in (
-        ("says method 'fp16', expected 'w8a8'", {}),
+        ("says method 'padded-fp16', expected 'padded-w8a8'", {}),
         ("which is not w8a8: renamed", {"method": "w8a8"}),
     ):
-        data = parsed(copy / "KokoroVocoder-tiny-fp16.json")
-        (copy / "KokoroVocoder-tiny-w8a8.json").write_text(json.dumps(data | change))
+        data = parsed(copy / "KokoroVocoder-tiny-padded-fp16.json")
+        (copy / "KokoroVocoder-tiny-padded-w8a8.json").write_text(json.dumps(data | change))
         assert bundle(tiny_checkpoint, copy, "--method w8a8") == 2
         assert message in capsys.readouterr().err
-        assert not (copy / "bundle-tiny-w8a8").exists()
+        assert not (copy / "bundle-tiny-padded-w8a8").exists()
 
 
 def test_the_manifest_ties_a_bundle_together(bundled, tmp_path):
@@ -444,7 +443,7 @@ def test_the_manifest_ties_a_bundle_together(bundled, tmp_path):
     assert data["vocoder"]["buckets"] == [40, 160, 640]
     assert data["encoder"][0]["inputs"]["duration"]["input_ids"]["padding"] == -1
     copy = shutil.copytree(bundled, tmp_path / "bundle")
-    manifest = copy / "packages" / "KokoroVocoder-tiny-fp16.json"
+    manifest = copy / "packages" / "KokoroVocoder-tiny-padded-fp16.json"
     manifest.write_text(
         manifest.read_text(encoding="utf-8").replace("iOS17", "iOS18"), encoding="utf-8"
     )
@@ -477,7 +476,7 @@ def test_words_in_the_place_of_rules_come_with_the_g2p_package(
         lambda dialect: words if dialect == "us" else (),
     )
     build = shutil.copytree(tiny_build, tmp_path / "build")
-    data = parsed(build / "KokoroVocoder-tiny-fp32.json")
+    data = parsed(build / "KokoroVocoder-tiny-padded-fp32.json")
     shutil.copytree(build / data["package"], build / "G2P.mlpackage")
     g2p = {
         "stage": "G2P",
@@ -514,7 +513,7 @@ def test_a_mix_of_checkpoints_is_refused(build, tiny_checkpoint, tmp_path, capsy
     assert bundle(open_checkpoint(str(other)), build) == 2
     assert "packages of different checkpoints do not fit together" in capsys.readouterr().err
     mixed = shutil.copytree(build, tmp_path / "build")
-    path = mixed / "KokoroVocoder-tiny-fp16.json"
+    path = mixed / "KokoroVocoder-tiny-padded-fp16.json"
     data = parsed(path)
     path.write_text(json.dumps(data | {"checkpoint": data["checkpoint"] | {"sha256": "0" * 64}}))
     assert bundle(tiny_checkpoint, mixed) == 2

@@ -57,9 +57,9 @@ def test_round_align_and_frames(stored, index):
 
 
 def test_excitation(stored, tiny_build):
-    source = json.loads((tiny_build / "KokoroVocoder-tiny-fp16.json").read_text(encoding="utf-8"))[
-        "source"
-    ]
+    source = json.loads(
+        (tiny_build / "KokoroVocoder-tiny-padded-fp16.json").read_text(encoding="utf-8")
+    )["source"]
     f0_hz, noise = stored["f0_hz"][0].astype(np.float64), stored["noise"][0].astype(np.float64)
     cycles, last = np.cumsum(f0_hz * 300 / 24000), len(f0_hz) - 1
     t = np.arange(300 * len(f0_hz))

@@ -217,13 +217,8 @@ def test_the_runtime_that_is_there(folder, tmp_path, capsys, monkeypatch):
     """Without packages PyTorch speaks, and a line says so, unless a runtime or a level is asked
     for; the call in Python does the same and keeps its model until the build folder changes.
     """
-    arguments = [
-        "hello.",
-        "--phonemes",
-        "--checkpoint",
-        folder,
-        *f"--build {tmp_path} -o {tmp_path}/a.wav".split(),
-    ]
+    flags = f"--phonemes --checkpoint {folder} --build {tmp_path} -o {tmp_path}/a.wav"
+    arguments = ["hello.", *flags.split()]
     assert main(arguments) == 0
     output = capsys.readouterr()
     assert json.loads(output.out.splitlines()[-1])["runtime"] == "torch"

@@ -12,6 +12,7 @@ import torch
 
 from kokoro_ane.core.checks import snr_db
 from kokoro_ane.core.config import KokoroConfig
+from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.layers import Conv, ConvTranspose
 from kokoro_ane.quantize.balance import (
@@ -401,7 +402,7 @@ class TestPackage:
         partial_recipe = dataclasses.replace(
             recipe, levels=dict.fromkeys(recipe.levels, "fp16") | chosen
         )
-        manifest = build_compressed(METHODS[name], checkpoint, build, partial_recipe)[1]
+        manifest = build_compressed(METHODS[name], checkpoint, build, partial_recipe, PADDED)[1]
         require_genuine(manifest, name)
         assert manifest.target == METHODS[name].target or name == "mixed"
         level = level_of(checkpoint, METHODS[name], partial_recipe)

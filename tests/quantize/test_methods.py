@@ -10,6 +10,7 @@ import shutil
 import pytest
 
 from kokoro_ane.core.checkpoint import open_checkpoint
+from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.manifest import Manifest
 from kokoro_ane.eval.quality import main as quality
@@ -331,7 +332,7 @@ class TestLog:
 
 def renamed(build, checkpoint, method, name, link=False):
     """One method's package under another's name: a copy or a link, and an edited manifest."""
-    old, new = (Request(checkpoint, build, level).vocoder for level in (method, name))
+    old, new = (Request(checkpoint, build, level, PADDED).vocoder for level in (method, name))
     if name != method:
         place = new.with_suffix(".mlpackage")
         if place.exists():
@@ -368,17 +369,17 @@ class TestWhatItsNameSays:
         renamed(placed[1], placed[0], "fp16", name, link)
         one, two = self.refusals(placed, name, capsys)
         assert one == two
-        assert f"stores fp16, fp32 with float inputs, which is not {name}" in one
+        assert f"stores fp16, fp32 with float inputs, which is not padded-{name}" in one
         assert not measured
 
     def test_every_method_under_every_name(self, copied, tmp_path):
         """w4, which takes a conversion, in TestW4 of test_package.py."""
         checkpoint, build = copied
-        build_compressed(METHODS["p4"], checkpoint, build)
+        build_compressed(METHODS["p4"], checkpoint, build, layout=PADDED)
         levels = ("fp16", "w8", "w8a8", "p4", "mixed")
         for method, name in itertools.product(levels, (*levels, "p6", "w4")):
             old, folder = (
-                Request(checkpoint, build, method).vocoder,
+                Request(checkpoint, build, method, PADDED).vocoder,
                 tmp_path / method / name,
             )
             folder.mkdir(parents=True)
@@ -391,8 +392,8 @@ class TestWhatItsNameSays:
                 ("w8a8", "mixed"),
                 ("p4", "mixed"),
             ):
-                require_genuine(manifest, name)
+                require_genuine(manifest, f"padded-{name}")
             else:
-                pytest.raises(InputError, require_genuine, manifest, name).match(
-                    f"which is not {name}: renamed"
+                pytest.raises(InputError, require_genuine, manifest, f"padded-{name}").match(
+                    f"which is not padded-{name}: renamed"
                 )

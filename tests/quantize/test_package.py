@@ -16,7 +16,7 @@ from coremltools.converters.mil.mil import Builder as mb
 
 from built import package_of, palette
 from kokoro_ane.core.checkpoint import Checkpoint, open_checkpoint
-from kokoro_ane.core.contract import MAIN
+from kokoro_ane.core.contract import MAIN, PADDED
 from kokoro_ane.core.errors import CheckFailed, InputError
 from kokoro_ane.core.manifest import describe_package
 from kokoro_ane.eval import execution
@@ -274,7 +274,7 @@ class TestW4:
         engine.
         """
         manifest, kinds = (
-            build_compressed(METHODS["w4"], *copied)[1],
+            build_compressed(METHODS["w4"], *copied, layout=PADDED)[1],
             storage(program_of(copied, "w4")),
         )
         counts = Counter(kinds.values())
@@ -300,29 +300,32 @@ class TestBuild:
         """Ranges, int8 inputs, palettes and integers; tests/core/test_convert.py holds the
         conversion to it.
         """
-        first = manifest_of(copied, "mixed").package_sha256
-        assert (
-            build_compressed(quick("mixed"), *copied, recipe_of(copied[0]))[1].package_sha256
-            == first
-        )
+        first, recipe = manifest_of(copied, "mixed").package_sha256, recipe_of(copied[0])
+        again = build_compressed(quick("mixed"), *copied, recipe, PADDED, anew=True)[1]
+        assert again.package_sha256 == first
 
     def test_a_package_below_the_limit_leaves_nothing(self, copied):
         checkpoint, build = copied
         shutil.rmtree(manifest_of(copied, "w8").package_path)
         with pytest.raises(CheckFailed, match=r"SNR against fp16 in PyTorch, .* limit >= 300 dB"):
             build_compressed(
-                dataclasses.replace(METHODS["w8"], check_snr_db=300.0), checkpoint, build
+                dataclasses.replace(METHODS["w8"], check_snr_db=300.0),
+                checkpoint,
+                build,
+                layout=PADDED,
+                anew=True,
             )
         assert not list(build.glob("*w8.mlpackage")) + list(build.glob(".staged*"))
 
     def test_what_is_no_compression_or_anothers_recipe_is_refused(self, built):
         with pytest.raises(
-            InputError, match="method 'fp16' compresses nothing: `kokoro-ane build vocoder`"
+            InputError,
+            match="method 'fp16' compresses nothing: `kokoro-ane build vocoder --layout padded`",
         ):
-            build_compressed(METHODS["fp16"], *built)
+            build_compressed(METHODS["fp16"], *built, layout=PADDED)
         other = dataclasses.replace(recipe_of(built[0]), checkpoint_sha256="00ff")
         with pytest.raises(InputError, match="the recipe was found for checkpoint tiny 00ff"):
-            build_compressed(quick("mixed"), *built, other)
+            build_compressed(quick("mixed"), *built, other, PADDED, anew=True)
 
 
 class TestApplyCommand:
@@ -602,7 +605,7 @@ class TestQualityCommand:
         assert commands == ["build", "quantize"]
         captured = capsys.readouterr()
         assert json.loads(captured.out.splitlines()[-1])["verdict"] == "SHIP"
-        assert "KokoroVocoder-tiny-w8 is not built yet: building it\n" in captured.err
+        assert "KokoroVocoder-tiny-padded-w8 is not built yet: building it\n" in captured.err
         assert "kokoro-ane" not in captured.err
 
     def test_a_layout_is_built_under_its_name(self):
@@ -610,7 +613,7 @@ class TestQualityCommand:
             Request(open_checkpoint(str(DEMO_VOICE)), Path("a b"), level, "streaming-poly")
             for level in ("fp16", "w8a8")
         )
-        common = f"--layout streaming-poly --checkpoint {shlex.quote(str(DEMO_VOICE))}"
+        common = f"--without-sine --checkpoint {shlex.quote(str(DEMO_VOICE))}"
         assert fp16.command(fp16.vocoder) == f"kokoro-ane build vocoder {common} --out 'a b'"
         assert (
             w8a8.command(w8a8.vocoder)

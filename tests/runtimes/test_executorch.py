@@ -138,23 +138,11 @@ class TestLayers:
     @needs_executorch
     def test_the_chain_in_executorch(self, tiny_checkpoint, tmp_path):
         for stage in ("encoder", "vocoder"):
-            assert (
-                build_stage(
-                    [
-                        stage,
-                        "--runtime",
-                        "executorch",
-                        "--checkpoint",
-                        str(tiny_checkpoint.folder),
-                        "--out",
-                        str(tmp_path),
-                    ]
-                )
-                == 0
-            )
+            flags = f"--runtime executorch --checkpoint {tiny_checkpoint.folder} --out {tmp_path}"
+            assert build_stage([stage, *flags.split()]) == 0
 
 
-NAMES = ("KokoroEncoder-tiny-fp16", "KokoroVocoder-tiny-fp16")
+NAMES = ("KokoroEncoder-tiny-fp16", "KokoroVocoder-tiny-padded-fp16")
 
 
 @pytest.fixture(scope="module")
@@ -291,10 +279,10 @@ class TestFile:
     def test_as_a_user_does_it(self, tiny_checkpoint, tiny_build, tmp_path, capsys):
         build = shutil.copytree(tiny_build, tmp_path / "build")
         assert bundle(f"--checkpoint {tiny_checkpoint.folder} --build {build}".split()) == 3
-        assert main([str(build / "bundle-tiny-fp16")]) == 0
+        assert main([str(build / "bundle-tiny-padded-fp16")]) == 0
         said = json.loads(capsys.readouterr().out.splitlines()[-1])
         file = Path(said["file"])
-        assert file.name == "bundle-tiny-fp16.pte"
+        assert file.name == "bundle-tiny-padded-fp16.pte"
         assert file.stat().st_size == said["bytes"]
         assert not said["releasable"]
-        assert main([str(build / "bundle-tiny-fp16"), "--out", str(tmp_path / "x.wav")]) == 2
+        assert main([str(build / "bundle-tiny-padded-fp16"), "--out", str(tmp_path / "x.wav")]) == 2

@@ -49,17 +49,8 @@ class TestFiles:
     def test_validate_compares_the_runtime_with_upstream(self, tiny_checkpoint, build, capsys):
         from kokoro_ane.pipeline.validate import main as validate
 
-        flags = [
-            "--phonemes",
-            "abt de, fɡh.",
-            "--checkpoint",
-            str(tiny_checkpoint.folder),
-            "--runtime",
-            "onnx",
-            "--build",
-            str(build),
-        ]
-        assert validate(flags) == 0
+        flags = f"--checkpoint {tiny_checkpoint.folder} --runtime onnx --build {build}"
+        assert validate(["--phonemes", "abt de, fɡh.", *flags.split()]) == 0
         report = printed(capsys)
         assert report["first_bad"] == {"torch": None, "onnx": None}
         found = {row["name"]: row for row in report["intermediates"]["onnx"]}
@@ -105,19 +96,19 @@ class TestFiles:
         source = str(tiny_checkpoint.folder)
         request = Request(tiny_checkpoint, tmp_path, "w8", source=source)
         _, manifest = judged_manifest("onnx", request, build_package)
-        told = capsys.readouterr().err.splitlines()
+        told = capsys.readouterr().err.splitlines()[1:]  # behind why it is padded
         assert [line.partition(" is not built yet")[0] for line in told] == [
-            f"KokoroVocoder-tiny-onnx-{level}" for level in ("fp32", "w8")
+            f"KokoroVocoder-tiny-onnx-padded-{level}" for level in ("fp32", "w8")
         ]
         assert manifest.method == "w8"
-        (tmp_path / "KokoroVocoder-tiny-onnx-w8.onnx").write_bytes(b"another")
+        (tmp_path / "KokoroVocoder-tiny-onnx-padded-w8.onnx").write_bytes(b"another")
         with refused("has hash .* its manifest says"):  # never built over
             judged_manifest("onnx", request, build_package)
 
     def test_facts_of_a_file_are_its_own(self, tiny_checkpoint, build):
         from kokoro_ane.eval.facts import facts_of
 
-        manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-fp32.json")
+        manifest = Manifest.load(build / "KokoroVocoder-tiny-onnx-padded-fp32.json")
         facts = facts_of(manifest)
         assert facts.int8_macs_share == 0
         assert facts.operations["Conv"] > 10
@@ -141,23 +132,12 @@ class TestFiles:
         assert "Kokoro text-to-speech for ONNX Runtime: tiny, fp32" in (
             out / "MODEL_CARD.md"
         ).read_text(encoding="utf-8")
-        manifest = out / "packages" / "KokoroVocoder-tiny-onnx-fp32.onnx"
+        manifest = out / "packages" / "KokoroVocoder-tiny-onnx-padded-fp32.onnx"
         manifest.write_bytes(manifest.read_bytes()[:-1] + b"\0\0")
         assert bundle(["--verify", str(out)]) == 2
         assert "was changed after the bundle was written" in capsys.readouterr().err
-        assert (
-            bundle(
-                [
-                    "--runtime",
-                    "torch",
-                    "--checkpoint",
-                    str(tiny_checkpoint.folder),
-                    "--out",
-                    str(tmp_path / "tiny-t"),
-                ]
-            )
-            == 2
-        )
+        flags = f"--runtime torch --checkpoint {tiny_checkpoint.folder} --out {tmp_path}/tiny-t"
+        assert bundle(flags.split()) == 2
         assert "--runtime torch has no files: it reads the checkpoint" in capsys.readouterr().err
 
     def test_w8_keeps_the_audio_and_a_quarter_of_the_weights(
@@ -172,15 +152,15 @@ class TestFiles:
             f"--method w8 --runtime onnx --checkpoint {tiny_checkpoint.folder} --build {copy}"
         ).split()
         assert quantize(flags) == 0
-        require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"), "w8")
-        facts = facts_of(Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8.json"))
+        require_genuine(Manifest.load(copy / "KokoroVocoder-tiny-onnx-padded-w8.json"), "padded-w8")
+        facts = facts_of(Manifest.load(copy / "KokoroVocoder-tiny-onnx-padded-w8.json"))
         assert facts.stored_bytes["int8"] > facts.stored_bytes["float"] / 4
         assert facts.int8_macs_share == 0
         reference = spoken(tiny_checkpoint, copy, "onnx", "abt de, fɡh.")
         small = open_runtime("onnx", Request(tiny_checkpoint, copy, "w8")).vocoder
         waveform = small.run(reference["features"], reference["style"], reference["asr"].shape[-1])
         assert 20 < snr_db(reference["waveform"], waveform) < 80
-        (copy / "KokoroVocoder-tiny-onnx-w8.json").unlink()
+        (copy / "KokoroVocoder-tiny-onnx-padded-w8.json").unlink()
         with refused("run `kokoro-ane quantize --method w8 .*--runtime onnx`"):
             open_runtime("onnx", Request(tiny_checkpoint, copy, "w8"))
         assert quantize([*flags[:1], "p6", *flags[2:]]) == 2
@@ -204,11 +184,11 @@ class TestFiles:
             assert quantize(flags) == 2
             monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
         assert quantize(flags) == 0
-        manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-w8a8.json")
-        require_genuine(manifest, "w8a8")
+        manifest = Manifest.load(copy / "KokoroVocoder-tiny-onnx-padded-w8a8.json")
+        require_genuine(manifest, "padded-w8a8")
         for name in ("w8", "fp32"):
-            with refused(f"which is not {name}: renamed"):
-                require_genuine(dataclasses.replace(manifest, method=name), name)
+            with refused(f"which is not padded-{name}: renamed"):
+                require_genuine(dataclasses.replace(manifest, method=name), f"padded-{name}")
         facts = facts_of(manifest)
         assert facts.int8_macs_share > 0.5
         assert facts.operations["ConvInteger"] == manifest.compression["int8_inputs"] > 20

@@ -143,7 +143,8 @@ def test_a_file_of_another_make_is_refused(runtime, tiny_checkpoint, tmp_path_fa
 
 
 def flags(folder, build, out):
-    return ["abt de, fɡh.", *f"--phonemes --checkpoint {folder} --build {build} -o {out}".split()]
+    place = f"--layout padded --checkpoint {folder} --build {build} -o {out}"
+    return ["abt de, fɡh.", "--phonemes", *place.split()]
 
 
 def without_torch(folder, build, out, *more):
@@ -233,15 +234,8 @@ class TestPackages:
         bound the SNR: docs/speaking.md.
         """
         reference = said(tiny_checkpoint, tiny_build, tmp_path / "a.wav", "--runtime", "torch")
-        found = said(
-            tiny_checkpoint,
-            tiny_build,
-            tmp_path / "b.wav",
-            "--runtime",
-            "mlprogram",
-            "--method",
-            method,
-        )
+        flags = f"--runtime mlprogram --method {method}".split()
+        found = said(tiny_checkpoint, tiny_build, tmp_path / "b.wav", *flags)
         assert len(found) == len(reference)
         assert snr_db(reference, found) >= limit_db
 
@@ -268,7 +262,7 @@ class TestPackages:
         from kokoro_ane.core.manifest import Manifest
 
         found = HarmonicSource.recorded(
-            Manifest.load(tiny_build / "KokoroVocoder-tiny-fp16.json").source
+            Manifest.load(tiny_build / "KokoroVocoder-tiny-padded-fp16.json").source
         )
         twin = Vocoder.of(tiny_checkpoint).generator.m_source.host
         assert np.array_equal(found.weights, twin.weights)

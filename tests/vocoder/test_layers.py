@@ -285,14 +285,14 @@ class TestHostTail:
         assert facts.tail_operations == 0
         assert facts.fp32_outside_tail == ()
         assert "exp" not in facts.operations
-        whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-fp16.mlpackage"))
+        whole = VocoderFacts.of(Program(build / "KokoroVocoder-tiny-padded-fp16.mlpackage"))
         assert whole.tail_operations > 0
 
     def test_host_tail_against_the_tail_in_the_package(self, build, tiny_checkpoint):
         speech = check_speech(tiny_checkpoint, 37)
         one, other = (
-            VocoderPackage(build / f"KokoroVocoder-tiny-{level}.json").render(speech)
-            for level in ("fp16", "host-fp16")
+            VocoderPackage(build / f"KokoroVocoder-tiny-{layout}-fp16.json").render(speech)
+            for layout in ("padded", "host")
         )
         assert snr_db(one, other) >= 60
 
@@ -309,21 +309,8 @@ class TestHostTail:
             "w8": ["--tail", "host", "--method", "w8"],
         }.items():
             out = tmp_path / f"{name}.wav"
-            assert (
-                speak(
-                    [
-                        "abt de, fɡh.",
-                        "--phonemes",
-                        "-o",
-                        str(out),
-                        "--runtime",
-                        "mlprogram",
-                        *place,
-                        *more,
-                    ]
-                )
-                == 0
-            )
+            flags = f"--phonemes --runtime mlprogram -o {out}".split()
+            assert speak(["abt de, fɡh.", *flags, *place, *more]) == 0
             said[name] = soundfile.read(out)[0]
         assert snr_db(said["package"], said["host"]) >= 40
         assert not np.array_equal(said["host"], said["w8"])

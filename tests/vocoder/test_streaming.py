@@ -31,9 +31,9 @@ from kokoro_ane.vocoder.render import render_reference
 from kokoro_ane.vocoder.streaming.norm_statistics import (
     load_predictor,
     predictor_of,
-    predictor_path,
     save_predictor,
 )
+from kokoro_ane.vocoder.streaming.statistics_file import predictor_path
 from kokoro_ane.vocoder.streaming.streaming_functions import DecoderFunction
 from kokoro_ane.vocoder.streaming.streaming_layers import PhaseConv, PhaseUp
 from kokoro_ane.vocoder.streaming.streaming_model import bias_of, stage_norms
@@ -256,16 +256,7 @@ def test_a_stream_is_heard_window_by_window_and_holds_what_a_file_holds(
     monkeypatch.setattr(
         "kokoro_ane.runtimes.torch_streaming.StreamingBackend.__init__.__defaults__", (0,)
     )
-    common = [
-        TEXT,
-        "--checkpoint",
-        str(DEMO_VOICE),
-        "--runtime",
-        "torch",
-        "--layout",
-        "streaming",
-        "--quiet",
-    ]
+    common = [TEXT, *f"--checkpoint {DEMO_VOICE} --runtime torch --quiet".split()]
     assert speak([*common, "--stream", "pcm"]) == 0
     streamed = np.frombuffer(capfdbinary.readouterr().out, "<i2").astype(np.float64)
     assert speak([*common, "-o", str(tmp_path / "a.wav")]) == 0

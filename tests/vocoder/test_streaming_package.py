@@ -15,17 +15,26 @@ import torch
 
 from kokoro_ane.core.checkpoint import Checkpoint
 from kokoro_ane.core.checks import snr_db
-from kokoro_ane.core.contract import DECODER, STREAMING, STREAMING_POLYNOMIAL, UTTERANCE, WINDOW
+from kokoro_ane.core.contract import (
+    DECODER,
+    PADDED,
+    STREAMING,
+    STREAMING_POLYNOMIAL,
+    UTTERANCE,
+    WINDOW,
+)
 from kokoro_ane.core.errors import CheckFailed, InputError
-from kokoro_ane.core.manifest import Manifest
+from kokoro_ane.core.manifest import Manifest, level_name
 from kokoro_ane.eval.facts import facts_of
 from kokoro_ane.eval.gates import gates_for
+from kokoro_ane.pipeline import package_builds
 from kokoro_ane.pipeline.apply import main as quantize
 from kokoro_ane.pipeline.build import main as build
 from kokoro_ane.pipeline.bundle import main as bundle
 from kokoro_ane.pipeline.speak import main as speak
 from kokoro_ane.quantize import streaming_level
 from kokoro_ane.quantize.compress import build_compressed, level_for, require_stored, stage_of
+from kokoro_ane.quantize.locator import default_layout
 from kokoro_ane.quantize.speech import calibration_inputs, check_speech
 from kokoro_ane.quantize.stored_forms import Integers
 from kokoro_ane.quantize.streaming_level import (
@@ -40,10 +49,11 @@ from kokoro_ane.runtimes.genuine import require_genuine
 from kokoro_ane.runtimes.onnx import onnx_file, onnx_levels
 from kokoro_ane.runtimes.onnx.onnx_file import INTEGERS, files_in, function_file
 from kokoro_ane.runtimes.onnx.onnx_streaming import OnnxStreamingStage
+from kokoro_ane.runtimes.registry import RUNTIMES
 from kokoro_ane.vocoder.decoder import Vocoder
 from kokoro_ane.vocoder.packing import excerpt
 from kokoro_ane.vocoder.render import open_package, render_reference
-from kokoro_ane.vocoder.streaming import norm_statistics
+from kokoro_ane.vocoder.streaming import norm_statistics, statistics_file
 from kokoro_ane.vocoder.streaming.streaming_model import stage_norms
 from kokoro_ane.vocoder.streaming.streaming_package import (
     StreamingPackage,
@@ -72,37 +82,13 @@ def built(tmp_path_factory):
 
     def make(out):
         told = out / f"statistics-{checkpoint.sha256[:16]}.npz"
-        few = [
-            "--count",
-            "24",
-            "--landmarks",
-            "12",
-            "--rank",
-            "4",
-            "--data",
-            str(out / "data"),
-            "--out",
-            str(told),
-        ]
-        assert fit([*given, *few]) == 0
+        few = f"--count 24 --landmarks 12 --rank 4 --data {out}/data --out {told}"
+        assert fit([*given, *few.split()]) == 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(norm_statistics, "DATA", out)
-            for layout, levels in MADE.items():
-                assert (
-                    build(
-                        [
-                            "vocoder",
-                            *given,
-                            "--layout",
-                            layout,
-                            "--buckets",
-                            "40,128,280",
-                            "--out",
-                            str(out),
-                        ]
-                    )
-                    == 0
-                )
+            patch.setattr(statistics_file, "DATA", out)
+            for (layout, levels), flags in zip(MADE.items(), ([], ["--without-sine"]), strict=True):
+                lengths = ["--buckets", "40,128,280", "--out", str(out)]
+                assert build(["vocoder", *given, *flags, *lengths]) == 0
                 for name in levels[1:]:
                     build_compressed(quick(name), checkpoint, out, layout=layout)
 
@@ -111,7 +97,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def own_predictor(built, monkeypatch):
-    monkeypatch.setattr(norm_statistics, "DATA", built[1])
+    monkeypatch.setattr(statistics_file, "DATA", built[1])
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +106,7 @@ def speech(built):
 
 
 def manifest_of(built, level, layout=STREAMING):
-    return Manifest.load(built[1] / f"KokoroVocoder-tiny-{layout}-{level}.json")
+    return Manifest.load(built[1] / f"KokoroVocoder-tiny-{level_name(level, layout)}.json")
 
 
 def package_of(built, level, layout=STREAMING):
@@ -177,7 +163,7 @@ def test_the_functions_share_their_weights_and_a_window_reduces_nothing_over_tim
 @pytest.mark.parametrize("level", LEVELS[1:])
 def test_every_method_compresses_all_functions_alike(built, speech, level):
     manifest, parent = manifest_of(built, level), manifest_of(built, "fp16")
-    require_genuine(manifest, f"streaming-{level}")
+    require_genuine(manifest, level)
     facts = facts_of(manifest)
     assert facts.stored_bytes["linear int8"] > facts.stored_bytes["fp16"]
     assert (facts.int8_macs_share > 0.5) == (level == "w8a8")
@@ -337,8 +323,8 @@ def test_the_polynomial_stays_on_chips_without_sine(built, speech):
 
 def test_a_level_under_anothers_name_is_refused(built):
     """By its stored kinds, those of every function."""
-    with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
-        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "streaming-w8")
+    with pytest.raises(InputError, match="which is not w8: renamed"):
+        require_genuine(replace(manifest_of(built, "fp16"), method="w8"), "w8")
 
 
 def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
@@ -363,15 +349,7 @@ def test_both_stages_have_the_levels_forms_and_what_the_vocoder_lacks_has_rows(
 
 
 def test_what_the_layout_cannot_be(built, tmp_path, capsys):
-    given = [
-        "vocoder",
-        "--checkpoint",
-        str(built[0].folder),
-        "--layout",
-        STREAMING,
-        "--out",
-        str(tmp_path / "b"),
-    ]
+    given = f"vocoder --layout streaming --checkpoint {built[0].folder} --out {tmp_path}/b".split()
     for flags, said in (
         (["--target", "iOS17"], "three functions need iOS 18"),
         (
@@ -416,18 +394,8 @@ def test_another_predictor_or_a_voice_that_took_no_part(built, tmp_path, capsys)
     edited.inputs[DECODER]["style"]["voices"] = list(checkpoint.voices[:1])
     folder = Path(shutil.copytree(out, tmp_path / "build"))
     edited.save(folder / edited.path.name)
-    common = [
-        "Hi.",
-        "--checkpoint",
-        str(checkpoint.folder),
-        "--build",
-        str(folder),
-        "--layout",
-        STREAMING,
-        "-o",
-        str(tmp_path / "a.wav"),
-    ]
-    assert speak([*common, "--voice", checkpoint.voices[1]]) == 2
+    common = f"Hi. --checkpoint {checkpoint.folder} --build {folder} -o {tmp_path}/a.wav --voice"
+    assert speak([*common.split(), checkpoint.voices[1]]) == 2
     assert f"were fitted without voice {checkpoint.voices[1]!r}" in capsys.readouterr().err
 
 
@@ -435,8 +403,8 @@ def test_packing_can_be_undone_and_fp16_is_held_to_its_own_gates(speech):
     spectrum = unpacked_spectrum(pack_utterance(speech, 280))
     assert np.array_equal(spectrum[..., : 120 * 180 + 1], speech.spectrum.numpy())
     assert not spectrum[..., 120 * 180 + 1 :].any()
-    assert {gate.name for gate in gates_for("fp16")} - {
-        gate.name for gate in gates_for("fp16", STREAMING)
+    assert {gate.name for gate in gates_for("fp16", PADDED)} - {
+        gate.name for gate in gates_for("fp16")
     } == {"snr_db mean"}
 
 
@@ -448,17 +416,12 @@ def files(built, tmp_path_factory):
 
     def make(out):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(norm_statistics, "DATA", built[1])
+            patch.setattr(statistics_file, "DATA", built[1])
             patch.setattr(onnx_file, "are_exact", lambda: True)
-            for flags in (["encoder"], ["vocoder", "--layout", STREAMING]):
-                assert build([*flags, *given, "--out", str(out)]) == 0
+            for stage in ("encoder", "vocoder"):
+                assert build([stage, *given, "--out", str(out)]) == 0
             for level in ("w8", "w8a8"):
-                assert (
-                    quantize(
-                        ["--method", level, "--layout", STREAMING, *given, "--build", str(out)]
-                    )
-                    == 0
-                )
+                assert quantize(["--method", level, *given, "--build", str(out)]) == 0
 
     return once(tmp_path_factory, ["streaming-onnx", built[0].sha256], make)
 
@@ -482,10 +445,10 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     monkeypatch.setattr(onnx_file, "are_exact", lambda: True)
     checkpoint, manifest = (
         built[0],
-        Manifest.load(files / "KokoroVocoder-tiny-onnx-streaming-fp32.json"),
+        Manifest.load(files / "KokoroVocoder-tiny-onnx-fp32.json"),
     )
     fp32, w8, w8a8 = (
-        ONNX.open_vocoder(files / f"KokoroVocoder-tiny-onnx-streaming-{level}.json")
+        ONNX.open_vocoder(files / f"KokoroVocoder-tiny-onnx-{level}.json")
         for level in ("fp32", "w8", "w8a8")
     )
     long = check_speech(checkpoint, 220)
@@ -507,16 +470,16 @@ def test_onnx_runtime_renders_what_the_package_renders(built, files, speech, mon
     )
     assert len(window) > 5
     assert window == utterance
-    require_genuine(manifest, "streaming-fp32")
-    with pytest.raises(InputError, match="which is not streaming-w8: renamed"):
-        require_genuine(replace(manifest, method="w8"), "streaming-w8")
+    require_genuine(manifest, "fp32")
+    with pytest.raises(InputError, match="which is not w8: renamed"):
+        require_genuine(replace(manifest, method="w8"), "w8")
     facts = facts_of(w8.manifest)
     assert facts.stored_bytes["int8"] > 0 == facts.int8_macs_share
     assert 10 < snr_db(whole, w8a8.render(long)) < 60
     facts = facts_of(w8a8.manifest)
     assert facts.int8_macs_share > 0.5
     assert facts.operations["ConvInteger"] == w8a8.manifest.compression["int8_inputs"] > 40
-    require_genuine(w8a8.manifest, "streaming-w8a8")
+    require_genuine(w8a8.manifest, "w8a8")
 
 
 def test_integers_in_windows_on_any_processor(built, tmp_path):
@@ -536,22 +499,13 @@ def test_integers_in_windows_on_any_processor(built, tmp_path):
 
 
 def test_onnx_streaming_speaks_in_windows_and_is_bundled(built, files, tmp_path, capsysbinary):
-    flags = [
-        "--checkpoint",
-        str(built[0].folder),
-        "--runtime",
-        "onnx",
-        "--layout",
-        STREAMING,
-        "--build",
-        str(files),
-    ]
+    flags = f"--checkpoint {built[0].folder} --runtime onnx --build {files}".split()
     assert speak(["abt de, fɡh. " * 9, "--phonemes", *flags, "--stream", "pcm"]) == 0
     assert json.loads(capsysbinary.readouterr().err.splitlines()[-1])["least_margin_s"] is not None
     out = tmp_path / "tiny-s"
     assert bundle([*flags, "--out", str(out)]) == 3
     assert json.loads(capsysbinary.readouterr().out.splitlines()[-1])["tensors"] > 40
-    weights = out / "packages" / "KokoroVocoder-tiny-onnx-streaming-fp32.onnx" / "weights.bin"
+    weights = out / "packages" / "KokoroVocoder-tiny-onnx-fp32.onnx" / "weights.bin"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
     assert bundle(["--verify", str(out)]) == 2
 
@@ -559,16 +513,29 @@ def test_onnx_streaming_speaks_in_windows_and_is_bundled(built, files, tmp_path,
 def test_what_other_runtimes_have_not(built, tmp_path, capsys):
     # manifests there: whether a build is current is asked only after whether it can be
     (tmp_path / "other.json").write_text("{}")
-    flags = [
-        "vocoder",
-        "--runtime",
-        "tvm",
-        "--layout",
-        STREAMING,
-        "--checkpoint",
-        str(built[0].folder),
-        "--out",
-        str(tmp_path),
-    ]
-    assert build(flags) == 2
+    flags = f"vocoder --runtime tvm --checkpoint {built[0].folder} --out {tmp_path}".split()
+    assert build([*flags, "--layout", STREAMING]) == 2
     assert "TVM has only padded" in capsys.readouterr().err
+
+
+def test_what_cannot_have_the_default_layout_has_the_padded_one_and_says_so(
+    built, monkeypatch, tmp_path, capsys
+):
+    """ExecuTorch and TVM, iOS 17, and weights without statistics."""
+    checkpoint = built[0]
+    assert default_layout(checkpoint) == STREAMING
+    for runtime in ("executorch", "tvm"):
+        assert default_layout(checkpoint, RUNTIMES[runtime].layouts) == PADDED
+    monkeypatch.setattr(package_builds, "vocoder_stage", refuse)
+    flags = f"vocoder --target iOS17 --checkpoint {checkpoint.folder} --out {tmp_path}"
+    assert build(flags.split()) == 2
+    monkeypatch.setattr(statistics_file, "DATA", tmp_path)
+    assert default_layout(checkpoint) == PADDED
+    *lines, reached, fitted = capsys.readouterr().err.splitlines()
+    assert lines == ["this runtime or target has no streaming layout: --layout padded"] * 3
+    assert reached == "error: padded"
+    assert fitted.startswith("tiny has no predicted statistics (`python -m training.fit_statistics")
+
+
+def refuse(_checkpoint, layout, *_):
+    raise InputError(layout.name)

@@ -24,18 +24,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kokoro_ane.core.checkpoint import Checkpoint
+from kokoro_ane.core.contract import PADDED
 from kokoro_ane.core.data_files import parse_json
 from kokoro_ane.core.errors import InputError
-from kokoro_ane.core.kokoro_int8.cache import cache_root
 from kokoro_ane.core.staging import staged
 from kokoro_ane.core.tensor_files import read_npz
+from kokoro_ane.vocoder.streaming.statistics_file import fit_command, statistics_file
 
 FORMAT = 3  # 3: the second stage's, from what enters it
 INPUT_ARRAYS = ("mean", "scale", "axes", "landmarks", "squares", "width")
 ARRAYS = (*INPUT_ARRAYS, "hidden", "outer", "bias", "centres")
 # the large ones; fp16 of `hidden`, whose terms cancel, would cost a quarter of the accuracy
 HALF = ("axes", "outer")
-DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,28 +153,15 @@ def load_predictor(path: Path, checkpoint: Checkpoint) -> StatisticsPredictor:
     )
 
 
-def predictor_path(checkpoint: Checkpoint) -> Path:
-    """Where a fitted predictor of these weights is kept, in the user's cache."""
-    return cache_root() / "statistics" / f"{checkpoint.sha256[:16]}.npz"
-
-
 def predictor_of(checkpoint: Checkpoint) -> StatisticsPredictor:
-    """The one that the user fitted, else the one in the checkpoint's folder, else the bundled one.
-    InputError, with the command, where these weights have none.
+    """The checkpoint's own (statistics_file says which). InputError, with the command, where these
+    weights have none.
     """
-    name = f"statistics-{checkpoint.sha256[:16]}.npz"
-    # What the user fitted comes first.
-    places = (predictor_path(checkpoint), checkpoint.folder / name, DATA / name)
-    path = next((path for path in places if path.is_file()), None)
+    path = statistics_file(checkpoint)
     if path is None:
         message = (
             f"{checkpoint.name} has no predicted statistics: `{fit_command(checkpoint)}` fits them,"
             " some 10 s of one core a sentence"
         )
-        raise InputError(f"{message}; or take another layout")
+        raise InputError(f"{message}; or take --layout {PADDED}")
     return load_predictor(path, checkpoint)
-
-
-def fit_command(checkpoint: Checkpoint) -> str:
-    """What fits a predictor, in a checkout."""
-    return f"python -m training.fit_statistics --checkpoint {checkpoint.source}"
