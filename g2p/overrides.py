@@ -19,7 +19,6 @@ brackets, phonemes outside Kokoro's vocabulary, empty phonemes.
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -109,7 +108,6 @@ class Marked:
 
     text: str
     overrides: tuple[Override, ...] = ()
-    dropped: Mapping[str, int] | None = None
     starts: tuple[int, ...] = (0,)  # where each piece begins in `text`
     # what was dropped, by characters of the text as given
     drops: tuple[tuple[int, int, str], ...] = ()
@@ -330,11 +328,9 @@ class _Work:
         """The whole text's."""
         for one, begin in reversed([*zip(self.open, self.begins, strict=True)]):
             self.stress(one, begin)
-        clean = "".join(self.pieces)
         marked = Marked(
-            clean,
+            "".join(self.pieces),
             tuple(self.overrides),
-            None,
             tuple(self.starts) or (0,),
             (),
             tuple(self.sources) or ((0, 0),),
@@ -342,13 +338,9 @@ class _Work:
             tuple(one.tag for one in self.open),
             self.voice,
         )
-        for match in _UNCLOSED.finditer(clean):
+        for match in _UNCLOSED.finditer(marked.text):
             self.drop(*marked.original(*match.span()), "unclosed override")
-        return replace(
-            marked,
-            dropped=dict(Counter(why for _, _, why in self.drops)),
-            drops=tuple(sorted(self.drops)),
-        )
+        return replace(marked, drops=tuple(sorted(self.drops)))
 
     def override(self, match: re.Match[str]) -> None:
         """`[word](target)`: a placeholder for phonemes, a mark for a stress; any other

@@ -375,16 +375,13 @@ class G2P:
                     replace(word, rate=marked.pace_at(word.start - offset), voice=marked.voice)
                     for word in words
                 )
-            dropped = (
-                Counter(sentence.marked.dropped)
-                + Counter(sentence.normalized.dropped)
-                + Counter({"unpronounceable": unsaid})
-            )
+            lost = (*marked.drops, *sentence.normalized.drops)
+            dropped = Counter(why for _, _, why in lost) + Counter({"unpronounceable": unsaid})
             drops = tuple(
                 sorted(
                     (
                         *self._placed(sentence, words),
-                        *((a + offset, b + offset, why) for a, b, why in sentence.marked.drops),
+                        *((a + offset, b + offset, why) for a, b, why in marked.drops),
                     )
                 )
             )
