@@ -206,7 +206,7 @@ class G2P:
         if kind not in (US, GB):
             if fallback is not None or unk is not None or without:
                 raise InputError(
-                    f"{kind} is read by rule and leaves no word unknown: fallback, unk and without"
+                    f"{kind} has a network of its own, which leaves no word unknown: fallback, unk and without"
                     " are for English"
                 )
             by_rule = cls.__new__(cls)

@@ -89,7 +89,7 @@ class Reader:
     """
 
     def __init__(self, lexicon: Lexicon, neural: Neural | None) -> None:
-        self.lexicon, self._neural = lexicon, neural
+        self.lexicon, self.neural = lexicon, neural
         self._readings: dict[str, Reading] = {}
         self._guesses: dict[str, Guess] = {}
 
@@ -106,9 +106,9 @@ class Reader:
                     self._readings[word] = _stressed(entry, word)
                 else:
                     words_to_ask.update(dict.fromkeys(self._unknown_parts(word)))
-        if words_to_ask and self._neural is not None:
+        if words_to_ask and self.neural is not None:
             self._guesses.update(
-                zip(words_to_ask, self._neural.predict(list(words_to_ask)), strict=True)
+                zip(words_to_ask, self.neural.predict(list(words_to_ask)), strict=True)
             )
 
     def read(self, word: str) -> Reading:
@@ -155,7 +155,7 @@ class Reader:
         """How the word is read by its parts; a user's own reader of unknown words is asked for
         whole ones.
         """
-        is_asked = getattr(self._neural, "source", "neural") != "neural"
+        is_asked = getattr(self.neural, "source", "neural") != "neural"
         return None if is_asked else plan(word, self.lexicon.edited, partial(self._dialectal, word))
 
     def _find(self, word: str) -> Found | None:
@@ -212,7 +212,7 @@ class Reader:
             return self._planned(planned)
         guess = self._guesses.get(fold(word))
         if guess is not None and guess.phonemes and unknown_symbol(guess.phonemes) is None:
-            source: Source = getattr(self._neural, "source", "neural")
+            source: Source = getattr(self.neural, "source", "neural")
             phonemes = guess.phonemes
             if source == "neural":
                 phonemes = with_accent(word, phonemes)

@@ -253,7 +253,7 @@ def text_reader(
 
     @cache
     def reader(language: Language) -> G2P:
-        # the package is the American network: British runs in NumPy, other languages by rule
+        # the package is the American network: the others run in NumPy
         if program is None or language != US:
             return G2P.load(language, lexicon)
         # late: the stage imports coremltools, which takes seconds

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from kokoro_ane.core.errors import InputError
 from kokoro_ane.core.staging import json_text
 from kokoro_ane.g2p import alphabet
 from kokoro_ane.g2p.bundled import DATA, text
@@ -31,7 +30,6 @@ from kokoro_ane.g2p.lexicon import Lexicon
 from kokoro_ane.g2p.neural import WEIGHTS_OF, alphabet_of, confidence_of, load_arrays
 from kokoro_ane.g2p.part_of_speech import Tagger
 from kokoro_ane.g2p.phonemizer import G2P
-from kokoro_ane.g2p.reading import Reader
 from kokoro_ane.g2p.result import GB, US, Dialect, Guess, Language
 from kokoro_ane.g2p.ssml import voice_of
 from kokoro_ane.pipeline.rule_program import write_rules
@@ -40,7 +38,6 @@ from kokoro_ane.pipeline.word_table import packed_words
 
 FORMAT, BORDER = 4, 64
 LISTS = {"ours": "o", "gold": "g", "cmudict": "c", "silver": "s"}
-LISTED = "l"  # a language's own list
 # About, of written ones without the texts to check by: they take half a minute.
 TEXT_BYTES: dict[Language, int] = {
     US: 3_943_000, GB: 4_504_000, "es": 543_000, "it": 562_000, "fr": 554_000, "pt": 551_000
@@ -66,18 +63,15 @@ def write_text_tables(folder: Path, language: Language, without: Collection[str]
     out. InputError where g2p's data is missing or damaged, or its code has no form in a file of
     rules.
     """
-    if language not in TEXT_BYTES:
-        raise InputError(
-            f"a port has no text data for {language}: it reads {', '.join(TEXT_BYTES)}"
-        )
     folder.mkdir(parents=True, exist_ok=True)
-    g2p = G2P.load(language, without=without if language in (US, GB) else ())
+    is_english = language in (US, GB)
+    g2p = G2P.load(language, without=without if is_english else ())
     write_rules(folder / f"{language}.rules", *rule_roots(g2p))
     # texts by which a port checks itself: prose for every language, words where there are lists
     texts = [*port_texts("text")]
     _write_arrays(folder, language)
     (folder / f"{language}.words").write_bytes(words_file(language))
-    if language in (US, GB):
+    if is_english:
         texts += words_to_check(language)
     rows = (
         f"{text}\t{' '.join(chunk['phonemes'] for chunk in spoken_chunks(g2p, text))}\n"
@@ -162,38 +156,33 @@ def rule_roots(g2p: G2P) -> tuple[dict[str, Any], dict[int, str]]:
     """Entrances of the rules, and what a port holds otherwise: word lists, network, the tagger's
     tables.
     """
-    roots: dict[str, Any] = {
+    reader: Any = g2p._reader
+    roots = {
         "cut": _whole_sentences,
         "sentence": g2p._sentence,
         "read": g2p._read,
         "parts": parts_of,
         "paragraph": ends_paragraph,
         "voice": voice_of,
+        "guess": Guess,
+        "speakable": reader.neural.model.reads,
+        "encode": reader.neural.model.encoded,
     }
-    if isinstance(g2p._reader, LanguageReader):
-        neural = g2p._reader.neural.model  # type: ignore[attr-defined]
-        natives = {id(g2p._reader.neural): "neural", id(g2p._reader.listed): "list.listed"}
-        return roots | {
-            "guess": Guess,
-            "speakable": neural.reads,
-            "encode": neural.encoded,
-        }, natives
-    assert isinstance(g2p._reader, Reader)
+    # large tables and NumPy code are native to a port: the rules name them
+    natives = {id(reader.neural): "neural"}
+    if isinstance(reader, LanguageReader):
+        return roots, natives | {id(reader.listed): "list.listed"}
     chooser = g2p._heteronyms.chooser  # type: ignore[union-attr]
     tagger = chooser.tagger
-    # large tables and NumPy code are native to a port: the rules name them
-    lists = g2p._reader.lexicon._all
-    natives = {id(entries): f"list.{name}" for entries, name, _ in lists if name != "user"}
-    natives |= {
-        id(g2p._reader._neural): "neural",
+    lists = reader.lexicon._all
+    natives |= {id(entries): f"list.{name}" for entries, name, _ in lists if name != "user"}
+    return roots, natives | {
         id(chooser.weights): "heteronyms",
         id(tagger.rows): "rows",
         id(tagger.weights): "weights",
         id(Tagger.scores): "scores",
         id(tagger.classes.stored): "list.classes",
     }
-    roots |= {"guess": Guess, "speakable": alphabet.speakable, "encode": alphabet.encode}
-    return roots, natives
 
 
 @cache
@@ -201,8 +190,9 @@ def words_file(language: Language) -> bytes:
     """Of `word_rows`, packed once: twenty seconds."""
     if language in (US, GB):
         return packed_words(word_rows(language))
+    # `l`: the language's own list
     listed = LANGUAGES[language].listed
-    return packed_words([(word, f"{LISTED}={listed[word]}") for word in sorted(listed)])
+    return packed_words([(word, f"l={listed[word]}") for word in sorted(listed)])
 
 
 def word_rows(dialect: Dialect) -> list[tuple[str, str]]:

@@ -213,7 +213,7 @@ def test_rules_that_a_port_cannot_run_are_named(tmp_path):
         write_rules(tmp_path / "third", {"path": tmp_path}, {})
 
 
-@pytest.mark.parametrize("language", ["us", "gb", "es", "it"])
+@pytest.mark.parametrize("language", ["us", "gb", "es", "it", "fr", "pt"])
 def test_a_port_can_run_the_rules(language, tmp_path):
     """Python that has no form there is noticed here, not when an app's bundle is written."""
     write_rules(tmp_path / "rules", *rule_roots(G2P.load(language)))
